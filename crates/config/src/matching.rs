@@ -5,6 +5,7 @@
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
+mod classify;
 pub mod ethernet;
 mod frame;
 mod parse;
@@ -14,6 +15,7 @@ mod reach;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use classify::{Classifier, ClassifierSteps};
 pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use ranges::MAX_STANDS_FOR;

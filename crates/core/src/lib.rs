@@ -58,6 +58,7 @@
 //! | make a scheduler | [`SchedulerInfo::build`], or its own `INFO`, such as [`schedulers::hls::INFO`] |
 //! | move packets | [`Scheduler`] at your own pace; [`Driver::next`] or [`Driver::turn`] at the link's |
 //! | count what passes | [`Metered`] |
+//! | count the steps of a data structure, for experiments | [`Counted`], [`Work`] |
 //! | number the hosts that share a leaf | [`HostTables`], [`with_host`] |
 //! | change classes or scheduler while packets are queued | [`prepare`], [`Prepared::commit`] |
 //!
@@ -100,6 +101,7 @@ pub mod schedulers;
 mod test_link;
 
 pub use contract::*;
+pub use parts::work::{Counted, Work};
 pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
 pub use runtime::hosts::{HostTable, HostTables};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};

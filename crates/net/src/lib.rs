@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |
 //! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
-//! | `wire` | frames as bytes: read, classified, marked, written |
+//! | `wire` | frames as bytes: read, marked, written |
 //! | `qdisc` | [`QdiscRoot`]: the kernel module, told by netlink what a link file says |
 //! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
 //! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
@@ -35,6 +35,7 @@ pub use demo::{
 };
 #[cfg(target_os = "linux")]
 pub use {
+    fairlink_config::matching::Classifier,
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError, Watch},
     gateway::{
@@ -72,7 +73,6 @@ pub use {
     testbed::tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
     testbed::veth::lay_cables,
     wire::checksum::{Unfinished, complete as complete_checksum},
-    wire::classify::Classifier,
     wire::frame::{Addresses, Headers, PlainFrames, Transport},
     wire::labels::{is_ecn_capable, mark_congestion},
     wire::segments::{MOST_SEGMENTS, Segments, Unsplittable},

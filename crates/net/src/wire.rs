@@ -1,8 +1,6 @@
-//! Frames as bytes: what is written into them, and which class they belong to. Nothing here knows
-//! an interface.
+//! Frames as bytes: read, labelled, split and written. Nothing here knows an interface.
 
 pub(crate) mod checksum;
-pub(crate) mod classify;
 pub(crate) mod fragments;
 pub(crate) mod frame;
 mod ip_header;

@@ -11,6 +11,7 @@ mod order;
 mod potentials;
 mod quantum;
 mod regulators;
+mod threads;
 mod traffic;
 mod vacations;
 mod video;
@@ -388,6 +389,20 @@ const CLAIMS: &[Claim] = &[
         tests: &["crates/config/src/hosts.rs::flows_differ_by_each_part_of_them_and_by_nothing_else"],
         timed: false,
         run: chapter2::add_flow,
+    },
+    Claim {
+        id: "drrpp.threads",
+        place: "Section 4.1, Figure 4.1",
+        about: "A thread that enqueues and one that dequeues share the flow list: neither is kept waiting but by a call of the other, and together they do what one thread does.",
+        says: "as long as the list is not in use",
+        sentence: "Through this method, the enqueue thread function can be executed as long as the flow list is not in use by the dequeue thread function and vice versa.",
+        tests: &[
+            "crates/lab/src/claims/drrpp/threads.rs::packets_that_leave_at_another_time_than_under_one_thread_are_counted",
+            "crates/lab/src/claims/drrpp/threads.rs::an_answer_that_one_thread_would_not_give_is_counted",
+            "crates/lab/src/claims/drrpp/threads/shared.rs::a_thread_that_ends_early_lets_the_other_end",
+        ],
+        timed: false,
+        run: threads::threads,
     },
     Claim {
         id: "drrpp.fragments",

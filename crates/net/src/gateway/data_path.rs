@@ -17,7 +17,7 @@
 //! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
 //! nothing more is fetched from the output. So no frame is lost to a busy interface.
 
-use fairlink_config::matching::ethernet;
+use fairlink_config::matching::{Classifier, ethernet};
 use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
@@ -28,7 +28,6 @@ use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::port::RealPort;
-use crate::wire::classify::Classifier;
 use crate::wire::labels::{Labels, mark_congestion};
 
 /// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.

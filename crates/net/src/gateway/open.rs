@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairlink_config::matching::Classifier;
 use fairlink_core::{Driver, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage};
@@ -24,7 +25,6 @@ use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::port::BackendKind;
 use crate::io::sys;
-use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
 
 impl Gateway {

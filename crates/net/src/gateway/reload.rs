@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlink_config::link::{LinkFile, ReadOptions};
+use fairlink_config::matching::Classifier;
 use fairlink_core::{
     Change, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange, MeteredRetired,
     Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
@@ -49,7 +50,6 @@ use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
 use crate::io::port::BackendKind;
-use crate::wire::classify::Classifier;
 use crate::wire::labels::Labels;
 
 /// Memory that reading a file takes at most, for each of its bytes, and beside that.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fairlink_config::matching::{Match, PortRange, UDP};
+use fairlink_config::matching::{Classifier, Match, PortRange, UDP};
 use fairlink_core::{
     ClassConfig, ClassId, Driver, Hierarchy, Leniency, LinkConfig, Members, Metered, Nanos, Overhead, Pacer,
     QueueLimits, Rate, Scheduler, Share,
@@ -19,7 +19,6 @@ use crate::gateway::stats::EdgeCounters;
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::io::virtual_link::VirtualLink;
-use crate::wire::classify::Classifier;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use crate::wire::labels::Labels;
 

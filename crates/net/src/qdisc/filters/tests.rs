@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fairlink_config::matching::ethernet::{IPV4, IPV6, PROVIDER_VLAN, VLAN};
-use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, frame_key, v4_mapped};
+use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Match, Prefix, TCP, UDP, frame_key, v4_mapped};
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{ClassId, Nanos};
 use proptest::prelude::*;
@@ -14,7 +14,6 @@ use crate::io::netlink::{NETLINK_HEADER, attribute_of, push_attribute};
 use crate::qdisc::filters::filters;
 use crate::qdisc::messages::header;
 use crate::qdisc::plan;
-use crate::wire::classify::Classifier;
 
 /// A frame as a dissector sees it: its tags by type and id, and what the key says.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 use super::*;
-use fairlink_config::matching::{IpVersion, PortRange, Prefix, v4_mapped};
+use crate::matching::{IpVersion, PortRange, Prefix, v4_mapped};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -180,4 +180,34 @@ fn file_order_decides_between_a_port_and_another_match() {
     let mut second = Classifier::new(&[(ClassId(2), dscp), (ClassId(1), port)], ClassId(3));
     assert_eq!((first.classify(&key), second.classify(&key)), (ClassId(1), ClassId(2)));
     assert_eq!(first.classify(&FrameKey { dscp: 0, dport: Some(5002), ..key }), ClassId(3));
+}
+
+#[test]
+fn steps_of_an_answer_are_counted_and_a_flow_that_was_seen_before_takes_one_entry() {
+    // Source ports 0 to 7 in one hash table, and 20 matches that no table takes and that are tried one by one, so that the cache pays.
+    let mut rules: Vec<_> = mixed_rules().into_iter().filter(|(_, rule)| rule.sport.is_some()).collect();
+    let both = PortRange { first: 1, last: u16::MAX - 1 };
+    rules.extend((0..20u8).map(|dscp| {
+        let rule = Match { dscp: Some(dscp), sport: Some(both), dport: Some(both), ..Match::ANY };
+        (ClassId(50 + u32::from(dscp)), rule)
+    }));
+    let mut counted = Classifier::<fairlink_core::Counted>::working(&rules, ClassId(99), 7);
+    let mut plain = Classifier::new(&rules, ClassId(99));
+    let mut steps = |key: &FrameKey| {
+        let before = counted.steps();
+        assert_eq!(counted.classify(key), plain.classify(key));
+        assert_eq!(plain.steps(), ClassifierSteps::default());
+        counted.steps().since(before)
+    };
+    // The hash table has source port 3, and it is the fourth rule: nothing behind it is tried.
+    let found = steps(&flow(3, 1));
+    assert_eq!((found.full, found.entries, found.tables, found.matches), (1, 0, 1, 1));
+    assert!((2..=9).contains(&found.places), "{found:?}");
+    assert_eq!(steps(&flow(3, 1)), ClassifierSteps { entries: 1, ..ClassifierSteps::default() });
+    // No source port of the table: the table is asked in vain, and codepoints 0 to 4 are tried one by one.
+    let found = steps(&FrameKey { dscp: 4, ..flow(60_000, 1) });
+    assert_eq!((found.full, found.tables, found.matches), (1, 1, 5));
+    // Without a port, the table is not asked, and no rule is met.
+    let found = steps(&FrameKey { sport: None, ..flow(0, 1) });
+    assert_eq!((found.full, found.tables, found.places, found.matches), (1, 0, 0, 20));
 }

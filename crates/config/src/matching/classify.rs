@@ -14,15 +14,15 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use fairlink_config::matching::{FrameKey, Match, TCP, UDP};
-use fairlink_core::ClassId;
+use super::{FrameKey, Match, TCP, UDP};
+use fairlink_core::{ClassId, Work};
 
 use tuples::{Mask, Tuples};
 
 mod tuples;
 
 /// Entries of the flow cache. Those that hash to the same set replace each other, the older first.
-pub(crate) const CACHE_ENTRIES: usize = 8192;
+const CACHE_ENTRIES: usize = 8192;
 /// Entries of a set.
 const WAYS: usize = 2;
 /// The cache is used where an answer takes at least this many comparisons without it.
@@ -36,9 +36,9 @@ const NONE: u32 = u32::MAX;
 /// What the cache has of a flow.
 type Entry = Option<(FrameKey, ClassId)>;
 
-/// A compiled list of matches.
+/// A compiled list of matches. `W` counts the steps of its answers, for experiments: [`Counted`](fairlink_core::Counted), or `()` for nothing.
 #[derive(Debug)]
-pub struct Classifier {
+pub struct Classifier<W = ()> {
     rules: Vec<(ClassId, Match)>,
     default: ClassId,
     /// By port: index of the first rule for UDP, then for TCP. Empty where there is none.
@@ -53,12 +53,67 @@ pub struct Classifier {
     cache: Vec<[Entry; WAYS]>,
     /// Where flows are in the cache is nobody's business.
     seed: u64,
+    work: Counters<W>,
+}
+
+/// Counters of the steps of a classifier, one for each kind in [`ClassifierSteps`].
+#[derive(Debug, Default)]
+struct Counters<W> {
+    full: W,
+    entries: W,
+    tables: W,
+    places: W,
+    matches: W,
+}
+
+/// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassifierSteps {
+    /// Frames whose class was looked up in full. The flow cache answered for all others.
+    pub full: u64,
+    /// Entries of the flow cache that were compared with a frame.
+    pub entries: u64,
+    /// Tables that were asked: by port, and of matches that look at the same parts of a frame.
+    pub tables: u64,
+    /// Places of hash tables that were looked at.
+    pub places: u64,
+    /// Matches that were compared with a frame.
+    pub matches: u64,
+}
+
+impl ClassifierSteps {
+    /// The steps since an earlier reading of the same classifier.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            full: self.full - earlier.full,
+            entries: self.entries - earlier.entries,
+            tables: self.tables - earlier.tables,
+            places: self.places - earlier.places,
+            matches: self.matches - earlier.matches,
+        }
+    }
+
+    /// Entries, tables, places and matches together.
+    #[must_use]
+    pub fn all(self) -> u64 {
+        self.entries + self.tables + self.places + self.matches
+    }
 }
 
 impl Classifier {
     /// A classifier of `rules`, in which the first that matches wins; `default` where none does.
     #[must_use]
     pub fn new(rules: &[(ClassId, Match)], default: ClassId) -> Self {
+        Self::working(rules, default, RandomState::new().build_hasher().finish())
+    }
+}
+
+impl<W: Work> Classifier<W> {
+    /// As [`Classifier::new`], with steps counted by `W` and with this seed of all hashes. Where flows are in the cache is the same in every run then, so
+    /// that somebody who knows the seed can choose flows that evict another: for experiments.
+    #[must_use]
+    pub fn working(rules: &[(ClassId, Match)], default: ClassId, seed: u64) -> Self {
         // Rules behind one that matches everything are never reached.
         let reached = rules.iter().position(|(_, rule)| rule.is_any()).map_or(rules.len(), |index| index + 1);
         let rules = rules[..reached].to_vec();
@@ -79,12 +134,21 @@ impl Classifier {
                 _ => rest.push(index as u32),
             }
         }
-        let seed = RandomState::new().build_hasher().finish();
         let (tuples, others) = Tuples::new(&rules, &rest, seed);
         let looked_at = rules.iter().map(|(_, rule)| Mask::of(rule)).fold(Mask::default(), Mask::union);
         let comparisons = others.len() + TABLE_COSTS * tuples.tables();
         let sets = if comparisons >= CACHE_FROM { CACHE_ENTRIES / WAYS } else { 0 };
-        Self { rules, default, by_port, tuples, others, looked_at, cache: vec![[None; WAYS]; sets], seed }
+        Self {
+            rules,
+            default,
+            by_port,
+            tuples,
+            others,
+            looked_at,
+            cache: vec![[None; WAYS]; sets],
+            seed,
+            work: Counters::default(),
+        }
     }
 
     /// The class of a frame with this key.
@@ -97,6 +161,7 @@ impl Classifier {
         let key = self.looked_at.apply(key);
         let set = hash(&key, self.seed) as usize % self.cache.len();
         for (cached, class) in self.cache[set].iter().flatten() {
+            self.work.entries.add(1);
             if *cached == key {
                 return *class;
             }
@@ -108,9 +173,22 @@ impl Classifier {
         class
     }
 
+    /// The steps of all answers so far; 0 where they are not counted.
+    #[must_use]
+    pub fn steps(&self) -> ClassifierSteps {
+        let Counters { full, entries, tables, places, matches } = &self.work;
+        ClassifierSteps {
+            full: full.steps(),
+            entries: entries.steps(),
+            tables: tables.steps(),
+            places: places.steps(),
+            matches: matches.steps(),
+        }
+    }
+
     /// Memory of the tables in bytes; it never grows.
     #[must_use]
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.rules.capacity() * size_of::<(ClassId, Match)>()
             + self.by_port.capacity() * size_of::<[u32; 2]>()
             + self.tuples.memory_bytes()
@@ -119,22 +197,25 @@ impl Classifier {
     }
 
     fn look_up(&self, key: &FrameKey) -> ClassId {
+        self.work.full.add(1);
         let mut found = NONE;
         if !self.by_port.is_empty()
             && let Some(port) = key.dport
             && key.version.is_some()
         {
+            self.work.tables.add(1);
             found = match key.proto {
                 UDP => self.by_port[usize::from(port)][0],
                 TCP => self.by_port[usize::from(port)][1],
                 _ => NONE,
             };
         }
-        found = self.tuples.first(&self.rules, key, found);
+        found = self.tuples.first(&self.rules, key, found, &self.work);
         for &index in &self.others {
             if index > found {
                 break;
             }
+            self.work.matches.add(1);
             if self.rules[index as usize].1.matches(key) {
                 found = index;
                 break;

@@ -2,17 +2,16 @@
 //! before and for frames of flows that never were.
 //!
 //! ```text
-//! cargo bench -p fairlink-net --bench classify              # 8 to 65,536 rules
-//! cargo bench -p fairlink-net --bench classify -- 8 1024
+//! cargo bench -p fairlink-config --bench classify              # 8 to 65,536 rules
+//! cargo bench -p fairlink-config --bench classify -- 8 1024
 //! ```
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use fairlink_config::matching::{FrameKey, IpVersion, Match, PortRange, Prefix, TCP, UDP, v4_mapped};
+use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Match, PortRange, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
-use fairlink_net::Classifier;
 
 /// Each figure is the median of so many runs ...
 const RUNS: usize = 7;

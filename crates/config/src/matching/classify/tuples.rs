@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use fairlink_config::matching::{FrameKey, Match, PortRange};
-use fairlink_core::ClassId;
+use crate::matching::{FrameKey, Match, PortRange};
+use fairlink_core::{ClassId, Work};
 
-use super::{NONE, hash};
+use super::{Counters, NONE, hash};
 
 /// Rules that look at the same parts get a table from this number on. Fewer are tried one by one.
 const TABLE_FROM: usize = 4;
@@ -205,17 +205,29 @@ impl Table {
 
     /// The first rule that `key` meets, if it comes before `found`; else `found`.
     #[inline]
-    fn first(&self, rules: &[(ClassId, Match)], key: &FrameKey, mut found: u32, seed: u64) -> u32 {
+    fn first<W: Work>(
+        &self,
+        rules: &[(ClassId, Match)],
+        key: &FrameKey,
+        mut found: u32,
+        seed: u64,
+        work: &Counters<W>,
+    ) -> u32 {
         let Some(value) = self.mask.value(key) else { return found };
+        work.tables.add(1);
         let hash = hash(&value, seed);
         let mut at = hash as usize & (self.places.len() - 1);
         loop {
             let Place { tag, rule } = self.places[at];
+            work.places.add(1);
             if rule == NONE {
                 return found;
             }
-            if tag == (hash >> 32) as u32 && rule < found && rules[rule as usize].1.matches(key) {
-                found = rule;
+            if tag == (hash >> 32) as u32 && rule < found {
+                work.matches.add(1);
+                if rules[rule as usize].1.matches(key) {
+                    found = rule;
+                }
             }
             at = (at + 1) & (self.places.len() - 1);
         }
@@ -273,12 +285,18 @@ impl Tuples {
 
     /// The first rule of any table that `key` meets, if it comes before `found`; else `found`.
     #[inline]
-    pub(super) fn first(&self, rules: &[(ClassId, Match)], key: &FrameKey, mut found: u32) -> u32 {
+    pub(super) fn first<W: Work>(
+        &self,
+        rules: &[(ClassId, Match)],
+        key: &FrameKey,
+        mut found: u32,
+        work: &Counters<W>,
+    ) -> u32 {
         for table in &self.tables {
             if table.first >= found {
                 break;
             }
-            found = table.first(rules, key, found, self.seed);
+            found = table.first(rules, key, found, self.seed, work);
         }
         found
     }
@@ -293,7 +311,7 @@ impl Tuples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlink_config::matching::IpVersion;
+    use crate::matching::IpVersion;
 
     #[test]
     fn blocks_of_a_range_are_the_range_and_each_port_is_in_one() {
@@ -331,6 +349,6 @@ mod tests {
         let hash = hash(&table.mask.value(&frame(99)).unwrap(), seed);
         let at = hash as usize & (table.places.len() - 1);
         table.places[at] = Place { tag: (hash >> 32) as u32, rule: 0 };
-        assert_eq!(tuples.first(&rules, &frame(99), NONE), NONE);
+        assert_eq!(tuples.first(&rules, &frame(99), NONE, &Counters::<()>::default()), NONE);
     }
 }
