@@ -162,7 +162,7 @@ pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
          sequence are missing from the text: these are those of Figure 1 (A 300 {{100, 200}}, B 300 {{100, 200}}, C 400), and A1, B1, C and A2 \
          stop in turn, 5 s apart. The first half second of a phase is left out of its rates. Figures 8(b) and (c) are ns-2 with formal and top-level sharing: a deficit of 5 % of \
          the guarantee is taken for what they show. Figure 8(a) is the kernel's CBQ, which `scripts/kernel-lab 6.1 --only cbq` runs at a fiftieth of the paper's rates: once A1 is \
-         silent, A gets 5.3 of its 6 Mbit/s and B 6.8 with the values that tc chooses, and 5.9 and 6.1 with those of tc's manual."
+         silent, A gets 5.4 of its 6 Mbit/s and B 6.8 with the values that tc chooses, and 5.9 and 6.1 with those of tc's manual."
     );
     let all: Vec<&Run> = runs.iter().collect();
     Ok(Finding::new(note, rows)
