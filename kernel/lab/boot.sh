@@ -77,12 +77,12 @@ initramfs() {
             cp -Ln "$library" "$dir$library"
         done
     done
-    for module in net/sched/{sch_htb,sch_hfsc,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen \
+    for module in net/sched/{sch_htb,sch_hfsc,sch_cbq,sch_tbf,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen \
         net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q,bridge/bridge}; do
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
     xz -dq "$dir"/mod/*.xz 2>/dev/null || true
-    for module in "$cache/build/$series"/{sch_fairlink,by-dkms,faulty/faulty}.ko; do [ ! -e "$module" ] || cp "$module" "$dir/mod/"; done
+    for module in "$cache/build/$series"/{sch_fairlink,by-dkms,faulty/faulty,cbq/sch_cbq}.ko; do [ ! -e "$module" ] || cp "$module" "$dir/mod/"; done
     cp -r "$cache/build/files/." "$dir/lab/"
     cp "$cache/build/traffic" "$dir/sbin/"
     if grep -q '^# needs fairlink' "$(test_script "$test")"; then
@@ -135,8 +135,10 @@ run_tests() {
     build_module "$series" || { echo "$series: the module does not build without warnings"; return 1; }
     log=$(mktemp -d "$cache/log.XXXXXX")
     for test in ${2//,/ }; do
-        grep -q '^# needs dkms' "$(test_script "$test")" || continue
-        build_by_dkms "$series" && continue
+        case $(sed -n 's/^# needs //p' "$(test_script "$test")") in
+            dkms) build_by_dkms "$series" ;;
+            cbq) build_cbq "$series" ;;
+        esac && continue
         # What cannot be had is left out; what does not build fails in the machine, where it is missing.
         [ $? = 77 ] && set -- "$1" "$(echo ",$2," | sed "s/,$test,/,/; s/^,//; s/,$//")" "$3"
     done

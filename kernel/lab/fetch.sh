@@ -7,7 +7,7 @@ release_after() {
 }
 
 # apt_of PLACE COMMAND: with lists and archives of that place. `here` is this system's release with its backports, `newer` the release
-# after it with its backports.
+# after it with its backports, `sources` the source packages of this system's release.
 apt_of() {
     local place=$1
     shift
@@ -16,16 +16,17 @@ apt_of() {
 
 # The lists of a place, over what this system has installed. Repositories are where this system has its own packages from.
 apt_prepare() {
-    local place=$1 dir=$cache/apt-$1 codename
-    [ -s "$dir/apt.conf" ] && [ -n "$(find "$dir/lists" -name '*Packages*' -print -quit 2>/dev/null)" ] && return 0
+    local place=$1 dir=$cache/apt-$1 codename kind=deb lists='*Packages*'
+    [ "$place" != sources ] || { kind=deb-src lists='*Sources*'; }
+    [ -s "$dir/apt.conf" ] && [ -n "$(find "$dir/lists" -name "$lists" -print -quit 2>/dev/null)" ] && return 0
     command -v apt-get >/dev/null || return 1
     mkdir -p "$dir"/lists/partial "$dir"/archives/partial "$dir"/etc/{apt.conf.d,preferences.d,sources.list.d}
     codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 1
     apt-get indextargets 'Created-By: Packages' --format '$(REPO_URI) $(RELEASE)' | sort -u | while read -r uri release; do
         case $release in "$codename" | "$codename-security" | "$codename-updates") ;; *) continue ;; esac
-        [ "$place" = here ] || release=$(release_after "$codename")${release#"$codename"} || continue
-        echo "deb $uri $release main"
-        case $release in *-security | *-updates) ;; *) echo "deb $uri $release-backports main" ;; esac
+        [ "$place" != newer ] || release=$(release_after "$codename")${release#"$codename"} || continue
+        echo "$kind $uri $release main"
+        case $release in *-security | *-updates) ;; *) echo "$kind $uri $release-backports main" ;; esac
     done > "$dir/etc/sources.list"
     [ -s "$dir/etc/sources.list" ] || return 1
     cat > "$dir/apt.conf" <<CONF
@@ -43,7 +44,7 @@ CONF
     [ "$place" != here ] || echo "APT::Default-Release \"$codename\";" >> "$dir/apt.conf"
     # Without one of the repositories, such as backports, there are the others.
     apt_of "$place" timeout 300 apt-get update -q >"$dir/update.log" 2>&1 || true
-    [ -n "$(find "$dir/lists" -maxdepth 1 -name '*Packages*' -print -quit)" ] || { rm -f "$dir/apt.conf"; return 1; }
+    [ -n "$(find "$dir/lists" -maxdepth 1 -name "$lists" -print -quit)" ] || { rm -f "$dir/apt.conf"; return 1; }
 }
 
 # fetch_packages PLACE DIR PACKAGE...: their files.

@@ -130,7 +130,8 @@ pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 {C1, C2} and a silent D 300 fit what is said; nine guarantees of B1 and C1 and orders of classes were tried. HTB keeps C1 at its parent's guarantee only where C1's own is small beside \
                 C2's and B1's; where the leaves of B and C are alike, C1 borrows from the link as B1 does. The HMM fair shares 4:5:5 do not depend on it. The text observed two outcomes of the kernel's CBQ. ns-2 has the \
                 second, A 50, B1 and C1 25, with formal sharing where B1 and C1 are guaranteed 1 of 25, in every order; so has ours. Near the first, A 25, B1 49 and C1 25, ns-2 comes in one setting (B1 24, C1 5, its maxpkt_ 2225) \
-                in half of the 24 orders of classes, before the first pause; after it the same run has 38, 37 and 25. Under top-level sharing neither ns-2 nor ours comes near an outcome of the text's.";
+                in half of the 24 orders of classes, before the first pause; after it the same run has 38, 37 and 25. Under top-level sharing neither ns-2 nor ours comes near an outcome of the text's. \
+                The kernel's CBQ does, on a fiftieth of the rates (`scripts/kernel-lab 6.1 --only cbq`), with B1 guaranteed 245 and C1 25: a phase settles at A 215, B1 511 and C1 250 of 1000, or at 437, 290 and 250.";
     let small = scenario((12.5, 1.0), "ABCD");
     let runs = play(lab, &small, &SCHEDULERS)?;
     let all: Vec<&Run> = runs.iter().collect();
@@ -204,7 +205,7 @@ fn of_cbq(name: &str, seen: &Seen) -> Vec<Row> {
         .departing(
             0.0,
             2e6,
-            "The text saw it on the kernel's CBQ alone, whose timers wake it late. Ours repeats itself after a pause, when queues are empty and averages are at their limits. ns-2 differs between the first phase and the others in two of seven settings (24 and 5 of 25, either way round).",
+            "The text saw it on the kernel's CBQ alone, and `scripts/kernel-lab 6.1 --only cbq` sees it there as well. Ours repeats itself after a pause, when queues are empty and averages are at their limits. ns-2 differs between the first phase and the others in two of seven settings (24 and 5 of 25, either way round).",
         );
     vec![
         Row::new(spread, Unit::Rate, Expected::AtMost(2e6), seen.spread() * 1e6).judging(
