@@ -1,5 +1,6 @@
-//! Packets longer than the MTU as fragments of IP datagrams, in private network namespaces: through the gateway to a receiver, and to a plain socket of
-//! the kernel. Counts and bytes are asserted; delays are printed.
+//! What is measured of a gateway from outside, in private network namespaces: packets longer than the MTU as fragments of IP datagrams, through the gateway to a
+//! receiver and to a plain socket of the kernel; and recordings before and behind the gateway beside what the receiver says. Counts and bytes are
+//! asserted, and delays against each other.
 
 #[path = "support/both_ends.rs"]
 mod both_ends;
@@ -21,11 +22,12 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fairlink_core::ClassId;
+use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
     Addresses, Generator, GeneratorConfig, GeneratorError, GeneratorReport, Headers, PrivateNamespace, Receiver,
     ReceiverConfig, ReceiverReport, Transport, lay_cables,
 };
+use fairlink_traffic::between::{BetweenConfig, BetweenError, Seen, between};
 use fairlink_traffic::{Model, Mpeg, PacketSize, Picture};
 
 use crate::both_ends::run;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ("pictures_pass_the_gateway_as_fragments_and_are_whole_again", pictures_pass_the_gateway_as_fragments),
         ("the_kernel_puts_our_fragments_together_byte_for_byte", the_kernel_puts_our_fragments_together),
         ("one_lost_fragment_loses_the_datagram_and_is_counted", one_lost_fragment_loses_the_datagram),
+        ("recordings_before_and_behind_the_gateway_say_what_the_receiver_says", recordings_say_what_the_receiver_says),
         ("what_cannot_be_fragmented_is_refused_with_the_reason", what_cannot_be_fragmented_is_refused),
     ])
 }
@@ -263,4 +266,105 @@ fn what_cannot_be_fragmented_is_refused(_: &PrivateNamespace) {
     assert!(error.ends_with("64 to 1514 B"), "{error}");
     ip("link set gen mtu 576").unwrap();
     assert!(open(headers(v4(), 1), 65_549, true).is_ok());
+}
+
+/// A capture in nanoseconds.
+fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let header = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1];
+    let mut file: Vec<u8> = header.iter().flat_map(|number| number.to_le_bytes()).collect();
+    for (at, frame) in frames {
+        let len = frame.len() as u32;
+        let numbers = [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, len, len];
+        file.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        file.extend(frame);
+    }
+    file
+}
+
+/// When the generator stamped a frame, by `CLOCK_MONOTONIC` in ns; its UDP port.
+fn stamped(frame: &[u8]) -> (u64, u32) {
+    let at = u64::from_be_bytes(frame[52..60].try_into().unwrap());
+    (at, u32::from(u16::from_be_bytes([frame[36], frame[37]])))
+}
+
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in ns: the reading of both that took the shortest time.
+fn realtime_ahead() -> u64 {
+    let read = |clock| {
+        // SAFETY: a `timespec` is integers, for which all zeros is valid.
+        let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+        // SAFETY: `time` is writable.
+        assert_eq!(unsafe { libc::clock_gettime(clock, &mut time) }, 0);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    let reading = |_| {
+        let before = read(libc::CLOCK_MONOTONIC);
+        let realtime = read(libc::CLOCK_REALTIME);
+        let after = read(libc::CLOCK_MONOTONIC);
+        (after - before, realtime - before)
+    };
+    (0..100).map(reading).min().unwrap().1
+}
+
+fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
+    cables();
+    // Class 1 sends twice what the link carries.
+    let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
+    let sources = [
+        (1, Model::poisson(rate(6_000_000)), sizes(), headers(v4(), 5001)),
+        (2, Model::poisson(rate(500_000)), sizes(), headers(v4(), 5002)),
+    ];
+    let config_of = generator(&sources, 800, 1);
+    let recorders = ["in", "sink"].map(raw::recorder);
+    let done = AtomicBool::new(false);
+    let mut both = None;
+    let (stats, [before, after]) = std::thread::scope(|scope| {
+        let recording = recorders.each_ref().map(|socket| scope.spawn(|| raw::record(socket, &done)));
+        let stats = through(config(3_000_000, "drr"), |_| {
+            both = Some(run(config_of, ReceiverConfig::new("sink")));
+            done.store(true, Ordering::Relaxed);
+        });
+        (stats, recording.map(|thread| thread.join().unwrap()))
+    });
+    let (_, received) = both.unwrap();
+    let ahead = realtime_ahead();
+    let class_of = |seen: Seen<'_>| stamped(seen.bytes).1;
+    let mut pairs = std::collections::BTreeMap::new();
+    let pair = |before: u64, after: u64| -> Result<(), BetweenError> {
+        pairs.insert(before, after);
+        Ok(())
+    };
+    let how = BetweenConfig { offset_ns: 0, within: Nanos::from_secs(10), bytes: None };
+    let found = between((&pcap(&before)[..], &pcap(&after)[..]), &how, class_of, pair).unwrap();
+    println!("{found:?}");
+    assert_eq!((found.total.packets, found.after_packets), (before.len() as u64, after.len() as u64));
+    assert_eq!((found.only_after, found.total.doubled, found.total.negative, found.total.equal), (0, 0, 0, 0));
+    let caught = received.socket_drops + stats.kernel_dropped_packets + stats.queued.packets == 0;
+    if caught {
+        assert_eq!(found.total.packets, stats.received.packets);
+        assert_eq!(found.total.lost, stats.dropped.packets);
+    }
+    assert!(found.total.lost > 0);
+    for (port, passage) in &found.classes {
+        let got = received.class(ClassId(port - 5000)).unwrap();
+        if !caught {
+            continue;
+        }
+        assert_eq!((passage.found, passage.out_of_order), (got.received_packets, 0));
+        // The receiver counts from the stamp on, the recordings from the gateway's door.
+        let lags: Vec<f64> = (before.iter())
+            .filter(|(at, frame)| stamped(frame).1 == *port && pairs.contains_key(at))
+            .map(|(at, frame)| (at - ahead) as f64 / 1e9 - stamped(frame).0 as f64 / 1e9)
+            .collect();
+        let (mean_lag, longest) =
+            (lags.iter().sum::<f64>() / lags.len() as f64, lags.iter().copied().fold(0.0, f64::max));
+        let (ours, theirs) = (passage.delay.unwrap(), got.delay_s.unwrap());
+        println!("{port}: mean {:.6} + {mean_lag:.6} s, the receiver's {:.6} s", ours.mean, theirs.mean);
+        // As far as two clocks of one machine are set against each other, and histograms of 0.1 % go.
+        let near = |one: f64, other: f64| (one - other).abs() < 100e-6 + 0.002 * other;
+        assert!(near(ours.mean + mean_lag, theirs.mean), "{ours:?} {mean_lag} {theirs:?}");
+        let (p50, p99) = ours.p50_p99.unwrap();
+        for (ours, theirs) in [(p50, theirs.p50), (p99, theirs.p99), (ours.max, theirs.max)] {
+            assert!(theirs > ours * 0.998 - 100e-6 && theirs < ours * 1.002 + longest + 100e-6, "{ours} {theirs}");
+        }
+    }
 }
