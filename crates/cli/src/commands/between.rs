@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use fairlink_config::LinkFile;
 use fairlink_config::matching::{FrameKey, Match, frame_key, packet_key};
 use fairlink_core::{ClassId, Nanos};
@@ -182,11 +183,16 @@ impl Stamps {
         // Before the work, not after it.
         make_directory(dir)?;
         let path = dir.join("stamps.csv");
-        let failed = |error| Failure::failed(format!("{}: {error}", path.display()));
+        let failed = |error: std::io::Error| unwritten(&path, &error);
         let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
         write_stamps_head(&mut file).map_err(failed)?;
         Ok(Self { path, file })
     }
+}
+
+/// A file that could not be written.
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(anyhow!("{}: {error}", path.display()))
 }
 
 /// An end of the work.
@@ -215,17 +221,16 @@ fn compare(
     };
     let class_of = |seen: Seen<'_>| classes.map_or(0, |classes| classes.of(seen));
     let report = between(files, config, class_of, pair);
-    let place = |stamps: Option<&Stamps>| stamps.map(|stamps| stamps.path.display().to_string()).unwrap_or_default();
+    let place = stamps.as_ref().map(|stamps| stamps.path.clone());
     let report = report.map_err(|ended| match ended {
         Ended::Recording(error) => {
             let path = if error.side == Side::Before { &args.before } else { &args.after };
             Failure::wrong(format!("{}: {error}", path.display()))
         }
-        Ended::Stamps(error) => Failure::failed(format!("{}: {error}", place(stamps.as_ref()))),
+        Ended::Stamps(error) => unwritten(place.as_deref().unwrap_or(Path::new("stamps.csv")), &error),
     })?;
     if let Some(stamps) = &mut stamps {
-        let flushed = stamps.file.flush();
-        flushed.map_err(|error| Failure::failed(format!("{}: {error}", stamps.path.display())))?;
+        stamps.file.flush().map_err(|error| unwritten(&stamps.path, &error))?;
         note(format!("written: {}", stamps.path.display()));
     }
     Ok(report)
