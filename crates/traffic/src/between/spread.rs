@@ -21,7 +21,7 @@ pub(super) struct Spread {
 impl Spread {
     /// No delays yet.
     pub(super) fn new(with_percentiles: bool) -> Self {
-        Self { histograms: with_percentiles.then(|| [None, None]), ..Self::default() }
+        Self { histograms: with_percentiles.then_some([None, None]), ..Self::default() }
     }
 
     pub(super) fn see(&mut self, delay_ns: i64) {

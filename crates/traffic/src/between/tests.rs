@@ -174,7 +174,8 @@ fn every_loss_copy_and_disorder_of_a_made_up_device_is_found_and_every_delay() {
         assert!(pairs.is_sorted_by_key(|pair| pair.0));
         let mut delays: Vec<i64> = pairs.iter().map(|(one, other)| (other - one) as i64).collect();
         let mut expected = truth[2].delays.clone();
-        (delays.sort_unstable(), expected.sort_unstable());
+        delays.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(delays, expected);
     }
 }
