@@ -31,7 +31,7 @@ fn pcap(packets: &[(u64, u8, u16, u64)]) -> Vec<u8> {
 fn recordings(dir: &Scratch, ahead: i64) -> [String; 2] {
     let before =
         pcap(&[(1000, 64, 5001, 1), (2000, 64, 5001, 2), (3000, 64, 7, 3), (4000, 64, 7, 4), (5000, 64, 7, 5)]);
-    let at = |at: i64| 100_000_000 + (at + ahead) as u64;
+    let at = |at: i64| (100_000_000 + at + ahead) as u64;
     let after = [(3000, 1, 5001), (5500, 5, 7), (6000, 4, 7), (6100, 4, 7), (6200, 9, 7), (8000, 2, 5001)];
     let after: Vec<_> = after.map(|(when, number, port)| (at(when), 63, port, number)).to_vec();
     let moved: Vec<u8> = pcap(&[]).into_iter().chain(shifted(&before)).collect();
