@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers, sim, tc,
-    traffic,
+    bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
+    sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),
+    /// Find the delays, losses and disorder of a device from two recordings, one made before and one behind it.
+    Between(between::Args),
     /// Write a link file to begin with, for an interface, a rate and a kind of use.
     Init(init::Args),
     /// Print a link file with its templates and tables of classes written out, class by class.

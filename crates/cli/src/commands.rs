@@ -2,6 +2,7 @@
 //! they say.
 
 pub(crate) mod bench;
+pub(crate) mod between;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod completions;

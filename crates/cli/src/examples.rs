@@ -105,6 +105,19 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "between",
+        &[
+            (
+                "fairlink between before.pcapng after.pcapng --link scenarios/gateway.toml",
+                "Delay, loss and order of each class of a device, from recordings with one clock.",
+            ),
+            (
+                "fairlink between before.pcap after.pcap --offset -12ms --out stamps",
+                "The second clock is 12 ms behind; stamps/stamps.csv is for `fairlink clock`.",
+            ),
+        ],
+    ),
+    (
         "gateway",
         &[
             (

@@ -23,8 +23,8 @@ use fairlink_lab::human;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers, sim, tc,
-    traffic,
+    bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
+    sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -59,6 +59,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Sim(args) => sim::run(&args, out),
         Command::Reproduce(args) => reproduce::run(&args, out),
         Command::Clock(args) => clock::run(&args, out),
+        Command::Between(args) => between::run(&args, out),
         Command::Traffic(args) => traffic::run(&args, out),
         Command::Import(args) => import::run(&args, out),
         Command::Tc(args) => tc::run(&args, out),

@@ -66,6 +66,7 @@ pub use {
     },
     testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
     testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
+    testbed::reassembly::{ClassDatagrams, Datagrams},
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
     testbed::stage::{DemoError, Sharer, Stage},

@@ -7,6 +7,7 @@ pub(crate) mod departures;
 pub(crate) mod generator;
 pub(crate) mod kernel_htb;
 pub(crate) mod netns;
+pub(crate) mod reassembly;
 pub(crate) mod receiver;
 pub(crate) mod scripted;
 pub(crate) mod stage;

@@ -220,6 +220,7 @@ fn generator(sources: Vec<SourceSpec>, millis: u64) -> GeneratorConfig {
         start_ns: None,
         run: 1,
         lanes: Lanes::Shared,
+        fragment: false,
         kernel_stamps: false,
         cpu: Some(0),
     }

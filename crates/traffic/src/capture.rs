@@ -23,7 +23,7 @@ use crate::models::{Arrival, Trace};
 pub const MAX_TRACE_PACKETS: usize = 1 << 26;
 
 /// Longest block of a capture that is read, in bytes.
-const MAX_BLOCK: usize = 1 << 24;
+pub(crate) const MAX_BLOCK: usize = 1 << 24;
 
 /// Length of the header that an IP packet has on an Ethernet link, in bytes.
 const ETHERNET_HEADER: u32 = 14;
@@ -147,14 +147,12 @@ pub fn read_trace(
     let start: Vec<u8> = reader.fill_buf()?.iter().take(4).copied().collect();
     let mut packets =
         Packets { accept, take: &mut take, all: Vec::new(), seen: 0, first: Nanos(u64::MAX), last: Nanos::ZERO };
-    match start[..] {
-        // The magic numbers of pcap in microseconds and nanoseconds, in both orders of bytes.
-        [0xa1, 0xb2, 0xc3, 0xd4] | [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0x3c, 0x4d] | [0x4d, 0x3c, 0xb2, 0xa1] => {
-            pcap(reader, &mut packets)?;
-        }
-        [0x0a, 0x0d, 0x0d, 0x0a] => pcapng(reader, &mut packets)?,
-        // A line of names that is there is within the first bytes: other files may have no line at all.
-        _ if first_line_has(reader.buffer(), b"arrival_s") => csv(reader, &mut packets)?,
+    // A line of names that is there is within the first bytes: other files may have no line at all.
+    let is_csv = first_line_has(reader.buffer(), b"arrival_s");
+    match (is_pcap(&start), is_pcapng(&start)) {
+        (true, _) => pcap(reader, &mut packets)?,
+        (_, true) => pcapng(reader, &mut packets)?,
+        _ if is_csv => csv(reader, &mut packets)?,
         _ => return Err(CaptureError::Unknown),
     }
     let Packets { all, seen, first, .. } = packets;
@@ -162,6 +160,18 @@ pub fn read_trace(
         return Err(CaptureError::NothingTaken { packets: seen });
     }
     Ok(Trace::since(first, all, repeat)?)
+}
+
+/// Whether a file that begins like this is a pcap: the magic numbers of microseconds and nanoseconds, in both orders of bytes.
+pub(crate) fn is_pcap(start: &[u8]) -> bool {
+    let magic =
+        [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1], [0xa1, 0xb2, 0x3c, 0x4d], [0x4d, 0x3c, 0xb2, 0xa1]];
+    magic.iter().any(|magic| start.starts_with(magic))
+}
+
+/// Whether a file that begins like this is a pcapng.
+pub(crate) fn is_pcapng(start: &[u8]) -> bool {
+    start.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a])
 }
 
 /// What is read so far.

@@ -31,7 +31,7 @@ pub mod synthetic;
 
 pub use envelope::OneWay;
 pub use sample::{Corrected, SAMPLE, Sample};
-pub use stamps::{Reference, StampError, read_stamps, write_stamps};
+pub use stamps::{Reference, StampError, read_stamps, write_stamp, write_stamps, write_stamps_head};
 
 /// A value and the half-width of its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -16,6 +16,7 @@
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
 
+pub mod between;
 mod burstiness;
 mod capture;
 pub mod clocks;

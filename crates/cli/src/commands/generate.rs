@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// DSCP of frames whose class's match names none, and of --tcp: a number from 0 to 63, or a name such as ef [default: 0].
     #[arg(long, value_name = "DSCP", value_parser = dscp)]
     dscp: Option<u8>,
+    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture of an mpeg source is one
+    /// packet then. `fairlink receive` puts them together again.
+    #[arg(long)]
+    fragment: bool,
     /// Ask the kernel when it hands each frame to the driver, and report how long after its stamp that is. It costs a system call for each
     /// frame.
     #[arg(long)]
@@ -140,6 +144,7 @@ impl Args {
             start_ns: None,
             run: self.run,
             lanes: Lanes::Shared,
+            fragment: self.fragment,
             kernel_stamps: self.kernel_stamps,
             cpu: self.cpu,
         })
@@ -196,8 +201,8 @@ impl Sending {
     fn open(path: &Path, args: &Args) -> Result<Self, Failure> {
         let is_script = std::fs::read_to_string(path).is_ok_and(|text| Script::is_one(&text));
         let (configs, script) = if is_script {
-            if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() {
-                note("--flows, --ip and --dscp mean nothing for a script: its frames have no IP");
+            if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() || args.fragment {
+                note("--flows, --ip, --dscp and --fragment mean nothing for a script: its frames have no IP");
             }
             let script = read_script(path)?;
             let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
@@ -331,6 +336,13 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Fail
         if class.lost_at_source_packets > 0 {
             let packets = human::count(class.lost_at_source_packets as usize, "packet", "packets");
             out.paragraph(&format!("{}: {packets} were lost by the sources' own shapers", class.name), 2)?;
+        }
+        if class.fragments > 0 {
+            let packets = human::count(class.fragmented_packets as usize, "packet", "packets");
+            out.paragraph(
+                &format!("{}: {packets} went whole as fragments; {} fragments in all", class.name, class.fragments),
+                2,
+            )?;
         }
         if class.padded_packets > 0 {
             let packets = human::count(class.padded_packets as usize, "packet", "packets");

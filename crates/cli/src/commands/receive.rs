@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
-use fairlink_net::{DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps};
+use fairlink_net::{
+    ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps,
+};
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -181,6 +183,9 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure
         });
         out.table(&head, rows.collect(), 1..head.len())?;
     }
+    if let Some(of) = &report.datagrams {
+        datagrams(of, out)?;
+    }
     if report.beyond_flow_packets > 0 {
         out.paragraph(&format!("{} frames were of flows beyond the first 65,536", report.beyond_flow_packets), 2)?;
     }
@@ -211,6 +216,27 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure
     let early: u64 = report.classes.iter().map(|class| class.negative_delays).sum();
     if early > 0 && report.clocks.is_empty() {
         out.paragraph(&format!("{early} frames seem to have come before they were sent: the clocks disagree"), 2)?;
+    }
+    Ok(())
+}
+
+/// What came in fragments, in words.
+fn datagrams(of: &Datagrams, out: &mut Out) -> Result<(), Failure> {
+    out.line("")?;
+    let head = ["class", "datagrams whole", "incomplete", "fragments"];
+    let row = |class: &ClassDatagrams| {
+        let counts = [class.whole, class.incomplete, class.fragments].map(|count| count.to_string());
+        std::iter::once(class.name.clone()).chain(counts).collect()
+    };
+    out.table(&head, of.classes.iter().map(row).collect(), 1..head.len())?;
+    if of.incomplete_of_unknown_class > 0 {
+        let datagrams = human::count(of.incomplete_of_unknown_class as usize, "datagram", "datagrams");
+        out.paragraph(&format!("{datagrams} lacked the first fragment, which says the class"), 2)?;
+    }
+    if of.refused_fragments > 0 {
+        let (refused, all) = (of.refused_fragments, of.fragments);
+        let why = "they came twice, overlapped others, or contradicted what was known of their datagram";
+        out.paragraph(&format!("{refused} of {all} fragments were refused: {why}"), 2)?;
     }
     Ok(())
 }

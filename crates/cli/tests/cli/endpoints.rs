@@ -97,6 +97,41 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     assert!(read("tcp-sent.txt").contains("latency p50"), "{}", read("tcp-sent.txt"));
 }
 
+/// Video over a cable, in fragments and without.
+const FRAGMENTS: &str = r#"
+"$F" receive --in vb --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
+until_exists "$D/receive.log"
+"$F" generate "$VIDEO" --out va --duration 1s --fragment --ip 6 --json > "$D/sent.json"
+sleep 0.2
+kill -INT $receiver
+wait $receiver
+"$F" generate "$VIDEO" --out va --receive vb --duration 1s --fragment > "$D/both.txt"
+"#;
+
+#[test]
+fn pictures_are_sent_as_fragments_and_received_whole() {
+    let dir = Scratch::new();
+    let Some(run) = in_private_network(FRAGMENTS, &dir, &[("VIDEO", &scenario("thesis/mpeg.toml"))]) else { return };
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let json = |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap();
+    let (sent, received) = (json("sent.json"), json("received.json"));
+    let (from, to) = (&sent["classes"][0], &received["classes"][0]);
+    // 30 pictures a second, of which 3 are I pictures of ten fragments or more.
+    let count = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{key} in {of}"));
+    assert!(count(from, "fragmented_packets") >= 3 && count(from, "fragments") >= 33, "{from}");
+    if count(&received, "socket_drops") == 0 {
+        assert_eq!(count(to, "received_packets"), count(from, "sent_packets"));
+        assert_eq!(count(to, "received_bytes"), count(from, "sent_bytes"));
+        let datagrams = &received["datagrams"];
+        assert_eq!(count(&datagrams["classes"][0], "whole"), count(from, "fragmented_packets"));
+        assert_eq!(count(datagrams, "fragments"), count(from, "fragments"));
+        assert_eq!((count(datagrams, "refused_fragments"), count(to, "lost_packets")), (0, 0));
+    }
+    let both = read("both.txt");
+    assert!(both.contains("went whole as fragments") && both.contains("datagrams whole"), "{both}");
+}
+
 /// A cable, and a queue that is longer than a socket's buffer where `tc` is there.
 const BOTH: &str = r#"
 "$F" generate "$FLOWS" --out va --duration 2s --receive vb --plots "$D/plots" --json > "$D/both.json" 2> "$D/both.log"

@@ -6,6 +6,7 @@ mod af_xdp;
 mod bad_input;
 mod basics;
 mod bench;
+mod between;
 #[cfg(target_os = "linux")]
 mod book;
 mod check;

@@ -352,6 +352,7 @@ fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str)
         start_ns: None,
         run: 1,
         lanes: Lanes::Shared,
+        fragment: false,
         kernel_stamps: false,
         cpu: None,
     })?;

@@ -24,6 +24,7 @@ use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
 use crate::io::packet_socket;
 use crate::io::sys;
 use crate::testbed::departures::{self, Quantiles, Times};
+use crate::wire::frame::split::Cut;
 use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.
@@ -75,6 +76,9 @@ pub struct GeneratorConfig {
     pub run: u8,
     /// Sockets.
     pub lanes: Lanes,
+    /// Whether packets that are longer than the interface's MTU are sent as fragments of one IP datagram, as the DRR++ thesis does (Section 4.4.1).
+    /// Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are [`GeneratorError::Length`].
+    pub fragment: bool,
     /// Whether to ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
     pub kernel_stamps: bool,
     /// Processor to keep the sending thread on; any when absent.
@@ -113,7 +117,8 @@ pub enum GeneratorError {
     },
     /// A source's frames do not fit.
     #[error(
-        "source {index}: frames of {len} B; with this class's headers and on this interface they have {min} to {max} B"
+        "source {index}: frames of {len} B; with this class's headers and on this interface they have {min} to {max} B{}",
+        if len > max { "; with --fragment longer ones are sent as fragments" } else { "" }
     )]
     Length {
         /// The index of the source.
@@ -124,6 +129,16 @@ pub enum GeneratorError {
         min: u32,
         /// The longest frame that the interface takes.
         max: u32,
+    },
+    /// Packets that would have to be sent as fragments, and cannot be.
+    #[error("source {index}: packets of {len} B; {why}")]
+    Unfragmentable {
+        /// The index of the source.
+        index: usize,
+        /// Its longest packet, as the whole frame that it would be.
+        len: u32,
+        /// The reason with its limit.
+        why: String,
     },
     /// More lanes than sockets may be opened.
     #[error("{lanes} classes with a socket each; the limit is {MAX_LANES}")]
@@ -143,7 +158,7 @@ pub enum GeneratorError {
     },
 }
 
-/// What was sent of one class. Arrivals of the sources are sent, refused or late.
+/// What was sent of one class. Arrivals of the sources are sent, refused or late. An arrival is a frame, or a datagram in fragments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassSent {
     /// Its name, or its number where it has none.
@@ -154,11 +169,17 @@ pub struct ClassSent {
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
-    /// Frames handed to the kernel.
+    /// Frames handed to the kernel; datagrams of which all fragments were count as one.
     pub sent_packets: u64,
-    /// Their bytes (whole Ethernet frames without check sequence).
+    /// Their bytes (whole Ethernet frames without check sequence), those of every fragment.
     pub sent_bytes: u64,
-    /// Frames that the kernel had no room for: its queue was full.
+    /// Those among the sent ones that went as fragments.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fragmented_packets: u64,
+    /// Fragments handed to the kernel, also of datagrams that it had no room for in the end.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fragments: u64,
+    /// Frames that the kernel had no room for: its queue was full. Datagrams of which a fragment was refused; the fragments behind it are not sent.
     pub refused_packets: u64,
     /// Arrivals not sent because this generator was too late.
     pub late_packets: u64,
@@ -171,6 +192,11 @@ pub struct ClassSent {
     pub blocked_sends: u64,
     /// How long, in seconds: from each such send to the next one that the kernel takes, or the end.
     pub blocked_s: f64,
+}
+
+/// Leaves counts of fragments out of reports without any.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What was sent.
@@ -218,9 +244,15 @@ struct Class {
     templates: Vec<FrameTemplate>,
     /// The shortest frame of any flow.
     shortest: usize,
+    /// The longest frame that the interface takes.
+    longest: usize,
     lane: usize,
     offered: (u64, u64),
+    /// Number of the next frame or datagram.
+    next: u32,
     sent: (u64, u64),
+    /// Datagrams sent in fragments, and fragments.
+    fragmented: (u64, u64),
     padded: u64,
     refused: u64,
     late: u64,
@@ -228,13 +260,29 @@ struct Class {
     blocked: (u64, u64),
 }
 
+/// A packet that leaves next.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    class: usize,
+    /// Length as one frame.
+    len: u32,
+    /// Its time since the start.
+    due: Nanos,
+    /// Frames that it takes.
+    frames: usize,
+}
+
 /// One socket and the frames that leave through it next.
 #[derive(Debug)]
 struct Lane {
     socket: OwnedFd,
-    /// Class, length and time of each, the time since the start.
-    pending: Vec<(usize, u32, Nanos)>,
+    pending: Vec<Pending>,
+    /// Frames of all pending packets.
+    waiting: usize,
+    /// Slots for as many frames as may wait.
     frames: Vec<u8>,
+    /// Lengths of the frames that are being sent.
+    lengths: Vec<usize>,
     /// The class whose send would have blocked, and since when by `CLOCK_MONOTONIC`, while it would still.
     blocked: Option<(usize, u64)>,
 }
@@ -254,6 +302,10 @@ pub struct Generator {
     start_ns: Option<u64>,
     duration: Nanos,
     run: u8,
+    /// The MTU, where longer packets are sent as fragments.
+    fragment_mtu: Option<usize>,
+    /// Identification of the next datagram in fragments.
+    datagram: u32,
     cpu: Option<usize>,
     after_due: Times,
     /// Where the kernel's stamps were asked for.
@@ -271,6 +323,8 @@ impl Generator {
             .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
         let mtu = sys::interface_mtu(&interface)
             .map_err(|source| GeneratorError::Interface { interface: interface.clone(), source })?;
+        let fragment_mtu = config.fragment.then_some(mtu as usize);
+        let sources = if config.fragment { whole_pictures(config.sources) } else { config.sources };
         let mut headers: BTreeMap<ClassId, Vec<Headers>> = BTreeMap::new();
         config.classes.into_iter().for_each(|(class, flow)| headers.entry(class).or_default().push(flow));
         let priorities: Option<BTreeMap<ClassId, u32>> = match config.lanes {
@@ -280,9 +334,9 @@ impl Generator {
         let mut classes: Vec<Class> = Vec::new();
         let mut positions: BTreeMap<ClassId, usize> = BTreeMap::new();
         let mut priority_of_lane = Vec::new();
-        let mut class_of = Vec::with_capacity(config.sources.len());
-        let mut stride = 0;
-        for (index, source) in config.sources.iter().enumerate() {
+        let mut class_of = Vec::with_capacity(sources.len());
+        let (mut stride, mut most_frames) = (0, 1);
+        for (index, source) in sources.iter().enumerate() {
             if source.model.is_closed() {
                 return Err(MixError { index, error: SourceError::Closed }.into());
             }
@@ -309,9 +363,12 @@ impl Generator {
                         id,
                         templates,
                         shortest,
+                        longest: 0,
                         lane,
                         offered: (0, 0),
+                        next: 0,
                         sent: (0, 0),
+                        fragmented: (0, 0),
                         padded: 0,
                         refused: 0,
                         late: 0,
@@ -320,22 +377,30 @@ impl Generator {
                     classes.len() - 1
                 }
             };
-            let class = &classes[position];
+            let class = &mut classes[position];
             // The kernel allows for one VLAN tag beyond the MTU.
             let tags = class.templates.iter().map(FrameTemplate::link_header).min().unwrap_or(ethernet::HEADER);
             let max = (mtu as usize + tags.min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
+            class.longest = max;
             let (min_len, max_len) = source.lengths().unwrap_or((0, 0));
             // What is left of a picture, or was recorded, may be shorter than any frame, and is padded as Ethernet does.
             let padded = matches!(source.model.sender(), Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_));
             let lengths = if padded { [max_len, max_len.max(class.shortest as u32)] } else { [min_len, max_len] };
             for len in lengths {
-                let range = if padded { 0..=max } else { class.shortest..=max };
-                if !range.contains(&(len as usize)) {
+                let too_short = !padded && (len as usize) < class.shortest;
+                if too_short || (len as usize > max && fragment_mtu.is_none()) {
                     return Err(GeneratorError::Length { index, len, min: class.shortest as u32, max: max as u32 });
                 }
             }
+            if let Some(mtu) = fragment_mtu
+                && max_len as usize > max
+            {
+                let most = most_fragments(&class.templates, max_len as usize, mtu)
+                    .map_err(|why| GeneratorError::Unfragmentable { index, len: max_len, why })?;
+                most_frames = most_frames.max(most);
+            }
             stride = stride.max(class.shortest);
-            stride = stride.max(max_len as usize);
+            stride = stride.max((max_len as usize).min(max));
             class_of.push(position);
         }
         if priorities.is_none() {
@@ -346,11 +411,11 @@ impl Generator {
         }
         let lanes = priority_of_lane
             .into_iter()
-            .map(|priority| Lane::open(&interface, interface_index, priority, stride))
+            .map(|priority| Lane::open(&interface, interface_index, priority, (stride, BATCH - 1 + most_frames)))
             .collect::<Result<Vec<_>, _>>()?;
         // Where the kernel has no such stamps, the report has none.
         let asked = config.kernel_stamps && lanes.iter().all(|lane| departures::ask_for_stamps(&lane.socket).is_ok());
-        let mix = TrafficMix::new(&offered(config.sources, config.greedy_rate), config.seed, config.duration)?;
+        let mix = TrafficMix::new(&offered(sources, config.greedy_rate), config.seed, config.duration)?;
         let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
         Ok(Self {
             interface,
@@ -363,6 +428,9 @@ impl Generator {
             start_ns,
             duration,
             run,
+            fragment_mtu,
+            // So that the datagrams of a new run are hardly taken for those of the last one.
+            datagram: (MonotonicClock::SHARED.now().0 / 1000) as u32,
             cpu,
             after_due: Times::new(),
             after_stamp: asked.then(Times::new),
@@ -454,8 +522,11 @@ impl Generator {
             let lane = class.lane;
             let frame = len.max(class.shortest as u32);
             class.padded += u64::from(frame > len);
-            self.lanes[lane].pending.push((position, frame, event.at));
-            if self.lanes[lane].pending.len() == BATCH {
+            let frames = class.frames(frame, self.fragment_mtu);
+            let lane_state = &mut self.lanes[lane];
+            lane_state.pending.push(Pending { class: position, len: frame, due: event.at, frames });
+            lane_state.waiting += frames;
+            if lane_state.waiting >= BATCH {
                 self.flush(lane)?;
             }
         }
@@ -464,32 +535,33 @@ impl Generator {
 
     /// Sends the pending frames of a lane. Those that the kernel has no room for are counted as refused.
     fn flush(&mut self, lane: usize) -> Result<(), GeneratorError> {
-        let Lane { socket, pending, frames, blocked } = &mut self.lanes[lane];
+        let Lane { socket, pending, waiting, frames, lengths, blocked } = &mut self.lanes[lane];
         if pending.is_empty() {
             return Ok(());
         }
         let (monotonic_ns, realtime_ns) = (MonotonicClock::SHARED.now().0, realtime_ns());
         let now = monotonic_ns.saturating_sub(self.start_ns.unwrap_or(0));
-        for (&(position, len, due), frame) in pending.iter().zip(frames.chunks_exact_mut(self.stride)) {
-            let class = &mut self.classes[position];
+        lengths.clear();
+        for packet in pending.iter() {
+            let class = &mut self.classes[packet.class];
             let stamp = Stamp {
                 run: self.run,
                 class: class.id,
-                sequence: class.sent.0 as u32,
+                sequence: class.next,
                 monotonic_ns,
                 realtime_us: (realtime_ns / 1000) as u32,
             };
-            let flow = class.sent.0 as u32 as usize % class.templates.len();
-            class.templates[flow].write(&mut frame[..len as usize], &stamp);
-            self.after_due.see(now.saturating_sub(due.0));
-            class.sent.0 += 1;
-            class.sent.1 += u64::from(len);
+            let slots = (&mut frames[lengths.len() * self.stride..], self.stride);
+            class.write(packet, (self.fragment_mtu, self.datagram), &stamp, slots, lengths);
+            self.datagram = self.datagram.wrapping_add(u32::from(packet.frames > 1));
+            self.after_due.see(now.saturating_sub(packet.due.0));
+            class.next = class.next.wrapping_add(1);
         }
-        let lengths = pending.iter().map(|&(_, len, _)| len as usize);
-        let count = pending.len();
+        let count = lengths.len();
         let mut sent = 0;
         let result = loop {
-            match send_batch(socket, &mut frames[sent * self.stride..], self.stride, lengths.clone().skip(sent)) {
+            let left = lengths[sent..].iter().copied();
+            match send_batch(socket, &mut frames[sent * self.stride..], self.stride, left) {
                 Ok((more, stopped)) => {
                     sent += more;
                     if sent == count || stopped.is_some() {
@@ -504,20 +576,21 @@ impl Generator {
         {
             self.classes[position].blocked.1 += monotonic_ns.saturating_sub(since);
         }
-        if let Ok(Some(Stopped::WouldBlock)) = result
-            && blocked.is_none()
-        {
-            let position = pending[sent].0;
-            self.classes[position].blocked.0 += 1;
-            *blocked = Some((position, monotonic_ns));
+        let mut first = 0;
+        for packet in pending.drain(..) {
+            let class = &mut self.classes[packet.class];
+            let taken = sent.saturating_sub(first).min(packet.frames);
+            class.count(packet.frames, &lengths[first..first + taken]);
+            if taken < packet.frames
+                && blocked.is_none()
+                && let Ok(Some(Stopped::WouldBlock)) = result
+            {
+                class.blocked.0 += 1;
+                *blocked = Some((packet.class, monotonic_ns));
+            }
+            first += packet.frames;
         }
-        // Sequence numbers count sent frames, so that the number of a refused frame is used again.
-        for (position, len, _) in pending.drain(..).skip(sent) {
-            let class = &mut self.classes[position];
-            class.sent.0 -= 1;
-            class.sent.1 -= u64::from(len);
-            class.refused += 1;
-        }
+        *waiting = 0;
         result.map(drop).map_err(|source| self.system("sendmmsg", source))?;
         self.take_stamps(lane)
     }
@@ -557,6 +630,8 @@ impl Generator {
                 offered_bytes: class.offered.1,
                 sent_packets: class.sent.0,
                 sent_bytes: class.sent.1,
+                fragmented_packets: class.fragmented.0,
+                fragments: class.fragmented.1,
                 refused_packets: class.refused,
                 late_packets: class.late,
                 lost_at_source_packets: lost,
@@ -587,8 +662,106 @@ fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     sources
 }
 
+/// The sources, with pictures of MPEG video as one packet each.
+fn whole_pictures(mut sources: Vec<SourceSpec>) -> Vec<SourceSpec> {
+    for source in &mut sources {
+        let mut model = &mut source.model;
+        while let Model::Shaped(shaped) = model {
+            model = &mut shaped.model;
+        }
+        if let Model::Mpeg(mpeg) = model {
+            mpeg.whole_frames = true;
+        }
+    }
+    sources
+}
+
+/// Most fragments of a packet of `len` bytes of any of these flows, or why it cannot be cut.
+fn most_fragments(templates: &[FrameTemplate], len: usize, mtu: usize) -> Result<usize, String> {
+    let fragments = |template: &FrameTemplate| {
+        let cut = template.cut(mtu).ok_or_else(|| {
+            format!("only UDP over IP is sent as fragments, on an MTU that leaves room for headers and stamp; the MTU is {mtu} B")
+        })?;
+        if len > cut.max {
+            return Err(format!("with these headers an IP datagram is {} B as one frame at most", cut.max));
+        }
+        Ok(template.fragments(len, cut))
+    };
+    let alike = |template: &FrameTemplate| template.cut(mtu) == templates[0].cut(mtu);
+    match templates.iter().find(|template| !alike(template)) {
+        Some(_) => Err("headers of flows of one class differ in length".to_owned()),
+        None => fragments(&templates[0]),
+    }
+}
+
+impl Class {
+    /// Template of the frame or datagram with this number, and how it is cut where it is longer than a frame of the interface.
+    fn template(&self, number: u32, len: u32, mtu: Option<usize>) -> (&FrameTemplate, Option<Cut>) {
+        let template = &self.templates[number as usize % self.templates.len()];
+        let mtu = mtu.filter(|_| len as usize > self.longest);
+        (template, mtu.and_then(|mtu| template.cut(mtu)))
+    }
+
+    /// Frames that a packet of `len` bytes takes. All flows of a class have headers of one length.
+    fn frames(&self, len: u32, mtu: Option<usize>) -> usize {
+        match self.template(0, len, mtu) {
+            (template, Some(cut)) => template.fragments(len as usize, cut),
+            _ => 1,
+        }
+    }
+
+    /// Writes the frames of a packet into slots of a number of bytes each, and adds their lengths to `lengths`.
+    fn write(
+        &self,
+        packet: &Pending,
+        (mtu, id): (Option<usize>, u32),
+        stamp: &Stamp,
+        (slots, stride): (&mut [u8], usize),
+        lengths: &mut Vec<usize>,
+    ) {
+        let len = packet.len as usize;
+        match self.template(stamp.sequence, packet.len, mtu) {
+            (template, Some(cut)) => {
+                template.write_fragments((len, cut), id, stamp, (slots, stride), |len| lengths.push(len));
+            }
+            (template, None) => {
+                // A fragment may have been in this slot before.
+                if mtu.is_some() {
+                    slots[..len].fill(0);
+                }
+                template.write(&mut slots[..len], stamp);
+                lengths.push(len);
+            }
+        }
+    }
+
+    /// Counts a packet of so many frames, of which the kernel took those of these lengths.
+    fn count(&mut self, frames: usize, taken: &[usize]) {
+        if frames > 1 {
+            self.fragmented.1 += taken.len() as u64;
+        }
+        if taken.len() == frames {
+            self.sent.0 += 1;
+            self.sent.1 += taken.iter().sum::<usize>() as u64;
+            self.fragmented.0 += u64::from(frames > 1);
+            return;
+        }
+        self.refused += 1;
+        // Numbers count what was sent, so that the number of a refused frame is used again. A datagram in part keeps it: it is lost under way.
+        if taken.is_empty() {
+            self.next = self.next.wrapping_sub(1);
+        }
+    }
+}
+
 impl Lane {
-    fn open(interface: &str, index: i32, priority: u32, stride: usize) -> Result<Self, GeneratorError> {
+    /// A lane with so many slots of a length.
+    fn open(
+        interface: &str,
+        index: i32,
+        priority: u32,
+        (stride, slots): (usize, usize),
+    ) -> Result<Self, GeneratorError> {
         let failed = |what| {
             move |source: io::Error| match source.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => GeneratorError::Permission { interface: interface.to_owned() },
@@ -601,7 +774,14 @@ impl Lane {
                 .map_err(failed("SO_PRIORITY"))?;
         }
         packet_socket::bind(&socket, index, 0).map_err(failed("bind"))?;
-        Ok(Self { socket, pending: Vec::with_capacity(BATCH), frames: vec![0; BATCH * stride], blocked: None })
+        Ok(Self {
+            socket,
+            pending: Vec::with_capacity(BATCH),
+            waiting: 0,
+            frames: vec![0; slots * stride],
+            lengths: Vec::with_capacity(slots),
+            blocked: None,
+        })
     }
 }
 

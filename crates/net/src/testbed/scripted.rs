@@ -63,6 +63,7 @@ pub fn script_generators(
                 start_ns: Some(start_ns),
                 run,
                 lanes: Lanes::ByPriority(Vec::new()),
+                fragment: false,
                 kernel_stamps: false,
                 cpu: None,
             });

@@ -218,6 +218,7 @@ impl Stage {
             run: self.run,
             lanes: htb.as_ref().map_or(Lanes::Shared, |htb| Lanes::ByPriority(htb.priorities())),
             // The gateway takes the last processor.
+            fragment: false,
             kernel_stamps: false,
             cpu: Some(0),
         })?;

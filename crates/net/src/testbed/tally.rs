@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::clock_report::{ClockReport, SampledDelays};
+use crate::testbed::reassembly::{DatagramCounts, Datagrams, Outcome, Reassembly};
 use crate::wire::frame::Stamp;
 
 /// Most classes that one receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`]. A class takes under
@@ -57,7 +58,8 @@ pub struct Delays {
     pub max: f64,
 }
 
-/// What was received of one class.
+/// What was received of one class. A datagram that came in fragments is one frame here, once it is whole: with the bytes of all its fragments, and the
+/// delay of the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
     /// Its name, or its number where it has none.
@@ -136,6 +138,9 @@ pub struct ReceiverReport {
     /// The senders' clocks, where delays are measured by `CLOCK_REALTIME`: the first 8 whose delays tell.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<SenderClock>,
+    /// What came in fragments of IP datagrams; absent where nothing did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
     /// Frames that the generator did not send.
     pub foreign_packets: u64,
     /// Frames of classes that are not measured: of numbers that `names` does not have, where it has any, or of classes beyond
@@ -323,7 +328,6 @@ impl Class {
     }
 }
 
-/// Everything that one receiver measures.
 /// What was received of a class in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
@@ -353,6 +357,7 @@ impl Seen {
     }
 }
 
+/// Everything that one receiver measures.
 #[derive(Debug)]
 pub(crate) struct Tally {
     clock: DelayClock,
@@ -367,6 +372,8 @@ pub(crate) struct Tally {
     clocks: BTreeMap<u8, OneWay>,
     /// With the run that they are of.
     samples: BTreeMap<ClassId, (u8, Sample)>,
+    reassembly: Reassembly,
+    datagrams: DatagramCounts,
     foreign: u64,
     beyond: u64,
     window: BTreeMap<ClassId, Seen>,
@@ -393,6 +400,8 @@ impl Tally {
             beyond_flows: 0,
             clocks: BTreeMap::new(),
             samples: BTreeMap::new(),
+            reassembly: Reassembly::default(),
+            datagrams: DatagramCounts::default(),
             foreign: 0,
             beyond: 0,
             window: BTreeMap::new(),
@@ -405,10 +414,26 @@ impl Tally {
 
     /// A frame of `bytes` bytes, of which `frame` is the start, arrived at `realtime_ns`, which was `monotonic_ns`.
     pub(crate) fn see(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
-        let Some(stamp) = Stamp::read(frame) else {
+        let Self { reassembly, datagrams, names, .. } = self;
+        let outcome =
+            reassembly.see(frame, bytes, monotonic_ns, |lost| datagrams.count(&lost, false, names, MAX_CLASSES));
+        let (stamp, bytes) = match outcome {
+            Outcome::Whole => (Stamp::read(frame), bytes),
+            Outcome::Complete(datagram) => {
+                datagrams.count(&datagram, true, names, MAX_CLASSES);
+                (datagram.stamp, datagram.bytes)
+            }
+            Outcome::Waiting | Outcome::Refused => return,
+        };
+        let Some(stamp) = stamp else {
             self.foreign += 1;
             return;
         };
+        self.see_packet(&stamp, bytes, monotonic_ns, realtime_ns);
+    }
+
+    /// A frame or datagram of `bytes` bytes with this stamp arrived.
+    fn see_packet(&mut self, stamp: &Stamp, bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         if !self.classes.contains_key(&stamp.class) {
             let unnamed = !self.names.is_empty() && !self.names.contains_key(&stamp.class);
             let count = self.classes.len();
@@ -416,7 +441,7 @@ impl Tally {
                 self.beyond += 1;
                 return;
             }
-            self.classes.insert(stamp.class, Class::new(&stamp, count < MAX_DELAYS));
+            self.classes.insert(stamp.class, Class::new(stamp, count < MAX_DELAYS));
         }
         let delay_ns = match self.clock {
             DelayClock::Monotonic => monotonic_ns.wrapping_sub(stamp.monotonic_ns) as i64,
@@ -426,13 +451,13 @@ impl Tally {
             }
         };
         if let Some(class) = self.classes.get_mut(&stamp.class) {
-            class.see(&stamp, bytes, delay_ns);
+            class.see(stamp, bytes, delay_ns);
         }
         if self.flows_of_class > 1 {
-            self.see_flow(&stamp, bytes, delay_ns);
+            self.see_flow(stamp, bytes, delay_ns);
         }
         if self.clock == DelayClock::Realtime {
-            self.see_clock(&stamp, monotonic_ns, delay_ns);
+            self.see_clock(stamp, monotonic_ns, delay_ns);
         }
         self.window.entry(stamp.class).or_default().count(bytes, delay_ns);
         self.first_ns.get_or_insert(monotonic_ns);
@@ -489,7 +514,9 @@ impl Tally {
         std::mem::take(&mut self.window)
     }
 
-    pub(crate) fn report(self, duration_s: f64, socket_drops: u64) -> ReceiverReport {
+    pub(crate) fn report(mut self, duration_s: f64, socket_drops: u64) -> ReceiverReport {
+        let fragments = self.reassembly.counts();
+        self.reassembly.end(|lost| self.datagrams.count(&lost, false, &self.names, MAX_CLASSES));
         let seconds = self.first_ns.map_or(0.0, |first| self.last_ns.saturating_sub(first) as f64 / 1e9);
         let clocks: BTreeMap<u8, _> = (self.clocks.iter())
             .filter_map(|(&run, one_way)| Some((run, (one_way.clocks()?, one_way.first_ns()?))))
@@ -511,6 +538,7 @@ impl Tally {
                 .collect(),
             beyond_flow_packets: self.beyond_flows,
             clocks: clocks.iter().map(|(&run, (clocks, _))| SenderClock { run, clock: clocks.into() }).collect(),
+            datagrams: self.datagrams.report(fragments, &self.names),
             foreign_packets: self.foreign,
             beyond_packets: self.beyond,
             classes_without_delays: self.classes.len().saturating_sub(MAX_DELAYS) as u64,

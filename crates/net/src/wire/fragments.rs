@@ -49,44 +49,77 @@ impl Fragments {
     /// whose key it is, of any content.
     #[inline]
     pub(crate) fn complete(&mut self, key: &mut FrameKey, bytes: &[u8], salt: &RandomState) {
-        let Some((id, first)) = fragment(bytes) else { return };
+        let Some(FragmentHeader { id, offset, .. }) = FragmentHeader::read(bytes) else { return };
         let datagram = Datagram { src: key.src, dst: key.dst, proto: key.proto, id };
         let slot = &mut self.slots[salt.hash_one(datagram) as usize % SLOTS];
         match slot {
-            _ if first => *slot = Some((datagram, key.sport, key.dport)),
+            _ if offset == 0 => *slot = Some((datagram, key.sport, key.dport)),
             Some((known, sport, dport)) if *known == datagram => (key.sport, key.dport) = (*sport, *dport),
             _ => {}
         }
     }
 }
 
-/// The identification of the datagram that the frame in `bytes` is a fragment of, and whether it is the first; `None` for whole packets.
-#[inline]
-fn fragment(bytes: &[u8]) -> Option<(u32, bool)> {
-    let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    let (at, version) = ip_header(bytes)?;
-    if version == 4 {
-        // More fragments, or an offset.
-        let place = be16(at + 6)? & 0x3fff;
-        return if place == 0 { None } else { Some((be16(at + 4)?.into(), place & 0x1fff == 0)) };
-    }
-    let (mut next, mut at) = (*bytes.get(at + 6)?, at + 40);
-    for _ in 0..MAX_EXTENSIONS {
-        let units = usize::from(*bytes.get(at + 1)?);
-        match next {
-            // Hop by hop, routing, destination.
-            0 | 43 | 60 => (next, at) = (*bytes.get(at)?, at + 8 * (units + 1)),
-            // Authentication.
-            51 => (next, at) = (*bytes.get(at)?, at + 4 * (units + 2)),
-            44 => {
-                let place = be16(at + 2)? & 0xfff9;
-                let id = u32::from(be16(at + 4)?) << 16 | u32::from(be16(at + 6)?);
-                return if place == 0 { None } else { Some((id, place & 0xfff8 == 0)) };
+/// What the headers of a fragment say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FragmentHeader {
+    /// Where the IP header begins in the frame.
+    pub ip: usize,
+    /// 4 or 6.
+    pub version: u8,
+    /// Identification of the datagram: 16 bits of IPv4, 32 of IPv6.
+    pub id: u32,
+    /// Protocol of what the fragment carries a part of.
+    pub proto: u8,
+    /// Place of its content in the datagram, in units of 8 B; 0 for the first fragment.
+    pub offset: u16,
+    /// Whether more fragments follow this one.
+    pub more: bool,
+    /// Where its content begins in the frame.
+    pub content: usize,
+    /// Where its content ends in the frame, as the IP header says: it may be behind the end of what was kept of the frame, and before `content`.
+    pub end: usize,
+}
+
+impl FragmentHeader {
+    /// Reads the headers of the frame in `bytes`, of any content; `None` where it is no fragment, or its headers are cut off.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        let (ip, version) = ip_header(bytes)?;
+        if version == 4 {
+            let place = be16(ip + 6)?;
+            let more = place & 0x2000 != 0;
+            if place & 0x3fff == 0 {
+                return None;
             }
-            _ => return None,
+            let content = ip + 4 * usize::from(*bytes.get(ip)? & 15);
+            let (id, proto) = (be16(ip + 4)?.into(), *bytes.get(ip + 9)?);
+            let end = ip + usize::from(be16(ip + 2)?);
+            return Some(Self { ip, version, id, proto, offset: place & 0x1fff, more, content, end });
         }
+        let (mut next, mut at) = (*bytes.get(ip + 6)?, ip + 40);
+        for _ in 0..MAX_EXTENSIONS {
+            let units = usize::from(*bytes.get(at + 1)?);
+            match next {
+                // Hop by hop, routing, destination.
+                0 | 43 | 60 => (next, at) = (*bytes.get(at)?, at + 8 * (units + 1)),
+                // Authentication.
+                51 => (next, at) = (*bytes.get(at)?, at + 4 * (units + 2)),
+                44 => {
+                    let (place, more) = (be16(at + 2)? & 0xfff8, be16(at + 2)? & 1 != 0);
+                    if place == 0 && !more {
+                        return None;
+                    }
+                    let id = u32::from(be16(at + 4)?) << 16 | u32::from(be16(at + 6)?);
+                    let (proto, end) = (*bytes.get(at)?, ip + 40 + usize::from(be16(ip + 4)?));
+                    return Some(Self { ip, version, id, proto, offset: place >> 3, more, content: at + 8, end });
+                }
+                _ => return None,
+            }
+        }
+        None
     }
-    None
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ use fairlink_core::ClassId;
 
 use crate::wire::checksum;
 
+pub(crate) mod split;
+
 /// Length of the stamp in bytes.
 pub(crate) const STAMP: usize = 22;
 /// Longest headers and stamp in bytes: enough of a frame to read the stamp.
@@ -115,7 +117,8 @@ impl Stamp {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// The stamp at the start of a payload; `None` where there is none.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; STAMP] = bytes.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<2>()?;
         if *magic != MAGIC {

@@ -86,6 +86,7 @@ pub(crate) fn generator(
         start_ns: None,
         run: 1,
         lanes: Lanes::Shared,
+        fragment: false,
         kernel_stamps: false,
         cpu: None,
     }

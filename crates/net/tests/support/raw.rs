@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fairlink_net::{Interface, VirtioHeader, interface};
 
@@ -24,22 +26,33 @@ pub(crate) fn tap(name: &str) -> File {
 }
 
 /// A packet socket that sends out of the interface `name`.
-fn sender(name: &str, described: bool) -> OwnedFd {
+pub(crate) fn sender(name: &str, described: bool) -> OwnedFd {
+    socket(name, 0, (libc::PACKET_VNET_HDR, described))
+}
+
+/// A packet socket that receives what comes in at the interface `name`.
+pub(crate) fn listener(name: &str) -> OwnedFd {
+    socket(name, libc::ETH_P_ALL as u16, (libc::PACKET_IGNORE_OUTGOING, true))
+}
+
+/// A packet socket at the interface `name` that receives frames of this protocol.
+fn socket(name: &str, protocol: u16, (option, on): (libc::c_int, bool)) -> OwnedFd {
     let index = Interface::open(name).unwrap().index;
     // SAFETY: no pointers; the descriptor is new and owned here alone.
     let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
     // SAFETY: a `sockaddr_ll` is integers, for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    let on = libc::c_int::from(described);
+    let on = libc::c_int::from(on);
     // SAFETY: each pointer is to memory of the length given, alive for the call.
     let results = unsafe {
-        let option = std::ptr::from_ref(&on).cast();
+        let value = std::ptr::from_ref(&on).cast();
         let length = size_of::<libc::c_int>() as libc::socklen_t;
         let to = std::ptr::from_ref(&address).cast();
         [
-            libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, option, length),
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, length),
             libc::bind(socket.as_raw_fd(), to, size_of::<libc::sockaddr_ll>() as libc::socklen_t),
         ]
     };
@@ -47,7 +60,8 @@ fn sender(name: &str, described: bool) -> OwnedFd {
     socket
 }
 
-fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
+/// Sends a frame, or one behind its description.
+pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer is to memory of the length given, alive for the call.
     let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
     if sent == message.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -72,4 +86,48 @@ pub(crate) fn bytes(header: VirtioHeader) -> [u8; VirtioHeader::LEN] {
 /// Sends `frame` out of the interface `name`, with what `header` says is left to be done to it.
 pub(crate) fn send_described(name: &str, header: VirtioHeader, frame: &[u8]) -> io::Result<()> {
     send(&sender(name, true), &[&bytes(header)[..], frame].concat())
+}
+
+/// Frames that come in at the interface `name` until `done`, each with the kernel's stamp in ns since 1970.
+pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let mut bytes = vec![0; 2048];
+    while !done.load(Ordering::Relaxed) {
+        let mut control = [0u64; 8];
+        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: all zeros is a valid `msghdr`: no name, no buffers.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the message points to the vector, that to the bytes, and to the control buffer, with their lengths; all live.
+        let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+        if length <= 0 {
+            std::thread::sleep(Duration::from_micros(50));
+            continue;
+        }
+        // SAFETY: recvmsg has filled the message; the header is null or inside the control buffer.
+        let header = unsafe { libc::CMSG_FIRSTHDR(&message).as_ref() }.expect("a stamp");
+        assert_eq!((header.cmsg_level, header.cmsg_type), (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS));
+        // SAFETY: the kernel puts a whole timespec behind the header of such a message; it may not be aligned.
+        let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+        frames.push((time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64, bytes[..length as usize].to_vec()));
+    }
+    frames
+}
+
+/// A packet socket that receives what comes in at the interface `name`, with stamps and a large buffer, for [`record`].
+pub(crate) fn recorder(name: &str) -> OwnedFd {
+    let socket = listener(name);
+    for (option, value) in [(libc::SO_TIMESTAMPNS, 1), (libc::SO_RCVBUFFORCE, 64 << 20)] {
+        let value: libc::c_int = value;
+        // SAFETY: the value is readable for the length given.
+        let result = unsafe {
+            let length = size_of::<libc::c_int>() as libc::socklen_t;
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(&value).cast(), length)
+        };
+        assert!(result == 0 || option == libc::SO_RCVBUFFORCE, "{}", io::Error::last_os_error());
+    }
+    socket
 }

@@ -1,4 +1,5 @@
 //! A gateway that runs while something goes on.
+#![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

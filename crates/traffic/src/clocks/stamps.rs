@@ -149,11 +149,27 @@ pub fn read_stamps(
 /// # Errors
 /// Those of the writer.
 pub fn write_stamps(mut writer: impl Write, stamps: impl Iterator<Item = (i64, i64)>) -> io::Result<()> {
-    writeln!(writer, "send_s,receive_s")?;
+    write_stamps_head(&mut writer)?;
     for (send, receive) in stamps {
-        writeln!(writer, "{},{}", shown(send), shown(receive))?;
+        write_stamp(&mut writer, send, receive)?;
     }
     writer.flush()
+}
+
+/// Writes the line of names of a file of stamps.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_stamps_head(mut writer: impl Write) -> io::Result<()> {
+    writeln!(writer, "send_s,receive_s")
+}
+
+/// Writes the line of a packet that was sent and received at these times, in ns.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_stamp(mut writer: impl Write, send: i64, receive: i64) -> io::Result<()> {
+    writeln!(writer, "{},{}", shown(send), shown(receive))
 }
 
 #[cfg(test)]
