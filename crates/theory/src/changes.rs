@@ -11,7 +11,7 @@
 //!
 //! Cost: two allocations for each change.
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, SchedulerInfo, Share};
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, SchedulerInfo, Share, Sharing};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, ToPrimitive, Zero};
@@ -220,7 +220,10 @@ impl Search<'_> {
         let step = if is_guarantee { step } else { (from / 10).max(1) };
         let to = from.checked_add(step)?;
         let (gain, fits) = self.with_share(at, to)?;
+        // Guarantees become whole packets a round, which a bit/s more changes by a jump or not at all.
+        let jumps = matches!(self.info.sharing, Sharing::LeavesByPackets(_));
         let (lever, per_bps) = match is_guarantee {
+            true if jumps => (Lever::Guarantee, None),
             true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
             // A weight changes by whole units: what one more gains.
             false => (Lever::Weight, self.with_share(at, from.checked_add(1)?).map(|(gain, _)| gain)),

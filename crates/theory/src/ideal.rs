@@ -736,6 +736,23 @@ impl Ideal {
         }
     }
 
+    /// What is to be said beside its rates, in words: that they are those of a run, or for packets of one length only. `info` is the scheduler that it
+    /// was computed for.
+    #[must_use]
+    pub fn notes(&self, info: &SchedulerInfo) -> Vec<String> {
+        let name = info.name;
+        let ran = self.run_because().map(|why| {
+            format!("rates from a run of {name} on steady traffic, to about 1 %, because no formula has them: {why}")
+        });
+        let by_packets = matches!(info.sharing, Sharing::LeavesByPackets(_)).then(|| {
+            format!(
+                "{name} counts packets and not bytes: guarantees and shares hold where packets of all classes have one length; a class with packets \
+                 half as long as those of the others gets half"
+            )
+        });
+        ran.into_iter().chain(by_packets).collect()
+    }
+
     /// Whether rates are exact.
     #[must_use]
     pub const fn is_exact(&self) -> bool {

@@ -72,17 +72,11 @@ struct Sound<'a, C> {
 /// The ideal of the scheduler while every leaf is greedy.
 type Busy = Result<Ideal, NotComputed>;
 
-/// The note on the column of shares, where it needs one.
-fn shares_note(link: &LinkFile, busy: &Busy) -> Option<String> {
+/// The notes on the column of shares.
+fn shares_notes(link: &LinkFile, busy: &Busy) -> Vec<String> {
     match busy {
-        Ok(ideal) => {
-            let why = ideal.run_because()?;
-            Some(format!(
-                "shares from a run of {} on steady traffic, to about 1 %, because no formula has them: {why}",
-                link.info().name
-            ))
-        }
-        Err(why) => Some(not_computed(why)),
+        Ok(ideal) => ideal.notes(link.info()),
+        Err(why) => vec![not_computed(why)],
     }
 }
 
@@ -161,7 +155,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             theorems,
             memory_bytes,
             admission: Admission::of(&link),
-            notes: shares_note(&link, &busy).into_iter().collect(),
+            notes: shares_notes(&link, &busy),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
@@ -324,7 +318,7 @@ fn text(
         summary(link, &rows, "share", of, out)?;
     }
     out.line("")?;
-    if let Some(note) = shares_note(link, busy) {
+    for note in shares_notes(link, busy) {
         out.paragraph(&note, 2)?;
         out.line("")?;
     }

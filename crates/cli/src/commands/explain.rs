@@ -100,15 +100,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         Err(NoChanges::NotComputed(why)) => Err(why),
         other => Ok(other.map_err(Failure::failed)?),
     };
-    let name = link.info().name;
-    let ran = ideal.run_because().map(|why| {
-        format!("rates from a run of {name} on steady traffic, to about 1 %, because no formula has them: {why}")
-    });
     let unchanged = changes
         .as_ref()
         .err()
         .map(|_| "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned());
-    let notes: Vec<String> = ran.into_iter().chain(unchanged).collect();
+    let notes: Vec<String> = ideal.notes(link.info()).into_iter().chain(unchanged).collect();
     let strategy = (class != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, class)).transpose()?;
     let mut text = explanation.text(|class| in_text(&link, class));
     text += &changes.as_ref().map(changes::Entry::text).unwrap_or_default();

@@ -66,16 +66,16 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
         }
     };
+    let notes = |ideal: &Ideal| if args.fair { Vec::new() } else { ideal.notes(link.info()) };
     if out.json {
         let rows = args.rows.in_json(&link)?;
         let solved = solved.as_ref();
         let item = |row| entry(&link, solved.ok(), rows.at(row));
         let classes = Each { len: rows.len(), item };
         let notes = match solved {
-            Ok(ideal) => ran(rule, ideal),
-            Err(why) => Some(told(rule, why)),
+            Ok(ideal) => notes(ideal),
+            Err(why) => vec![told(rule, why)],
         };
-        let notes = notes.into_iter().collect();
         return out.document(&Document { link_bps: link.tree.link().rate.bps(), rule, classes, notes });
     }
     let solved = match solved {
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         ]
     };
     out.rows(&head, rows.len(), row, 1..4)?;
-    if let Some(note) = ran(rule, &solved) {
+    for note in notes(&solved) {
         out.paragraph(&note, 2)?;
     }
     if rows.summarised { summary(&link, &rows, "rate", |class| Some(solved.floor_bps(class)), out) } else { Ok(()) }
@@ -109,13 +109,6 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 
 fn told(rule: &str, why: &NotComputed) -> String {
     format!("the rates that {rule} gives are {why}")
-}
-
-fn ran(rule: &str, ideal: &Ideal) -> Option<String> {
-    Some(format!(
-        "rates from a run of {rule} on steady traffic, to about 1 %, because no formula has them: {}",
-        ideal.run_because()?
-    ))
 }
 
 fn limiter(link: &LinkFile, allocation: &Ideal, class: ClassId, by: ClassId) -> String {

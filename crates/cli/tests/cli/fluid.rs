@@ -89,6 +89,35 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
 }
 
 #[test]
+fn schedulers_that_count_packets_say_that_shares_hold_for_packets_of_one_length() {
+    let dir = Scratch::new();
+    let link = dir.write(
+        "link.toml",
+        "link = { rate = '10mbit', scheduler = 'wrr' }\n\
+         class = [{ name = 'a', guarantee = '7mbit' }, { name = 'b', guarantee = '3mbit' }]",
+    );
+    for (scheduler, told) in [("wrr", true), ("corr", true), ("drr", false)] {
+        for command in ["check", "fluid", "explain"] {
+            let mut args = vec![command, &*link, "--scheduler", scheduler, "--json"];
+            if command == "explain" {
+                args.extend(["--class", "a"]);
+            }
+            let json = fairlink(&args).quiet().json();
+            let notes = json["notes"].as_array().expect("a list");
+            let says = |note: &Value| {
+                note.as_str().is_some_and(|note| note.contains("packets of all classes have one length"))
+            };
+            assert_eq!(notes.iter().any(says), told, "{command} {scheduler}: {notes:?}");
+            args.retain(|arg| *arg != "--json");
+            let text = fairlink(&args).quiet().stdout;
+            assert_eq!(text.contains("counts packets and not bytes"), told, "{text}");
+            // Guarantees are whole packets a round: one more bit/s gains nothing or all at once.
+            assert!(!text.contains("at first -"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn explain_names_the_chain_of_limits() {
     let args = ["explain", &scenario("fig1.toml"), "--demand", "A1=inf,A2=inf,C=inf", "--class", "A1"];
     let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
