@@ -91,14 +91,14 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
 #[test]
 fn schedulers_that_count_packets_say_that_shares_hold_for_packets_of_one_length() {
     let dir = Scratch::new();
-    let link = dir.write(
-        "link.toml",
-        "link = { rate = '10mbit', scheduler = 'wrr' }\n\
-         class = [{ name = 'a', guarantee = '7mbit' }, { name = 'b', guarantee = '3mbit' }]",
-    );
     for (scheduler, told) in [("wrr", true), ("corr", true), ("drr", false)] {
+        let text = format!(
+            "link = {{ rate = '10mbit', scheduler = '{scheduler}' }}\n\
+             class = [{{ name = 'a', guarantee = '7mbit' }}, {{ name = 'b', guarantee = '3mbit' }}]"
+        );
+        let link = dir.write("link.toml", &text);
         for command in ["check", "fluid", "explain"] {
-            let mut args = vec![command, &*link, "--scheduler", scheduler, "--json"];
+            let mut args = vec![command, &*link, "--json"];
             if command == "explain" {
                 args.extend(["--class", "a"]);
             }
