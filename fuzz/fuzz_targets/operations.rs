@@ -11,8 +11,8 @@ mod model;
 mod trees;
 
 use checks::{CHECKS, Case, Op};
-use fairlink_core::{Feature, QueueKind, QueueLimits, TransmitQueue, registry::SCHEDULERS};
-use trees::{ClassSpec, Shape, TreeSpec};
+use fairlink_core::{Feature, HostKey, Hosts, QueueKind, QueueLimits, TransmitQueue, registry::SCHEDULERS};
+use trees::{ClassSpec, FIFO, Shape, TreeSpec};
 
 /// Steps before and after the turning point of a check, packets that a step brings, and packets that the check of liveness sends, at most.
 /// What goes wrong does so within a few: many short runs find more than few long ones.
@@ -53,10 +53,7 @@ impl Bytes<'_> {
         let bytes = if self.byte() % 4 == 0 { 1 + u32::from(self.byte()) * 64 } else { u32::MAX };
         let latency_critical = self.sets(shape, Feature::LatencyCritical);
         let of_guarantee = if latency_critical { Feature::LatencyBurst } else { Feature::Burst };
-        let queue = match self.sets(shape, Feature::ActiveQueue) {
-            true => ([QueueKind::CoDel, QueueKind::FqCoDel][usize::from(self.byte() % 2)], self.byte() % 2 == 0),
-            false => (QueueKind::Fifo, false),
-        };
+        let queue = if self.sets(shape, Feature::ActiveQueue) { self.active_queue() } else { FIFO };
         ClassSpec {
             parent: None,
             weight: self.power_of_ten(11) * u64::from(1 + self.byte() % 9),
@@ -71,6 +68,11 @@ impl Bytes<'_> {
         }
     }
 
+    fn active_queue(&mut self) -> (QueueKind, bool, Option<Hosts>) {
+        let kind = [QueueKind::CoDel, QueueKind::FqCoDel][usize::from(self.byte() % 2)];
+        (kind, self.byte() % 2 == 0, Hosts::new(u16::from(self.byte() % 6), HostKey::SourceIp))
+    }
+
     fn tree(&mut self, shape: Shape) -> TreeSpec {
         let quanta = shape.features.contains(&Feature::Quantum) && self.byte() % 2 == 0;
         let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
@@ -80,7 +82,7 @@ impl Bytes<'_> {
         let push_out = transmit_queue.is_none() && self.sets(shape, Feature::PushOut);
         let mut first = self.class(shape, quanta);
         if transmit_queue.is_some() || push_out {
-            first.queue = (QueueKind::Fifo, false);
+            first.queue = FIFO;
         }
         let long_rounds = self.sets(shape, Feature::LongRounds);
         let mut spec =
@@ -89,7 +91,7 @@ impl Bytes<'_> {
             let (below, mut class) = (self.byte(), self.class(shape, quanta));
             if below % 4 == 0 {
                 if spec.has_fifos_only() {
-                    class.queue = (QueueKind::Fifo, false);
+                    class.queue = FIFO;
                 }
                 spec.classes.push(class);
             } else {

@@ -1,7 +1,9 @@
 //! Values on the command line.
 
 use fairlink_config::link::scheduler_named;
-use fairlink_config::units::{parse_rate, parse_size, parse_time};
+#[cfg(target_os = "linux")]
+use fairlink_config::units::parse_size;
+use fairlink_config::units::{parse_rate, parse_time};
 use fairlink_core::{Nanos, Rate, SchedulerInfo};
 
 /// A time with its unit, such as `10ms`.
@@ -10,6 +12,7 @@ pub(crate) fn time(text: &str) -> Result<Nanos, String> {
 }
 
 /// A length with its unit, such as `2kB`, up to `max` bytes.
+#[cfg(target_os = "linux")]
 pub(crate) fn size(text: &str, max: u64) -> Result<u64, String> {
     parse_size(text, max).map_err(|error| format!("{error}; {}", error.help()))
 }

@@ -1,19 +1,25 @@
 //! Ctrl-C: the first asks for a clean end, the second ends the process at once. A terminal that is closed (SIGHUP) asks for a clean
-//! end too, as often as it likes.
+//! end too, as often as it likes. Elsewhere than on Linux a closed terminal does what the system does by default, because only Linux tells
+//! whether SIGHUP is ignored, as `nohup` has it; Windows has no such signal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::Ordering;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+#[cfg(target_os = "linux")]
+use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
+/// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
 /// that has several.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = stop_flag_without_hangup()?;
     // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
+    #[cfg(target_os = "linux")]
     if !is_ignored(SIGHUP) {
         flag::register(SIGHUP, Arc::clone(&stop)).map_err(Failure::failed)?;
     }
@@ -21,6 +27,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// What a SIGHUP means to a process that runs for long.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Read the files again.
@@ -30,11 +37,13 @@ pub(crate) enum Meaning {
 }
 
 /// Tells the two meanings of SIGHUP apart: it is a wish to read files again, unless there was a terminal and it has gone.
+#[cfg(target_os = "linux")]
 pub(crate) struct Hangup {
     came: Arc<AtomicBool>,
     had_terminal: bool,
 }
 
+#[cfg(target_os = "linux")]
 impl Hangup {
     /// From now on. Under `nohup` it stays ignored.
     pub(crate) fn new() -> Result<Self, Failure> {
@@ -55,6 +64,7 @@ impl Hangup {
 }
 
 /// Whether this process has a terminal that can still be opened.
+#[cfg(target_os = "linux")]
 fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
@@ -71,6 +81,7 @@ pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// Whether this process was started with `signal` ignored. No, where the system does not say.
+#[cfg(target_os = "linux")]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod examples;
 mod failure;
+#[cfg(target_os = "linux")]
 mod gateway_stats;
 mod interrupt;
 mod link;

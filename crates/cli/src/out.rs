@@ -20,14 +20,20 @@ pub(crate) struct Out {
     /// Whether the user asked for JSON.
     pub(crate) json: bool,
     writer: BufWriter<StdoutLock<'static>>,
-    /// Lines that the next [`Out::redraw`] replaces.
+    /// Lines that the next `Out::redraw` replaces, which only commands of Linux call.
+    #[cfg(target_os = "linux")]
     drawn: usize,
 }
 
 impl Out {
     /// Standard output.
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, writer: BufWriter::new(io::stdout().lock()), drawn: 0 }
+        Self {
+            json,
+            writer: BufWriter::new(io::stdout().lock()),
+            #[cfg(target_os = "linux")]
+            drawn: 0,
+        }
     }
 
     /// One JSON document, indented, on lines of its own.
@@ -38,6 +44,7 @@ impl Out {
     }
 
     /// One JSON document on one line.
+    #[cfg(target_os = "linux")]
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
         writeln!(self.writer)?;
@@ -120,6 +127,7 @@ impl Out {
     }
 
     /// Lines in place of those drawn before, on a terminal.
+    #[cfg(target_os = "linux")]
     pub(crate) fn redraw(&mut self, lines: &[String]) -> Result<(), Failure> {
         if self.drawn > 0 {
             // Up to the first line drawn before, and everything below it away.

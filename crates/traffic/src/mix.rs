@@ -69,6 +69,8 @@ pub struct TrafficMix {
     /// What each source does next: when, its index, and what. A closed source may have entries that are no longer true; none of
     /// them is on top.
     next: BinaryHeap<Reverse<(Nanos, u32, Next)>>,
+    /// The time of the last event. No event is scheduled before it.
+    now: Nanos,
 }
 
 /// A source that cannot run.
@@ -88,7 +90,11 @@ impl TrafficMix {
     /// # Errors
     /// The first source that cannot run. A mix has at most 2^32 sources; more are a mistake of the caller.
     pub fn new(specs: &[SourceSpec], seed: u64, end: Nanos) -> Result<Self, MixError> {
-        let mut mix = Self { sources: Vec::with_capacity(specs.len()), next: BinaryHeap::with_capacity(specs.len()) };
+        let mut mix = Self {
+            sources: Vec::with_capacity(specs.len()),
+            next: BinaryHeap::with_capacity(specs.len()),
+            now: Nanos::ZERO,
+        };
         for (index, spec) in specs.iter().enumerate() {
             let refused = |error| MixError { index, error };
             let active = || spec.active_until(end);
@@ -101,7 +107,7 @@ impl TrafficMix {
             if let Some(closed) = closed {
                 spec.validate().map_err(refused)?;
                 mix.sources.push((spec.class, Sender::Closed(Box::new(closed.map_err(refused)?))));
-                mix.schedule(index as u32, Nanos::ZERO);
+                mix.schedule(index as u32);
                 continue;
             }
             let mut source = Source::new(spec, seed, index as u32, end).map_err(refused)?;
@@ -116,15 +122,16 @@ impl TrafficMix {
         Ok(mix)
     }
 
-    /// A packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later than now. `marked` says that
-    /// it has met congestion. A packet that is not told of is lost.
+    /// A packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later than the last event; a time
+    /// before the last event counts as the time of that event. `marked` says that the packet has met congestion. A packet that is never
+    /// reported is lost.
     ///
     /// # Panics
     /// When there is no such source.
     pub fn arrived(&mut self, source: u32, tag: u32, at: Nanos, marked: bool) {
         if let Sender::Closed(closed) = &mut self.sources[source as usize].1 {
-            closed.arrived(at, tag, marked);
-            self.schedule(source, Nanos::ZERO);
+            closed.arrived(at.max(self.now), tag, marked);
+            self.schedule(source);
         }
     }
 
@@ -140,8 +147,9 @@ impl TrafficMix {
         }
     }
 
-    /// Enters a closed source for when it does something next, which is not before `now`.
-    fn schedule(&mut self, index: u32, now: Nanos) {
+    /// Enters a closed source for when it does something next, which is not before the last event.
+    fn schedule(&mut self, index: u32) {
+        let now = self.now;
         let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return };
         let next = closed.next_time().map(|at| at.max(now));
         // A later time is found when the earlier one comes.
@@ -170,7 +178,7 @@ impl TrafficMix {
         let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return None };
         closed.scheduled = None;
         let sent = closed.poll(at);
-        self.schedule(index, at);
+        self.schedule(index);
         sent
     }
 
@@ -209,6 +217,7 @@ impl Iterator for TrafficMix {
 
     fn next(&mut self) -> Option<Event> {
         let Reverse((at, index, next)) = *self.next.peek()?;
+        self.now = at;
         if next == Next::Look {
             let sent = self.look(index, at);
             let what = sent.map_or(What::Nothing, |sent| What::Packet { len: sent.len });
@@ -249,6 +258,7 @@ fn next_packet(source: &mut Source) -> Option<(Nanos, Next)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::closed::{CongestionControl, RequestResponse, Tcp};
     use crate::interval::Interval;
     use crate::length::PacketSize;
 
@@ -314,6 +324,51 @@ mod tests {
             assert!(alone.len() > 5000);
             assert_eq!(all[index], alone);
         }
+    }
+
+    /// Sources that hear of their packets: windows of both kinds, and requests.
+    fn closed_specs(rtt: Nanos) -> Vec<SourceSpec> {
+        let tcp = |congestion_control| Model::Tcp(Tcp { congestion_control, rtt });
+        let requests =
+            RequestResponse { request: 5_000, response: 1_000, think: Nanos::from_millis(1), rtt, return_rate: None };
+        let models = [tcp(CongestionControl::Reno), tcp(CongestionControl::Cubic), Model::RequestResponse(requests)];
+        (1..).zip(models).map(|(class, model)| spec(class, model, &[(0, 1), (2, 4)])).collect()
+    }
+
+    /// Plays `events` events and reports each packet at once as arrived at the time that `at` computes from the time of sending, except
+    /// each seventh, which is lost. Returns the times of the events.
+    fn play(mix: &mut TrafficMix, events: usize, at: impl Fn(Nanos) -> Nanos) -> Vec<Nanos> {
+        let mut times = Vec::new();
+        while times.len() < events {
+            let Some(event) = mix.next() else { break };
+            times.push(event.at);
+            if let Some(tag) = event.tag.filter(|tag| tag % 7 != 3) {
+                mix.arrived(event.source, tag, at(event.at), tag % 5 == 0);
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn a_packet_that_arrives_at_once_moves_no_event_into_the_past() {
+        for rtt in [1, 5, 20].map(Nanos::from_millis) {
+            let mut mix = TrafficMix::new(&closed_specs(rtt), 1, Nanos::from_secs(5)).unwrap();
+            let times = play(&mut mix, 100_000, |sent| sent);
+            assert!(times.is_sorted(), "{:?}", times.windows(2).find(|pair| pair[1] < pair[0]));
+            // The windows stay small beside so much loss. The run has got to its second interval all the same.
+            assert!(times.len() > 100 && times.last() > Some(&Nanos::from_secs(2)), "{} events", times.len());
+        }
+    }
+
+    #[test]
+    fn a_packet_that_arrives_before_it_was_sent_arrives_when_it_is_reported() {
+        let run = |at: fn(Nanos) -> Nanos| {
+            let mut mix = TrafficMix::new(&closed_specs(Nanos::from_millis(20)), 1, Nanos::from_secs(5)).unwrap();
+            let times = play(&mut mix, 100_000, at);
+            (times, [0, 1, 2].map(|source| mix.closed(source)))
+        };
+        let right = run(|sent| sent);
+        assert!(run(|_| Nanos::ZERO) == right && run(|sent| Nanos(sent.0 / 2)) == right);
     }
 
     #[test]

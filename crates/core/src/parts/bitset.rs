@@ -58,7 +58,7 @@ pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
 
 /// Whether `number`, which is below `size`, is in the set.
 #[must_use]
-#[cfg(feature = "invariants")]
+#[cfg(any(test, feature = "invariants"))]
 pub(crate) fn contains(set: &[u64], number: usize) -> bool {
     set[number / 64] & (1 << (number % 64)) != 0
 }

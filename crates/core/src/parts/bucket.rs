@@ -75,7 +75,7 @@ impl Bucket {
 
     /// Tokens in whole bytes, rounded down; negative when in debt.
     #[must_use]
-    #[cfg(feature = "invariants")]
+    #[cfg(any(test, feature = "invariants"))]
     pub(crate) fn level_bytes(&self) -> i64 {
         self.level.div_euclid(TOKENS_PER_BYTE) as i64
     }

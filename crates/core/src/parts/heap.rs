@@ -78,7 +78,7 @@ impl<W: Work> Heap<W> {
 
     /// Ids in it.
     #[must_use]
-    #[cfg(feature = "invariants")]
+    #[cfg(any(test, feature = "invariants"))]
     pub(crate) fn len(&self) -> usize {
         of_either!(self, queue => queue.len())
     }

@@ -7,7 +7,7 @@ use fairlink_core::{
 use proptest::prelude::*;
 
 /// A queue that every scheduler takes.
-const FIFO: (QueueKind, bool, Option<Hosts>) = (QueueKind::Fifo, false, None);
+pub(crate) const FIFO: (QueueKind, bool, Option<Hosts>) = (QueueKind::Fifo, false, None);
 
 /// One class below the root.
 #[derive(Clone, Debug)]

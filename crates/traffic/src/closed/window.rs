@@ -150,6 +150,8 @@ impl Window {
         tag
     }
 
+    /// `at` is not before the last call of [`Window::hear`] or [`Window::send`]: `TrafficMix` sees to it. So no packet is acknowledged
+    /// before it was sent, and acknowledgements come in the order of time.
     pub(super) fn arrived(&mut self, at: Nanos, tag: u32, marked: bool) {
         self.coming.push(Reverse((at.saturating_add(self.tcp.rtt), tag, marked)));
     }

@@ -1,10 +1,13 @@
 //! What the demo shows: live rates while it runs on a terminal, and the outcome.
 
+#[cfg(target_os = "linux")]
 use fairlink_core::ClassId;
 use fairlink_lab::figures::beside;
 use fairlink_lab::measure::relative;
 use fairlink_lab::report::span;
-use fairlink_net::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_net::{Accounting, DemoOutcome, DemoRate, DemoRun, KERNEL_HTB};
+#[cfg(target_os = "linux")]
+use fairlink_net::{DemoPlan, DemoProgress};
 
 use super::verdict::{closing, counts};
 use crate::failure::Failure;
@@ -16,6 +19,7 @@ const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The k
                               class lends: scripts/oracle-htb, docs/traffic.md.";
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
+#[cfg(target_os = "linux")]
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
     let names: Vec<String> = progress.classes.iter().map(|rate| plan.name(rate.class)).collect();
     let link_bps = plan.tree.link().rate.bps() as f64;
@@ -40,6 +44,7 @@ pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) 
 }
 
 /// Whether the class sends in any phase: the others would be empty lines.
+#[cfg(target_os = "linux")]
 fn sends(plan: &DemoPlan, class: ClassId) -> bool {
     plan.sources.iter().any(|source| source.class == class)
 }

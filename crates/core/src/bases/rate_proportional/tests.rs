@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedulers::{virtual_clock::VirtualClock, wfq::Gps};
-use crate::test_link::{Arrival, LINK, delays_are_bounded, flat, flat_traffic, never, run, weighted};
+use crate::test_link::{Arrival, LINK, delays_are_bounded, flat, flat_traffic, invariants, never, run, weighted};
 use proptest::prelude::*;
 
 /// Real time as a potential: P(t) = r t. That is Virtual Clock.
@@ -46,6 +46,7 @@ impl Potential for RealTime {
         self.advance(now, |_| 1);
     }
 
+    #[cfg(feature = "invariants")]
     fn check(&self, _weight: impl Fn(u32) -> u64) -> Result<(), String> {
         Ok(())
     }
@@ -71,7 +72,7 @@ fn is_a_potential<P: Potential>(weights: &[u64], arrivals: &[Arrival], units: u1
         prop_assert!(class.last.whole >= now + class.pace.distance(u64::from(len)));
         busy_until = busy_until.max(at) + u64::from(len) * crate::test_link::NS_PER_BYTE;
         before = at;
-        server.check_invariants().unwrap();
+        invariants(&server).unwrap();
     }
     Ok(())
 }

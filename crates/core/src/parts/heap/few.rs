@@ -49,7 +49,7 @@ impl<W: Work> Few<W> {
         Ok(Self { keys: filled(ids, 0)?, members: 0, head: 0, len: 0, order: [0; MOST], work: W::default() })
     }
 
-    #[cfg(feature = "invariants")]
+    #[cfg(any(test, feature = "invariants"))]
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }

@@ -168,7 +168,7 @@ impl<W: Work> Lanes<W> {
 
     /// Ids in it.
     #[must_use]
-    #[cfg(feature = "invariants")]
+    #[cfg(any(test, feature = "invariants"))]
     pub(super) fn len(&self) -> usize {
         self.entries.iter().filter(|entry| entry.before != ABSENT).count()
     }

@@ -98,7 +98,7 @@ mod siblings;
 mod sorting;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "invariants")]
+#[cfg(any(test, feature = "invariants"))]
 mod two_phase;
 mod urgent;
 mod weights;
@@ -109,7 +109,7 @@ use flags::Flags;
 use plain::Later;
 use siblings::Siblings;
 use sorting::Sorting;
-#[cfg(feature = "invariants")]
+#[cfg(any(test, feature = "invariants"))]
 pub use two_phase::TwoPhase;
 pub use urgent::Advances;
 use urgent::Urgent;

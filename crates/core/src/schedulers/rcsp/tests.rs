@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::ClassConfig;
-use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, Served, flat, never, traffic, weighted};
+use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, Served, flat, invariants, never, traffic, weighted};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn run(rcsp: &mut Rcsp, arrivals: &[(Arrival, u64)]) -> Vec<Served> {
             );
             next += 1;
         }
-        rcsp.check_invariants().unwrap();
+        invariants(rcsp).unwrap();
         let coming = arrivals.get(next).map(|(arrival, _)| arrival.at);
         match rcsp.dequeue(Nanos(now), &mut never) {
             Dequeued::Packet(packet) => {

@@ -105,7 +105,7 @@ impl Estimator {
     }
 
     /// Whether the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
-    #[cfg(feature = "invariants")]
+    #[cfg(any(test, feature = "invariants"))]
     pub(super) fn is_sound(&self) -> bool {
         self.average <= self.largest && self.average >= -duration(crate::contract::MAX_PACKET, self.rate) - 1
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{ClassConfig, HierarchyBuilder, LinkConfig, NANOS_PER_SEC, QueueLimits, Share, Shortfall};
-use crate::test_link::never;
+use crate::test_link::{invariants, never};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ impl Link {
                     });
                 }
             }
-            self.cbq.check_invariants().unwrap();
+            invariants(&self.cbq).unwrap();
             match self.cbq.dequeue(self.now, &mut never) {
                 Dequeued::Packet(packet) => self.take(&packet),
                 Dequeued::WaitUntil(at) => {
@@ -590,7 +590,7 @@ proptest! {
                 link.cbq.enqueue(link.now, packet, &mut |_: Nanos, _: Packet, _: DropReason| queued -= 1);
             }
             while queued > 0 {
-                link.cbq.check_invariants().unwrap();
+                invariants(&link.cbq).unwrap();
                 match link.cbq.dequeue(link.now, &mut never) {
                     Dequeued::Packet(_) => queued -= 1,
                     Dequeued::WaitUntil(at) => {

@@ -6,7 +6,8 @@ use crate::runtime::{
     driver::{Driver, Pacer, Port, Wake},
     pool::{Pool, PoolRule},
 };
-use alloc::vec::Vec;
+use crate::test_link::invariants;
+use alloc::{format, string::String, vec::Vec};
 use proptest::prelude::*;
 
 /// Bytes per second, the unit of [htb].
@@ -137,7 +138,7 @@ fn run_links(links: Vec<(Htb, u64, Vec<Flow>)>, end: Nanos) -> Vec<Link> {
             Wake::At(at) => at.min(link.next_arrival()),
             Wake::OnArrival => link.next_arrival(),
         };
-        driver.scheduler().check_invariants().unwrap();
+        invariants(driver.scheduler()).unwrap();
         assert!(at > now || driver.pacer().free_at() <= now, "a busy loop at {now}");
         *wake = at;
     }
@@ -452,7 +453,7 @@ fn a_ceiling_that_comes_with_a_reload_stops_a_class_of_a_tree_that_had_none() {
             Dequeued::Packet(_) => sent += 1,
             end => break end,
         }
-        htb.check_invariants().unwrap();
+        invariants(&htb).unwrap();
     };
     // It has to pay its debt first.
     assert!(sent < 3 && matches!(wait, Dequeued::WaitUntil(time) if time > Nanos::ZERO), "{sent} {wait:?}");
@@ -483,7 +484,7 @@ fn run_random(
             Dequeued::WaitUntil(at) => now = at.min(now + Nanos(gap.into())),
             Dequeued::Idle => now += Nanos(gap.into()),
         }
-        htb.check_invariants()?;
+        invariants(&htb)?;
     }
     Ok(sent)
 }

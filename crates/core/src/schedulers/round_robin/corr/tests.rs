@@ -1,7 +1,7 @@
 //! Carry-over round robin against \[drrpp\] Section 2.4.3.
 
 use super::*;
-use crate::test_link::{L_MAX, flat, never, order, weighted};
+use crate::test_link::{L_MAX, flat, invariants, never, order, weighted};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn put(corr: &mut Corr, class: u32) {
 
 fn take(corr: &mut Corr) -> Option<u32> {
     let dequeued = corr.dequeue(Nanos::ZERO, &mut never);
-    corr.check_invariants().unwrap();
+    invariants(corr).unwrap();
     match dequeued {
         Dequeued::Packet(packet) => Some(packet.class.0),
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{ClassConfig, DropReason, LinkConfig, NANOS_PER_SEC, Rate, Share};
-use crate::test_link::{Arrival, Served, Wire, newcomer, run, traffic};
+use crate::test_link::{Arrival, Served, Wire, invariants, newcomer, run, traffic};
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn take(drr: &mut Drr) -> Option<(usize, u32)> {
         Dequeued::Idle => None,
         Dequeued::WaitUntil(_) => panic!("drr never waits"),
     };
-    drr.check_invariants().unwrap();
+    invariants(drr).unwrap();
     got
 }
 

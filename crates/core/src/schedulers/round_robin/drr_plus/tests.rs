@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::ClassConfig;
 use crate::schedulers::drr::Drr;
-use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, flat, never, run, traffic, weighted};
+use crate::test_link::{Arrival, L_MAX, NS_PER_BYTE, flat, invariants, never, run, traffic, weighted};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn contract(bytes: u64, every: u64) -> ClassConfig {
 
 fn put(drr: &mut DrrPlus, at: u64, class: u32, len: u32) {
     drr.enqueue(Nanos(at), Packet { handle: 0, len, class: ClassId(class) }, &mut never);
-    drr.check_invariants().unwrap();
+    invariants(drr).unwrap();
 }
 
 fn take(drr: &mut DrrPlus) -> Option<(u32, u32)> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedulers::drr_plus_plus::tests::configs;
-use crate::test_link::{L_MAX, Served, Wire, flat, never, order, run, traffic};
+use crate::test_link::{L_MAX, Served, Wire, flat, invariants, never, order, run, traffic};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn mw00(critical: &[u32], best_effort: &[u32]) -> Mw00 {
 
 fn take(mw00: &mut Mw00) -> Option<(usize, u32)> {
     let dequeued = mw00.dequeue(Nanos::ZERO, &mut never);
-    mw00.check_invariants().unwrap();
+    invariants(mw00).unwrap();
     match dequeued {
         Dequeued::Packet(packet) => Some((packet.class.index(), packet.len)),
         _ => None,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::LinkConfig;
 use crate::parts::virtual_time::HIGH;
-use crate::test_link::{L_MAX, LINK, never, weighted};
+use crate::test_link::{L_MAX, LINK, invariants, never, weighted};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn put(hdrr: &mut Hdrr, class: u32, len: u32) {
 fn take(hdrr: &mut Hdrr) -> Option<(u32, u32, bool)> {
     let begins = hdrr.visited == NIL;
     let dequeued = hdrr.dequeue(Nanos::ZERO, &mut never);
-    hdrr.check_invariants().unwrap();
+    invariants(hdrr).unwrap();
     match dequeued {
         Dequeued::Packet(packet) => Some((packet.class.0, packet.len, begins)),
         _ => None,

@@ -1,7 +1,7 @@
 //! Hierarchical round robin against \[drrpp\] Section 2.4.2.
 
 use super::*;
-use crate::test_link::{L_MAX, NS_PER_BYTE, flat, never, weighted};
+use crate::test_link::{L_MAX, NS_PER_BYTE, flat, invariants, never, weighted};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn busy(hrr: &mut Hrr, classes: u32, frames: u64, lens: &[u32]) -> Vec<(u32, u64
             Dequeued::WaitUntil(Nanos(t)) => now = t,
             Dequeued::Idle => panic!("idle with packets"),
         }
-        hrr.check_invariants().unwrap();
+        invariants(hrr).unwrap();
     }
     sent
 }

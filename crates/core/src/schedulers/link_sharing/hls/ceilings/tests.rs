@@ -6,6 +6,7 @@ use super::super::tests::*;
 use crate::contract::{ClassConfig, ClassId, Dequeued, Hierarchy, LatencyRate, Nanos, Packet, Rate, Ratio, Scheduler};
 use crate::schedulers::hls::urgent::delays;
 use crate::schedulers::hls::{Advances, CREDITS_PER_BYTE, Hls, RunWeights};
+use crate::test_link::invariants;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
@@ -71,7 +72,7 @@ fn play_admitted(
                     break;
                 }
             }
-            hls.check_invariants().unwrap();
+            invariants(&hls).unwrap();
         }
         now = until;
         for &(leaf, len, count) in &step.packets {
@@ -83,7 +84,7 @@ fn play_admitted(
                     wake = now;
                 }
             }
-            hls.check_invariants().unwrap();
+            invariants(&hls).unwrap();
         }
     }
 }
@@ -161,7 +162,7 @@ fn check_greedy(tree: &Hierarchy, greedy: u32, packets: usize) {
             Dequeued::WaitUntil(wake) => now = wake,
             Dequeued::Idle => return,
         }
-        hls.check_invariants().unwrap();
+        invariants(&hls).unwrap();
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use super::*;
 use crate::contract::{ClassConfig, Dequeued, Nanos, Scheduler};
 use crate::schedulers::hls::{Hls, tests::*};
+use crate::test_link::invariants;
 use proptest::prelude::*;
 
 /// Some leaves are latency-critical, with and without a burst of their own; what inner classes say does not matter.
@@ -130,13 +131,13 @@ proptest! {
                     prop_assert!(ahead <= advances.bytes(class), "{class:?}: {ahead} of {}", advances.bytes(class));
                 }
             }
-            hls.check_invariants().unwrap();
+            invariants(&hls).unwrap();
             started = now;
             let Some(sent) = next_packet(&mut hls) else {
                 now += 300;
                 continue;
             };
-            hls.check_invariants().unwrap();
+            invariants(&hls).unwrap();
             now += u64::from(sent.len);
             let delay = now - arrived[sent.class.index()].pop_front().unwrap();
             let leaf = leaves.iter().position(|&leaf| leaf == sent.class).unwrap();
@@ -233,7 +234,7 @@ fn no_leaf_owes_more_than_its_advance_however_small_its_burst() {
     loop {
         let packet = next_packet(&mut hls).unwrap();
         before += u64::from(packet.len);
-        hls.check_invariants().unwrap();
+        invariants(&hls).unwrap();
         if packet.class == ClassId(1) {
             break;
         }
@@ -307,7 +308,7 @@ fn debt_is_gone_when_nothing_is_queued() {
         }
         hls.enqueue(Nanos::ZERO, packet(1, 1500), &mut no_drops);
         assert_eq!(next_packet(&mut hls).unwrap().class, ClassId(1), "after {times}");
-        hls.check_invariants().unwrap();
+        invariants(&hls).unwrap();
     }
 }
 
@@ -323,7 +324,7 @@ fn a_packet_longer_than_the_burst_is_sent_all_the_same() {
     assert_eq!(sent[0], 1);
     assert_eq!(hls.dequeue(Nanos::ZERO, &mut no_drops), Dequeued::Idle);
     assert!(!hls.urgent.any_debt());
-    hls.check_invariants().unwrap();
+    invariants(&hls).unwrap();
 }
 
 #[test]
