@@ -16,6 +16,9 @@ use crate::io::sys;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How often whoever waits for that looks.
 const NAP: Duration = Duration::from_millis(1);
+/// Most messages that a gateway reads at a time. More than wait by default (`net.unix.max_dgram_qlen`), so that the messages of others do
+/// not keep a gateway's request out for long.
+const MOST_MESSAGES: usize = 16;
 /// The message.
 const LEAVE: &[u8] = b"leave";
 
@@ -39,19 +42,48 @@ impl Claim {
         }
     }
 
-    /// Whether another gateway of this user, or of root, has asked for the interface.
+    /// Whether another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
     pub(super) fn is_asked_for(&self) -> bool {
-        let (mut text, mut control) = ([0u8; 16], [0u64; 8]);
+        (0..MOST_MESSAGES).map_while(|_| self.receive()).any(|asks| asks)
+    }
+
+    /// Reads one message. Returns whether it asks for the interface, `None` if no message waits.
+    fn receive(&self) -> Option<bool> {
+        let mut text = [0u8; 16];
         let mut vector = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
+        // SAFETY: integers, for which all zeros is valid.
+        let mut control: Control = unsafe { std::mem::zeroed() };
         // SAFETY: a `msghdr` is integers and pointers, for which all zeros is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control) as _;
+        message.msg_control = std::ptr::from_mut(&mut control).cast();
+        message.msg_controllen = size_of::<Control>() as _;
         // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during the call.
-        let received = unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
-        usize::try_from(received).is_ok_and(|length| &text[..length] == LEAVE) && sender(&message).is_some_and(may_ask)
+        let received =
+            unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+        let length = usize::try_from(received).ok()?;
+        // A gateway passes nothing beside its message, so one that was cut is not from a gateway.
+        let whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
+        Some(whole && &text[..length] == LEAVE && control.sender().is_some_and(may_ask))
+    }
+}
+
+/// Room for the credentials of a sender, and for nothing else: the kernel closes descriptors that it has no room for. In a larger buffer it
+/// would install them in this process, where nothing closes them.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    credentials: libc::ucred,
+}
+
+impl Control {
+    /// Returns the user who sent the message, by the kernel's word.
+    fn sender(&self) -> Option<libc::uid_t> {
+        let header = &self.header;
+        let needed = std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
+        let are_credentials = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+        (are_credentials && header.cmsg_len as usize >= needed).then_some(self.credentials.uid)
     }
 }
 
@@ -59,20 +91,6 @@ impl Claim {
 fn may_ask(user: libc::uid_t) -> bool {
     // SAFETY: takes nothing and cannot fail.
     user == 0 || user == unsafe { libc::geteuid() }
-}
-
-/// The user who sent a message, by the kernel's word.
-fn sender(message: &libc::msghdr) -> Option<libc::uid_t> {
-    // SAFETY: the kernel has filled `msg_control`, of the length it has set, with whole control messages.
-    let control = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
-    let needed = size_of::<libc::cmsghdr>() + size_of::<libc::ucred>();
-    if (control.cmsg_level, control.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
-        || control.cmsg_len < needed as _
-    {
-        return None;
-    }
-    // SAFETY: the message is of this kind and was checked to be at least this long; it may be unaligned for the type.
-    Some(unsafe { libc::CMSG_DATA(control).cast::<libc::ucred>().read_unaligned() }.uid)
 }
 
 /// Claims what each of `interfaces` receives. With `force` an interface that another gateway has gets a note. `None`: one is taken.
