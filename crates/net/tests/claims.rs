@@ -13,7 +13,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fairlink_net::{Control, Interface, PrivateNamespace};
+use fairlink_net::{
+    AfPacket, AfPacketOptions, ClaimHolder, Control, Gateway, GatewayConfig, Interface, OpenError, PrivateNamespace,
+};
 
 use crate::cables::{cables, config};
 use crate::through::{through, until};
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     support::main(&[
         ("descriptors_passed_to_a_claim_are_not_installed", descriptors_passed_to_a_claim),
         ("descriptors_passed_to_a_control_socket_are_not_installed", descriptors_passed_to_a_control_socket),
+        ("a_stranger_who_holds_the_names_keeps_no_gateway_out", a_stranger_who_holds_the_names),
+        ("another_user_who_receives_from_the_interface_keeps_gateways_out", another_user_who_receives),
     ])
 }
 
@@ -133,4 +137,72 @@ fn descriptors_passed_to_a_control_socket(_: &PrivateNamespace) {
             assert_eq!(ask(8), before);
         }
     });
+}
+
+/// Who holds the name of a claim when this process does, as `user`.
+fn this_process(user: libc::uid_t) -> ClaimHolder {
+    ClaimHolder { user, process: Some(std::process::id()) }
+}
+
+/// Asserts that the interface `name` is refused to another gateway, because of this holder.
+fn assert_taken(name: &str, holder: ClaimHolder) {
+    let error = Gateway::open(config(20_000_000, "hls")).unwrap_err();
+    let wanted = Some(holder);
+    assert!(matches!(&error, OpenError::Taken { name: of, holder } if of == name && *holder == wanted), "{error:?}");
+    assert!(error.to_string().contains(&format!("{name} ({holder}):")), "{error}");
+}
+
+fn a_stranger_who_holds_the_names(_: &PrivateNamespace) {
+    cables();
+    let Some(squatted) = as_stranger(|| ["in", "out"].map(|name| UnixDatagram::bind_addr(&claim_of(name)).unwrap()))
+    else {
+        return;
+    };
+    // SAFETY: takes nothing and cannot fail.
+    let own = this_process(unsafe { libc::geteuid() });
+    let passed_over = |gateway: &Gateway| {
+        let stranger = this_process(STRANGER).to_string();
+        let notes = gateway.notes().iter();
+        notes.filter(|note| note.starts_with("WARNING") && note.contains(&stranger)).count()
+    };
+    let first = Gateway::open(config(20_000_000, "hls")).unwrap();
+    assert_eq!(passed_over(&first), 2, "{:?}", first.notes());
+    assert_taken("in", own);
+    drop(first);
+
+    through(config(20_000_000, "hls"), |_| {
+        assert_taken("in", own);
+        let second = Gateway::open(GatewayConfig { take_over: true, ..config(20_000_000, "hls") }).unwrap();
+        assert!(second.notes().iter().any(|note| note.starts_with("took over in and out")), "{:?}", second.notes());
+        assert_eq!(passed_over(&second), 2, "{:?}", second.notes());
+        // Its spare names count where the plain ones are free again, too.
+        drop(squatted);
+        assert_taken("in", own);
+        drop(second);
+        assert_eq!(passed_over(&Gateway::open(config(20_000_000, "hls")).unwrap()), 0);
+    });
+}
+
+fn another_user_who_receives(_: &PrivateNamespace) {
+    cables();
+    let open = |receives: bool| {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                // SAFETY: takes no pointers. What this thread opens belongs to that user; its rights over networks stay.
+                unsafe { libc::syscall(libc::SYS_setfsuid, STRANGER) };
+                let interface = Interface::open("in").unwrap();
+                let socket = receives.then(|| AfPacket::open(&interface, &AfPacketOptions::default()).unwrap());
+                (UnixDatagram::bind_addr(&claim_of("in")).unwrap(), socket)
+            });
+            other.join().unwrap()
+        })
+    };
+    if as_stranger(|| ()).is_none() {
+        return;
+    }
+    let gateway = open(true);
+    assert_taken("in", this_process(STRANGER));
+    drop(gateway);
+    let _stranger = open(false);
+    Gateway::open(config(20_000_000, "hls")).unwrap();
 }
