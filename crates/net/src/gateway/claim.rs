@@ -113,7 +113,7 @@ impl Control {
         let header = &self.header;
         let needed = std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
         let are_credentials = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
-        (are_credentials && header.cmsg_len as usize >= needed).then_some(self.credentials.uid)
+        (are_credentials && header.cmsg_len >= needed as _).then_some(self.credentials.uid)
     }
 }
 
