@@ -40,7 +40,7 @@ pub use fleet::{Fleet, FleetError, LinkEnd, Planner};
 pub use links::Links;
 pub use liveness::{LivenessStats, Vitals};
 pub use metrics::{Metrics, MetricsError};
-pub use open_error::OpenError;
+pub use open_error::{ClaimHolder, OpenError};
 pub use pools::Pools;
 pub use privileges::{Dropped, Privileges};
 pub use reload::{

@@ -15,6 +15,7 @@ pub(crate) mod pacing;
 pub(crate) mod packet_socket;
 pub(crate) mod port;
 mod reception;
+pub(crate) mod sock_diag;
 pub(crate) mod sys;
 pub(crate) mod tagged_sender;
 pub(crate) mod veth;

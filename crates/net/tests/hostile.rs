@@ -223,7 +223,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
     let first = Gateway::open(config("in", "out")).unwrap();
     for (input, output) in [("in", "out"), ("out", "in")] {
         let error = refused(config(input, output));
-        assert!(matches!(&error, OpenError::Taken { name } if name == input), "{error}");
+        assert!(matches!(&error, OpenError::Taken { name, .. } if name == input), "{error}");
     }
     drop(first);
     // One for each direction is no doubling.

@@ -312,7 +312,7 @@ fn what_stands_in_the_way(_: &PrivateNamespace) {
         Err(error) => return println!("SKIPPED: {error}"),
     };
     let Err(error) = Gateway::open(config()) else { panic!("two at once") };
-    assert!(matches!(&error, OpenError::OwnTrafficTaken { name } if name == "out"), "{error}");
+    assert!(matches!(&error, OpenError::OwnTrafficTaken { name, .. } if name == "out"), "{error}");
     assert!(exists("fl0-out"), "the second one has not removed the cable of the first");
     drop(gateway);
     assert!(!exists("fl0-out"));

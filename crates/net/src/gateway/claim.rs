@@ -3,19 +3,29 @@
 //! A claim is a socket with an abstract name. A network namespace has each name once, as it has each interface, and the kernel frees it
 //! with the process, however that ends. Whoever wants the interface sends a message there. It counts if it comes from the same user, or
 //! from root.
+//!
+//! Any user may bind any abstract name, so a name alone proves nothing. It counts if the kernel says that its holder may be a gateway:
+//! root, the own user, or a user who has a packet socket at the interface, which takes CAP_NET_RAW. A stranger's name is passed over: the
+//! claim gets a spare name with a random number, which nobody can bind beforehand. Gateways find each other in the kernel's list of sockets,
+//! whatever their names are.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::gateway::open_error::OpenError;
+use crate::gateway::open_error::{ClaimHolder, OpenError};
 use crate::io::interface::Interface;
+use crate::io::sock_diag::{self, NamedSocket};
 use crate::io::sys;
 
 /// How long a gateway that was asked to leave may go on sending what it has queued before it frees its claims.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How often whoever waits for that looks.
 const NAP: Duration = Duration::from_millis(1);
+/// Most messages that a gateway reads at a time. More than wait by default (`net.unix.max_dgram_qlen`), so that the messages of others do
+/// not keep a gateway's request out for long.
+const MOST_MESSAGES: usize = 16;
 /// The message.
 const LEAVE: &[u8] = b"leave";
 
@@ -23,35 +33,87 @@ const LEAVE: &[u8] = b"leave";
 #[derive(Debug)]
 pub(super) struct Claim(OwnedFd);
 
+/// What came of an attempt to claim an interface.
+enum Attempt {
+    /// It is claimed. A stranger holds the plain name of the claim, if there is one here.
+    Made(Claim, Option<NamedSocket>),
+    /// Another gateway has it: this one, where the kernel says which.
+    Taken(Option<NamedSocket>),
+}
+
 impl Claim {
-    /// Claims what the interface with this index receives. `None`: another gateway has it.
-    fn on(index: i32) -> io::Result<Option<Self>> {
+    /// Claims what the interface with this index receives.
+    fn on(index: i32) -> io::Result<Attempt> {
         let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
         let on: libc::c_int = 1;
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &on)?;
-        let (address, length) = address(index);
-        // SAFETY: `address` is readable for `length` bytes during the call.
-        let bound = sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) });
-        match bound {
-            Ok(_) => Ok(Some(Self(socket))),
-            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => Ok(None),
-            Err(error) => Err(error),
+        let plain = plain_name(index);
+        if bind(&socket, &plain)? {
+            // Another one may have a spare name, of the time when a stranger had the plain one.
+            let rival = holders(index, &plain).ok().and_then(|all| gateway_among(&all, index).cloned());
+            return Ok(match rival {
+                Some(rival) => Attempt::Taken(Some(rival)),
+                None => Attempt::Made(Self(socket), None),
+            });
         }
+        // Where the kernel does not list it, nobody can say that its holder is no gateway.
+        let Ok(all) = holders(index, "") else { return Ok(Attempt::Taken(None)) };
+        let rival = gateway_among(&all, index).cloned();
+        let stranger = all.into_iter().find(|holder| holder.name == plain.as_bytes());
+        let spare = spare_name(index);
+        if rival.is_some() || stranger.is_none() || !bind(&socket, &spare)? {
+            return Ok(Attempt::Taken(rival));
+        }
+        // Of two that pass a stranger over at the same time, each sees the other, as both have bound their names before they look.
+        let Ok(all) = holders(index, &spare) else { return Ok(Attempt::Taken(None)) };
+        Ok(match gateway_among(&all, index).cloned() {
+            Some(rival) => Attempt::Taken(Some(rival)),
+            None => Attempt::Made(Self(socket), stranger),
+        })
     }
 
-    /// Whether another gateway of this user, or of root, has asked for the interface.
+    /// Whether another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
     pub(super) fn is_asked_for(&self) -> bool {
-        let (mut text, mut control) = ([0u8; 16], [0u64; 8]);
+        (0..MOST_MESSAGES).map_while(|_| self.receive()).any(|asks| asks)
+    }
+
+    /// Reads one message. Returns whether it asks for the interface, `None` if no message waits.
+    fn receive(&self) -> Option<bool> {
+        let mut text = [0u8; 16];
         let mut vector = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
+        // SAFETY: integers, for which all zeros is valid.
+        let mut control: Control = unsafe { std::mem::zeroed() };
         // SAFETY: a `msghdr` is integers and pointers, for which all zeros is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control) as _;
+        message.msg_control = std::ptr::from_mut(&mut control).cast();
+        message.msg_controllen = size_of::<Control>() as _;
         // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during the call.
-        let received = unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
-        usize::try_from(received).is_ok_and(|length| &text[..length] == LEAVE) && sender(&message).is_some_and(may_ask)
+        let received =
+            unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+        let length = usize::try_from(received).ok()?;
+        // A gateway passes nothing beside its message, so one that was cut is not from a gateway.
+        let whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
+        Some(whole && &text[..length] == LEAVE && control.sender().is_some_and(may_ask))
+    }
+}
+
+/// Room for the credentials of a sender, and for nothing else: the kernel closes descriptors that it has no room for. In a larger buffer it
+/// would install them in this process, where nothing closes them.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    credentials: libc::ucred,
+}
+
+impl Control {
+    /// Returns the user who sent the message, by the kernel's word.
+    fn sender(&self) -> Option<libc::uid_t> {
+        let header = &self.header;
+        let needed = std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
+        let are_credentials = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+        (are_credentials && header.cmsg_len >= needed as _).then_some(self.credentials.uid)
     }
 }
 
@@ -61,32 +123,70 @@ fn may_ask(user: libc::uid_t) -> bool {
     user == 0 || user == unsafe { libc::geteuid() }
 }
 
-/// The user who sent a message, by the kernel's word.
-fn sender(message: &libc::msghdr) -> Option<libc::uid_t> {
-    // SAFETY: the kernel has filled `msg_control`, of the length it has set, with whole control messages.
-    let control = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
-    let needed = size_of::<libc::cmsghdr>() + size_of::<libc::ucred>();
-    if (control.cmsg_level, control.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
-        || control.cmsg_len < needed as _
-    {
-        return None;
-    }
-    // SAFETY: the message is of this kind and was checked to be at least this long; it may be unaligned for the type.
-    Some(unsafe { libc::CMSG_DATA(control).cast::<libc::ucred>().read_unaligned() }.uid)
+/// Sockets that have a name for a claim on the interface with this index, but for the one with the name `own`.
+fn holders(index: i32, own: &str) -> io::Result<Vec<NamedSocket>> {
+    let plain = plain_name(index);
+    let spare = format!("{plain}.");
+    let mut sockets = sock_diag::named_sockets()?;
+    sockets.retain(|NamedSocket { name, .. }| {
+        name != own.as_bytes() && (name == plain.as_bytes() || name.starts_with(spare.as_bytes()))
+    });
+    Ok(sockets)
 }
 
-/// Claims what each of `interfaces` receives. With `force` an interface that another gateway has gets a note. `None`: one is taken.
+/// The first of `holders` that may be a gateway's.
+fn gateway_among(holders: &[NamedSocket], index: i32) -> Option<&NamedSocket> {
+    holders.iter().find(|holder| may_be_gateway(holder, index))
+}
+
+/// Whether the holder of a name may be a gateway. It may where the kernel does not say.
+fn may_be_gateway(holder: &NamedSocket, index: i32) -> bool {
+    holder.user.is_none_or(|user| may_ask(user) || sock_diag::has_packet_socket(user, index).unwrap_or(true))
+}
+
+/// An interface that another gateway has.
+struct Rival {
+    interface: String,
+    socket: Option<NamedSocket>,
+}
+
+impl Rival {
+    /// Looks its process up, which may take milliseconds.
+    fn holder(&self) -> Option<ClaimHolder> {
+        self.socket.as_ref().and_then(holder_of)
+    }
+}
+
+fn holder_of(socket: &NamedSocket) -> Option<ClaimHolder> {
+    socket.user.map(|user| ClaimHolder { user, process: socket.process() })
+}
+
+/// Claims what each of `interfaces` receives. With `force` an interface that another gateway has gets a note.
+///
+/// # Errors
+/// [`OpenError::Taken`]: another gateway has one of them.
 pub(super) fn claim(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) -> Result<Vec<Claim>, OpenError> {
+    claim_all(interfaces, force, notes).map_err(|rival| taken(&rival))
+}
+
+fn taken(rival: &Rival) -> OpenError {
+    OpenError::Taken { name: rival.interface.clone(), holder: rival.holder() }
+}
+
+fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) -> Result<Vec<Claim>, Rival> {
     let mut claims = Vec::new();
     for interface in interfaces {
         match Claim::on(interface.index) {
-            Ok(Some(claim)) => claims.push(claim),
-            Ok(None) => {
-                let taken = OpenError::Taken { name: interface.name.clone() };
+            Ok(Attempt::Made(claim, stranger)) => {
+                notes.extend(stranger.map(|stranger| passed_over(&stranger, interface)));
+                claims.push(claim);
+            }
+            Ok(Attempt::Taken(socket)) => {
+                let rival = Rival { interface: interface.name.clone(), socket };
                 if !force {
-                    return Err(taken);
+                    return Err(rival);
                 }
-                notes.push(format!("as you wish (--force): {taken}"));
+                notes.push(format!("as you wish (--force): {}", taken(&rival)));
             }
             Err(error) => notes
                 .push(format!("{}: it is not known whether another gateway is running there: {error}", interface.name)),
@@ -95,35 +195,63 @@ pub(super) fn claim(interfaces: &[&Interface], force: bool, notes: &mut Vec<Stri
     Ok(claims)
 }
 
+/// The note about a stranger who holds the plain name of a claim.
+fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
+    let holder = holder_of(stranger).map_or_else(|| "an unknown process".to_owned(), |holder| holder.to_string());
+    format!(
+        "WARNING: {}: {holder} holds the name @{} that gateways use, and receives nothing there: the name is passed over; find out \
+         what that process is for, and end it",
+        interface.name,
+        plain_name(interface.index)
+    )
+}
+
 /// Asks whoever has claims on `interfaces` to leave, and claims them as soon as they are free.
 ///
 /// # Errors
 /// [`OpenError::NotLeft`] where they are not within 10 s.
 pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> Result<Vec<Claim>, OpenError> {
-    for interface in interfaces {
-        // One that nobody has is simply free.
-        let _ = ask(interface);
-    }
+    let mut unasked = interfaces.to_vec();
     let until = Instant::now() + PATIENCE;
     loop {
-        match claim(interfaces, false, &mut Vec::new()) {
+        // Messages of others may fill a gateway's queue for a moment.
+        unasked.retain(|interface| ask(interface.index).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+        let mut said = Vec::new();
+        match claim_all(interfaces, false, &mut said) {
             Ok(claims) => {
                 let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+                notes.append(&mut said);
                 notes.push(format!("took over {} from the gateway that ran", names.join(" and ")));
                 return Ok(claims);
             }
-            Err(OpenError::Taken { name }) if Instant::now() >= until => {
-                return Err(OpenError::NotLeft { name, waited: PATIENCE });
+            Err(rival) if Instant::now() >= until => {
+                let holder = rival.holder();
+                return Err(OpenError::NotLeft { name: rival.interface, holder, waited: PATIENCE });
             }
-            Err(OpenError::Taken { .. }) => std::thread::sleep(NAP),
-            Err(error) => return Err(error),
+            Err(_) => std::thread::sleep(NAP),
         }
     }
 }
 
-fn ask(interface: &Interface) -> io::Result<()> {
+/// Asks each gateway that has a claim on the interface with this index to leave.
+///
+/// # Errors
+/// That of the first one that could not be asked. `WouldBlock`: its queue is full.
+fn ask(index: i32) -> io::Result<()> {
+    let names = match holders(index, "") {
+        Ok(all) => all.into_iter().filter(|holder| may_be_gateway(holder, index)).map(|holder| holder.name).collect(),
+        Err(_) => vec![plain_name(index).into_bytes()],
+    };
     let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-    let (address, length) = address(interface.index);
+    let mut outcome = Ok(());
+    for name in &names {
+        outcome = outcome.and(send(&socket, name));
+    }
+    outcome
+}
+
+fn send(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    let (address, length) = address(name);
     // SAFETY: message and address are readable for their lengths during the call.
     let sent = unsafe {
         libc::sendto(
@@ -140,17 +268,42 @@ fn ask(interface: &Interface) -> io::Result<()> {
 
 /// Whether a gateway has what the interface with this index receives.
 pub(super) fn is_claimed(index: i32) -> bool {
-    matches!(Claim::on(index), Ok(None))
+    match holders(index, "") {
+        Ok(all) => gateway_among(&all, index).is_some(),
+        Err(_) => matches!(Claim::on(index), Ok(Attempt::Taken(_))),
+    }
 }
 
 /// The abstract name of the claim on the interface with this index.
-fn address(index: i32) -> (libc::sockaddr_un, libc::socklen_t) {
-    let name = format!("fairlink-gateway-{index}");
+fn plain_name(index: i32) -> String {
+    format!("fairlink-gateway-{index}")
+}
+
+/// A name for the claim on the interface with this index that nobody can have bound beforehand.
+fn spare_name(index: i32) -> String {
+    format!("{}.{:016x}", plain_name(index), RandomState::new().hash_one(index))
+}
+
+/// Binds `socket` to an abstract name. Returns whether the name was free.
+fn bind(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    let (address, length) = address(name.as_bytes());
+    // SAFETY: `address` is readable for `length` bytes during the call.
+    match sys::check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The address of an abstract name of at most 107 bytes.
+fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
+    let path = &mut address.sun_path[1..];
+    let length = name.len().min(path.len());
+    for (to, from) in path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
     }
-    (address, (std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len()) as libc::socklen_t)
+    (address, (std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + length) as libc::socklen_t)
 }

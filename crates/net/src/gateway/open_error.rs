@@ -1,5 +1,7 @@
 //! Why a gateway cannot start.
 
+use std::fmt;
+
 use fairlink_config::units::{memory_key, show_memory};
 use fairlink_core::{BuildError, HierarchyError, OutOfMemory, PoolError};
 use thiserror::Error;
@@ -7,6 +9,29 @@ use thiserror::Error;
 use crate::io::backend::BackendError;
 use crate::io::frame_pool::FramePoolError;
 use crate::io::interface::InterfaceError;
+
+/// Who has the claim on an interface, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimHolder {
+    /// The user, as this process's user namespace sees him.
+    pub user: u32,
+    /// The process. `None`: this process may not see it.
+    pub process: Option<u32>,
+}
+
+impl fmt::Display for ClaimHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.process {
+            Some(process) => write!(f, "process {process} of user {}", self.user),
+            None => write!(f, "a process of user {}", self.user),
+        }
+    }
+}
+
+/// The holder in brackets, behind what he holds.
+fn held_by(holder: Option<&ClaimHolder>) -> String {
+    holder.map(|holder| format!(" ({holder})")).unwrap_or_default()
+}
 
 /// Why a gateway cannot start: something the user can set right.
 #[derive(Debug, Error)]
@@ -33,30 +58,39 @@ pub enum OpenError {
     },
     /// Another gateway forwards what this interface receives.
     #[error(
-        "another gateway is already running on interface {name}: every frame would be forwarded twice; stop that one, or shape \
-         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)"
+        "another gateway is already running on interface {name}{}: every frame would be forwarded twice; stop that one, or shape \
+         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)",
+        held_by(.holder.as_ref())
     )]
     Taken {
         /// The interface.
         name: String,
+        /// Who has it. `None`: the kernel does not say.
+        holder: Option<ClaimHolder>,
     },
     /// Another gateway has what the host sends by this interface.
     #[error(
-        "another gateway already shapes what this host sends by {name}; stop that one, or take its place without a break (--take-over)"
+        "another gateway already shapes what this host sends by {name}{}; stop that one, or take its place without a break (--take-over)",
+        held_by(.holder.as_ref())
     )]
     OwnTrafficTaken {
         /// The interface.
         name: String,
+        /// Who does. `None`: the kernel does not say.
+        holder: Option<ClaimHolder>,
     },
     /// Another gateway was asked to leave and has not.
     #[error(
-        "the gateway that runs on interface {name} was asked to leave and has not within {} s; is it of another user, or of an older \
+        "the gateway that runs on interface {name}{} was asked to leave and has not within {} s; is it of another user, or of an older \
          version? Stop it, then start this one",
+        held_by(.holder.as_ref()),
         .waited.as_secs()
     )]
     NotLeft {
         /// The interface.
         name: String,
+        /// Who has it. `None`: the kernel does not say.
+        holder: Option<ClaimHolder>,
         /// How long was waited.
         waited: std::time::Duration,
     },

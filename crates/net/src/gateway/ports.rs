@@ -129,7 +129,9 @@ impl Ports {
     ) -> Result<Self, OpenError> {
         let claims = match claim::claim(&[input], config.force, notes) {
             Err(OpenError::Taken { .. }) if config.take_over => None,
-            Err(OpenError::Taken { .. }) => return Err(OpenError::OwnTrafficTaken { name: output.name.clone() }),
+            Err(OpenError::Taken { holder, .. }) => {
+                return Err(OpenError::OwnTrafficTaken { name: output.name.clone(), holder });
+            }
             claims => Some(claims?),
         };
         let marks = Marks::of(output.index);

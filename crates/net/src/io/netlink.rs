@@ -129,7 +129,12 @@ pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Ve
 /// Sends an rtnetlink request for all of something, with `NLM_F_DUMP` among its flags. The bodies of the messages that come back,
 /// without their headers.
 pub(crate) fn dump(message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    dump_of(libc::NETLINK_ROUTE, message)
+}
+
+/// As [`dump`], by another protocol of netlink.
+pub(crate) fn dump_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
     send(&socket, message)?;
     let mut bodies = Vec::new();
     loop {
