@@ -48,39 +48,60 @@ until_listens() { n=0; until ls "$D"/run/*.sock > /dev/null 2>&1; do n=$((n + 1)
 cd "$D/work"
 "#;
 
-/// Runs a page. It is given a minute and a half.
-fn run(page: &str) {
+/// Runs a page and returns what it prints; `None` where that cannot be done here. It is given a minute and a half.
+fn run(page: &str) -> Option<String> {
     let text = fs::read_to_string(docs().join("tutorials").join(page)).expect("the page");
     let dir = Scratch::new();
     let commands = shown(&text);
     assert!(commands.matches("fairlink ").count() >= 5, "{commands}");
     let page_script = dir.write("page.sh", &format!("set -eu\n{SETTING}\nset -x\n{commands}"));
     let script = format!("timeout 90 bash {page_script} > \"$D/out\" 2> \"$D/err\"");
-    let Some(ended) = in_private_network(&script, &dir, &[]) else { return };
+    let ended = in_private_network(&script, &dir, &[])?;
     let said = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
     let (out, err) = (said("out"), said("err"));
     assert!(ended.status.success(), "{page}: {}\n{out}\n{err}", String::from_utf8_lossy(&ended.stderr));
     assert!(!out.is_empty());
+    Some(out)
 }
 
 #[test]
 fn the_tutorial_of_a_home_link_works_as_it_stands() {
-    run("home.md");
+    let _ = run("home.md");
 }
 
 #[test]
 fn the_tutorial_of_a_provider_works_as_it_stands() {
-    run("provider.md");
+    let Some(out) = run("provider.md") else { return };
+    // Ada has bought 100 Mbit/s, and is sent more than that in both directions.
+    let rates: Vec<f64> = received(&out, "ada").collect();
+    let within = |rate: &f64| (10.0..=101.0).contains(rate);
+    assert!(rates.len() == 2 && rates.iter().all(within), "{rates:?} Mbit/s\n{out}");
+    // By the gateway's own count her frames met her class, and no other.
+    for others in out.lines().filter(|line| line.starts_with("others ")).filter(|line| !line.contains("bit/s")) {
+        let received: u64 = others.split_whitespace().nth(1).expect("a count").parse().expect("a number");
+        assert!(received < 200, "{others}");
+    }
+}
+
+/// What `receive` shows of a class in each of its tables, in Mbit/s.
+fn received<'a>(out: &'a str, class: &'a str) -> impl Iterator<Item = f64> + 'a {
+    let tables = out.split("received for ").skip(1);
+    tables.filter_map(move |table| {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(class))?;
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let at = cells.iter().position(|cell| *cell == "Mbit/s")?;
+        cells[at - 1].parse().ok()
+    })
 }
 
 #[test]
 fn the_tutorial_of_tenants_works_as_it_stands() {
-    run("tenants.md");
+    let _ = run("tenants.md");
 }
 
 #[test]
 fn the_tutorial_of_a_laboratory_works_as_it_stands() {
-    run("lab.md");
+    let _ = run("lab.md");
 }
 
 #[test]
