@@ -70,7 +70,9 @@ fn the_tutorial_of_a_home_link_works_as_it_stands() {
     // Calls wait less than a millisecond in the mean under the file's scheduler, twice, and about a second under fifo.
     let calls = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls: Vec<(f64, &str)> = calls
-        .filter(|row| row.first() == Some(&"calls") && row.len() > 10 && row[5].contains('.'))
+        .filter(|row| {
+            row.first() == Some(&"calls") && row.len() > 10 && row[1].parse::<u64>().is_ok() && row[5].contains('.')
+        })
         .map(|row| (row[6].parse().expect("a delay"), row[7]))
         .collect();
     let units: Vec<&str> = calls.iter().map(|(_, unit)| *unit).collect();
@@ -88,10 +90,10 @@ fn the_tutorial_of_a_provider_works_as_it_stands() {
     let within = |rate: &f64| (10.0..=101.0).contains(rate);
     assert!(rates.len() == 2 && rates.iter().all(within), "{rates:?} Mbit/s\n{out}");
     // By the gateway's own count her frames met her class, and no other.
-    for others in out.lines().filter(|line| line.starts_with("others ")).filter(|line| !line.contains("bit/s")) {
-        let received: u64 = others.split_whitespace().nth(1).expect("a count").parse().expect("a number");
-        assert!(received < 200, "{others}");
-    }
+    let others = out.lines().filter(|line| line.starts_with("others "));
+    let counts = others.map(|line| line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect());
+    let counts: Vec<Vec<u64>> = counts.filter(|counts: &Vec<u64>| counts.len() > 3).collect();
+    assert!(counts.len() == 2 && counts.iter().all(|counts| counts[0] < 200), "{counts:?}\n{out}");
 }
 
 /// What `receive` shows of a class in each of its tables, in Mbit/s.
