@@ -736,8 +736,8 @@ impl Ideal {
         }
     }
 
-    /// What is to be said beside its rates, in words: that they are those of a run, or for packets of one length only. `info` is the scheduler that it
-    /// was computed for.
+    /// The notes that belong beside its rates: that they are those of a run, or hold for packets of one length only. `info` is the scheduler that it was
+    /// computed for.
     #[must_use]
     pub fn notes(&self, info: &SchedulerInfo) -> Vec<String> {
         let name = info.name;

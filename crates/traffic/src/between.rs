@@ -127,7 +127,7 @@ pub struct DelaySpread {
     pub jitter: Option<f64>,
 }
 
-/// What became of the packets of one class.
+/// The counts and delays of the packets of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passage {
     /// Packets before the device.

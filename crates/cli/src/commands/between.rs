@@ -55,7 +55,7 @@ fn within(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Document {
     offset_s: f64,
@@ -72,7 +72,7 @@ struct Document {
     classes: Vec<Row>,
 }
 
-/// What became of the packets of one class.
+/// The counts and delays of the packets of one class.
 #[derive(Serialize)]
 struct Row {
     name: String,

@@ -220,7 +220,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure
     Ok(())
 }
 
-/// What came in fragments, in words.
+/// The counts of fragments and of datagrams put together, in words.
 fn datagrams(of: &Datagrams, out: &mut Out) -> Result<(), Failure> {
     out.line("")?;
     let head = ["class", "datagrams whole", "incomplete", "fragments"];

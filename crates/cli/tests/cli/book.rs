@@ -77,7 +77,7 @@ fn the_tutorial_of_a_home_link_works_as_it_stands() {
         .collect();
     let units: Vec<&str> = calls.iter().map(|(_, unit)| *unit).collect();
     assert_eq!(units, ["us", "us", "s"], "{calls:?}\n{out}");
-    // Through the gateway no more passes than the file has, whoever floods.
+    // The gateway passes no more than the file's rate, however much is sent.
     let passed: f64 = ["devices", "bulk"].iter().flat_map(|class| received(&out, class)).sum();
     assert!(passed > 1.0 && passed <= 19.5, "{passed} Mbit/s\n{out}");
 }
@@ -96,7 +96,7 @@ fn the_tutorial_of_a_provider_works_as_it_stands() {
     assert!(counts.len() == 2 && counts.iter().all(|counts| counts[0] < 200), "{counts:?}\n{out}");
 }
 
-/// What `receive` shows of a class in each of its tables, in Mbit/s.
+/// The rates of a class in the tables of `receive`, in Mbit/s.
 fn received<'a>(out: &'a str, class: &'a str) -> impl Iterator<Item = f64> + 'a {
     let tables = out.split("received for ").skip(1);
     tables.filter_map(move |table| {

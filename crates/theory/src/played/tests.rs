@@ -108,3 +108,37 @@ fn a_shared_buffer_that_fills_leaves_no_rule() {
     assert!(solve([Request::Rate(1_000_000), Request::Unlimited]).is_ok());
     assert!(solve([Request::Rate(1_000_000), Request::Rate(2_000_000)]).is_ok());
 }
+
+fn flat(classes: impl IntoIterator<Item = ClassConfig>) -> Hierarchy {
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(LINK)));
+    classes.into_iter().for_each(|class| drop(tree.add(ClassId::ROOT, class).unwrap()));
+    tree.build().unwrap()
+}
+
+#[test]
+fn a_burst_below_the_default_takes_its_class_out_of_the_formula_of_htb() {
+    let htb = registry::find("htb").unwrap();
+    let with = |burst| {
+        let first = ClassConfig { burst, ..guarantee(6_000_000) };
+        flat([first, guarantee(1_000_000), guarantee(1_000_000), guarantee(1_000_000)])
+    };
+    let (small, default) = (with(Some(100)), with(None));
+    let greedy = |tree: &Hierarchy| Demand::uniform(tree, Request::Unlimited);
+    assert!(Rule::of(htb, &default, Traffic::unknown()).unwrap().by_formula_only().rates(&greedy(&default)).is_ok());
+    assert!(Rule::of(htb, &small, Traffic::unknown()).unwrap().by_formula_only().rates(&greedy(&small)).is_err());
+    let of_length = || Traffic::new(vec![Some(1500.0); 5], true);
+    let rates = |tree: &Hierarchy| Rule::of(htb, tree, of_length()).unwrap().rates(&greedy(tree)).unwrap();
+    assert!(rates(&small)[1] < 0.99 * rates(&default)[1], "{:?}", rates(&small));
+}
+
+#[test]
+fn a_common_deficit_has_rates_of_a_run_and_none_beside_a_ceiling() {
+    let info = registry::find("htb-common-deficit").unwrap();
+    let with = |ceiling| flat([ClassConfig { ceiling, ..guarantee(4_000_000) }, guarantee(4_000_000)]);
+    let solve = |tree: &Hierarchy| {
+        let rule = Rule::of(info, tree, Traffic::unknown()).unwrap();
+        rule.rates(&Demand::uniform(tree, Request::Unlimited))
+    };
+    assert!(solve(&with(None)).is_ok());
+    assert!(solve(&with(Some(rate(9_000_000)))).unwrap_err().to_string().contains("one deficit"));
+}

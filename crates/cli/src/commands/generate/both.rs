@@ -19,7 +19,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Length of the windows of the plots.
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Document<'a> {
     sent: &'a Sent,

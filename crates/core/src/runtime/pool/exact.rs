@@ -255,8 +255,8 @@ impl Exact {
         self.span.store(now.0.saturating_sub(last), Relaxed);
     }
 
-    /// What the rate has brought since the last time, in bytes, as far as there is room for it beside what is nobody's. Where members wait there is
-    /// also room for what it brings in the longest of their patiences: all of them may be visited later than in two periods.
+    /// The bytes that the rate has brought since credit was handed out last, as far as there is room for them. Spare credit has room for the burst and two
+    /// periods. While members wait there is room for the longest of their patiences as well, because all of them may be visited later than in two periods.
     fn brought(&self, now: Nanos, left: i64, patience: u64) -> i64 {
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));

@@ -1,4 +1,4 @@
-//! What Chapters 2 and 4 say of other schedulers, of networks and of traffic: SCFQ, WRR, CORR, a parking lot, TCP, shaping and policing, buffers.
+//! Statements of Chapters 2 and 4 on other schedulers, on networks and on traffic: SCFQ, WRR, CORR, a parking lot, TCP, shaping and policing, buffers.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -128,7 +128,7 @@ impl Fluid {
         self.look();
     }
 
-    /// What its potential will be when all that is queued has been sent: the stamp of its last packet.
+    /// The potential that it reaches when all that is queued has been sent: the stamp of its last packet.
     fn stamp(&self, session: usize) -> f64 {
         let session = &self.sessions[session];
         session.potential + session.backlog / session.part
