@@ -111,7 +111,9 @@ fn a_shared_buffer_that_fills_leaves_no_rule() {
 
 fn flat(classes: impl IntoIterator<Item = ClassConfig>) -> Hierarchy {
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(LINK)));
-    classes.into_iter().for_each(|class| drop(tree.add(ClassId::ROOT, class).unwrap()));
+    for class in classes {
+        tree.add(ClassId::ROOT, class).unwrap();
+    }
     tree.build().unwrap()
 }
 
