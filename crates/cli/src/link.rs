@@ -89,9 +89,14 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
     Ok(warnings)
 }
 
+/// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
+pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
+    link.unreachable_warning(&link.unreachable())
+}
+
 /// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
 pub(crate) fn concerns_frames(kind: &ProblemKind) -> bool {
-    matches!(kind, ProblemKind::NoMatch { .. } | ProblemKind::Misplaced { key: "default", .. })
+    matches!(kind, ProblemKind::Misplaced { key: "default", .. })
 }
 
 /// The name of a class's parent; `None` below the link itself.

@@ -22,7 +22,7 @@ use crate::class::{self, LinkFacts, Place, RawClasses};
 use crate::classid::Classid;
 use crate::document;
 use crate::link::head::Head;
-use crate::matching::{Match, Reach};
+use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value, unknown_word};
@@ -43,6 +43,8 @@ pub const MAX_OVERHEAD: u64 = 1024;
 /// Most packets queued in all classes together, where a file says nothing of it and has few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
+/// Most classes that a warning lists by name.
+const MAX_LISTED: usize = 10;
 /// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 /// The most that a file may allow, in bytes: 1 TiB.
@@ -736,24 +738,55 @@ impl LinkFile {
             }
             None => None,
         };
-        let mut unmatched = self.leaves_without_match();
-        let only = match unmatched.len() {
-            1 => Some(unmatched[0]),
+        let only = match self.leaves_without_match()[..] {
+            [only] => Some(only),
             _ => None,
         };
-        let default = named.or(any).or(only);
-        unmatched.retain(|&class| Some(class) != default);
-        if let (Some(&first), false) = (unmatched.first(), self.matches.is_empty()) {
-            let kind = ProblemKind::NoMatch { name: self.names.name(first).to_owned(), more: unmatched.len() - 1 };
-            log.warn(self.places[first.index()].span(), kind);
-        }
-        default
+        named.or(any).or(only)
     }
 
     fn leaves_without_match(&self) -> Vec<ClassId> {
         let mut matched = vec![false; self.tree.len()];
         self.matches.iter().for_each(|&(class, _)| matched[class.index()] = true);
         self.tree.leaves().iter().copied().filter(|class| !matched[class.index()]).collect()
+    }
+
+    /// The leaves that no frame reaches by matches: those that have none and are not the default, and those whose frames earlier
+    /// matches take, each alone or together. A class may still be chosen in another way, such as by its number in the kernel.
+    ///
+    /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached where the search for a frame was given
+    /// up, which takes thousands of overlapping matches.
+    #[must_use]
+    pub fn unreachable(&self) -> Vec<ClassId> {
+        let mut reached = vec![false; self.tree.len()];
+        let mut budget = Budget::default();
+        // Frames of no match go to the link itself where there is no default.
+        let default = self.default_class.unwrap_or(ClassId::ROOT);
+        let mut classifier = Classifier::new(&self.matches, default);
+        let ways = self.matches.iter().enumerate().map(|(place, (class, made))| (*class, *made, place));
+        for (class, made, before) in ways.chain([(default, Match::ANY, self.matches.len())]) {
+            if reached[class.index()] {
+                continue;
+            }
+            let earlier = self.matches[..before].iter().map(|(_, earlier)| earlier);
+            let mut is_left = |frame: &FrameKey| classifier.classify(frame) == class;
+            let found = Witness::search(&made, earlier, &mut is_left, &mut budget);
+            reached[class.index()] = found != Witness::None;
+        }
+        self.tree.leaves().iter().copied().filter(|leaf| !reached[leaf.index()]).collect()
+    }
+
+    /// A warning that no frame can reach these leaves, at the first of them; `None` where there are none. See [`LinkFile::unreachable`].
+    #[must_use]
+    pub fn unreachable_warning(&self, leaves: &[ClassId]) -> Option<Problem> {
+        let first = leaves.first()?;
+        let listed = leaves.len().min(MAX_LISTED);
+        let kind = ProblemKind::NoMatch {
+            names: leaves[..listed].iter().map(|&leaf| self.names.name(leaf).to_owned()).collect(),
+            more: leaves.len() - listed,
+            covered: self.matches.iter().any(|(class, _)| leaves.contains(class)),
+        };
+        Some(Problem::new(Severity::Warning, &self.source, self.span(*first), kind))
     }
 }
 

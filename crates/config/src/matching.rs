@@ -11,6 +11,7 @@ mod frame;
 mod parse;
 mod ranges;
 mod reach;
+mod witness;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,6 +21,7 @@ pub use frame::{MAX_TAGS, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use ranges::MAX_STANDS_FOR;
 pub use reach::Reach;
+pub use witness::{Budget, Witness};
 
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
@@ -109,6 +111,15 @@ impl Prefix {
             IpAddr::V6(address) => (Self::v6(address, len), Self::v6(address, 128)),
         };
         (prefix, prefix.bits != whole.bits)
+    }
+
+    /// All addresses of a version.
+    #[must_use]
+    pub fn all(version: IpVersion) -> Self {
+        match version {
+            IpVersion::V4 => Self::v4(Ipv4Addr::UNSPECIFIED, 0),
+            IpVersion::V6 => Self::v6(Ipv6Addr::UNSPECIFIED, 0),
+        }
     }
 
     fn new(version: IpVersion, bits: u128, len: u8) -> Self {

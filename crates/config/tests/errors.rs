@@ -230,7 +230,10 @@ fn warnings_leave_the_file_usable() {
         let options = ReadOptions { leniency: Leniency::Ignore, ..ReadOptions::default() };
         let file =
             LinkFile::parse("odd.toml", text, &options).unwrap_or_else(|problems| panic!("{}", problems.lines()));
-        file.warnings.iter().map(|problem| problem.line() + "\n").collect::<String>()
+        // Of a file without matches, a gateway alone would ask.
+        let unreachable = Some(file.unreachable()).filter(|_| !file.matches.is_empty());
+        let unreachable = unreachable.and_then(|leaves| file.unreachable_warning(&leaves));
+        file.warnings.iter().chain(&unreachable).map(|problem| problem.line() + "\n").collect::<String>()
     };
     let cases = with_link(&[
         (
@@ -240,6 +243,11 @@ fn warnings_leave_the_file_usable() {
         ("ceiling below guarantee", "[[class]]\nname = 'a'\nguarantee = '5mbit'\nceiling = '4mbit'"),
         ("buffer below a packet", "[[class]]\nname = 'a'\nbuffer = '1kB'"),
         ("leaves without match", "[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\n[[class]]\nname = 'c'"),
+        (
+            "a leaf whose frames earlier matches take together",
+            "[[class]]\nname = 'a'\nmatch = 'dst net 10.0.0.0/9'\n[[class]]\nname = 'b'\nmatch = 'dst net 10.128.0.0/9'\n\
+             [[class]]\nname = 'c'\nmatch = 'dst net 10.0.0.0/8'\n[[class]]\nname = 'd'",
+        ),
         (
             "guarantees under ancestor-only",
             "link.scheduler = 'cbq-ancestor-only'\n[[class]]\nname = 'a'\nguarantee = '35%'\npriority = 1\n\

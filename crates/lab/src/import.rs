@@ -46,6 +46,9 @@ const WARMUP: u64 = 4;
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
+/// Leaves of `after` that no frame can reach get nothing there. In `before` they are busy, unless it is the same link: the other tool reached
+/// them in a way that was not imported.
+///
 /// # Errors
 /// [`SimError`] where the simulation cannot be: for want of memory, for example.
 pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) -> Result<Vec<Case>, SimError> {
@@ -57,9 +60,10 @@ pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) ->
         .filter(|&leaf| !idle.iter().any(|name| name == after.names.name(leaf)))
         .collect();
     let branches = branches(after, &busy);
+    let after = &After { link: after, unreachable: after.unreachable() };
     let mut cases = vec![case(before, after, &busy, None)?];
     let without = |branch: ClassId| -> Vec<ClassId> {
-        busy.iter().copied().filter(|&leaf| !path(after, leaf).any(|class| class == branch)).collect()
+        busy.iter().copied().filter(|&leaf| !path(after.link, leaf).any(|class| class == branch)).collect()
     };
     let chosen = match before {
         Some(before) if before.tree.len() <= FLUID_CLASSES && branches.len() > 1 => {
@@ -72,7 +76,7 @@ pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) ->
             }
             best.map(|(_, branch)| branch)
         }
-        _ => branches.iter().copied().max_by_key(|&branch| after.tree.weight(branch)),
+        _ => branches.iter().copied().max_by_key(|&branch| after.link.tree.weight(branch)),
     };
     if let Some(branch) = chosen {
         let left = without(branch);
@@ -81,6 +85,20 @@ pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) ->
         }
     }
     Ok(cases)
+}
+
+/// A link as imported.
+struct After<'a> {
+    link: &'a LinkFile,
+    /// Leaves that no frame can reach.
+    unreachable: Vec<ClassId>,
+}
+
+impl After<'_> {
+    /// Those of `leaves` that frames can reach.
+    fn reached(&self, leaves: &[ClassId]) -> Vec<ClassId> {
+        leaves.iter().copied().filter(|leaf| self.unreachable.binary_search(leaf).is_err()).collect()
+    }
 }
 
 /// From `class` up to the link, which is left out.
@@ -116,8 +134,10 @@ fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
 }
 
 /// What the link's scheduler gives the leaves `busy` by its own rule; `None` where that is not computed.
-fn ideal(link: &LinkFile, busy: &[ClassId]) -> Vec<Option<f64>> {
-    let rates = Rule::of(link.info(), &link.tree, Traffic::unknown()).and_then(|rule| rule.rates(&demand(link, busy)));
+fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
+    let link = after.link;
+    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let rates = rule.and_then(|rule| rule.rates(&demand(link, &after.reached(busy))));
     busy.iter().map(|leaf| rates.as_ref().ok().map(|rates| rates[leaf.index()])).collect()
 }
 
@@ -128,8 +148,8 @@ fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Op
 }
 
 /// How far the fluids of both are apart, in bit/s.
-fn fluid_difference(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> f64 {
-    let there = counterparts(before, after, busy);
+fn fluid_difference(before: &LinkFile, after: &After<'_>, busy: &[ClassId]) -> f64 {
+    let there = counterparts(before, after.link, busy);
     let known: Vec<ClassId> = there.iter().copied().flatten().collect();
     let rule = Rule::of(before.info(), &before.tree, Traffic::unknown());
     let Ok(rates) = rule.and_then(|rule| rule.rates(&demand(before, &known))) else { return 0.0 };
@@ -140,21 +160,29 @@ fn fluid_difference(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> f6
 
 fn case(
     before: Option<&LinkFile>,
-    after: &LinkFile,
+    after: &After<'_>,
     busy: &[ClassId],
     pauses: Option<ClassId>,
 ) -> Result<Case, SimError> {
+    let names = &after.link.names;
     let (packets, measured) = match before {
-        Some(before) => simulated(before, &counterparts(before, after, busy))?,
+        // The link as imported, which the same frames reach.
+        Some(before) if before.scheduler == after.link.scheduler => {
+            let reached = after.reached(busy);
+            let (packets, rates) = simulated(before, &counterparts(before, after.link, &reached))?;
+            let rate = |leaf| reached.binary_search(leaf).map_or(Some(0.0), |place| rates[place]);
+            (packets, busy.iter().map(rate).collect())
+        }
+        Some(before) => simulated(before, &counterparts(before, after.link, busy))?,
         None => (0, vec![None; busy.len()]),
     };
     let share = |((&leaf, after_bps), before_bps): ((&ClassId, Option<f64>), Option<f64>)| Share {
-        name: after.names.name(leaf).to_owned(),
+        name: names.name(leaf).to_owned(),
         before_bps,
         after_bps,
     };
     let classes = busy.iter().zip(ideal(after, busy)).zip(measured).map(share).collect();
-    Ok(Case { pauses: pauses.map(|class| after.names.name(class).to_owned()), packets, classes })
+    Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), packets, classes })
 }
 
 /// Rates of leaves that always have packets of the greatest length, under the link's own scheduler; and how many packets that took.
@@ -220,6 +248,9 @@ mod tests {
             if htb && quantum > 0 {
                 text += &format!("quantum = \"{quantum}B\"\n");
             }
+            if quantum > 0 {
+                text += &format!("match = [\"udp dst port {quantum}\"]\n");
+            }
         };
         class("A", "", 30, 0);
         class("A1", "A", 6, 2000);
@@ -263,6 +294,7 @@ mod tests {
         let mut text = format!("[link]\nrate = \"100mbit\"\nscheduler = \"{scheduler}\"\n");
         for (name, mbit, quantum, burst) in classes {
             text += &format!("[[class]]\nname = \"{name}\"\nguarantee = \"{mbit}mbit\"\n");
+            text += &format!("match = [\"udp dst port {quantum}\"]\n");
             if scheduler == "htb" {
                 text += &format!("quantum = \"{quantum}B\"\nburst = \"{burst}B\"\n");
             }
@@ -280,6 +312,29 @@ mod tests {
         assert_eq!(compared(None, &after, &[]).unwrap()[1].pauses.as_deref(), Some("A"));
         // One class alone has nobody to pause for.
         assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_class_that_no_frame_reaches_gets_nothing_and_the_others_share_what_it_had() {
+        let classes = [("A", 50, 20_000, 2000), ("B", 30, 12_000, 2000), ("C", 20, 8_000, 2000)];
+        let [before, after] = ["htb", "hls"].map(|scheduler| siblings(scheduler, &classes));
+        let text = after
+            .source()
+            .inner()
+            .replace("match = [\"udp dst port 20000\"]\n", "")
+            .replace("[link]\n", "[link]\ndefault = \"C\"\n");
+        let lost = link(&text);
+        let cases = compared(Some(&before), &lost, &[]).unwrap();
+        let rates: Vec<_> = cases[0].classes.iter().map(|share| share.after_bps.unwrap()).collect();
+        assert_eq!(rates, [0.0, 60e6, 40e6]);
+        let had = cases[0].classes[0].before_bps.unwrap();
+        assert!((had - 50e6).abs() < 1e6, "{had}");
+        // As imported, it is the same link.
+        let kept = text.replace("\"hls\"", "\"htb\"");
+        let cases = compared(Some(&link(&kept)), &link(&kept), &[]).unwrap();
+        assert_eq!(cases[0].classes[0].before_bps, Some(0.0));
+        let other = cases[0].classes[1].before_bps.unwrap();
+        assert!((other - 60e6).abs() < 1e6, "{other}");
     }
 
     #[test]

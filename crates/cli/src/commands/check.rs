@@ -1,5 +1,6 @@
 //! `fairlink check`: is the link file sound, and what does its scheduler promise?
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use fairlink_config::link::{LinkFile, ReadOptions};
@@ -64,6 +65,8 @@ struct Sound<'a, C> {
     /// Absent where no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Admission>,
+    /// The leaves that no frame can reach; the shares are those while they are idle.
+    unreachable: Vec<&'a str>,
     /// Why a number is not there.
     notes: Vec<String>,
     warnings: Vec<Finding>,
@@ -73,11 +76,15 @@ struct Sound<'a, C> {
 type Busy = Result<Ideal, NotComputed>;
 
 /// The notes on the column of shares.
-fn shares_notes(link: &LinkFile, busy: &Busy) -> Vec<String> {
-    match busy {
+fn shares_notes(link: &LinkFile, busy: &Busy, unreachable: &[ClassId]) -> Vec<String> {
+    let mut notes = match busy {
         Ok(ideal) => ideal.notes(link.info()),
         Err(why) => vec![not_computed(why)],
+    };
+    if !unreachable.is_empty() {
+        notes.push("share, all busy: classes that no frame can reach are idle".to_owned());
     }
+    notes
 }
 
 fn not_computed(why: &NotComputed) -> String {
@@ -130,6 +137,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut warnings = std::mem::take(&mut link.warnings);
     warnings.extend(share_warnings(&link)?);
     warnings.extend(link.overruled_warnings());
+    let unreachable = unreachable(&link, args);
+    warnings.extend(link.unreachable_warning(&unreachable));
     #[cfg(target_os = "linux")]
     if args.gateway
         && let Err(problems) = for_gateway(&link, leniency)?
@@ -140,7 +149,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::of(&link, &args.load)?;
     let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
-    let busy: Busy = rule.and_then(|rule| rule.solve(&Demand::uniform(&link.tree, Request::Unlimited)));
+    let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
+    unreachable.iter().try_for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0))).map_err(Failure::failed)?;
+    let busy: Busy = rule.and_then(|rule| rule.solve(&demand));
     if let Some(file) = &args.svg {
         draw(&link, &busy, &args.rows, file)?;
     }
@@ -155,12 +166,33 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             theorems,
             memory_bytes,
             admission: Admission::of(&link),
-            notes: shares_notes(&link, &busy),
+            unreachable: unreachable.iter().map(|&leaf| link.names.name(leaf)).collect(),
+            notes: shares_notes(&link, &busy, &unreachable),
             warnings: warnings.iter().map(Finding::from).collect(),
         });
     }
     warn(warnings);
-    text(&link, &promised, &theorems, &busy, memory_bytes, &args.rows, out)
+    let notes = shares_notes(&link, &busy, &unreachable);
+    text(&link, &promised, &theorems, (&busy, &notes), memory_bytes, &args.rows, out)
+}
+
+/// The leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
+/// choose a class by its number.
+fn unreachable(link: &LinkFile, args: &Args) -> Vec<ClassId> {
+    #[cfg(target_os = "linux")]
+    let by_matches_alone = args.gateway;
+    #[cfg(not(target_os = "linux"))]
+    let by_matches_alone = false;
+    if by_matches_alone {
+        return link.unreachable();
+    }
+    if link.matches.is_empty() {
+        return Vec::new();
+    }
+    let numbered: HashSet<ClassId> = link.classids.iter().map(|&(_, class)| class).collect();
+    let mut unreachable = link.unreachable();
+    unreachable.retain(|leaf| !numbered.contains(leaf));
+    unreachable
 }
 
 /// The longest frame of an Ethernet interface with an mtu of 1500, in bytes: 14 more, and two VLAN tags.
@@ -270,7 +302,7 @@ fn text(
     link: &LinkFile,
     promised: &Promised,
     theorems: &Theorems<'_>,
-    busy: &Busy,
+    (busy, notes): (&Busy, &[String]),
     memory_bytes: u64,
     rows: &RowArgs,
     out: &mut Out,
@@ -318,8 +350,8 @@ fn text(
         summary(link, &rows, "share", of, out)?;
     }
     out.line("")?;
-    for note in shares_notes(link, busy) {
-        out.paragraph(&note, 2)?;
+    for note in notes {
+        out.paragraph(note, 2)?;
         out.line("")?;
     }
     let bounds = bounds::columns(promised, &link.tree);

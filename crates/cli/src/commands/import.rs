@@ -4,9 +4,11 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
 use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, pf, tc};
-use fairlink_core::Rate;
+use fairlink_core::{ClassId, Rate};
+use fairlink_lab::human::count;
 use fairlink_lab::import::{Case, compared};
 
 use crate::args;
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Leave out what the classes get before and after, which takes a simulation.
     #[arg(long, global = true)]
     no_compare: bool,
+    /// Import it although no frame can reach some of its classes.
+    #[arg(long, global = true)]
+    allow_unmatched: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -165,6 +170,8 @@ enum Queues {
 /// A link, and what its classes get.
 struct Compared {
     link: ImportedLink,
+    /// Its leaves that no frame can reach.
+    unreachable: Vec<ClassId>,
     cases: Vec<Case>,
 }
 
@@ -180,22 +187,34 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let Imported { links, kept, notes } = imported;
     let links = links.into_iter().map(|link| compare(link, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
-    let files = files(&links, args.out.is_some());
-    if let Some(dir) = &args.out {
+    let unmatched: usize = links.iter().map(|link| link.unreachable.len()).sum();
+    let refused = (unmatched > 0 && !args.allow_unmatched).then(|| {
+        Failure::failed(anyhow!(
+            "nothing was imported: no frame can reach {}; mend the configuration, or add --allow-unmatched and write the missing matches into \
+             the link file",
+            count(unmatched, "class", "classes")
+        ))
+    });
+    let files = if refused.is_some() { Vec::new() } else { files(&links, args.out.is_some()) };
+    if let (Some(dir), None) = (&args.out, &refused) {
         write(dir, &files)?;
     }
     let report =
         report::Report { tool, links: &links, kept: &kept, notes: &notes, files: &files, out: args.out.as_deref() };
     if out.json {
-        return report.document(out);
+        report.document(out)?;
+        // So that it comes before the error on a terminal.
+        out.flush()?;
+        return refused.map_or(Ok(()), Err);
     }
-    if args.out.is_none() {
+    report.warn_of_unreachable();
+    if args.out.is_none() && refused.is_none() {
         out.raw(links[0].link.text.as_bytes())?;
         // So that it comes before the report on a terminal.
         out.flush()?;
     }
     report.to_people();
-    Ok(())
+    refused.map_or(Ok(()), Err)
 }
 
 fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
@@ -247,7 +266,7 @@ fn compare(link: ImportedLink, no_compare: bool) -> Result<Compared, Failure> {
         true => Vec::new(),
         false => compared(link.link_before.as_ref(), &link.link, &link.idle).map_err(Failure::failed)?,
     };
-    Ok(Compared { link, cases })
+    Ok(Compared { unreachable: link.link.unreachable(), link, cases })
 }
 
 /// A file and its text.

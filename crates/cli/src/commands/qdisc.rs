@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Subcommand};
-use fairlink_config::problem::ProblemKind;
-use fairlink_config::{LinkFile, Problem, ReadOptions};
+use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Members, Nanos};
 use fairlink_net::{
     LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlan, QdiscRoot, qdisc_filters, qdisc_plan,
@@ -100,8 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 /// Reads a link file and has its scheduler built, so that whatever is wrong with it is said here with its place.
 fn read(path: &Path) -> Result<LinkFile, Failure> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Refuse, scheduler: None })?;
-    let concerns_matches = |warning: &Problem| matches!(warning.kind(), ProblemKind::NoMatch { .. });
-    warn(std::mem::take(&mut link.warnings).into_iter().filter(|warning| !concerns_matches(warning)));
+    warn(std::mem::take(&mut link.warnings));
     warn(share_warnings(&link)?);
     if let Some((class, pool)) = link.pools.first() {
         let class = link.names.name(*class);

@@ -15,8 +15,9 @@ fn examples() -> Vec<Vec<String>> {
     vec![
         words(&["libreqos", &file("ShapedDevices.csv"), "--network", &file("network.json"), "--direction", "both"]),
         words(&["tc", &file("eth0.show")]),
-        words(&["tc", &scenario("htb/htb.tc"), "--rate", "10mbit"]),
-        words(&["tc", &scenario("htb/cbq.tc")]),
+        // These two have no filters.
+        words(&["tc", &scenario("htb/htb.tc"), "--rate", "10mbit", "--allow-unmatched"]),
+        words(&["tc", &scenario("htb/cbq.tc"), "--allow-unmatched"]),
         words(&["mikrotik", &file("export.rsc"), "--direction", "both"]),
         words(&["k8s", &file("pods.json"), "--rate", "1gbit", "--direction", "both"]),
         words(&["libvirt", &file("machine.xml"), &file("network.xml")]),
@@ -99,6 +100,47 @@ fn what_runs_now_is_shown_beside_what_would_run() {
     // Without the comparison there are no tables.
     let run = fairlink(&["import", "tc", &scenario("import/eth0.show"), "--no-compare"]);
     assert!(!run.stderr.contains("What classes get"), "{}", run.stderr);
+}
+
+#[test]
+fn a_class_that_no_frame_can_reach_is_told_first_and_imported_only_where_that_is_allowed() {
+    let dir = Scratch::new();
+    let script = "qdisc add dev eth0 root handle 1: htb default 30\n\
+                  class add dev eth0 parent 1: classid 1:1 htb rate 1mbit\n\
+                  class add dev eth0 parent 1:1 classid 1:10 htb rate 500kbit ceil 1mbit\n\
+                  class add dev eth0 parent 1:1 classid 1:20 htb rate 300kbit ceil 1mbit\n\
+                  class add dev eth0 parent 1:1 classid 1:30 htb rate 200kbit ceil 1mbit\n\
+                  filter add dev eth0 parent 1: prio 1 handle 10 fw flowid 1:10\n\
+                  filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid 1:20\n";
+    let script = dir.write("fw.tc", script);
+    let out = dir.path("made");
+    let refused = fairlink(&["import", "tc", &script, "--out", &out]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("WARNING: eth0: no frame can reach 1 of 3 leaves: 1:10\n"),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains("fw.tc:6: a filter to 1:10 is left out"), "{}", refused.stderr);
+    let line = |class: &str| refused.stderr.lines().find(|line| line.trim().starts_with(class)).unwrap().to_owned();
+    assert!(line("1:10").contains("0 bit/s    -100.0 %") && line("1:20").contains("600 kbit/s"), "{}", refused.stderr);
+    assert!(refused.stderr.ends_with("write the missing matches into the link file\n"), "{}", refused.stderr);
+    assert!(!fs::exists(&out).unwrap() && refused.stdout.is_empty());
+    let report = fairlink(&["import", "tc", &script, "--json"]);
+    assert_eq!((report.code, report.json()["links"][0]["unreachable"][0].as_str()), (1, Some("1:10")));
+    let allowed = fairlink(&["import", "tc", &script, "--out", &out, "--allow-unmatched"]);
+    assert_eq!(allowed.code, 0, "{}", allowed.stderr);
+    assert!(
+        allowed.stderr.starts_with("WARNING: eth0: no frame can reach 1 of 3 leaves: 1:10\n"),
+        "{}",
+        allowed.stderr
+    );
+    // The kernel may still choose the class by its number; a gateway may not.
+    let file = format!("{out}/eth0.toml");
+    let unreachable = |args: &[&str]| fairlink(args).json()["unreachable"].clone();
+    assert_eq!(unreachable(&["check", &file, "--json"]), Value::from(Vec::<String>::new()));
+    let checked = unreachable(&["check", &file, "--json", "--gateway"]);
+    assert_eq!(checked, Value::from(vec!["1:10"]));
 }
 
 #[test]
@@ -220,7 +262,8 @@ fn every_option_of_a_tool_reaches_its_reader() {
         (&["pf", &pf, "--interface", "em0", "--as-is"], ("em0", 10, "cbq-top-level"), "a"),
     ];
     for (args, (name, mbit, scheduler), class) in cases {
-        let all: Vec<&str> = ["import"].iter().chain(args).copied().chain(["--json", "--no-compare"]).collect();
+        let all: Vec<&str> =
+            ["import"].iter().chain(args).copied().chain(["--json", "--no-compare", "--allow-unmatched"]).collect();
         let report = fairlink(&all).quiet().json();
         assert_eq!(report["tool"], args[0]);
         let [link] = &report["links"].as_array().unwrap()[..] else { panic!("{args:?}: one link: {report}") };

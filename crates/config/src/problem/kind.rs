@@ -390,16 +390,20 @@ pub enum ProblemKind {
     /// Frames may match nothing.
     #[error("frames that no class matches have nowhere to go")]
     NoDefault,
-    /// Leaves that no frame reaches.
-    #[error(
-        "class \"{name}\"{} has no match and is not the default: the gateway sends nothing to it",
-        if *more > 0 { format!(" (and {more} more)") } else { String::new() }
-    )]
+    /// Leaves that no frame reaches: they have no match, or earlier matches take all of theirs.
+    #[error("no frame can reach {}: {}", show_names(names, *more), match (names.len() + more, *covered) {
+        (1, false) => "it has no match and is not the default",
+        (1, true) => "earlier matches take all of its frames",
+        (_, false) => "they have no match and none is the default",
+        (_, true) => "they have no match, or earlier matches take all of their frames",
+    })]
     NoMatch {
         /// The first of them.
-        name: String,
-        /// How many others.
+        names: Vec<String>,
+        /// The number of the others.
         more: usize,
+        /// True where one of them has a match.
+        covered: bool,
     },
     /// A class that traffic is to be sent to and that has children.
     #[error("\"{name}\" has classes below it; traffic belongs to a class without children")]
@@ -463,6 +467,17 @@ pub enum ProblemKind {
     },
 }
 
+/// `class "a"`, or `classes "a", "b" and 3 more`.
+fn show_names(names: &[String], more: usize) -> String {
+    let listed: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let listed = listed.join(", ");
+    match (names.len() + more, more) {
+        (1, _) => format!("class {listed}"),
+        (_, 0) => format!("classes {listed}"),
+        (_, more) => format!("classes {listed} and {more} more"),
+    }
+}
+
 impl ProblemKind {
     /// What to do about it, where the message alone does not say.
     #[must_use]
@@ -510,6 +525,7 @@ impl ProblemKind {
                 format!("these can: {able}; or use --lenient to ignore it")
             }
             Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
+            Self::NoMatch { .. } => "write match = [\"...\"] at the class, or name it as default in [link]".to_owned(),
             Self::TooLarge { needed, .. } => format!(
                 "lower buffer in [link], or the number of classes, or raise memory in [link] (memory = \"{}\")",
                 crate::units::memory_key(*needed)
@@ -552,8 +568,7 @@ impl ProblemKind {
             | Self::Changed { .. }
             | Self::LeftOut { .. }
             | Self::Script { .. }
-            | Self::Match { .. }
-            | Self::NoMatch { .. } => return None,
+            | Self::Match { .. } => return None,
         })
     }
 

@@ -331,7 +331,8 @@ impl Present {
                 return Err(ReloadError::NoLink { name: self.nominal.link_name().to_owned(), links });
             }
         };
-        notes.extend(std::mem::take(&mut link.warnings).iter().map(|warning| warning.line()));
+        let unreachable = link.unreachable_warning(&link.unreachable());
+        notes.extend(std::mem::take(&mut link.warnings).iter().chain(&unreachable).map(|warning| warning.line()));
         Ok(Arc::new(link))
     }
 

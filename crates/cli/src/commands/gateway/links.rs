@@ -6,7 +6,7 @@ use fairlink_config::{LinkFile, Problems, ReadOptions};
 use fairlink_net::{GatewayConfig, Processor, has_room_to_read};
 
 use crate::failure::Failure;
-use crate::link::{share_warnings, warn};
+use crate::link::{reach_warning, share_warnings, warn};
 
 /// Which files, and between which interfaces.
 #[derive(Clone, Debug, clap::Args)]
@@ -71,7 +71,8 @@ impl LinkArgs {
         let read = |file: &Path| -> Result<Vec<LinkFile>, Failure> {
             let mut links = LinkFile::read_all(file, options)?;
             for link in &mut links {
-                warn(std::mem::take(&mut link.warnings).into_iter().chain(share_warnings(link)?));
+                let warnings = std::mem::take(&mut link.warnings);
+                warn(warnings.into_iter().chain(share_warnings(link)?).chain(reach_warning(link)));
             }
             Ok(links)
         };
@@ -183,6 +184,7 @@ impl Files {
             for link in &mut links {
                 // It is said of a file that was found sound; one that cannot be judged says so elsewhere.
                 link.warnings.extend(share_warnings(link).unwrap_or_default());
+                link.warnings.extend(reach_warning(link));
             }
             Ok(links)
         };

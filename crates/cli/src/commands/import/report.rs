@@ -52,10 +52,16 @@ struct LinkDocument<'a> {
     scheduler: &'a str,
     /// The scheduler that stands for the tool.
     before: Option<&'a str>,
+    /// Classes that no frame can reach.
+    unreachable: Vec<&'a str>,
     cases: &'a [Case],
 }
 
 impl Compared {
+    fn unreachable_names(&self) -> Vec<&str> {
+        self.unreachable.iter().map(|&leaf| self.link.link.names.name(leaf)).collect()
+    }
+
     fn scheduler(&self) -> &str {
         &self.link.link.scheduler
     }
@@ -74,6 +80,7 @@ impl<'a> From<&'a Compared> for LinkDocument<'a> {
             classes: link.link.link.tree.len() - 1,
             scheduler: link.scheduler(),
             before: link.before(),
+            unreachable: link.unreachable_names(),
             cases: &link.cases,
         }
     }
@@ -100,6 +107,21 @@ impl Report<'_> {
         self.out.map_or_else(|| name.to_owned(), |dir| dir.join(name).display().to_string())
     }
 
+    /// Names the classes that no frame can reach, to standard error.
+    pub(super) fn warn_of_unreachable(&self) {
+        for link in self.links.iter().filter(|link| !link.unreachable.is_empty()) {
+            let names = link.unreachable_names();
+            let listed = names[..names.len().min(MOST)].join(", ");
+            let more = match names.len().saturating_sub(MOST) {
+                0 => String::new(),
+                more => format!(" and {more} more, which --json has"),
+            };
+            let of = human::count(link.link.link.tree.leaves().len(), "leaf", "leaves");
+            let what = format!("no frame can reach {} of {of}: {listed}{more}", names.len());
+            note_paragraph(&format!("WARNING: {}: {what}", link.link.name), 2);
+        }
+    }
+
     /// The same for people, to standard error.
     pub(super) fn to_people(&self) {
         note("Kept:");
@@ -118,7 +140,7 @@ impl Report<'_> {
         for link in self.links {
             link.cases.iter().for_each(|case| self.case(link, case));
         }
-        if self.out.is_some() {
+        if self.out.is_some() && !self.files.is_empty() {
             let names: Vec<String> = self.files.iter().map(|(name, _)| self.place(name)).collect();
             note_paragraph(&format!("Written: {}", names.join(", ")), 2);
         }
