@@ -1,8 +1,8 @@
 //! One `[[class]]` of a link file.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hosts, LeakyBucket, LeakyBuckets, MAX_LEAKY_BUCKETS, MAX_WEIGHT, Nanos,
-    QueueKind, QueueLimits, Rate, ServiceCurve, Share,
+    ClassConfig, ClassId, Contract, Feature, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, MAX_LEAKY_BUCKETS,
+    MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate, ServiceCurve, Share,
 };
 
 use crate::classid::Classid;
@@ -108,6 +108,8 @@ pub(crate) struct RawClass {
     pub(crate) name_at: Place,
     /// The place of the guarantee or weight, or of the name where there is neither.
     pub(crate) share_at: Place,
+    /// True where the file gives no `buffer`, so that [`default_limits`] are its limits.
+    pub(crate) default_queue: bool,
     /// The name of its parent in `RawClasses::parents`, and where the file has it.
     parent: Option<(Place, Place)>,
 }
@@ -225,7 +227,9 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
         // The link's own name is refused above.
         classes.duplicates.push((position as usize, other.index() - 1));
     }
-    classes.all.push(RawClass { config, name_at: name.span().into(), share_at: share.span().into(), parent });
+    let default_queue = usual || table.get("buffer").is_none();
+    let (name_at, share_at) = (name.span().into(), share.span().into());
+    classes.all.push(RawClass { config, name_at, share_at, default_queue, parent });
     Some(())
 }
 
@@ -455,6 +459,23 @@ pub(crate) fn map_burst(bytes: u64, time: Nanos, rate: Rate) -> Result<ServiceCu
         Some(m1) => Ok(ServiceCurve { m1: Some(m1), d: time, m2: Some(rate) }),
         None => Err(bps),
     }
+}
+
+/// Time that a queue of the default length lasts at the most that its class can get.
+pub(crate) const DEFAULT_QUEUE: Nanos = Nanos::from_millis(100);
+/// Packets that the queue of a slow class holds at least, and that small packets may be in any queue.
+const DEFAULT_PACKETS: [u32; 2] = [10, 1000];
+
+/// The limits of a queue of which a file says nothing: what its class sends in [`DEFAULT_QUEUE`] at `most`, the most that it can get, but no less
+/// than ten packets of the greatest length. In packets: as many of that length, or 1000, so that the queues of all `leaves` fit the link's buffer
+/// wherever 1000 packets each do.
+pub(crate) fn default_limits(most: Rate, link: &LinkConfig, leaves: usize) -> QueueLimits {
+    let [least, small] = DEFAULT_PACKETS;
+    let longest = u64::from(link.max_packet.max(1));
+    let bytes = most.bytes_in(DEFAULT_QUEUE).max(u64::from(least) * longest).min(u64::from(u32::MAX) - 1);
+    let room = u64::from(link.max_queued) / leaves.max(1) as u64;
+    let packets = (bytes / longest).min(room).max(u64::from(small));
+    QueueLimits { packets: packets as u32, bytes: bytes as u32 }
 }
 
 fn limits(table: &Table<'_, '_>, guarantee: Option<Rate>, log: &mut Log) -> QueueLimits {

@@ -29,6 +29,9 @@ mod write;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};
 
+/// The queue of leaves for which the tool has none of its own: connections do not wait for each other.
+pub(crate) const DEFAULT_LEAF: &str = "fq_codel";
+
 /// Links made of another tool's configuration.
 #[derive(Clone, Debug)]
 pub struct Imported {

@@ -312,3 +312,32 @@ fn a_sweep_over_a_script_is_refused_with_what_to_do() {
         assert!(run.stderr.contains("write a scenario file with model = \"script\""), "{args:?}: {}", run.stderr);
     }
 }
+
+/// One connection over a link of 100 Mbit/s with a round trip of 40 ms, in a class with these keys: goodput in bit/s, longest delay in the queue in s.
+fn one_connection(keys: &str) -> (f64, f64) {
+    let dir = Scratch::new();
+    let text = format!(
+        "duration = '40s'\nwarmup = '10s'\n[link]\nrate = '100mbit'\n[[class]]\nname = 'a'\nguarantee = '1mbit'\n{keys}\n\
+         [[class]]\nname = 'b'\nguarantee = '99mbit'\n[[source]]\nclass = 'a'\nmodel = 'tcp'\nrtt = '40ms'\npacket = '1500B'\n"
+    );
+    let json = fairlink(&["sim", &dir.write("tcp.toml", &text), "--json"]).quiet().json();
+    let run = &json["runs"][0];
+    (run["closed"][0]["goodput_bps"].as_f64().unwrap(), run["classes"][0]["delay_s"]["max"].as_f64().unwrap())
+}
+
+#[test]
+fn the_default_queue_is_long_enough_for_a_connection_and_no_longer() {
+    let (thousand, _) = one_connection("buffer = '1000p'");
+    // A queue of 100 ms at the guarantee has room for eight packets.
+    let (by_guarantee, _) = one_connection("buffer = '100ms'");
+    assert!(by_guarantee < 0.85 * thousand, "{by_guarantee} {thousand}");
+    for keys in ["", "queue = 'fq_codel'"] {
+        let (goodput, delay) = one_connection(keys);
+        assert!(goodput > 0.94 * thousand && goodput > 94.05e6, "{keys}: {goodput} {thousand}");
+        assert!(delay < 0.102, "{keys}: {delay}");
+    }
+    // A class that never gets more than 1 Mbit/s queues for 0.12 s, ten packets, and not for the 12 s of a thousand.
+    let (all, delay) = one_connection("ceiling = '1mbit'");
+    assert!(all > 0.99e6 && delay < 0.122, "{all} {delay}");
+    assert!(one_connection("ceiling = '1mbit'\nbuffer = '1000p'").1 > 10.0);
+}

@@ -141,7 +141,7 @@ struct Queue<'c> {
     max_limit: Option<u64>,
     /// 1 to 8.
     priority: u8,
-    kind: &'static str,
+    kind: Option<&'static str>,
     per: Option<&'static str>,
 }
 
@@ -402,18 +402,19 @@ impl<'a> Reading<'a> {
         Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind, per })
     }
 
-    /// `queue` and `per` of a link file for a type of RouterOS.
-    fn kind(&mut self, name: &str, at: &Span) -> (&'static str, Option<&'static str>) {
+    /// `queue` and `per` of a link file for a type of RouterOS. No queue for the types that nobody chose, `default` and `default-small`.
+    fn kind(&mut self, name: &str, at: &Span) -> (Option<&'static str>, Option<&'static str>) {
         let tallies = &mut self.tallies;
         let (kind, per) = self.kinds.get(name).map_or(("", None), |(kind, per)| (kind.as_str(), *per));
         let (queue, changed) = match kind {
-            "fq-codel" | "fq_codel" => ("fq_codel", None),
-            "codel" => ("codel", None),
-            "pcq" => ("fq_codel", Some(&mut tallies.pcq)),
-            "cake" => ("fq_codel", Some(&mut tallies.cake)),
-            "sfq" => ("fq_codel", Some(&mut tallies.sfq)),
-            "red" => ("fifo", Some(&mut tallies.red)),
-            _ => ("fifo", None),
+            "" => (None, None),
+            "fq-codel" | "fq_codel" => (Some("fq_codel"), None),
+            "codel" => (Some("codel"), None),
+            "pcq" => (Some("fq_codel"), Some(&mut tallies.pcq)),
+            "cake" => (Some("fq_codel"), Some(&mut tallies.cake)),
+            "sfq" => (Some("fq_codel"), Some(&mut tallies.sfq)),
+            "red" => (Some("fifo"), Some(&mut tallies.red)),
+            _ => (Some("fifo"), None),
         };
         if let Some(tally) = changed {
             tally.add(at);

@@ -33,7 +33,7 @@ pub(super) struct Class {
     /// The least that it is to get; `None` where nothing is said.
     pub(super) floor: Option<u64>,
     pub(super) ceiling: Option<u64>,
-    /// `queue` of a link file.
+    /// `queue` of a link file; `None` where nobody chose one.
     pub(super) queue: Option<&'static str>,
     /// `per` of a link file.
     pub(super) per: Option<&'static str>,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use csv::WriterBuilder;
 
-use super::plan::Plan;
-use super::{Draft, Tabled};
+use super::plan::{Class, Plan};
+use super::{DEFAULT_LEAF, Draft, Tabled};
 use crate::fit::{Asked, Fitted, fit};
 use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
 
@@ -14,7 +14,7 @@ const FEW: usize = 30;
 
 /// What is written, and what did not fit below its parent.
 pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Draft, Fitted) {
-    let asked = |floor: fn(&super::plan::Class) -> Option<u64>, ceiling: fn(&super::plan::Class) -> Option<u64>| {
+    let asked = |floor: fn(&Class) -> Option<u64>, ceiling: fn(&Class) -> Option<u64>| {
         let one = |class| Asked { parent: class_parent(class), floor: floor(class), ceiling: ceiling(class) };
         plan.classes.iter().map(one).collect::<Vec<_>>()
     };
@@ -35,7 +35,7 @@ pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Draft
     (Draft { name: plan.name.clone(), text, tabled, before, idle }, fitted)
 }
 
-fn class_parent(class: &super::plan::Class) -> Option<usize> {
+fn class_parent(class: &Class) -> Option<usize> {
     class.parent
 }
 
@@ -53,13 +53,13 @@ impl Writer<'_> {
     fn written_out(&self) -> String {
         let mut text = String::new();
         self.link("hls", &mut text);
-        for at in 0..self.plan.classes.len() {
-            self.class(at, &mut text);
+        for (at, inner) in self.plan.inner().into_iter().enumerate() {
+            self.class(at, inner, &mut text);
         }
         text
     }
 
-    fn class(&self, at: usize, text: &mut String) {
+    fn class(&self, at: usize, inner: bool, text: &mut String) {
         let class = &self.plan.classes[at];
         class_head(&class.remark, text);
         line(text, "name", &class.name);
@@ -72,8 +72,8 @@ impl Writer<'_> {
         if let Some(ceiling) = class.ceiling {
             line(text, "ceiling", &rate_key(ceiling));
         }
-        if let Some(queue) = class.queue {
-            line(text, "queue", queue);
+        if !inner {
+            line(text, "queue", queue(class));
         }
         if let Some(per) = class.per {
             line(text, "per", per);
@@ -107,8 +107,11 @@ impl Writer<'_> {
         if !common.is_empty() {
             writeln!(text, "match = [{}]", quoted(&format!("{common}{{addresses}}"))).expect(WRITING);
         }
+        if let Some(queue) = self.common_queue(&rows) {
+            line(&mut text, "queue", queue);
+        }
         tables.push((name, self.table(&rows, common)));
-        self.class(self.plan.default, &mut text);
+        self.class(self.plan.default, false, &mut text);
         Some(Tabled { text, tables })
     }
 
@@ -121,6 +124,13 @@ impl Writer<'_> {
         ["dst net ", "src net "].into_iter().find(|start| all(start)).unwrap_or("")
     }
 
+    /// The queue of all rows, so that the table need not say it.
+    fn common_queue(&self, rows: &[usize]) -> Option<&'static str> {
+        let mut queues = rows.iter().map(|&at| queue(&self.plan.classes[at]));
+        let first = queues.next()?;
+        queues.all(|queue| queue == first).then_some(first)
+    }
+
     fn table(&self, rows: &[usize], common: &str) -> String {
         let mut writer = WriterBuilder::new().comment(Some(b'#')).from_writer(Vec::new());
         let nodes = rows.iter().all(|&at| self.plan.classes[at].matches.is_empty());
@@ -129,7 +139,7 @@ impl Writer<'_> {
             (false, true) => Some("match"),
             (false, false) => Some("addresses"),
         };
-        let queues = rows.iter().any(|&at| self.plan.classes[at].queue.is_some());
+        let queues = !nodes && self.common_queue(rows).is_none();
         let columns = ["name", "parent", "guarantee", "ceiling"].into_iter();
         let hosts = rows.iter().any(|&at| self.plan.classes[at].per.is_some());
         let columns = columns
@@ -145,7 +155,7 @@ impl Writer<'_> {
             fields.push(self.fitted.guarantees[at].map(rate_key).unwrap_or_default());
             fields.push(class.ceiling.map(rate_key).unwrap_or_default());
             if queues {
-                fields.push(class.queue.unwrap_or("fifo").to_owned());
+                fields.push(queue(class).to_owned());
             }
             if hosts {
                 fields.push(class.per.unwrap_or_default().to_owned());
@@ -160,6 +170,11 @@ impl Writer<'_> {
         let bytes = writer.into_inner().expect(WRITING);
         String::from_utf8(bytes).expect("made of texts")
     }
+}
+
+/// The queue of a leaf: the tool's own choice, else one in which connections do not wait for each other.
+fn queue(class: &Class) -> &'static str {
+    class.queue.unwrap_or(DEFAULT_LEAF)
 }
 
 const WRITING: &str = "writing to memory does not fail";

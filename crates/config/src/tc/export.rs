@@ -348,7 +348,7 @@ impl Writer<'_> {
         if config.hosts.is_some() {
             self.lost(class, "its per is left out: its hosts do not share it equally there".to_owned());
         }
-        if config.queue != QueueKind::Fifo && bytes != u32::MAX {
+        if config.queue != QueueKind::Fifo && packets == u32::MAX {
             self.lost(class, "its buffer in bytes is left out: codel and fq_codel count packets".to_owned());
         }
         let (device, number) = (self.device, self.numbers[&class]);

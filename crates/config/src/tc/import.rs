@@ -9,6 +9,7 @@ use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::fit::{Asked, fit};
+use crate::import::DEFAULT_LEAF;
 use crate::matching::Reach;
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
@@ -282,6 +283,9 @@ impl Writer<'_> {
             writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
             line(text, "name", OTHERS);
             line(text, "guarantee", &rate_key(guarantee));
+            if self.lending == Lending::Fair {
+                line(text, "queue", DEFAULT_LEAF);
+            }
         }
         if self.lending == Lending::Fair {
             self.meanings(device, &root.at.clone());
@@ -304,6 +308,12 @@ impl Writer<'_> {
                 "priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true"
             );
             self.left_out(at, why);
+        }
+        if leaves().any(|class| class.queue.is_none()) {
+            let what = format!(
+                "classes without a queue of their own have queue = \"{DEFAULT_LEAF}\" here, where {tool} keeps a fifo"
+            );
+            self.changed(at, what);
         }
         if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some())
         {
@@ -519,8 +529,10 @@ impl Writer<'_> {
         if let Some(slot) = set.pslot {
             line(text, "pool", &pool_name(slot));
         }
-        if let Some(queue) = &class.queue {
-            self.queue(device, class, queue, text);
+        match &class.queue {
+            Some(queue) => self.queue(device, class, queue, text),
+            None if self.lending == Lending::Fair && device.is_leaf(class.id) => line(text, "queue", DEFAULT_LEAF),
+            None => {}
         }
         let matches: Vec<String> = filters.iter().map(|filter| quoted(&filter.made.to_string())).collect();
         if !matches.is_empty() {

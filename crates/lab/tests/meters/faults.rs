@@ -21,6 +21,8 @@ fn seen(scheduler: &'static str, classes: &[(&'static str, u64)]) -> Seen {
     for (place, (keys, mbps)) in classes.iter().enumerate() {
         let mut class = Entry::default();
         class.quote("name", format_args!("c{}", place + 1));
+        // Faults that hold packets back leave queues as long as that makes them.
+        class.quote("buffer", "1000p");
         for line in keys.split("; ").filter(|line| !line.is_empty()) {
             let (key, value) = line.split_once(" = ").unwrap();
             class.set(key, value);

@@ -1,7 +1,7 @@
 //! How many packets of each class the scheduler has, as the data path sees them come and go. It tells which classes have long
 //! queues without asking the scheduler, which the data path does not own.
 
-use fairlink_core::{ClassId, Hierarchy};
+use fairlink_core::{ClassId, Hierarchy, QueueLimits};
 
 /// A queue is long from so many packets on, or from half of its limit where that is less. A class that sends less than its share
 /// has a few packets waiting, and a class that sends more has as many as its queue takes.
@@ -19,7 +19,9 @@ impl QueueLengths {
     pub(crate) fn new(tree: &Hierarchy) -> Self {
         let mut classes = vec![(0, LONG); tree.len()];
         for &leaf in tree.leaves() {
-            classes[leaf.index()].1 = LONG.min(tree.config(leaf).limits.packets / 2).max(1);
+            let QueueLimits { packets, bytes } = tree.config(leaf).limits;
+            let full = packets.min(bytes / tree.link().max_packet.max(1));
+            classes[leaf.index()].1 = LONG.min(full / 2).max(1);
         }
         Self { classes }
     }

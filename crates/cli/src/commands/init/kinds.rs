@@ -193,6 +193,8 @@ guarantee = "40%"
 name = "red-storage"
 parent = "red"
 guarantee = "25%"
+queue = "fq_codel"
+ecn = true
 match = ["vlan 100-109 tcp SIDE port 3260", "vlan 100-109 tcp SIDE port 2049"]
 
 [[class]]

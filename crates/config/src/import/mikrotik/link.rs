@@ -80,7 +80,7 @@ impl<'a> Reading<'a> {
                 remark: queue.command.get("comment").to_owned(),
                 floor: queue.limit_at,
                 ceiling: queue.max_limit,
-                queue: (!inner[at]).then_some(queue.kind),
+                queue: queue.kind.filter(|_| !inner[at]),
                 per: queue.per.filter(|_| !inner[at]),
                 matches,
                 before: Before {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::queues::{Class, Curve, Discipline, Tree};
-use crate::import::Draft;
 use crate::import::plan::ClassNames;
+use crate::import::{DEFAULT_LEAF, Draft};
 use crate::tc::toml_text::{comment, line, quoted, rate_key};
 
 /// A frame with its Ethernet header, in bytes.
@@ -67,8 +67,11 @@ fn written(tree: &Tree, head: &str, form: Form) -> String {
             continue;
         }
         writeln!(text, "buffer = \"{}p\"", class.buffer).expect(WRITING);
-        if class.kind != "fifo" {
-            line(&mut text, "queue", class.kind);
+        match (class.kind, form) {
+            // pf has no other queue than a fifo where none is chosen.
+            ("fifo", Form::Hls) => line(&mut text, "queue", DEFAULT_LEAF),
+            ("fifo", _) => {}
+            (kind, _) => line(&mut text, "queue", kind),
         }
         if class.ecn {
             text.push_str("ecn = true\n");
