@@ -24,7 +24,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
 
 /// A scheduler by one of its names.
 pub(crate) fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
-    scheduler_named(name).map_err(|error| format!("{error}; `fairlink schedulers` lists them"))
+    scheduler_named(name).map_err(|error| format!("{error}; {}", error.help().unwrap_or_default()))
 }
 
 /// What there is to choose from.

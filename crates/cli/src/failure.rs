@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
+use crate::out::shown;
+
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -46,15 +48,15 @@ impl Failure {
         let mut err = io::stderr().lock();
         match self {
             Self::Failed(error) => {
-                let _ = err.write_all(format!("fairlink: {}\n", chain(&error)).as_bytes());
+                let _ = err.write_all(format!("error: {}\n", chain(&error)).as_bytes());
                 ExitCode::from(1)
             }
             Self::Wrong(error) => {
-                let _ = err.write_all(format!("fairlink: {}\n", chain(&error)).as_bytes());
+                let _ = err.write_all(format!("error: {}\n", chain(&error)).as_bytes());
                 ExitCode::from(2)
             }
             Self::File(report) => {
-                let _ = err.write_all(format!("{report:?}\n").as_bytes());
+                let _ = err.write_all(shown(&report).as_bytes());
                 ExitCode::from(2)
             }
             Self::ClosedPipe => ExitCode::SUCCESS,

@@ -38,6 +38,8 @@ use crate::out::Out;
 static MEMORY: fairlink_net::HugePages = fairlink_net::HugePages;
 
 fn main() -> ExitCode {
+    completions::answer(Cli::command);
+    out::set_style();
     // Neither returns where the command line is wrong.
     let matches = examples::in_help(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -76,7 +78,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
         Command::Bench(args) => bench::run(args, out),
-        Command::Completions(args) => completions::run(&args, Cli::command(), out),
+        Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, Cli::command(), out),
     }
 }

@@ -25,7 +25,7 @@ use crate::link::head::Head;
 use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
-use crate::reader::{self, Table, Value, unknown_word};
+use crate::reader::{self, Table, Value, closest};
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tc::kernel::KERNEL_HTB_LEVELS;
 use crate::tree::{self, Built};
@@ -822,8 +822,36 @@ pub fn scheduler_named(name: &str) -> Result<&'static SchedulerInfo, ProblemKind
 }
 
 fn no_scheduler(name: &str) -> ProblemKind {
-    unknown_word("scheduler", name, registry::SCHEDULERS.iter().map(|info| info.name))
+    let lower = name.to_lowercase();
+    let nearest = NEAREST.iter().find(|(others, _)| others.contains(&lower.as_str()));
+    let help = match (nearest, closest(name, registry::SCHEDULERS.iter().map(|info| info.name))) {
+        (Some((_, nearest)), _) => format!("nearest here: {nearest}"),
+        (None, Some(closest)) => format!("did you mean \"{closest}\"?"),
+        (None, None) => format!("\"{DEFAULT_SCHEDULER}\" suits most links; `fairlink schedulers` lists all of them"),
+    };
+    ProblemKind::NoScheduler { name: name.to_owned(), help }
 }
+
+/// Names of queueing disciplines that people look for, and what comes nearest to them here.
+const NEAREST: [(&[&str], &str); 7] = [
+    (
+        &["cake"],
+        "\"hls\", and at each leaf queue = \"fq_codel\", ecn = true and per = \"src-ip\" or \"dst-ip\": hosts share a class equally and then their \
+         connections, as under cake; cake's overhead is `overhead` in [link]",
+    ),
+    (
+        &["fq_codel", "codel", "pie", "fq_pie", "red", "sfb", "choke"],
+        "\"hls\", and queue = \"fq_codel\" or \"codel\" at the leaves: that is how a queue is kept, and the scheduler chooses between queues",
+    ),
+    (&["fq"], "\"hls\", and per = \"flow\" at a leaf: its connections share it equally"),
+    (&["tbf"], "\"fifo\": one queue at the rate of the link"),
+    (
+        &["prio", "priq", "sp", "pfifo_fast"],
+        "\"htb\" with `priority` at the leaves, or \"hls\" with latency_critical = true at the class that should not wait, out of its own share",
+    ),
+    (&["cbq"], "\"cbq-top-level\", which the kernel's CBQ is; its formal rule is \"cbq-formal\""),
+    (&["ets"], "\"drr\", with `quantum` at the leaves, or \"hls\" with weights"),
+];
 
 /// `link = { tc = "FILE", device = "eth0", rate = "10mbit" }`.
 struct TcLink<'a> {

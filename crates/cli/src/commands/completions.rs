@@ -1,10 +1,22 @@
-//! `fairlink completions SHELL`.
+//! `fairlink completions SHELL`, and the answers to shells that complete a command line.
+//!
+//! The script that a shell reads asks `fairlink` itself at each key: it sets [`ASKS`] and gives the words so far. So what is offered is what this
+//! `fairlink` takes on this machine: its schedulers and kinds, files of the kind that an argument is for, interfaces.
 
-use clap::Command;
-use clap_complete::Shell;
+use std::ffi::OsStr;
+use std::path::Path;
 
+use clap::{Arg, Command};
+use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, Shell};
+use fairlink_core::registry;
+
+use crate::commands::init::{kinds, lines};
 use crate::failure::Failure;
 use crate::out::Out;
+
+/// The variable by which a shell asks.
+const ASKS: &str = "FAIRLINK_COMPLETE";
 
 /// Which shell.
 #[derive(Debug, clap::Args)]
@@ -13,10 +25,63 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Prints the script for `fairlink`, the whole command line.
-pub(crate) fn run(args: &Args, mut fairlink: Command, out: &mut Out) -> Result<(), Failure> {
-    // Generated into memory first: the generator panics on a closed pipe.
+/// Prints the script for `fairlink`.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    let shells = Shells::builtins();
+    let shell = shells.completer(&args.shell.to_string()).expect("each shell that is taken has one");
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut fairlink, "fairlink", &mut script);
+    shell.write_registration(ASKS, "fairlink", "fairlink", "fairlink", &mut script)?;
     out.raw(&script)
+}
+
+/// Answers a shell that asks, and ends; returns where none does.
+pub(crate) fn answer(fairlink: fn() -> Command) {
+    CompleteEnv::with_factory(|| with_values(fairlink())).var(ASKS).complete();
+}
+
+/// The command line with the values that each argument takes.
+fn with_values(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    command.mut_args(|arg| with_value(&name, arg)).mut_subcommands(with_values)
+}
+
+fn with_value(command: &str, arg: Arg) -> Arg {
+    let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let endings: &[&str] = match (command, arg.get_id().as_str(), value.as_deref()) {
+        (_, "scheduler", _) => return arg.add(ArgValueCandidates::new(schedulers)),
+        ("init", "kind", _) => return arg.add(ArgValueCandidates::new(kinds)),
+        ("init", "line", _) => return arg.add(ArgValueCandidates::new(lines)),
+        (_, _, Some("IF")) => return arg.add(ArgValueCandidates::new(interfaces)),
+        (_, _, Some("DIR")) => return arg.add(ArgValueCompleter::new(PathCompleter::dir())),
+        ("libreqos", "devices", _) => &["csv"],
+        ("libreqos", "network", _) | ("k8s", _, Some("FILE")) => &["json"],
+        ("mikrotik", _, Some("FILE")) => &["rsc"],
+        ("libvirt", _, Some("FILES")) => &["xml"],
+        ("pf", _, Some("FILE")) => &["conf"],
+        (_, "svg", _) => &["svg"],
+        (_, _, Some("LINK" | "SCENARIO")) => &["toml", "tc"],
+        (_, _, Some("FILE" | "BEFORE" | "AFTER")) => return arg.add(ArgValueCompleter::new(PathCompleter::file())),
+        _ => return arg,
+    };
+    let ends = |path: &Path| path.extension().and_then(OsStr::to_str).is_some_and(|ending| endings.contains(&ending));
+    arg.add(ArgValueCompleter::new(PathCompleter::any().filter(ends)))
+}
+
+fn schedulers() -> Vec<CompletionCandidate> {
+    registry::SCHEDULERS
+        .iter()
+        .map(|info| CompletionCandidate::new(info.name).help(Some(info.summary.into())))
+        .collect()
+}
+
+fn kinds() -> Vec<CompletionCandidate> {
+    kinds::KINDS.iter().map(|kind| CompletionCandidate::new(kind.name).help(Some(kind.what.into()))).collect()
+}
+
+fn lines() -> Vec<CompletionCandidate> {
+    lines::LINES.iter().map(|line| CompletionCandidate::new(line.name).help(Some(line.what.into()))).collect()
+}
+
+fn interfaces() -> Vec<CompletionCandidate> {
+    crate::commands::init::interfaces().into_iter().map(CompletionCandidate::new).collect()
 }

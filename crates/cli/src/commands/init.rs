@@ -1,6 +1,7 @@
 //! `fairlink init`: a commented link file to begin with.
 
-mod kinds;
+pub(crate) mod kinds;
+pub(crate) mod lines;
 mod questions;
 
 use std::io::{self, IsTerminal};
@@ -17,6 +18,7 @@ use crate::commands::tc::device;
 use crate::failure::Failure;
 use crate::out::{Out, columns, note, write_all_new};
 use kinds::{KINDS, Kind};
+use lines::{Line, line};
 use questions::{Person, Questions};
 
 /// For which link. What is not said is asked for, where somebody sits at the terminal.
@@ -48,6 +50,10 @@ pub(crate) struct Args {
     /// Which way the packets of --rate go, internet or users: which addresses and ports are those of users [default: internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
+    /// What the line is: fibre, docsis, vdsl, adsl, lte, ethernet. It says what the line adds to each frame, so that the file's rate is the one
+    /// at which the modem sends. Not set without it, unless somebody at a terminal is asked.
+    #[arg(long, value_name = "LINE", value_parser = line)]
+    line: Option<&'static Line>,
     /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that
     /// is there is kept.
     #[arg(long, value_name = "FILE")]
@@ -166,6 +172,10 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         note(format!("note: this machine has no interface {name} now"));
     }
     let ways = ways(args, &ports, &mut questions)?;
+    let line = match args.line {
+        None if questions.asked && kind.has_line => Some(questions.line()?),
+        line => line,
+    };
     let both = ways.len() > 1;
     let file = match &args.file {
         Some(file) => Some(file.clone()),
@@ -181,7 +191,7 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
     let paths: Vec<PathBuf> =
         ways.iter().map(|way| if both { named(&base, way.toward.name()) } else { base.clone() }).collect();
     let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, Failure> {
-        let text = text(kind, way, file, &paths);
+        let text = text(kind, way, line, file, &paths);
         // What is written must be what a gateway takes.
         let link = LinkFile::parse(&file.display().to_string(), &text, &ReadOptions::default())?;
         link.require_default()?;
@@ -199,7 +209,7 @@ fn named(file: &Path, way: &str) -> PathBuf {
 }
 
 /// The interfaces of this network namespace, without the loopback; empty where they are not known.
-fn interfaces() -> Vec<String> {
+pub(crate) fn interfaces() -> Vec<String> {
     // A line for each, which begins with its name, behind two lines of titles.
     let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let names = known.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned());
@@ -261,7 +271,7 @@ fn two_or_one(text: &str) -> Result<Ports, String> {
 }
 
 /// The whole file; `all` are the files of all directions.
-fn text(kind: &Kind, way: &Way, file: &Path, all: &[PathBuf]) -> String {
+fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf]) -> String {
     let Way { toward, ports, rate } = way;
     let taken = Rate::from_bps((u128::from(rate.bps()) * 95 / 100).max(1) as u64).unwrap_or(*rate);
     let (ends, what) = match (ports, toward) {
@@ -297,13 +307,14 @@ fn text(kind: &Kind, way: &Way, file: &Path, all: &[PathBuf]) -> String {
     ];
     let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
     let commands = commands.map(|(command, what)| format!("#   {command:width$}     # {what}\n")).concat();
+    let overhead = line.map_or_else(String::new, |line| format!("{}\n", line.overhead));
     aligned(&format!(
         "# {}: {what}.\n#\n{commands}#\n\
          # A class may use the whole link while the others are quiet. When all are busy, each gets its guarantee.\n\n\
          [link]\n{name}{ends}\
          rate = \"{}\"          # 95 % of {}, so that packets queue {queue}\n\
          mtu = \"1522B\"             # a frame of an interface with an mtu of 1500, with two VLAN tags\n\
-         {classes}",
+         {overhead}{classes}",
         kind.title,
         shown(taken),
         show_rate(*rate)
@@ -331,8 +342,27 @@ fn shown(rate: Rate) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::lines::LINES;
     use super::*;
     use fairlink_theory::promises::promised;
+
+    #[test]
+    fn the_line_says_what_a_frame_takes_of_it() {
+        let way = Way {
+            toward: Toward::Internet,
+            ports: Ports::Egress("eth0".to_owned()),
+            rate: Rate::from_bps(10_000_000).unwrap(),
+        };
+        let wire = |name: &str| {
+            let (file, line) = (PathBuf::from("x.toml"), line(name).unwrap());
+            let text = text(&KINDS[0], &way, Some(line), &file, &[file.clone()]);
+            LinkFile::parse("x.toml", &text, &ReadOptions::default()).unwrap().overhead.accounted(214)
+        };
+        // A packet of a call with its Ethernet header. In cells it is 1.24 times as long: 232 B fill 4.8 of 5.
+        let lengths = ["adsl", "vdsl", "docsis", "ethernet", "fibre", "lte"].map(wire);
+        assert_eq!(lengths, [265, 226, 218, 238, 238, 214]);
+        assert!(line("dsl").unwrap_err().contains("vdsl, adsl"));
+    }
 
     #[test]
     fn every_kind_of_file_is_one_that_a_gateway_takes_without_a_warning() {
@@ -345,9 +375,13 @@ mod tests {
                 for (toward, all) in
                     [Toward::Internet, Toward::Users].into_iter().flat_map(|way| [(way, &alone[..]), (way, &both[..])])
                 {
-                    for bps in [1_000_000, 39_999_999, 1_000_000_000_000] {
+                    let lines = LINES.iter().map(Some).chain([None]);
+                    for (bps, line) in [1_000_000, 39_999_999, 1_000_000_000_000]
+                        .into_iter()
+                        .flat_map(|bps| lines.clone().map(move |line| (bps, line)))
+                    {
                         let way = Way { toward, ports: ports.clone(), rate: Rate::from_bps(bps).unwrap() };
-                        let text = text(kind, &way, &all[0], all);
+                        let text = text(kind, &way, line, &all[0], all);
                         let link = LinkFile::parse("x.toml", &text, &ReadOptions::default());
                         let link =
                             link.unwrap_or_else(|problems| panic!("{}: {}\n{text}", kind.name, problems.lines()));

@@ -122,12 +122,14 @@ fn typed(dir: &Scratch, lines: &[&str]) -> Option<String> {
 #[test]
 fn somebody_at_a_terminal_is_asked_for_both_directions_and_gets_both_files() {
     let dir = Scratch::new();
-    let lines = ["hoem\n", "\n", "lan0 wan0\n", "100mbps\n", "100mbit\n", "20mbit\n", "\n"];
+    let lines = ["hoem\n", "\n", "lan0 wan0\n", "100mbps\n", "100mbit\n", "20mbit\n", "adls\n", "vdsl\n", "\n"];
     let Some(seen) = typed(&dir, &lines) else { return };
     for says in [
         "What is the link used for? [home] hoem\n  there are: home, office",
         "\n  \"100mbit\" for bits, \"800mbit\" for bytes\n",
         "such as 20mbit? 20mbit\n",
+        "  adsl      ADSL, which sends cells\n",
+        "What is the line? [ethernet] adls\n  there are: ethernet, fibre",
         "home-up.toml and home-down.toml are written. Next:\n",
         "fairlink gateway home-up.toml home-down.toml",
     ] {
@@ -136,12 +138,13 @@ fn somebody_at_a_terminal_is_asked_for_both_directions_and_gets_both_files() {
     assert!(seen.lines().all(|line| line.chars().count() <= 80), "{seen}");
     assert_eq!(checked(&dir.path("home-up.toml")).0, 19_000_000);
     assert_eq!(checked(&dir.path("home-down.toml")).0, 95_000_000);
+    assert!(fs::read_to_string(dir.path("home-up.toml")).unwrap().contains("\noverhead = \"ptm\""), "{seen}");
 }
 
 #[test]
 fn somebody_at_a_terminal_may_ask_for_one_direction_or_leave() {
     let dir = Scratch::new();
-    let Some(seen) = typed(&dir, &["office\n", "eth0\n", "40mbit\n", "mine.toml\n"]) else { return };
+    let Some(seen) = typed(&dir, &["office\n", "eth0\n", "40mbit\n", "\n", "mine.toml\n"]) else { return };
     assert!(seen.contains("mine.toml is written"), "{seen}");
     assert_eq!(checked(&dir.path("mine.toml")).0, 38_000_000);
     let seen = typed(&dir, &["office\n", "\u{4}"]).unwrap();

@@ -87,6 +87,6 @@ fn ctrl_c_keeps_what_was_done_and_says_so() {
     assert_eq!(json["interrupted"], true);
     let done = json["claims"].as_array().map_or(0, Vec::len);
     let stderr = String::from_utf8(output.stderr).expect("text");
-    assert!(stderr.contains("fairlink: interrupted: ") && stderr.contains(&format!("{done} claim")), "{stderr}");
+    assert!(stderr.contains("error: interrupted: ") && stderr.contains(&format!("{done} claim")), "{stderr}");
     assert!(fs::read_to_string(dir.path("report/index.html")).is_ok_and(|page| page.contains("It was interrupted")));
 }

@@ -148,7 +148,7 @@ fn ctrl_c_ends_a_simulation_cleanly() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     let stderr = String::from_utf8(output.stderr).expect("text");
-    assert!(stderr.starts_with("fairlink: interrupted at") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.starts_with("error: interrupted at") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]

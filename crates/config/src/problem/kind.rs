@@ -123,6 +123,14 @@ pub enum ProblemKind {
         /// All of them.
         known: String,
     },
+    /// A scheduler that is not there.
+    #[error("there is no scheduler \"{name}\"")]
+    NoScheduler {
+        /// As written.
+        name: String,
+        /// The nearest there is.
+        help: String,
+    },
     /// Two keys that exclude each other.
     #[error("{place} takes \"{one}\" or \"{other}\", not both")]
     Both {
@@ -508,7 +516,7 @@ impl ProblemKind {
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
-            Self::Row { help, .. } | Self::Import { help, .. } => help.clone(),
+            Self::Row { help, .. } | Self::Import { help, .. } | Self::NoScheduler { help, .. } => help.clone(),
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
@@ -579,6 +587,7 @@ impl ProblemKind {
             Self::UnknownKey { .. }
             | Self::ForeignKey { .. }
             | Self::UnknownWord { .. }
+            | Self::NoScheduler { .. }
             | Self::UnknownClass { .. } => "not known",
             Self::WrongType { .. } => "of the wrong type",
             Self::OutOfRange { .. } | Self::AboveMtu { .. } => "outside the limits",

@@ -11,6 +11,8 @@ pub(crate) struct Kind {
     pub(crate) what: &'static str,
     /// In the first line of the file.
     pub(super) title: &'static str,
+    /// True where the link is a line of a provider, of which there are several kinds.
+    pub(super) has_line: bool,
     /// The rest of `[link]`, and the classes. `SIDE` and `USER` are which end of a packet is far away and which is the user's,
     /// `src` or `dst`; a line with `PER` is left out where all packets are of one machine.
     classes: &'static str,
@@ -36,25 +38,35 @@ pub(crate) const KINDS: [Kind; 5] = [
         name: "home",
         what: "calls and games first, each device its part, bulk in what is left",
         title: "The link of a home",
+        has_line: true,
         classes: HOME,
     },
-    Kind { name: "office", what: "calls, work, guests and backups", title: "The link of an office", classes: OFFICE },
+    Kind {
+        name: "office",
+        what: "calls, work, guests and backups",
+        title: "The link of an office",
+        has_line: true,
+        classes: OFFICE,
+    },
     Kind {
         name: "provider",
         what: "subscribers with what they have bought, below the towers they are at",
         title: "A provider's link",
+        has_line: true,
         classes: PROVIDER,
     },
     Kind {
         name: "tenants",
         what: "tenants of a data centre by VLAN, with classes of their own",
         title: "A link that tenants share",
+        has_line: false,
         classes: TENANTS,
     },
     Kind {
         name: "lab",
         what: "classes by UDP port, as in Experiment 2 of the HLS paper",
         title: "A link to experiment with",
+        has_line: false,
         classes: LAB,
     },
 ];

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use fairlink_core::Rate;
 
 use super::kinds::{KINDS, Kind};
+use super::lines::{LINES, Line, line};
 use super::{Ports, Toward, kind, two_or_one};
 use crate::args::rate;
 use crate::failure::Failure;
@@ -84,6 +85,13 @@ impl<'a> Questions<'a> {
                 person.tell("one of both is to be shared").map_err(failed)?;
             }
         }
+    }
+
+    /// The kind of line.
+    pub(super) fn line(&mut self) -> Result<&'static Line, Failure> {
+        let lines = LINES.iter().map(|line| format!("  {:9} {}", line.name, line.what));
+        let lines: Vec<_> = lines.collect();
+        self.ask("What is the line? [ethernet] ", &lines, "--line ethernet", Some("ethernet"), line)
     }
 
     /// The name of the file, or what both names begin with.
