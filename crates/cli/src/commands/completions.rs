@@ -48,7 +48,7 @@ fn with_values(command: Command) -> Command {
 fn with_value(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let endings: &[&str] = match (command, arg.get_id().as_str(), value.as_deref()) {
-        (_, "scheduler", _) => return arg.add(ArgValueCandidates::new(schedulers)),
+        (_, "scheduler" | "schedulers", _) => return arg.add(ArgValueCandidates::new(schedulers)),
         ("init", "kind", _) => return arg.add(ArgValueCandidates::new(kinds)),
         ("init", "line", _) => return arg.add(ArgValueCandidates::new(lines)),
         (_, _, Some("IF")) => return arg.add(ArgValueCandidates::new(interfaces)),

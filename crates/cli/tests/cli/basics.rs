@@ -42,6 +42,7 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
     }
     assert_eq!(fairlink(&["completions", "cmd.exe"]).code, 2);
     let dir = Scratch::new();
+    fs::create_dir(dir.path("below")).unwrap();
     for file in ["home.toml", "old.tc", "notes.txt", "pods.json", "router.rsc", "below/x.toml"] {
         dir.write(file, "");
     }

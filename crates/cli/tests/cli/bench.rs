@@ -102,7 +102,10 @@ fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them
 #[test]
 fn bench_refuses_what_it_cannot_measure() {
     for (args, says) in [
-        (["--scheduler", "best"], "there is no scheduler \"best\"; `fairlink schedulers` lists them"),
+        (
+            ["--scheduler", "best"],
+            "there is no scheduler \"best\"; \"hls\" suits most links; `fairlink schedulers` lists all of them",
+        ),
         (["--leaves", "0"], "0 is outside 1 .. 1000000"),
         (["--leaves", "1000001"], "outside 1 .. 1000000"),
         (["--leaves", "many"], "invalid digit"),

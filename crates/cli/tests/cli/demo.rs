@@ -69,7 +69,7 @@ fn what_the_demo_does_not_play_is_refused() {
         (&["demo", "--experiment", "1", "--scenario", "H"], "experiment 1 has no scenario of that letter"),
         (&["demo", "--phase", "0.5s"], "outside 1s .. 600s"),
         (&["demo", "--phase", "2"], "no unit"),
-        (&["demo", "--scheduler", "hsl"], "`fairlink schedulers` lists them"),
+        (&["demo", "--scheduler", "hsl"], "there is no scheduler \"hsl\"; did you mean \"hls\"?"),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
