@@ -363,6 +363,15 @@ fn kinds_that_no_frame_meets_together_share_a_priority() {
     let inside = ["10.0.1.0/24", "10.2.0.1/32", "10.0.1.5/32", "10.2.0.0/24"];
     let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
     assert_eq!(priorities(&inside), 2);
+    // One in a prefix whose kind is asked later, though it stands before it.
+    let inside = ["10.3.0.1/32", "10.0.1.0/24", "10.0.1.5/32"];
+    let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
+    assert_eq!(priorities(&inside), 2);
+    // Behind more filters of its class than are looked at there may be one of another.
+    let mut many = vec![(1, "dst host 10.0.0.1".to_owned())];
+    many.extend((0..70).map(|number| (9, format!("src host 10.1.0.{number}"))));
+    many.extend([(8, "src host 10.2.0.1".to_owned()), (9, "dst host 10.0.0.2".to_owned())]);
+    assert_eq!(priorities(&many), 2);
     // Ports, protocols and tags tell frames apart as well.
     let others = ["tcp dst port 5", "udp src port 7", "tcp dst port 6", "vlan 3", "vlan 4 inner vlan 5", "vlan 6"];
     let others: Vec<_> = (0..).zip(others).map(|(class, text)| (class, text.to_owned())).collect();
