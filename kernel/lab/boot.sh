@@ -77,7 +77,7 @@ initramfs() {
             cp -Ln "$library" "$dir$library"
         done
     done
-    for module in net/sched/{sch_htb,sch_hfsc,sch_cbq,sch_tbf,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit} drivers/net/{veth,dummy} net/core/pktgen \
+    for module in net/sched/{sch_htb,sch_hfsc,sch_cbq,sch_tbf,sch_qfq,sch_drr,sch_ets,sch_prio,sch_multiq,sch_red,sch_sfb,sch_netem,sch_mqprio_lib,sch_mqprio,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit,act_police} drivers/net/{veth,dummy} net/core/pktgen \
         net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q,bridge/bridge}; do
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done

@@ -34,7 +34,7 @@ build_cbq() {
     local series=$1 dir=$cache/build/$1/cbq
     ls "$cache/kernels/$series"/lib/modules/*/kernel/net/sched/sch_cbq.ko* >/dev/null 2>&1 && return 0
     [ "$series" = $CBQ_SERIES ] || { echo "SKIPPED: the kernel $series has no CBQ; $CBQ_SERIES is the last that it can be compiled for"; return 77; }
-    fetch_cbq || { echo "SKIPPED: the source of the kernel's CBQ cannot be had here"; return 77; }
+    fetch_cbq || { echo "SKIPPED: the source of the kernel's CBQ cannot be had here$(because "$cache/download.log")"; return 77; }
     mkdir -p "$dir"
     cp "$cache/cbq/sch_cbq.c" "$dir/"
     echo 'obj-m := sch_cbq.o' > "$dir/Kbuild"

@@ -31,7 +31,7 @@ build_by_dkms() {
     local series=$1 place=$cache/dkms/$1 log=$cache/build/$1/dkms.log action module version
     [ "$series" != debug ] || { echo "DKMS builds for Debian's kernels, not for the debugging one"; return 1; }
     version=$(cat "$cache/kernels/$series/ready")-amd64
-    fetch_dkms || { echo "SKIPPED: the package dkms cannot be had here"; return 77; }
+    fetch_dkms || { echo "SKIPPED: the package dkms cannot be had here$(because "$cache/download.log")"; return 77; }
     rm -rf "$place"
     mkdir -p "$place/tree" "$place/source" "$place/modules/$version"
     "$root/kernel/package" "$place/source/fairlink-$(dkms_version)" >"$log" 2>&1 || { cat "$log"; return 1; }

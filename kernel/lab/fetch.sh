@@ -55,11 +55,19 @@ fetch_packages() {
     (cd "$dir" && apt_of "$place" timeout 900 apt-get download -q "$@" >"$cache/download.log" 2>&1)
 }
 
+# because LOG: the first error of apt in a log, for a message; nothing where it has none.
+because() {
+    local error
+    error=$(sed -n 's/^E: //p' "$1" 2>/dev/null | head -1)
+    [ -z "$error" ] || echo ": $error"
+}
+
 fetch_tools() {
     [ -e "$cache/tools/ready" ] && return 0
     apt_prepare here || return 1
     local archives=$cache/apt-here/archives package
-    apt_of here timeout 600 apt-get install -qy --no-install-recommends --download-only \
+    # Nothing is installed, so the lock of whoever installs something meanwhile is not waited for.
+    apt_of here timeout 600 apt-get install -qy --no-install-recommends --download-only -o Debug::NoLocking=1 \
         qemu-system-x86 busybox-static cpio iproute2 >"$cache/tools.log" 2>&1 || return 1
     # What is installed here already is not downloaded again, and these are needed as files.
     fetch_packages here "$archives" iproute2 || return 1

@@ -216,6 +216,52 @@ make_filters() {
 }
 make_filters
 
+# Below other queueing disciplines, which are what limits: `hls` first, another scheduler with the same classes, and without the class 1:11.
+make_parents() {
+    local out=$cache/build/files/parents name class classid
+    mkdir -p "$out"
+    for name in hls htb less; do
+        {
+            printf '[link]\nrate = "1000gbit"\nscheduler = "%s"\ndefault = "C"\nbuffer = "2000p"\n' "${name/less/hls}"
+            for class in A1=11=1000p A2=12=20p C=3=1000p; do
+                classid=${class#*=}
+                [ "$name" = less ] && [ "$classid" = 11=1000p ] && continue
+                printf '[[class]]\nname = "%s"\nclassid = "1:%s"\nguarantee = "100gbit"\nbuffer = "%s"\n' "${class%%=*}" "${classid%=*}" "${classid#*=}"
+            done
+        } > "$out/$name.toml"
+        "$fairlink" qdisc add "$out/$name.toml" --out "$out/$name"
+    done
+}
+make_parents
+
+# A buffer of 500 packets, and one of 1,500,000.
+make_memory() {
+    local out=$cache/build/files/memory name
+    mkdir -p "$out"
+    for name in small=500 large=1500000; do
+        printf '[link]\nrate = "20mbit"\ndefault = "A"\nbuffer = "%sp"\n[[class]]\nname = "A"\nclassid = "1:1"\nbuffer = "%sp"\n' "${name#*=}" "${name#*=}" > "$out/memory.toml"
+        "$fairlink" qdisc add "$out/memory.toml" --out "$out/${name%=*}"
+    done
+    rm "$out/memory.toml"
+}
+make_memory
+
+# Subscribers with an IPv4 address and an IPv6 prefix each.
+make_subscribers() {
+    local out=$cache/build/files/subscribers count
+    mkdir -p "$out"
+    for count in 2000 10000; do
+        awk -v count=$count 'BEGIN {
+            print "[link]\nrate = \"1000gbit\"\nbuffer = \"1000p\""
+            for (i = 1; i <= count; i++) {
+                printf "[[class]]\nname = \"s%d\"\nclassid = \"1:%x\"\nbuffer = \"10p\"\n", i, i
+                printf "match = [\"dst host 10.%d.%d.%d\", \"dst net 2001:db8:%x:%x00::/56\"]\n", i / 65536, i / 256 % 256, i % 256, i / 256, i % 256
+            }
+        }' > "$out/$count.toml"
+    done
+}
+make_subscribers
+
 # As many leaves as tc has numbers for, less three classes that hold them, and five thousand.
 # subscribers NAME LEAVES
 subscribers() {

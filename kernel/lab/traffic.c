@@ -7,7 +7,8 @@
  *                                                  begins with, or - for a broadcast of a type for local experiments
  *   traffic flood  OUT COUNT PRIORITY BYTES        as fast as it goes; m0x10002 as PRIORITY is SO_MARK
  *   traffic frame  OUT HEX                         one frame, without the tags that OUT's name ends with (v0.5.7: two)
- *   traffic tell   IF add|change FILE [BY]         the bytes of FILE to the kernel as fairlink's configuration
+ *   traffic tell   IF add|change FILE [BY]         the bytes of FILE to the kernel as fairlink's configuration; IF is v0 for 1: at its root, or
+ *                                                  v0/9:1 for 1: below the class 9:1
  *
  * BY is how: `message` as an attribute, `memory` in a file in memory, which are what is right; and what is wrong: `file` one of /proc,
  * `directory`, `pipe`, `closed`, `writing` a file in memory that cannot be read, `empty`, `large` one of 40 MiB, `both`, `short` a descriptor of two
@@ -342,6 +343,8 @@ static int tell(int argc, char **argv)
 {
 	static char message[1 << 17], config[32 << 20];
 	const char *by = argc > 5 ? argv[5] : "message";
+	char *below = strchr(argv[2], '/');
+	unsigned int major = 0, minor = 0;
 	struct nlmsghdr *header = (struct nlmsghdr *)message;
 	struct tcmsg *tc = NLMSG_DATA(header);
 	int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), on = 1, in_message = !strcmp(by, "message") || !strcmp(by, "both");
@@ -360,9 +363,14 @@ static int tell(int argc, char **argv)
 	header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
 	if (!strcmp(argv[3], "add"))
 		header->nlmsg_flags |= NLM_F_CREATE | NLM_F_EXCL;
+	if (below) {
+		*below = 0;
+		if (sscanf(below + 1, "%x:%x", &major, &minor) != 2)
+			return 2;
+	}
 	tc->tcm_ifindex = (int)if_nametoindex(argv[2]);
 	tc->tcm_handle = 0x10000;
-	tc->tcm_parent = TC_H_ROOT;
+	tc->tcm_parent = below ? major << 16 | minor : TC_H_ROOT;
 	attribute(message, TCA_KIND, "fairlink", 9);
 	options = attribute(message, TCA_OPTIONS | NLA_F_NESTED, NULL, 0);
 	if (in_message)

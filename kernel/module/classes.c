@@ -12,6 +12,9 @@ static unsigned long fl_find_class(struct Qdisc *sch, u32 classid)
 	struct fl_sched *q = qdisc_priv(sch);
 	u32 minor = TC_H_MIN(classid);
 
+	/* The number of another discipline's class is none here, also in a filter that stands here. */
+	if (TC_H_MAJ(classid ^ sch->handle))
+		return 0;
 	return fl_class_of(&q->table, minor) ? minor : 0;
 }
 

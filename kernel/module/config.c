@@ -72,7 +72,7 @@ static int fl_read(struct file *file, u8 **bytes, size_t *len, struct netlink_ex
 	return 0;
 }
 
-static int fl_make_link(const u8 *config, size_t len, struct fl_make *make, struct list_head *memory,
+static int fl_make_link(const u8 *config, size_t len, struct fl_make *make, struct fl_memory *memory,
 			struct netlink_ext_ack *extack)
 {
 	char why[FL_WHY_LEN] = "";
@@ -91,7 +91,7 @@ static int fl_make_link(const u8 *config, size_t len, struct fl_make *make, stru
 	return result == FL_PANICKED ? -EINVAL : result;
 }
 
-int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack)
+int fl_made(struct nlattr *options, struct fl_make *make, struct fl_memory *memory, struct netlink_ext_ack *extack)
 {
 	struct nlattr *all[TCA_FAIRLINK_MAX + 1] = {}, *config, *fd;
 	struct file *file;

@@ -29,6 +29,7 @@ struct fl_make {
 	const u8 *config;
 	size_t config_len;
 	u64 memory_limit;
+	u64 slots; /* that are kept for packets beside those of the configuration */
 	char *message;
 	size_t message_len;
 	struct fl_link *link;
@@ -110,10 +111,16 @@ long fl_break(void *call);
 /* What a guarded call returns after a panic. */
 #define FL_PANICKED (-1000)
 
+/* Pieces of memory, and the counter of the network namespace that has them. Both change under a lock of host.c. */
+struct fl_memory {
+	struct list_head pieces;
+	long *count;
+};
+
 /* A guarded call: where it goes back to, and whose memory it allocates. */
 struct fl_frame {
 	unsigned long sp; /* guard.S knows that this is first */
-	struct list_head *memory;
+	struct fl_memory *memory;
 	struct fl_frame *outer;
 	char *why;
 	size_t why_len;
@@ -124,21 +131,30 @@ void fl_unwind(struct fl_frame *frame);
 
 /* Calls with packets: with bottom halves off, without allocation. */
 long fl_call(long (*function)(void *), void *args, char *why, size_t why_len);
-/* Calls that make and free links: may sleep. Memory is put on the list. */
-long fl_control(long (*function)(void *), void *args, struct list_head *memory, char *why, size_t why_len);
+/* Calls that make and free links: may sleep. Memory is put on the list; without one, none can be had. */
+long fl_control(long (*function)(void *), void *args, struct fl_memory *memory, char *why, size_t why_len);
 /* Frees what a panic left. */
-void fl_free_all(struct list_head *memory);
+void fl_free_all(struct fl_memory *memory);
 
 /* Drops and marks, called from within. */
 void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason);
 void fl_host_marked(void *owner, u64 handle);
 /* Says of a packet what the queue of its class asks for. */
 void fl_host_moved(void *owner, struct fl_call *call, struct fl_host *host);
+/* Lets other tasks run, in calls that may sleep. */
+void fl_host_yield(void);
 void *fl_host_alloc(size_t size, size_t align);
 void fl_host_free(void *memory);
 void fl_host_panic(const char *file, size_t file_len, u32 line);
 
-extern long fl_allocations;
-extern int fl_refuse_at;
+/* For tests, and set in debugfs (debug.c). After the next call of this function there is a panic; NULL for none. */
+extern long (*fl_break_after)(void *);
+/* The allocation that is refused, counted from 1; 0 for none. */
+extern u32 fl_refuse_at;
+/* Longest time in ns for which making or freeing a link has not yielded the processor. */
+extern u64 fl_longest_stretch;
+
+void fl_debug_init(void);
+void fl_debug_exit(void);
 
 #endif

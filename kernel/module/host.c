@@ -7,11 +7,13 @@
  * is a variable. Which of the two a piece of code belongs to is what softirq_count() says.
  */
 #include <linux/kernel.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "fairlink.h"
@@ -24,23 +26,33 @@ static DEFINE_PER_CPU(struct fl_frame *, fl_running);
 static struct fl_frame *fl_controlling;
 static DEFINE_MUTEX(fl_control_lock);
 
-long fl_allocations;
-module_param_named(allocations, fl_allocations, long, 0400);
-MODULE_PARM_DESC(allocations, "pieces of memory that links have now");
-
-int fl_refuse_at = -1;
-module_param_named(refuse_at, fl_refuse_at, int, 0600);
-MODULE_PARM_DESC(refuse_at, "for tests: allocations that still succeed, -1 for all");
+long (*fl_break_after)(void *) __read_mostly;
+u32 fl_refuse_at;
+u64 fl_longest_stretch;
+static u64 fl_stretch_began;
 
 /* What stands before each piece of memory. */
 struct fl_piece {
 	struct list_head list;
 	void *start;
+	long *count;
 };
 
 static struct fl_frame **fl_place(void)
 {
 	return softirq_count() ? this_cpu_ptr(&fl_running) : &fl_controlling;
+}
+
+/* A guarded call, after which a test may want a panic. */
+static long fl_guarded(long (*function)(void *), void *args, struct fl_frame *frame)
+{
+	long result = fl_guard(function, args, frame);
+
+	if (unlikely(READ_ONCE(fl_break_after) == function) && result != FL_PANICKED) {
+		WRITE_ONCE(fl_break_after, NULL);
+		result = fl_guard(fl_break, args, frame);
+	}
+	return result;
 }
 
 long fl_call(long (*function)(void *), void *args, char *why, size_t why_len)
@@ -49,19 +61,44 @@ long fl_call(long (*function)(void *), void *args, char *why, size_t why_len)
 	long result;
 
 	__this_cpu_write(fl_running, &frame);
-	result = fl_guard(function, args, &frame);
+	result = fl_guarded(function, args, &frame);
 	__this_cpu_write(fl_running, frame.outer);
 	return result;
 }
 
-long fl_control(long (*function)(void *), void *args, struct list_head *memory, char *why, size_t why_len)
+/*
+ * The end of a stretch of work that packets do not wait for, but that other tasks of this processor do. The kernel's own functions for memory are
+ * in none: they yield by themselves.
+ */
+static void fl_stretch_ends(void)
+{
+	fl_longest_stretch = max(fl_longest_stretch, ktime_get_ns() - fl_stretch_began);
+}
+
+static void fl_stretch_begins(void)
+{
+	fl_stretch_began = ktime_get_ns();
+}
+
+void fl_host_yield(void)
+{
+	if (softirq_count())
+		return;
+	fl_stretch_ends();
+	cond_resched();
+	fl_stretch_begins();
+}
+
+long fl_control(long (*function)(void *), void *args, struct fl_memory *memory, char *why, size_t why_len)
 {
 	struct fl_frame frame = { .memory = memory, .why = why, .why_len = why_len };
 	long result;
 
 	mutex_lock(&fl_control_lock);
 	fl_controlling = &frame;
-	result = fl_guard(function, args, &frame);
+	fl_stretch_begins();
+	result = fl_guarded(function, args, &frame);
+	fl_stretch_ends();
 	fl_controlling = NULL;
 	mutex_unlock(&fl_control_lock);
 	return result;
@@ -76,42 +113,49 @@ void *fl_host_alloc(size_t size, size_t align)
 	/* Nothing is allocated for a packet. */
 	if (!frame || !frame->memory)
 		return NULL;
-	if (fl_refuse_at >= 0 && fl_refuse_at-- == 0) {
-		fl_refuse_at = -1;
+	if (unlikely(fl_refuse_at) && !--fl_refuse_at)
 		return NULL;
-	}
+	fl_stretch_ends();
+	cond_resched();
 	if (size > INT_MAX - align - sizeof(*piece))
 		return NULL;
 	start = kvmalloc(size + align + sizeof(*piece), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	fl_stretch_begins();
 	if (!start)
 		return NULL;
 	memory = PTR_ALIGN(start + sizeof(*piece), max(align, __alignof__(struct fl_piece)));
 	piece = memory - sizeof(*piece);
 	piece->start = start;
-	list_add(&piece->list, frame->memory);
-	fl_allocations++;
+	piece->count = frame->memory->count;
+	list_add(&piece->list, &frame->memory->pieces);
+	WRITE_ONCE(*piece->count, *piece->count + 1);
 	return memory;
 }
 
 static void fl_free(struct fl_piece *piece)
 {
 	list_del(&piece->list);
-	fl_allocations--;
+	WRITE_ONCE(*piece->count, *piece->count - 1);
 	kvfree(piece->start);
 }
 
 void fl_host_free(void *memory)
 {
+	fl_host_yield();
 	fl_free(memory - sizeof(struct fl_piece));
+	if (!softirq_count())
+		fl_stretch_begins();
 }
 
-void fl_free_all(struct list_head *memory)
+void fl_free_all(struct fl_memory *memory)
 {
 	struct fl_piece *piece, *next;
 
 	mutex_lock(&fl_control_lock);
-	list_for_each_entry_safe(piece, next, memory, list)
+	list_for_each_entry_safe(piece, next, &memory->pieces, list) {
 		fl_free(piece);
+		cond_resched();
+	}
 	mutex_unlock(&fl_control_lock);
 }
 

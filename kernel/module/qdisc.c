@@ -16,10 +16,6 @@
 
 #include "sched.h"
 
-static bool break_next;
-module_param(break_next, bool, 0600);
-MODULE_PARM_DESC(break_next, "for tests: the next packet panics");
-
 static struct Qdisc_ops fl_broken_ops;
 
 /* Our parents are told of packets that were dropped behind their backs. */
@@ -35,6 +31,24 @@ static void fl_tell_parents(struct Qdisc *sch)
 }
 
 /* The data path */
+
+#ifndef FL_CLASSIFY_QDISC
+/* As in kernels that have this function: a redirection that a filter asks for is not made here, and the packet is dropped. */
+static int tcf_classify_qdisc(struct sk_buff *skb, const struct tcf_proto *filters, struct tcf_result *found, bool compat)
+{
+	int result = tcf_classify(skb, NULL, filters, found, compat);
+
+	return unlikely(result == TC_ACT_REDIRECT) ? TC_ACT_SHOT : result;
+}
+#endif
+
+/* The class of a filter's result: as it was bound, else by number, if that is one of ours. */
+static u32 fl_found(const struct Qdisc *sch, const struct fl_table *table, const struct tcf_result *found)
+{
+	if (found->class)
+		return fl_class_of(table, found->class);
+	return TC_H_MAJ(found->classid ^ sch->handle) ? 0 : fl_class_of(table, TC_H_MIN(found->classid));
+}
 
 static u32 fl_accounted(const struct fl_facts *facts, u32 len)
 {
@@ -65,7 +79,7 @@ static u32 fl_classify(struct sk_buff *skb, struct Qdisc *sch, int *result)
 		class = fl_class_of(&q->table, TC_H_MIN(skb->priority));
 	filters = rcu_dereference_bh(q->filters);
 	if (!class && filters) {
-		switch (tcf_classify(skb, NULL, filters, &found, false)) {
+		switch (tcf_classify_qdisc(skb, filters, &found, false)) {
 #ifdef CONFIG_NET_CLS_ACT
 		case TC_ACT_QUEUED:
 		case TC_ACT_STOLEN:
@@ -78,7 +92,7 @@ static u32 fl_classify(struct sk_buff *skb, struct Qdisc *sch, int *result)
 		case TC_ACT_UNSPEC:
 			break;
 		default:
-			class = fl_class_of(&q->table, found.class ? found.class : TC_H_MIN(found.classid));
+			class = fl_found(sch, &q->table, &found);
 		}
 	}
 	if (!class && skb->mark && TC_H_MAJ(skb->mark ^ sch->handle) == 0)
@@ -121,13 +135,11 @@ static int fl_queue(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct sk
 	q->to_free = to_free;
 	q->arriving = slot;
 	q->arrival_dropped = false;
-	result = fl_call(unlikely(break_next) ? fl_break : fl_enqueue, &call, q->why, sizeof(q->why));
+	result = fl_call(fl_enqueue, &call, q->why, sizeof(q->why));
 	q->to_free = NULL;
 	q->arriving = FL_NO_SLOT;
-	if (unlikely(result == FL_PANICKED)) {
-		break_next = false;
+	if (unlikely(result == FL_PANICKED))
 		fl_break_down(sch);
-	}
 	fl_tell_parents(sch);
 	return q->arrival_dropped ? NET_XMIT_DROP : NET_XMIT_SUCCESS;
 }
@@ -150,6 +162,10 @@ static int fl_segment(struct sk_buff *skb, u32 class, struct Qdisc *sch, struct 
 
 		skb_mark_not_on_list(segment);
 		qdisc_skb_cb(segment)->pkt_len = segment_len;
+#ifdef FL_PKT_SEGS
+		/* It has the super-frame's. */
+		qdisc_skb_cb(segment)->pkt_segs = 1;
+#endif
 		if (fl_queue(segment, class, sch, to_free) == NET_XMIT_SUCCESS) {
 			queued++;
 			len += segment_len;
@@ -201,6 +217,7 @@ static struct sk_buff *fl_qdisc_dequeue(struct Qdisc *sch)
 	result = fl_call(fl_dequeue, &call, q->why, sizeof(q->why));
 	if (unlikely(result == FL_PANICKED)) {
 		fl_break_down(sch);
+		fl_tell_parents(sch);
 		return qdisc_dequeue_head(sch);
 	}
 	fl_tell_parents(sch);
@@ -226,11 +243,12 @@ static void fl_qdisc_reset(struct Qdisc *sch)
 
 	qdisc_watchdog_cancel(&q->watchdog);
 	if (!q->broken && q->link) {
-		q->arriving = FL_NO_SLOT;
+		q->frees_later = true;
 		local_bh_disable();
 		if (fl_call(fl_reset, &call, q->why, sizeof(q->why)) == FL_PANICKED)
 			fl_break_down(sch);
 		local_bh_enable();
+		q->frees_later = false;
 		q->others_dropped = 0;
 		q->others_len = 0;
 	}
@@ -251,7 +269,8 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 
 	/* The kernel calls destroy after a failed init, too. */
 	qdisc_watchdog_init(&q->watchdog, sch);
-	INIT_LIST_HEAD(&q->memory);
+	INIT_LIST_HEAD(&q->memory.pieces);
+	q->memory.count = fl_space_count(dev_net(qdisc_dev(sch)));
 	fl_sampling_init(sch);
 	q->free = FL_NO_SLOT;
 	q->arriving = FL_NO_SLOT;
@@ -270,8 +289,10 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 		return error;
 	}
 	error = fl_table_number(&q->table, q->link, NULL);
-	if (error)
+	if (error) {
+		fl_tell(extack, "it panicked while it numbered its classes");
 		return error;
+	}
 	fl_slots_free(q, 0);
 	fl_sampling_start(sch);
 	return 0;
@@ -280,12 +301,11 @@ static int fl_qdisc_init(struct Qdisc *sch, struct nlattr *options, struct netli
 static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
 {
 	struct fl_sched *q = qdisc_priv(sch);
-	struct fl_make make = { .link = q->link };
+	struct fl_make make = { .link = q->link, .slots = fl_slots_used(&q->table) };
+	struct fl_memory memory = { .pieces = LIST_HEAD_INIT(memory.pieces), .count = q->memory.count };
 	struct fl_call call = { .link = q->link, .owner = sch };
 	struct fl_table table;
-	LIST_HEAD(memory);
 	bool failed;
-	u32 slots;
 	int error;
 
 	if (READ_ONCE(q->broken)) {
@@ -296,12 +316,14 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 	if (error)
 		return error;
 	call.change = make.change;
-	slots = q->table.slots;
-	error = fl_table_make(&table, &make.facts, slots);
-	if (error)
+	error = fl_table_make(&table, &make.facts, q->table.slots);
+	if (error) {
 		fl_tell(extack, "there is no memory for the table of packets");
-	else
+	} else {
 		error = fl_table_number(&table, q->link, make.change);
+		if (error)
+			fl_tell(extack, "it panicked while it numbered its classes");
+	}
 	if (error) {
 		fl_table_free(&table);
 		call.link = NULL;
@@ -312,17 +334,16 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 	sch_tree_lock(sch);
 	failed = q->broken;
 	if (!failed) {
-		/* Packets keep their slots. */
-		memcpy(table.packets, q->table.packets, slots * sizeof(*table.packets));
-		memcpy(table.next_free, q->table.next_free, slots * sizeof(*table.next_free));
 		swap(q->table, table);
-		fl_slots_free(q, slots);
+		fl_slots_move(q, &table);
 		call.now = ktime_get_ns();
-		list_splice_init(&memory, &q->memory);
+		list_splice_init(&memory.pieces, &q->memory.pieces);
+		q->frees_later = true;
 		if (fl_call(fl_commit, &call, q->why, sizeof(q->why)) == FL_PANICKED) {
 			fl_break_down(sch);
 			failed = true;
 		}
+		q->frees_later = false;
 		fl_tell_parents(sch);
 	}
 	sch_tree_unlock(sch);
@@ -335,6 +356,7 @@ static int fl_qdisc_change(struct Qdisc *sch, struct nlattr *options, struct net
 	}
 	call.link = NULL;
 	fl_control(fl_release, &call, &q->memory, q->why, sizeof(q->why));
+	fl_slots_shrink(sch);
 	/* A packet may be due earlier than the timer knows. */
 	qdisc_watchdog_schedule_ns(&q->watchdog, 0);
 	return 0;
@@ -387,12 +409,24 @@ static struct Qdisc_ops fl_broken_ops __read_mostly = {
 
 static int __init fl_init(void)
 {
-	return register_qdisc(&fl_ops);
+	int error = fl_spaces_init();
+
+	if (error)
+		return error;
+	error = register_qdisc(&fl_ops);
+	if (error) {
+		fl_spaces_exit();
+		return error;
+	}
+	fl_debug_init();
+	return 0;
 }
 
 static void __exit fl_exit(void)
 {
+	fl_debug_exit();
 	unregister_qdisc(&fl_ops);
+	fl_spaces_exit();
 }
 
 module_init(fl_init)

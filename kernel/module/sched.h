@@ -70,6 +70,7 @@ struct fl_table {
 	u8 *hosts_of; /* by index: what tells the hosts apart that share a class, 0 where none do */
 	/* Slots of packets; the other side knows a packet by its slot. */
 	u32 slots;
+	u32 kept; /* of these; the others are not used again and are given back once they are empty */
 	struct sk_buff **packets;
 	u32 *next_free; /* by slot; of a free one */
 };
@@ -85,6 +86,7 @@ struct fl_sched {
 	struct sk_buff **to_free;
 	u32 arriving;
 	bool arrival_dropped;
+	bool frees_later; /* with the RTNL lock, after which the kernel frees packets and yields meanwhile */
 	unsigned int others_dropped, others_len;
 	struct fl_host host;
 	u64 super_frames;
@@ -95,7 +97,7 @@ struct fl_sched {
 	struct qdisc_watchdog watchdog;
 	struct delayed_work sampling;
 	struct Qdisc *sch;
-	struct list_head memory;
+	struct fl_memory memory;
 	struct Qdisc_ops *broken_ops; /* what it has after a panic */
 	char why[FL_WHY_LEN];
 };
@@ -129,9 +131,11 @@ static inline struct sk_buff *fl_slot_give(struct fl_sched *q, u32 slot)
 		return NULL;
 	skb = q->table.packets[slot];
 	if (likely(skb)) {
-		q->table.packets[slot] = NULL;
-		q->table.next_free[slot] = q->free;
-		q->free = slot;
+		WRITE_ONCE(q->table.packets[slot], NULL);
+		if (likely(slot < q->table.kept)) {
+			q->table.next_free[slot] = q->free;
+			q->free = slot;
+		}
 	}
 	return skb;
 }
@@ -160,6 +164,12 @@ int fl_table_number(struct fl_table *table, const struct fl_link *link, const st
 void fl_table_free(struct fl_table *table);
 /* All slots are free from `first` on. */
 void fl_slots_free(struct fl_sched *q, u32 first);
+/* Slots to the last one that has a packet. */
+u32 fl_slots_used(const struct fl_table *table);
+/* Moves the packets of `old` with their slots to the larger table that has taken its place. With the lock. */
+void fl_slots_move(struct fl_sched *q, const struct fl_table *old);
+/* Gives slots back that are not kept, once they are empty. With the RTNL lock, and without that of the packets. */
+void fl_slots_shrink(struct Qdisc *sch);
 
 /* What tells hosts apart; kernel/core/src/lib.rs, Numbers. */
 enum { FL_BY_NOTHING, FL_BY_SOURCE_IP, FL_BY_DESTINATION_IP, FL_BY_SOURCE_MAC, FL_BY_DESTINATION_MAC };
@@ -171,10 +181,16 @@ void fl_label(const struct fl_sched *q, struct sk_buff *skb, struct fl_call *cal
 void fl_tell(struct netlink_ext_ack *extack, const char *text);
 
 /* Makes a link, or a change to one, out of options. What it allocates is on the list; on an error there is nothing. */
-int fl_made(struct nlattr *options, struct fl_make *make, struct list_head *memory, struct netlink_ext_ack *extack);
+int fl_made(struct nlattr *options, struct fl_make *make, struct fl_memory *memory, struct netlink_ext_ack *extack);
 
 /* The other side panicked: what is queued goes into a FIFO, in the order of arrival, and nothing is called there again. With the lock held. */
 void fl_break_down(struct Qdisc *sch);
+
+/* Counters of network namespaces. */
+int fl_spaces_init(void);
+void fl_spaces_exit(void);
+/* That of the pieces of memory of all links there. */
+long *fl_space_count(const struct net *net);
 
 /* Samples the counters of classes each second, from the start on. */
 void fl_sampling_init(struct Qdisc *sch);

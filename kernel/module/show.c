@@ -42,6 +42,7 @@ static void fl_sample_all(struct work_struct *work)
 		result = fl_locked(q->sch, fl_sample, &call);
 		cond_resched();
 	} while (result == 1);
+	fl_slots_shrink(q->sch);
 	rtnl_unlock();
 	if (!result)
 		queue_delayed_work(system_power_efficient_wq, &q->sampling, HZ);
@@ -102,7 +103,7 @@ int fl_qdisc_dump_stats(struct Qdisc *sch, struct gnet_dump *dump)
 	}
 	app.broken = q->broken;
 	app.super_frames = READ_ONCE(q->super_frames);
-	app.allocations = READ_ONCE(fl_allocations);
+	app.allocations = READ_ONCE(*q->memory.count);
 	if (q->broken)
 		strscpy(app.why, q->why, sizeof(app.why));
 	return gnet_stats_copy_app(dump, &app, offsetof(struct fl_xstats, record) + app.record_len);

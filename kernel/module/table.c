@@ -5,6 +5,7 @@
  */
 #include <linux/list_sort.h>
 #include <linux/mm.h>
+#include <linux/rtnetlink.h>
 #include <net/inet_ecn.h>
 
 #include "sched.h"
@@ -23,6 +24,7 @@ void fl_table_free(struct fl_table *table)
 static int fl_table_slots(struct fl_table *table, u32 slots)
 {
 	table->slots = slots;
+	table->kept = table->facts.packets;
 	table->packets = kvcalloc(slots, sizeof(*table->packets), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	table->next_free = kvcalloc(slots, sizeof(*table->next_free), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	return table->packets && table->next_free ? 0 : -ENOMEM;
@@ -59,9 +61,8 @@ int fl_table_number(struct fl_table *table, const struct fl_link *link, const st
 		.inner = FL_INNER,
 	};
 	char why[FL_WHY_LEN];
-	LIST_HEAD(memory);
 
-	return fl_control(fl_numbers, &numbers, &memory, why, sizeof(why)) ? -EINVAL : 0;
+	return fl_control(fl_numbers, &numbers, NULL, why, sizeof(why)) ? -EINVAL : 0;
 }
 
 void fl_slots_free(struct fl_sched *q, u32 first)
@@ -72,6 +73,55 @@ void fl_slots_free(struct fl_sched *q, u32 first)
 		q->table.next_free[slot] = q->free;
 		q->free = slot;
 	}
+}
+
+u32 fl_slots_used(const struct fl_table *table)
+{
+	u32 slots = table->slots;
+
+	while (slots && !READ_ONCE(table->packets[slots - 1]))
+		slots--;
+	return slots;
+}
+
+void fl_slots_move(struct fl_sched *q, const struct fl_table *old)
+{
+	u32 slot;
+
+	memcpy(q->table.packets, old->packets, old->slots * sizeof(*old->packets));
+	if (old->kept == old->slots && q->table.kept >= old->slots) {
+		memcpy(q->table.next_free, old->next_free, old->slots * sizeof(*old->next_free));
+		fl_slots_free(q, old->slots);
+		return;
+	}
+	q->free = FL_NO_SLOT;
+	for (slot = q->table.kept; slot-- > 0;) {
+		if (!q->table.packets[slot]) {
+			q->table.next_free[slot] = q->free;
+			q->free = slot;
+		}
+	}
+}
+
+void fl_slots_shrink(struct Qdisc *sch)
+{
+	struct fl_sched *q = qdisc_priv(sch);
+	struct fl_table smaller = { .facts = q->table.facts };
+
+	/* Those that are not kept are only ever emptied. */
+	if (q->table.kept == q->table.slots || fl_slots_used(&q->table) > q->table.kept)
+		return;
+	if (!fl_table_slots(&smaller, q->table.kept)) {
+		sch_tree_lock(sch);
+		memcpy(smaller.packets, q->table.packets, smaller.slots * sizeof(*smaller.packets));
+		memcpy(smaller.next_free, q->table.next_free, smaller.slots * sizeof(*smaller.next_free));
+		swap(q->table.packets, smaller.packets);
+		swap(q->table.next_free, smaller.next_free);
+		q->table.slots = smaller.slots;
+		sch_tree_unlock(sch);
+	}
+	/* Without memory for less, the next sample tries again. */
+	fl_table_free(&smaller);
 }
 
 void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason)
@@ -92,6 +142,8 @@ void fl_host_dropped(void *owner, u64 handle, u32 len, u32 class, u32 reason)
 	}
 	if (q->to_free)
 		__qdisc_drop(skb, q->to_free);
+	else if (q->frees_later)
+		rtnl_kfree_skbs(skb, skb);
 	else
 		kfree_skb(skb);
 }
@@ -127,18 +179,21 @@ void fl_break_down(struct Qdisc *sch)
 	struct fl_sched *q = qdisc_priv(sch);
 	struct sk_buff *skb, *next;
 	LIST_HEAD(all);
-	u32 slot;
+	u32 slot, moved = 0;
 
 	q->broken = true;
 	pr_err("fairlink: %x: %s; packets pass through a FIFO from now on\n", sch->handle >> 16, q->why);
 	for (slot = 0; slot < q->table.slots; slot++) {
 		skb = q->table.packets[slot];
 		q->table.packets[slot] = NULL;
-		if (skb)
+		if (skb) {
 			list_add_tail(&skb->list, &all);
+			moved++;
+		}
 	}
 	list_sort(NULL, &all, fl_earlier);
-	sch->q.qlen = 0;
+	/* These are counted again. One that a parent has peeked at, or that the interface has given back, is counted and in no slot. */
+	WRITE_ONCE(sch->q.qlen, sch->q.qlen - moved);
 	list_for_each_entry_safe(skb, next, &all, list) {
 		skb_list_del_init(skb);
 		__qdisc_enqueue_tail(skb, &sch->q);

@@ -101,6 +101,7 @@ pub mod schedulers;
 mod test_link;
 
 pub use contract::*;
+pub use parts::memory::pause;
 pub use parts::work::{Counted, Work};
 pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
 pub use runtime::hosts::{HostTable, HostTables};

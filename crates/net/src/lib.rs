@@ -6,7 +6,7 @@
 //! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |
 //! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
 //! | `wire` | frames as bytes: read, marked, written |
-//! | `qdisc` | [`QdiscRoot`]: the kernel module, told by netlink what a link file says |
+//! | `qdisc` | [`QdiscPlace`]: the kernel module, told by netlink what a link file says |
 //! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
 //! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
 //!
@@ -55,7 +55,7 @@ pub use {
     io::pacing::Pacing,
     io::port::BackendKind,
     qdisc::{
-        LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscFilters, QdiscPlan, QdiscRates, QdiscRoot,
+        LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscError, QdiscFilters, QdiscPlace, QdiscPlan, QdiscRates,
         QdiscState, Unspoken, filters as qdisc_filters, plan as qdisc_plan,
     },
     testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},

@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
+use fairlink_config::Classid;
 use fairlink_core::Nanos;
 use fairlink_qdisc::{LabelError, MAX_ATTRIBUTE, MAX_MINOR, WriteError};
 use thiserror::Error;
@@ -70,19 +71,35 @@ pub enum QdiscError {
     },
     /// There is none of ours.
     #[error(
-        "{interface} has no queueing discipline \"{QDISC}\" at its root; `tc qdisc show dev {interface}` shows what it has"
+        "{interface} has no queueing discipline \"{QDISC}\" {place}; `tc qdisc show dev {interface}` shows what it has"
     )]
     NotThere {
         /// The interface.
         interface: String,
+        /// Where on it.
+        place: String,
     },
     /// There is one already.
     #[error(
-        "{interface} has a queueing discipline at its root already: use `fairlink qdisc change`, or `fairlink qdisc del` before"
+        "{interface} has a queueing discipline {place} already, or another one of the handle {handle}: use `fairlink qdisc change`, `fairlink qdisc del` before, or another --handle"
     )]
     There {
         /// The interface.
         interface: String,
+        /// Where on it.
+        place: String,
+        /// The handle.
+        handle: String,
+    },
+    /// The handle is that of the parent.
+    #[error(
+        "the handle {handle} is that of the queueing discipline of the parent {parent}; say another one with --handle"
+    )]
+    OwnParent {
+        /// The handle.
+        handle: String,
+        /// The class above.
+        parent: Classid,
     },
     /// A filter.
     #[error("the kernel refuses {what} on {interface}: {said} ({source}); with --no-filters none is made")]
@@ -139,20 +156,21 @@ pub enum QdiscError {
     Label(#[from] LabelError),
 }
 
-/// The root of an interface.
+/// A place for a queueing discipline: the root of an interface, or a class of another queueing discipline there.
 #[derive(Debug)]
-pub struct QdiscRoot {
+pub struct QdiscPlace {
     interface: String,
     index: i32,
+    parent: Option<Classid>,
     socket: OwnedFd,
 }
 
-impl QdiscRoot {
-    /// Of the interface of this name.
+impl QdiscPlace {
+    /// Opens the place below the class `parent` of the interface of this name, or at its root.
     ///
     /// # Errors
     /// No such interface, or no netlink.
-    pub fn of(interface: &str) -> Result<Self, QdiscError> {
+    pub fn of(interface: &str, parent: Option<Classid>) -> Result<Self, QdiscError> {
         let index = sys::interface_index(interface)
             .map_err(|source| QdiscError::Interface { interface: interface.to_owned(), source })?;
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
@@ -160,7 +178,21 @@ impl QdiscRoot {
         // Errors come with a text, and without the request, which may be longer than any buffer.
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, &on)?;
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &on)?;
-        Ok(Self { interface: interface.to_owned(), index, socket })
+        Ok(Self { interface: interface.to_owned(), index, parent, socket })
+    }
+
+    /// The parent as messages have it.
+    fn parent(&self) -> u32 {
+        self.parent.map_or(messages::TC_ROOT, Classid::priority)
+    }
+
+    /// The place in words, behind the interface.
+    fn place(&self) -> String {
+        self.parent.map_or_else(|| "at its root".to_owned(), |parent| format!("below the class {parent}"))
+    }
+
+    fn not_there(&self) -> QdiscError {
+        QdiscError::NotThere { interface: self.interface.clone(), place: self.place() }
     }
 
     /// Puts a link there, with filters if any are given.
@@ -168,11 +200,14 @@ impl QdiscRoot {
     /// # Errors
     /// [`QdiscError`]; what was there before stays.
     pub fn add(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
+        if let Some(parent) = self.parent.filter(|parent| parent.major() == plan.major) {
+            return Err(QdiscError::OwnParent { handle: format!("{:x}:", plan.major), parent });
+        }
         self.set(plan, libc::NLM_F_CREATE | libc::NLM_F_EXCL)?;
         let Some(filters) = filters else { return Ok(()) };
         self.install(plan.major, filters::FIRST, filters).inspect_err(|_| {
             // The first error is the one to tell.
-            let _ = self.ask(messages::delete(self.index, plan.major));
+            let _ = self.ask(messages::delete(self.index, self.parent(), plan.major), plan.major);
         })
     }
 
@@ -235,12 +270,14 @@ impl QdiscRoot {
 
     fn set(&self, plan: &QdiscPlan, flags: libc::c_int) -> Result<(), QdiscError> {
         if plan.bytes.len() <= MAX_ATTRIBUTE {
-            return self.ask(messages::set(self.index, plan.major, Handed::Bytes(&plan.bytes), flags));
+            let message = messages::set(self.index, self.parent(), plan.major, Handed::Bytes(&plan.bytes), flags);
+            return self.ask(message, plan.major);
         }
         // The kernel reads it while it answers.
         let mut file = sys::memory_file(c"fairlink-qdisc")?;
         file.write_all(&plan.bytes)?;
-        self.ask(messages::set(self.index, plan.major, Handed::File(file.as_raw_fd()), flags))
+        let message = messages::set(self.index, self.parent(), plan.major, Handed::File(file.as_raw_fd()), flags);
+        self.ask(message, plan.major)
     }
 
     /// Takes the link away; the interface has its default again. What waits is dropped.
@@ -249,7 +286,7 @@ impl QdiscRoot {
     /// [`QdiscError`].
     pub fn delete(&self) -> Result<(), QdiscError> {
         let state = self.own()?;
-        self.ask(messages::delete(self.index, state.major))
+        self.ask(messages::delete(self.index, self.parent(), state.major), state.major)
     }
 
     /// What the kernel says of it.
@@ -274,11 +311,11 @@ impl QdiscRoot {
     /// The queueing discipline without its classes.
     fn own(&self) -> Result<Discipline, QdiscError> {
         let all = netlink::dump(&messages::disciplines(self.index))?;
-        let mut ours = all.iter().filter_map(|body| messages::discipline(body, self.index));
-        ours.next().ok_or_else(|| QdiscError::NotThere { interface: self.interface.clone() })
+        let mut ours = all.iter().filter_map(|body| messages::discipline(body, self.index, self.parent()));
+        ours.next().ok_or_else(|| self.not_there())
     }
 
-    fn ask(&self, message: Vec<u8>) -> Result<(), QdiscError> {
+    fn ask(&self, message: Vec<u8>, major: u16) -> Result<(), QdiscError> {
         netlink::send(&self.socket, &message)?;
         let answer = netlink::receive(&self.socket)?;
         let Err(source) = netlink::acknowledgement(&answer) else { return Ok(()) };
@@ -287,9 +324,11 @@ impl QdiscRoot {
         Err(match (said, source.raw_os_error()) {
             (Some(said), _) if said.contains("qdisc kind is unknown") => QdiscError::NoModule,
             (_, Some(libc::EPERM)) => QdiscError::Permission { interface },
-            (_, Some(libc::EEXIST)) => QdiscError::There { interface },
+            (_, Some(libc::EEXIST)) => {
+                QdiscError::There { interface, place: self.place(), handle: format!("{major:x}:") }
+            }
             (Some(said), _) => QdiscError::Refused { interface, said, source },
-            (None, Some(libc::ENOENT)) => QdiscError::NotThere { interface },
+            (None, Some(libc::ENOENT)) => self.not_there(),
             (None, _) => QdiscError::Io(source),
         })
     }

@@ -5,7 +5,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use fairlink_core::{ClassId, OutOfMemory};
+use fairlink_core::{ClassId, OutOfMemory, pause};
 
 /// Largest minor number of a class; 0 is the queueing discipline itself, and 0xffff is tc's.
 pub const MAX_MINOR: u16 = 0xfffe;
@@ -126,8 +126,14 @@ impl Labels {
     /// # Errors
     /// [`LabelError::Twice`].
     pub fn sorted(mut self) -> Result<Self, LabelError> {
-        // In place and without recursion, since a kernel's stack is short.
-        self.by_minor = BinaryHeap::from(self.by_minor).into_sorted_vec();
+        // Without recursion, since a kernel's stack is short, and with pauses, since it takes long for many.
+        let mut heap = BinaryHeap::from(core::mem::take(&mut self.by_minor));
+        room(&mut self.by_minor, heap.len())?;
+        while let Some(last) = heap.pop() {
+            pause(self.by_minor.len());
+            self.by_minor.push(last);
+        }
+        self.by_minor.reverse();
         for pair in self.by_minor.windows(2) {
             if let &[(minor, first), (same, second)] = pair
                 && minor == same
@@ -187,6 +193,7 @@ impl Labels {
         all.try_reserve_exact(self.len())
             .map_err(|_| OutOfMemory { bytes: (self.len() * size_of::<Option<ClassId>>()) as u64 })?;
         all.extend((0..self.len()).map(|index| {
+            pause(index);
             let old = ClassId(index as u32);
             new.class(self.minor(old)).filter(|&new| keep(old, new))
         }));

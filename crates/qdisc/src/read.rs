@@ -5,7 +5,7 @@ use core::fmt;
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, HostKey, Hosts, LeakyBucket, LeakyBuckets,
     Leniency, LinkConfig, MAX_LEAKY_BUCKETS, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
-    ServiceCurve, Share, TransmitQueue, WhenFull, registry,
+    ServiceCurve, Share, TransmitQueue, WhenFull, pause, registry,
 };
 
 use crate::labels::{LabelError, Labels};
@@ -352,6 +352,7 @@ impl Config {
         let mut tree = Hierarchy::builder_with_room(link.config, classes)?;
         let mut labels = Labels::new(classes)?;
         for index in 1..=classes {
+            pause(index);
             let mut record = Record::next(ClassId(index as u32), &mut rest)?;
             let parent = ClassId(record.u32()?);
             let minor = record.u16()?;

@@ -5,7 +5,8 @@
 //! called and never touches the link again but to free its memory. No packet is inside: the C side has them all in its table, and
 //! a link knows them by number.
 //!
-//! The C side holds the lock of its queueing discipline around every call with a link, so a link is never called twice at once.
+//! The C side holds the lock of its queueing discipline around every call that changes a link. [`fl_prepare`] and [`fl_numbers`] have another lock,
+//! which keeps [`fl_commit`] away and packets not: they look at the configuration alone, which is a part of its own in [`Link`].
 //! [`fl_create`], [`fl_prepare`] and [`fl_release`] allocate and free and may sleep; the others do neither.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(all(not(test), target_os = "none"), feature(alloc_error_handler))]
@@ -26,7 +27,7 @@ use core::{ptr, slice};
 use fairlink_core::{ClassId, Nanos, Packet};
 
 pub use link::{Change, Link};
-use link::{Failure, Sink};
+use link::{Failure, Numbers as Numbered, Room, Running, Sink};
 pub use rates::Sampled;
 
 /// `-EINVAL`.
@@ -77,6 +78,8 @@ pub struct Make {
     pub config_len: usize,
     /// Most bytes that the scheduler with its queues may take.
     pub memory_limit: u64,
+    /// Slots that the C side's table has in any case, because packets are in them.
+    pub slots: u64,
     /// Where a text of what is wrong goes, closed by a zero.
     pub message: *mut u8,
     /// Room for it.
@@ -87,6 +90,12 @@ pub struct Make {
     pub change: *mut Change,
     /// Out: what the C side has to know.
     pub facts: Facts,
+}
+
+impl Make {
+    const fn room(&self) -> Room {
+        Room { limit: self.memory_limit, slots: self.slots }
+    }
 }
 
 /// What the C side has to know of a link.
@@ -125,7 +134,7 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
     let bytes = unsafe { slice::from_raw_parts(args.config, args.config_len) };
-    match Link::new(bytes, args.memory_limit) {
+    match Link::new(bytes, args.room()) {
         Ok(link) => {
             args.facts = link[0].facts();
             args.link = alloc::boxed::Box::into_raw(link).cast();
@@ -143,9 +152,10 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
 pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
-    // SAFETY: the caller's promise. Only what no call changes is read of the link.
-    let (bytes, link) = unsafe { (slice::from_raw_parts(args.config, args.config_len), &*args.link) };
-    match Change::new(link, bytes, args.memory_limit) {
+    // SAFETY: the caller's promise. Of the link this borrows the configuration, which only a commit changes; another thread may have borrowed what
+    // runs by it.
+    let (bytes, old) = unsafe { (slice::from_raw_parts(args.config, args.config_len), &(*args.link).config) };
+    match Change::new(old, bytes, args.room()) {
         Ok(change) => {
             args.facts = change[0].facts();
             args.change = alloc::boxed::Box::into_raw(change).cast();
@@ -208,6 +218,15 @@ impl Call {
     }
 }
 
+/// Borrows what packets change of a call's link, and not its configuration, which another thread may look at.
+///
+/// # Safety
+/// The link is one of [`fl_create`], and the C side holds its lock.
+const unsafe fn running<'a>(call: &Call) -> &'a mut Running {
+    // SAFETY: the caller's promise.
+    unsafe { &mut (*call.link).running }
+}
+
 /// Queues a packet, or drops it or another.
 ///
 /// # Safety
@@ -217,7 +236,7 @@ pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let link = unsafe { &mut *args.link };
+    let link = unsafe { running(args) };
     if args.empty != 0 {
         link.rested(Nanos(args.now));
     }
@@ -237,7 +256,7 @@ pub unsafe extern "C" fn fl_dequeue(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let link = unsafe { &mut *args.link };
+    let link = unsafe { running(args) };
     match link.dequeue(Nanos(args.now), &mut Sink(args.owner)) {
         Ok(packet) => {
             (args.handle, args.len, args.class) = (packet.handle, packet.len, packet.class.0);
@@ -259,7 +278,7 @@ pub unsafe extern "C" fn fl_reset(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let link = unsafe { &mut *args.link };
+    let link = unsafe { running(args) };
     link.reset(Nanos(args.now), &mut Sink(args.owner));
     0
 }
@@ -308,8 +327,8 @@ pub unsafe extern "C" fn fl_sample(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let link = unsafe { &mut *args.link };
-    link.sample(Nanos(args.now)).into()
+    let (link, tree) = unsafe { (running(args), &(*args.link).config.tree) };
+    link.sample(Nanos(args.now), tree).into()
 }
 
 /// Where numbers of classes go.
@@ -352,9 +371,9 @@ pub unsafe extern "C" fn fl_numbers(args: *mut Numbers) -> i64 {
             slice::from_raw_parts_mut(args.classes, args.classes_len),
         )
     };
-    // SAFETY: the caller's promise. Only what no call changes is read of the link.
-    let numbers = unsafe { args.change.as_ref().map_or_else(|| (*args.link).numbers(), Change::numbers) };
-    numbers.write(minors, parents, hosts, classes, args.inner);
+    // SAFETY: the caller's promise. Of the link this borrows the configuration alone, as in `fl_prepare`.
+    let config = unsafe { args.change.as_ref().map_or_else(|| &(*args.link).config, Change::config) };
+    Numbered(config).write(minors, parents, hosts, classes, args.inner);
     0
 }
 
@@ -416,17 +435,17 @@ pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
     // SAFETY: the caller's promise.
-    let link = unsafe { &*args.link };
+    let (config, link) = unsafe { (&(*args.link).config, &(*args.link).running) };
     let class = ClassId(args.class);
     if args.next == 0 {
         // SAFETY: the caller's promise.
         let place = unsafe { slice::from_raw_parts_mut(args.record, args.record_len as usize) };
-        let Some(known) = link.about(class, place) else { return NO_ENTRY };
+        let Some(known) = link.about(config, class, place) else { return NO_ENTRY };
         (args.minor, args.parent_minor, args.leaf) = (known.minor.into(), known.parent_minor.into(), known.leaf.into());
         (args.sampled, args.record_len) = (known.sampled, known.record as u32);
         (args.generation, args.next) = (link.generation(), args.class);
     }
-    match link.add_up(class, ClassId(args.next), &mut args.stats) {
+    match link.add_up(&config.tree, class, ClassId(args.next), &mut args.stats) {
         Some(next) => {
             args.next = next.0;
             1
@@ -435,7 +454,7 @@ pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     }
 }
 
-/// Panics, so that a test can see where a panic ends.
+/// Panics, so that a test can see where a panic ends. The C side calls it after any other function.
 ///
 /// # Safety
 /// None is needed; the others have it.

@@ -17,6 +17,9 @@ use crate::{Call, Facts, Host, Stats, platform};
 
 /// Bytes of a slot of the C side's table of packets.
 const SLOT: u64 = 12;
+/// Bytes of its tables of classes: for each number that tc has, and for each class.
+const NUMBERS: u64 = 4 << 16;
+const CLASS: u64 = 5;
 
 /// Why there is no link.
 #[derive(Debug)]
@@ -124,19 +127,32 @@ fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     <Box<[T; 1]>>::try_from(one.into_boxed_slice()).map_err(|_| refused())
 }
 
+/// Memory that a link may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Most bytes.
+    pub limit: u64,
+    /// Slots of the C side's table that it has in any case, for packets that are queued.
+    pub slots: u64,
+}
+
 /// Reads a configuration that fits into the memory that it may take.
-fn read(bytes: &[u8], memory_limit: u64) -> Result<Config, Failure> {
+fn read(bytes: &[u8], room: Room) -> Result<Config, Failure> {
     let config = Config::read(bytes).map_err(Failure::Read)?;
-    let slots = SLOT.saturating_mul(packets(&config).into());
+    platform::pause();
+    let slots = SLOT.saturating_mul(room.slots.max(packets(&config).into()));
+    let tables = NUMBERS + CLASS * config.tree.len() as u64;
     let counters = Counters::memory(&config.tree).saturating_add(Rates::memory(config.tree.len()));
     let known = counters.saturating_add(HostTables::memory(&config.tree));
-    let needs = config.scheduler.memory_for(&config.tree).saturating_add(known).saturating_add(slots);
+    let needs =
+        config.scheduler.memory_for(&config.tree).saturating_add(known).saturating_add(slots).saturating_add(tables);
     // What a scheduler says that could not even be planned for want of memory: more than any machine has.
     if needs > 1 << 62 {
         return Err(OutOfMemory { bytes: needs }.into());
     }
-    if needs > memory_limit {
-        return Err(Failure::Memory { needs, limit: memory_limit });
+    platform::pause();
+    if needs > room.limit {
+        return Err(Failure::Memory { needs, limit: room.limit });
     }
     Ok(config)
 }
@@ -180,10 +196,16 @@ pub(crate) struct Known {
     pub(crate) record: usize,
 }
 
-/// A link that is shared.
+/// A link that is shared: a configuration, which only a commit changes, and what runs by it. Calls with packets borrow the second part and
+/// look at the first. So the first may be read meanwhile, without the lock, by a thread that keeps commits away.
 pub struct Link {
+    pub(crate) config: Config,
+    pub(crate) running: Running,
+}
+
+/// What packets change.
+pub(crate) struct Running {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
-    config: Config,
     rates: Rates,
     hosts: HostTables,
     /// How often it was changed.
@@ -195,21 +217,39 @@ impl Link {
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn new(bytes: &[u8], memory_limit: u64) -> Result<Box<[Self; 1]>, Failure> {
-        let config = read(bytes, memory_limit)?;
+    pub fn new(bytes: &[u8], room: Room) -> Result<Box<[Self; 1]>, Failure> {
+        let config = read(bytes, room)?;
         let scheduler =
             config.scheduler.build(&config.tree, config.leniency, Members::new()).map_err(Failure::Build)?;
+        platform::pause();
         let metered = Metered::new(scheduler, &config.tree)?;
         let rates = Rates::new(&config.tree)?;
         let hosts = HostTables::new(&config.tree)?;
         let driver = Driver::new(metered, Pacer::new(config.tree.link().rate, config.catch_up))?;
-        Ok(boxed(Self { driver, config, rates, hosts, generation: 0 })?)
+        Ok(boxed(Self { config, running: Running { driver, rates, hosts, generation: 0 } })?)
     }
 
     pub(crate) fn facts(&self) -> Facts {
         facts(&self.config)
     }
 
+    pub(crate) fn commit(&mut self, change: &mut Change, now: Nanos, sink: &mut Sink) {
+        let Self { config, running } = self;
+        let Some(ready) = change.ready.take() else { return };
+        core::mem::swap(&mut running.hosts, &mut change.hosts);
+        running.hosts.inherit(&mut change.hosts, &change.went);
+        let mut moving = Moving { sink, hosts: &mut running.hosts };
+        change.retired = Some(running.driver.scheduler_mut().commit(ready, now, &mut moving));
+        core::mem::swap(config, &mut change.config);
+        core::mem::swap(&mut running.rates, &mut change.rates);
+        running.rates.inherit(&change.rates, &change.went);
+        running.generation += 1;
+        running.driver.set_rate(config.tree.link().rate);
+        running.driver.set_catch_up(config.catch_up);
+    }
+}
+
+impl Running {
     /// Nothing was queued until now, whether the C side has asked for packets or not.
     pub(crate) fn rested(&mut self, now: Nanos) {
         self.driver.rested(now);
@@ -240,36 +280,18 @@ impl Link {
         self.driver.scheduler_mut().purge(now, sink);
     }
 
-    pub(crate) fn commit(&mut self, change: &mut Change, now: Nanos, sink: &mut Sink) {
-        let Some(ready) = change.ready.take() else { return };
-        core::mem::swap(&mut self.hosts, &mut change.hosts);
-        self.hosts.inherit(&mut change.hosts, &change.went);
-        let mut moving = Moving { sink, hosts: &mut self.hosts };
-        change.retired = Some(self.driver.scheduler_mut().commit(ready, now, &mut moving));
-        core::mem::swap(&mut self.config, &mut change.config);
-        core::mem::swap(&mut self.rates, &mut change.rates);
-        self.rates.inherit(&change.rates, &change.went);
-        self.generation += 1;
-        self.driver.set_rate(self.config.tree.link().rate);
-        self.driver.set_catch_up(self.config.catch_up);
-    }
-
-    /// Samples the counters of some classes. Whether there are more.
-    pub(crate) fn sample(&mut self, now: Nanos) -> bool {
-        self.rates.sample(now, &self.config.tree, self.driver.scheduler())
+    /// Samples the counters of some classes of `tree`. Returns true where there are more.
+    pub(crate) fn sample(&mut self, now: Nanos, tree: &Hierarchy) -> bool {
+        self.rates.sample(now, tree, self.driver.scheduler())
     }
 
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    pub(crate) fn numbers(&self) -> Numbers<'_> {
-        Numbers(&self.config)
-    }
-
     /// What is known of `class`; its record goes to `place`.
-    pub(crate) fn about(&self, class: ClassId, place: &mut [u8]) -> Option<Known> {
-        let Config { tree, labels, .. } = &self.config;
+    pub(crate) fn about(&self, config: &Config, class: ClassId, place: &mut [u8]) -> Option<Known> {
+        let Config { tree, labels, .. } = config;
         if class.index() >= tree.len() {
             return None;
         }
@@ -278,14 +300,13 @@ impl Link {
             parent_minor: tree.parent(class).map_or(0, |parent| labels.minor(parent)),
             leaf: tree.is_leaf(class),
             sampled: self.rates.told(class),
-            record: self.config.write_record(class, place).unwrap_or(0),
+            record: config.write_record(class, place).unwrap_or(0),
         })
     }
 
     /// Adds up what has passed the leaves at and below `class`, from the class `from` on, some at a time. Returns the class to go on
     /// with.
-    pub(crate) fn add_up(&self, class: ClassId, from: ClassId, stats: &mut Stats) -> Option<ClassId> {
-        let tree = &self.config.tree;
+    pub(crate) fn add_up(&self, tree: &Hierarchy, class: ClassId, from: ClassId, stats: &mut Stats) -> Option<ClassId> {
         let metered = self.driver.scheduler();
         stats.guarantee = guarantee(tree, class).bps();
         stats.lent_bytes = u64::MAX;
@@ -329,7 +350,7 @@ fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
 }
 
 /// Numbers of the classes, for the C side's tables.
-pub(crate) struct Numbers<'a>(&'a Config);
+pub(crate) struct Numbers<'a>(pub(crate) &'a Config);
 
 impl Numbers<'_> {
     /// Writes the minor number of each class to `minors`, that of its parent to `parents`, what tells its hosts apart to `hosts`, and to `classes` at
@@ -397,13 +418,13 @@ pub struct Change {
 }
 
 impl Change {
-    /// Makes what `link` is to change to. Classes with the minor number of an old one take over its packets.
+    /// Makes what a link of this configuration is to change to. Classes with the minor number of an old one take over its packets.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn new(link: &Link, bytes: &[u8], memory_limit: u64) -> Result<Box<[Self; 1]>, Failure> {
-        let config = read(bytes, memory_limit)?;
-        let labels: &Labels = &link.config.labels;
+    pub(crate) fn new(old: &Config, bytes: &[u8], room: Room) -> Result<Box<[Self; 1]>, Failure> {
+        let config = read(bytes, room)?;
+        let labels: &Labels = &old.labels;
         let survivors = labels.survivors(&config.labels, |_, new| config.tree.is_leaf(new))?;
         let change = fairlink_core::Change {
             scheduler: config.scheduler,
@@ -414,13 +435,13 @@ impl Change {
         let ready = MeteredChange::prepare(&change, Members::new()).map_err(Failure::Change)?;
         let rates = Rates::new(&config.tree)?;
         let hosts = HostTables::new(&config.tree)?;
-        let alike = |old, new| link.config.tree.is_leaf(old) == config.tree.is_leaf(new);
+        let alike = |before, new| old.tree.is_leaf(before) == config.tree.is_leaf(new);
         let went = labels.survivors(&config.labels, alike)?;
         Ok(boxed(Self { ready: Some(ready), retired: None, config, rates, hosts, went })?)
     }
 
-    pub(crate) fn numbers(&self) -> Numbers<'_> {
-        Numbers(&self.config)
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
     }
 
     pub(crate) fn facts(&self) -> Facts {

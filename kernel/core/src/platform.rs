@@ -14,10 +14,21 @@ unsafe extern "C" {
     fn fl_host_panic(file: *const u8, file_len: usize, line: u32);
     /// Takes a dropped packet back.
     fn fl_host_dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32);
+    /// Lets other tasks run, in calls that may sleep.
+    fn fl_host_yield();
     /// Marks a packet as having met congestion.
     fn fl_host_marked(owner: *mut c_void, handle: u64);
     /// Says of a packet what the queue of its class asks for, as for [`crate::fl_enqueue`].
     fn fl_host_moved(owner: *mut c_void, call: *mut c_void, host: *mut crate::Host);
+}
+
+/// Lets other tasks of this processor run. For calls that may sleep, between stretches of work that grow with the number of classes.
+pub(crate) fn pause() {
+    #[cfg(not(test))]
+    // SAFETY: the C side does nothing where a call may not sleep.
+    unsafe {
+        fl_host_yield();
+    }
 }
 
 /// A packet was dropped.

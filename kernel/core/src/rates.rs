@@ -11,7 +11,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use fairlink_core::{Amount, ClassId, DropReason, Hierarchy, Metered, Nanos, OutOfMemory, Rate, Scheduler, Share};
+use fairlink_core::{
+    Amount, ClassId, DropReason, Hierarchy, Metered, Nanos, OutOfMemory, Rate, Scheduler, Share, pause,
+};
 
 /// Classes that are sampled in one call, which the C side makes with a lock held.
 const AT_ONCE: usize = 256;
@@ -66,7 +68,10 @@ impl Rates {
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut all = Vec::new();
         all.try_reserve_exact(tree.len()).map_err(|_| OutOfMemory { bytes: Self::memory(tree.len()) })?;
-        all.extend((0..tree.len()).map(|index| Class::new(guarantee(tree, ClassId(index as u32)))));
+        all.extend((0..tree.len()).map(|index| {
+            pause(index);
+            Class::new(guarantee(tree, ClassId(index as u32)))
+        }));
         Ok(Self { classes: all.into_boxed_slice(), left: 0 })
     }
 

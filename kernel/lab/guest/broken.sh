@@ -6,7 +6,7 @@ traffic tell v0 add /lab/hls-H > /tmp/told || fail "add: $(cat /tmp/told)"
 traffic rates v0 v1 3000 1000 A1:0x10011:1000:8000000:0-3000 B2:0x10022:1000:8000000:0-3000 > /tmp/out &
 process=$!
 sleep 1.5
-echo 1 > /sys/module/sch_fairlink/parameters/break_next
+echo enqueue > /sys/kernel/debug/fairlink/break_next
 wait $process
 cat /tmp/out
 dmesg | grep fairlink: | tail -1
@@ -24,4 +24,32 @@ tc qdisc del dev v0 root || fail del
 [ "$(cat $allocations)" = 0 ] && say "ok nothing is left" || fail "left: $(cat $allocations)"
 traffic tell v0 add /lab/hls-L > /tmp/told || fail "add anew: $(cat /tmp/told)"
 tc qdisc del dev v0 root
+
+# Each function in turn, at its end: what the link is then, and that nothing is left.
+for call in create prepare numbers commit about sample enqueue dequeue reset release; do
+    [ $call = create ] || traffic tell v0 add /lab/hls-L > /tmp/told || fail "$call: add: $(cat /tmp/told)"
+    [ $call != dequeue ] || traffic flood v0 20 0x10011 1000 > /dev/null
+    echo $call > /sys/kernel/debug/fairlink/break_next || fail "no panic after $call"
+    case $call in
+        create) traffic tell v0 add /lab/hls-L > /tmp/told && fail "added by a panic"; state=none ;;
+        prepare | numbers) traffic tell v0 change /lab/hls-M > /tmp/told && fail "changed by a panic"; state=sound ;;
+        commit) traffic tell v0 change /lab/hls-M > /tmp/told && fail "changed by a panic"; state=broken ;;
+        about) tc -s class show dev v0 > /dev/null; state=broken ;;
+        sample) sleep 2; state=broken ;;
+        enqueue | dequeue) traffic flood v0 20 0x10011 1000 > /dev/null; sleep 0.1; state=broken ;;
+        reset) ip link set v0 down; ip link set v0 up; state=broken ;;
+        release) tc qdisc del dev v0 root; state=none ;;
+    esac
+    tc qdisc show dev v0 > /tmp/show
+    case $state in
+        none) ! grep -q fairlink /tmp/show ;;
+        sound) grep -q 'qdisc fairlink 1:' /tmp/show ;;
+        broken) grep -q 'qdisc fairlink-broken 1:' /tmp/show ;;
+    esac && broken="$broken $call:$state" || fail "$call: not $state: $(cat /tmp/show)"
+    case $call in create | prepare | numbers) grep -q panicked /tmp/told || fail "$call says: $(cat /tmp/told)" ;; esac
+    [ "$(cat /sys/kernel/debug/fairlink/break_next)" = none ] || fail "$call was not called"
+    tc qdisc del dev v0 root 2>/dev/null
+    [ "$(cat $allocations)" = 0 ] || fail "$call leaves $(cat $allocations)"
+done
+say "ok a panic after$broken"
 rmmod sch_fairlink || fail rmmod

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Subcommand};
-use fairlink_config::{LinkFile, ReadOptions};
+use fairlink_config::{Classid, LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Members, Nanos};
 use fairlink_net::{
-    LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlan, QdiscRoot, qdisc_filters, qdisc_plan,
+    LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlace, QdiscPlan, qdisc_filters, qdisc_plan,
 };
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Share what an interface sends as a link file says, in the kernel.
-    Add(SetArgs),
+    Add(AddArgs),
     /// Change the classes, the scheduler or the rate while packets are queued. Classes of the same name keep theirs.
     Change(SetArgs),
     /// Show what has passed the link and its classes, how fast, and what the fluid ideal is.
@@ -40,6 +40,15 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
+struct AddArgs {
+    #[command(flatten)]
+    set: SetArgs,
+    /// The number of the queueing discipline, such as 20: (hexadecimal). Without it, that of the file's classids, or 1:.
+    #[arg(long, value_name = "HANDLE", conflicts_with = "out", value_parser = handle)]
+    handle: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("where").args(["dev", "out"]).required(true))]
 struct SetArgs {
     /// The link file.
@@ -47,6 +56,9 @@ struct SetArgs {
     /// The interface that sends.
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
+    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    #[arg(long, value_name = "CLASSID", conflicts_with = "out", value_parser = parent)]
+    parent: Option<Classid>,
     /// Lateness that the link makes up for, to 1 s.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = short_time)]
     catch_up: Nanos,
@@ -69,6 +81,32 @@ struct AtArgs {
     /// The interface.
     #[arg(long, value_name = "IF")]
     dev: String,
+    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    #[arg(long, value_name = "CLASSID", value_parser = parent)]
+    parent: Option<Classid>,
+}
+
+impl AtArgs {
+    fn place(&self) -> Result<QdiscPlace, Failure> {
+        Ok(QdiscPlace::of(&self.dev, self.parent)?)
+    }
+}
+
+/// A class of another queueing discipline.
+fn parent(text: &str) -> Result<Classid, String> {
+    Classid::parse(text).ok_or_else(|| {
+        format!("{text:?} is no class of a queueing discipline: two hexadecimal numbers from 1 to ffff, such as 2:1")
+    })
+}
+
+/// The number of a queueing discipline, with or without the colon. The last one is that of arriving packets.
+fn handle(text: &str) -> Result<u16, String> {
+    Classid::parse(&format!("{}:1", text.strip_suffix(':').unwrap_or(text)))
+        .map(Classid::major)
+        .filter(|&major| major != u16::MAX)
+        .ok_or_else(|| {
+            format!("{text:?} is no handle of a queueing discipline: a hexadecimal number from 1 to fffe, such as 20:")
+        })
 }
 
 /// A time that the module takes.
@@ -88,11 +126,11 @@ const _: () = assert!(QDISC_CATCH_UP.0 == 1_000_000 && QDISC_SLACK.0 == 10_000);
 /// Does it.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     match &args.what {
-        What::Add(args) => set(args, false, out),
-        What::Change(args) => set(args, true, out),
+        What::Add(args) => set(&args.set, Some(args.handle), out),
+        What::Change(args) => set(args, None, out),
         What::Show(args) => show::run(args, out),
         What::Watch(args) => show::watch(args, out),
-        What::Del(args) => Ok(QdiscRoot::of(&args.dev)?.delete()?),
+        What::Del(args) => Ok(args.place()?.delete()?),
     }
 }
 
@@ -112,7 +150,8 @@ fn read(path: &Path) -> Result<LinkFile, Failure> {
     Ok(link)
 }
 
-fn set(args: &SetArgs, change: bool, out: &mut Out) -> Result<(), Failure> {
+/// Adds a link, with the handle that was said if one was; without `add`, changes the one that is there.
+fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Failure> {
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {
         let plan = qdisc_plan(&link, None, args.catch_up, args.slack)?;
@@ -120,14 +159,15 @@ fn set(args: &SetArgs, change: bool, out: &mut Out) -> Result<(), Failure> {
         return fs::write(path, &plan.bytes)
             .map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())));
     };
-    let root = QdiscRoot::of(interface)?;
-    let running = if change { Some(root.show()?) } else { None };
-    let plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
+    let place = QdiscPlace::of(interface, args.parent)?;
+    let running = if add.is_none() { Some(place.show()?) } else { None };
+    let mut plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
+    plan.major = add.flatten().unwrap_or(plan.major);
     let filters = if args.no_filters { None } else { Some(filters(&link, &plan, args.lenient)?) };
-    if change {
-        root.change(&plan, filters.as_ref())?
+    if add.is_some() {
+        place.add(&plan, filters.as_ref())?
     } else {
-        root.add(&plan, filters.as_ref())?
+        place.change(&plan, filters.as_ref())?
     }
     told(&link, &plan, filters.as_ref(), interface, out)
 }

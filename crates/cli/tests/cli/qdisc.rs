@@ -36,3 +36,39 @@ fn more_classes_than_a_message_holds_are_written_and_more_than_tc_has_numbers_fo
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("65534"), "{}", run.stderr);
 }
+
+#[test]
+fn a_parent_and_a_handle_are_read_as_tc_writes_them_and_go_with_an_interface() {
+    let scratch = Scratch::new();
+    let link = scratch.write("link.toml", "link.rate = \"1mbit\"\n[[class]]\nname = \"a\"\n");
+    for (option, wrong, says) in [
+        ("--parent", "2:", "is no class of a queueing discipline"),
+        ("--parent", "0:1", "is no class of a queueing discipline"),
+        ("--parent", "2:g", "is no class of a queueing discipline"),
+        ("--handle", "0:", "is no handle of a queueing discipline"),
+        ("--handle", "ffff:", "is no handle of a queueing discipline"),
+        ("--handle", "2:1", "is no handle of a queueing discipline"),
+    ] {
+        let run = fairlink(&["qdisc", "add", &link, "--dev", "lo", option, wrong]);
+        assert_eq!(run.code, 2, "{option} {wrong}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{option} {wrong}: {}", run.stderr);
+    }
+    for option in [["--parent", "2:1"], ["--handle", "20:"]] {
+        let run = fairlink(&["qdisc", "add", &link, "--out", &scratch.path("out"), option[0], option[1]]);
+        assert_eq!(run.code, 2, "{option:?}");
+        assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
+    }
+    // The parent's own number, by the file's default and as it was said, before the kernel is asked.
+    for handle in [&[][..], &["--handle", "1:"], &["--handle", "1"]] {
+        let run = fairlink(&[&["qdisc", "add", &link, "--dev", "lo", "--parent", "1:10"], handle].concat());
+        assert_eq!(run.code, 2, "{handle:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("the handle 1: is that of the queueing discipline of the parent 1:10"),
+            "{}",
+            run.stderr
+        );
+    }
+    let run = fairlink(&["qdisc", "show", "--dev", "lo", "--parent", "2:1"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("lo has no queueing discipline \"fairlink\" below the class 2:1"), "{}", run.stderr);
+}

@@ -9,7 +9,7 @@ use core::fmt;
 use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, RoundLength, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
-use crate::parts::memory::{bytes_of, filled, slice};
+use crate::parts::memory::{bytes_of, filled, pause, slice};
 
 /// Largest number of leaves in a hierarchy.
 pub const MAX_LEAVES: usize = 1_000_000;
@@ -244,6 +244,7 @@ impl HierarchyBuilder {
         let leaves = slice(count, |_| ids.next().unwrap_or(ClassId::ROOT))?;
         let hierarchy = Hierarchy { link: self.link, nodes: self.nodes, children, leaves, levels };
         for index in 0..hierarchy.nodes.len() {
+            pause(index);
             hierarchy.check_siblings(ClassId(index as u32))?;
         }
         Ok(hierarchy)
@@ -253,6 +254,7 @@ impl HierarchyBuilder {
     fn group_children(&mut self) -> Result<Box<[ClassId]>, OutOfMemory> {
         let mut counts = filled(self.nodes.len(), 0u32)?;
         for index in 1..self.nodes.len() {
+            pause(index);
             let Node { parent, weight, .. } = self.nodes[index];
             counts[parent.index()] += 1;
             // At most 2 * 10^6 classes of at most 10^12 each.
@@ -265,6 +267,7 @@ impl HierarchyBuilder {
         }
         let mut children = filled(start as usize, ClassId::ROOT)?;
         for index in 1..self.nodes.len() {
+            pause(index);
             let parent = self.nodes[index].parent.index();
             let end = &mut self.nodes[parent].children.1;
             children[*end as usize] = ClassId(index as u32);
@@ -298,6 +301,7 @@ impl Hierarchy {
         let Some(&first) = children.first() else { return Ok(()) };
         let kind = |class: ClassId| self.config(class).share.map(|share| matches!(share, Share::Guarantee(_)));
         for &class in children {
+            pause(class.index());
             if kind(class) != kind(first) {
                 return Err(HierarchyError::MixedShares { class, sibling: first });
             }

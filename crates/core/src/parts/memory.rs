@@ -27,17 +27,37 @@ fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
     Ok(all)
 }
 
+/// Steps of a long loop between two requests of [`pause`].
+const PAUSE_EVERY: usize = 512;
+
+/// Asks for a byte of memory and gives it back, once in 512 steps of a loop that builds something of many classes; `step` counts them. An allocator may
+/// let other tasks run then: that of the kernel does, where such a loop would otherwise keep a processor for milliseconds. A refusal is
+/// ignored.
+pub fn pause(step: usize) {
+    if step % PAUSE_EVERY == PAUSE_EVERY - 1 {
+        let mut byte = Vec::<u8>::new();
+        let _ = byte.try_reserve_exact(1);
+        // Seen by nobody, it would be left out.
+        core::hint::black_box(byte);
+    }
+}
+
 /// `len` entries, each made from its index.
-pub(crate) fn slice<T>(len: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>, OutOfMemory> {
+pub(crate) fn slice<T>(len: usize, mut make: impl FnMut(usize) -> T) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = room(len)?;
-    all.extend((0..len).map(make));
+    all.extend((0..len).map(|index| {
+        pause(index);
+        make(index)
+    }));
     // There is no room left over, so that nothing is allocated anew.
     Ok(all.into_boxed_slice())
 }
 
 /// `len` times the same.
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMemory> {
-    slice(len, |_| value)
+    let mut all = room(len)?;
+    all.resize(len, value);
+    Ok(all.into_boxed_slice())
 }
 
 /// A box that can be refused. There is no `Box::try_new` in stable Rust, but a vector of one entry can be.

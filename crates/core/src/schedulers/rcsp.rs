@@ -33,6 +33,7 @@
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::bases::flows::Flows;
@@ -97,7 +98,8 @@ fn time_per_byte(tree: &Hierarchy, class: ClassId) -> u128 {
 /// The bound of the header, for the rates that the regulators have. None for a class of less than 2^-64 of the link.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let priority = |class: ClassId| tree.config(class).priority.unwrap_or(0);
-    let mut of_priority = [(0u128, 0u128); 256];
+    // Not on the stack, of which a kernel has 16 KiB for all.
+    let mut of_priority = vec![(0u128, 0u128); 256];
     for &leaf in tree.leaves() {
         let (leaves, share) = &mut of_priority[usize::from(priority(leaf))];
         (*leaves, *share) = (*leaves + 1, *share + tree.share_all_busy(leaf));

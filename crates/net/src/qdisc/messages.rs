@@ -8,7 +8,8 @@ use crate::qdisc::{BROKEN, QDISC};
 /// `struct tcmsg`: family, padding, interface, handle, parent, info.
 pub(crate) const TC_HEADER: usize = 20;
 pub(crate) const NESTED: u16 = 1 << 15;
-const TC_ROOT: u32 = u32::MAX;
+/// The parent of the queueing discipline at the root.
+pub(crate) const TC_ROOT: u32 = u32::MAX;
 
 pub(crate) const TCA_KIND: u16 = 1;
 pub(crate) const TCA_OPTIONS: u16 = 2;
@@ -48,9 +49,9 @@ pub(crate) enum Handed<'a> {
     File(i32),
 }
 
-/// Adds or changes the root, with the flags of rtnetlink(7) beside those of a request.
-pub(crate) fn set(index: i32, major: u16, config: Handed<'_>, flags: libc::c_int) -> Vec<u8> {
-    let mut message = message(index, u32::from(major) << 16, TC_ROOT);
+/// Adds or changes the queueing discipline below `parent`, with the flags of rtnetlink(7) beside those of a request.
+pub(crate) fn set(index: i32, parent: u32, major: u16, config: Handed<'_>, flags: libc::c_int) -> Vec<u8> {
+    let mut message = message(index, u32::from(major) << 16, parent);
     push_attribute(&mut message, TCA_KIND, format!("{QDISC}\0").as_bytes());
     nested(&mut message, TCA_OPTIONS | NESTED, |message| match config {
         Handed::Bytes(bytes) => push_attribute(message, TCA_FAIRLINK_CONFIG, bytes),
@@ -60,9 +61,9 @@ pub(crate) fn set(index: i32, major: u16, config: Handed<'_>, flags: libc::c_int
     message
 }
 
-/// Takes the root away.
-pub(crate) fn delete(index: i32, major: u16) -> Vec<u8> {
-    let mut message = message(index, u32::from(major) << 16, TC_ROOT);
+/// Takes the queueing discipline below `parent` away.
+pub(crate) fn delete(index: i32, parent: u32, major: u16) -> Vec<u8> {
+    let mut message = message(index, u32::from(major) << 16, parent);
     address(&mut message, libc::RTM_DELQDISC, libc::NLM_F_REQUEST | libc::NLM_F_ACK);
     message
 }
@@ -169,10 +170,10 @@ fn record(app: &[u8], offset: usize, len: u32) -> Option<Vec<u8>> {
     Some(app.get(offset..offset.checked_add(len as usize)?)?.to_vec())
 }
 
-/// A queueing discipline of ours at the root, out of the body of a message.
-pub(crate) fn discipline(body: &[u8], index: i32) -> Option<Discipline> {
+/// A queueing discipline of ours below `parent`, out of the body of a message.
+pub(crate) fn discipline(body: &[u8], index: i32, parent: u32) -> Option<Discipline> {
     let (stats, app) = ours(body, index)?;
-    if number32(body, 12) != Some(TC_ROOT) {
+    if number32(body, 12) != Some(parent) {
         return None;
     }
     let (basic, queue) = (attribute_of(stats, TCA_STATS_BASIC)?, attribute_of(stats, TCA_STATS_QUEUE)?);

@@ -122,7 +122,7 @@ fn the_kernel_is_told_what_the_file_says() {
 
 #[test]
 fn a_request_has_the_layout_of_rtnetlink() {
-    let message = messages::set(3, 1, Handed::Bytes(b"bytes"), libc::NLM_F_CREATE);
+    let message = messages::set(3, u32::MAX, 1, Handed::Bytes(b"bytes"), libc::NLM_F_CREATE);
     assert_eq!(u32::from_ne_bytes(message[0..4].try_into().unwrap()) as usize, message.len());
     assert_eq!(u16::from_ne_bytes(message[4..6].try_into().unwrap()), libc::RTM_NEWQDISC);
     let body = &message[NETLINK_HEADER..];
@@ -130,7 +130,12 @@ fn a_request_has_the_layout_of_rtnetlink() {
     assert_eq!(numbers, [0, 3, 0x1_0000, u32::MAX, 0]);
     assert_eq!(attribute_of(&body[20..], 1).unwrap(), b"fairlink\0");
     assert_eq!(attribute_of(attribute_of(&body[20..], 2).unwrap(), 1).unwrap(), b"bytes");
-    let message = messages::set(3, 1, Handed::File(9), 0);
+    let below = messages::set(3, 0x2_0001, 0x20, Handed::Bytes(b"bytes"), 0);
+    assert_eq!(
+        (&below[NETLINK_HEADER + 8..][..4], &below[NETLINK_HEADER + 12..][..4]),
+        (&0x20_0000u32.to_ne_bytes()[..], &0x2_0001u32.to_ne_bytes()[..])
+    );
+    let message = messages::set(3, u32::MAX, 1, Handed::File(9), 0);
     let options = attribute_of(&message[NETLINK_HEADER + 20..], 2).unwrap();
     assert_eq!((attribute_of(options, 1), attribute_of(options, 2)), (None, Some(&9i32.to_ne_bytes()[..])));
 }
@@ -181,17 +186,19 @@ fn a_queueing_discipline_is_read_from_where_the_module_writes_it() {
         record: b"record".to_vec(),
     };
     let sound = body(b"fairlink\0", 0, b"record");
-    assert_eq!(messages::discipline(&sound, 3), Some(expected.clone()));
-    let broken = Discipline { broken: Some("panicked".to_owned()), ..expected };
-    assert_eq!(messages::discipline(&body(b"fairlink-broken\0", 1, b"record"), 3), Some(broken));
-    assert_eq!(messages::discipline(&body(b"htb\0", 0, b"record"), 3), None);
-    assert_eq!(messages::discipline(&sound, 4), None, "of another interface");
+    assert_eq!(messages::discipline(&sound, 3, u32::MAX), Some(expected.clone()));
+    let broken = Discipline { broken: Some("panicked".to_owned()), ..expected.clone() };
+    assert_eq!(messages::discipline(&body(b"fairlink-broken\0", 1, b"record"), 3, u32::MAX), Some(broken));
+    assert_eq!(messages::discipline(&body(b"htb\0", 0, b"record"), 3, u32::MAX), None);
+    assert_eq!(messages::discipline(&sound, 4, u32::MAX), None, "of another interface");
     let mut below = sound.clone();
     below[12..16].copy_from_slice(&0x2_0001u32.to_ne_bytes());
-    assert_eq!(messages::discipline(&below, 3), None, "not the root");
-    assert_eq!(messages::discipline(&body(b"fairlink\0", 0, b"recor"), 3), None, "a record that is cut");
+    assert_eq!(messages::discipline(&below, 3, u32::MAX), None, "not the root");
+    assert_eq!(messages::discipline(&below, 3, 0x2_0001), Some(expected.clone()), "below a class");
+    assert_eq!(messages::discipline(&sound, 3, 0x2_0001), None, "not below a class");
+    assert_eq!(messages::discipline(&body(b"fairlink\0", 0, b"recor"), 3, u32::MAX), None, "a record that is cut");
     for len in 0..sound.len() - 2 {
-        assert_eq!(messages::discipline(&sound[..len], 3), None, "cut to {len}");
+        assert_eq!(messages::discipline(&sound[..len], 3, u32::MAX), None, "cut to {len}");
     }
 }
 
@@ -267,7 +274,7 @@ proptest! {
             body[at] = value;
         }
         let _ = messages::class(&body, 3, 1);
-        let _ = messages::discipline(&body, 3);
+        let _ = messages::discipline(&body, 3, u32::MAX);
         let _ = filters::present(&body, 3, 1);
         let link = file(FILE);
         let mut classes = raw_classes(&link);

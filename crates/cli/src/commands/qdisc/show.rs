@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fairlink_core::{Amount, Nanos};
 use fairlink_lab::table::fitted;
-use fairlink_net::{QdiscClass, QdiscRates, QdiscRoot, QdiscState};
+use fairlink_net::{QdiscClass, QdiscRates, QdiscState};
 use serde::Serialize;
 
+use super::AtArgs;
 use crate::commands::ctl::stats::{interval, pause};
 use crate::failure::Failure;
 use crate::human;
@@ -16,9 +17,8 @@ use crate::out::{Out, wrapped};
 /// Of what, and since when.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The interface.
-    #[arg(long, value_name = "IF")]
-    dev: String,
+    #[command(flatten)]
+    at: AtArgs,
     /// Rates and ideals of this time from now on, such as 1s; without it they are the kernel's averages of some seconds.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     interval: Option<Nanos>,
@@ -27,9 +27,8 @@ pub(super) struct Args {
 /// Of what, how often, and how many times.
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchArgs {
-    /// The interface.
-    #[arg(long, value_name = "IF")]
-    dev: String,
+    #[command(flatten)]
+    at: AtArgs,
     /// The time between two tables, which is what they are about.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
@@ -40,40 +39,40 @@ pub(super) struct WatchArgs {
 
 /// Reads once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let root = QdiscRoot::of(&args.dev)?;
-    let mut state = root.show()?;
+    let place = args.at.place()?;
+    let mut state = place.show()?;
     let mut interval_s = None;
     if let Some(span) = args.interval {
         // Ctrl-C ends the interval, and what there is until then is shown.
         pause(Duration::from_nanos(span.0), &*stop_flag()?);
-        let earlier = std::mem::replace(&mut state, root.show()?);
+        let earlier = std::mem::replace(&mut state, place.show()?);
         interval_s = Some(state.measure_since(&earlier));
     }
     if out.json {
-        return out.document(&Shown::of(&args.dev, &state, interval_s));
+        return out.document(&Shown::of(&args.at.dev, &state, interval_s));
     }
-    lines(&args.dev, &state, interval_s, out.width()).iter().try_for_each(|line| out.line(line))
+    lines(&args.at.dev, &state, interval_s, out.width()).iter().try_for_each(|line| out.line(line))
 }
 
 /// Reads again and again, and prints each interval.
 pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
-    let root = QdiscRoot::of(&args.dev)?;
+    let place = args.at.place()?;
     let stop = stop_flag()?;
-    let mut earlier = root.show()?;
+    let mut earlier = place.show()?;
     for _ in 0..args.count.unwrap_or(u64::MAX) {
         if pause(Duration::from_nanos(args.interval.0), &stop) {
             break;
         }
-        let now = root.show()?;
+        let now = place.show()?;
         let mut told = now.clone();
         let interval_s = Some(told.measure_since(&earlier));
         earlier = now;
         if out.json {
-            out.json_line(&Shown::of(&args.dev, &told, interval_s))?;
+            out.json_line(&Shown::of(&args.at.dev, &told, interval_s))?;
         } else if out.is_terminal() {
-            out.redraw(&lines(&args.dev, &told, interval_s, out.width()))?;
+            out.redraw(&lines(&args.at.dev, &told, interval_s, out.width()))?;
         } else {
-            lines(&args.dev, &told, interval_s, out.width()).iter().try_for_each(|line| out.line(line))?;
+            lines(&args.at.dev, &told, interval_s, out.width()).iter().try_for_each(|line| out.line(line))?;
             out.line("")?;
         }
         out.flush()?;

@@ -1,18 +1,20 @@
 //! Filters by priority.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fairlink_config::LinkFile;
-use fairlink_config::matching::Match;
+use fairlink_config::matching::{Match, Prefix};
 use fairlink_core::ClassId;
 
-use super::{Filter, Unspoken, of_match};
+use super::{Filter, Port, Unspoken, of_match};
 use crate::qdisc::QdiscPlan;
 
 /// Most priorities that the matches of a file may take.
 pub(crate) const MOST_PRIORITIES: usize = 8192;
 /// Most kinds of filters of one priority, which are asked one after the other.
 const MOST_KINDS: usize = 64;
+/// Most filters of another kind that a filter is compared with.
+const MOST_COMPARED: usize = 64;
 
 /// A match that is no filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +93,16 @@ pub(crate) fn of_matches(matches: &[(ClassId, Match)], minor: impl Fn(ClassId) -
 #[derive(Default)]
 struct Priority {
     filters: Vec<(Filter, u16)>,
-    /// Kinds in the order in which they came, with the class of all filters of a kind where it is one.
-    kinds: Vec<Option<ClassId>>,
+    /// Kinds in the order in which they came, which is the order in which the kernel asks them.
+    kinds: Vec<Asked>,
     places: HashMap<Filter, usize>,
     /// Those that are there.
     known: HashSet<Filter>,
 }
 
 impl Priority {
-    /// Whether a filter of `class` may follow: those that it would be asked before are of the same class, or it is asked last.
+    /// Returns true where a filter of `class` may follow: no frame that it takes would have been taken, by the order of the file, by a filter of
+    /// another class that the kernel asks later.
     fn takes(&self, filter: &Filter, class: ClassId) -> bool {
         // Those of another classifier have priorities of their own.
         if self.filters.first().is_some_and(|(first, _)| matches!(first, Filter::All) != matches!(filter, Filter::All))
@@ -107,7 +110,7 @@ impl Priority {
             return false;
         }
         match self.places.get(&filter.kind()) {
-            Some(&place) => self.kinds.iter().skip(place + 1).all(|of| *of == Some(class)),
+            Some(&place) => self.kinds.iter().skip(place + 1).all(|kind| !kind.would_be_overtaken(filter, class)),
             None => self.kinds.len() < MOST_KINDS,
         }
     }
@@ -117,17 +120,120 @@ impl Priority {
         if !self.known.insert(filter) {
             return;
         }
-        match self.places.get(&filter.kind()) {
-            Some(&place) => {
-                if self.kinds[place] != Some(class) {
-                    self.kinds[place] = None;
-                }
-            }
-            None => {
-                self.places.insert(filter.kind(), self.kinds.len());
-                self.kinds.push(Some(class));
-            }
+        let place = *self.places.entry(filter.kind()).or_insert(self.kinds.len());
+        if place == self.kinds.len() {
+            self.kinds.push(Asked::default());
         }
+        self.kinds[place].add(filter, class);
         self.filters.push((filter, minor));
+    }
+}
+
+/// The filters of a kind in a priority.
+#[derive(Default)]
+struct Asked {
+    filters: Vec<(Filter, ClassId)>,
+    /// By the first address of the prefix that [`key`] chooses, those of `filters` that have it.
+    by_address: BTreeMap<u128, Vec<usize>>,
+    /// All are of the class of the first one.
+    one_class: bool,
+    /// All have the EtherType of the first one.
+    one_ethertype: bool,
+}
+
+impl Asked {
+    fn add(&mut self, filter: Filter, class: ClassId) {
+        let first = self.filters.first().copied().unwrap_or((filter, class));
+        let before = !self.filters.is_empty();
+        self.one_class = (!before || self.one_class) && first.1 == class;
+        self.one_ethertype = (!before || self.one_ethertype) && ethertype(&first.0) == ethertype(&filter);
+        if let Some((_, prefix)) = key(&filter) {
+            self.by_address.entry(bits(prefix)).or_default().push(self.filters.len());
+        }
+        self.filters.push((filter, class));
+    }
+
+    /// Returns true where a frame may be of `filter`, which is of `class`, and of one of these that is of another class; also where
+    /// that would take too long to find out.
+    fn would_be_overtaken(&self, filter: &Filter, class: ClassId) -> bool {
+        let Some(&(first, of)) = self.filters.first() else { return false };
+        if self.one_class && of == class || self.one_ethertype && apart(ethertype(&first), ethertype(filter)) {
+            return false;
+        }
+        let mut near = self.near(filter);
+        let met = near.by_ref().take(MOST_COMPARED).any(|(other, of)| *of != class && !disjoint(other, filter));
+        met || near.next().is_some()
+    }
+
+    /// Those that may take frames that `filter` takes, as far as one address tells.
+    fn near(&self, filter: &Filter) -> Box<dyn Iterator<Item = &(Filter, ClassId)> + '_> {
+        let keys = (self.filters.first().and_then(|(first, _)| key(first)), key(filter));
+        let (Some((end, own)), Some((of, prefix))) = keys else { return Box::new(self.filters.iter()) };
+        if end != of {
+            return Box::new(self.filters.iter());
+        }
+        // All have prefixes of the length of `own`: one that `prefix` lies in, or those that lie in it.
+        let mask = |len: u8| u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+        let from = bits(prefix) & mask(own.mapped_len());
+        let to = from.max(bits(prefix) | !mask(prefix.mapped_len()));
+        Box::new(self.by_address.range(from..=to).flat_map(|(_, places)| places).filter_map(|&at| self.filters.get(at)))
+    }
+}
+
+/// The end of a packet whose address tells filters of a kind apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Destination,
+    Source,
+}
+
+/// The prefix by which filters of this kind are kept.
+fn key(filter: &Filter) -> Option<(End, Prefix)> {
+    let Filter::Flower(fields) = filter else { return None };
+    fields.dst.map(|dst| (End::Destination, dst)).or_else(|| fields.src.map(|src| (End::Source, src)))
+}
+
+fn bits(prefix: Prefix) -> u128 {
+    u128::from_be_bytes(prefix.address())
+}
+
+fn ethertype(filter: &Filter) -> Option<u16> {
+    match filter {
+        Filter::All => None,
+        Filter::Flower(fields) => fields.ethertype,
+    }
+}
+
+/// Returns true for two values of one field that no frame has both of.
+fn apart<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
+}
+
+/// Returns true where no frame is of both filters. False says nothing.
+fn disjoint(one: &Filter, other: &Filter) -> bool {
+    let (Filter::Flower(one), Filter::Flower(other)) = (one, other) else { return false };
+    let nets = |one: Option<Prefix>, other: Option<Prefix>| {
+        one.zip(other).is_some_and(|(one, other)| {
+            !one.contains(other.version(), other.address()) && !other.contains(one.version(), one.address())
+        })
+    };
+    apart(one.outer, other.outer)
+        || apart(one.vlan, other.vlan)
+        || apart(one.inner, other.inner)
+        || apart(one.inner_vlan, other.inner_vlan)
+        || apart(one.ethertype, other.ethertype)
+        || apart(one.proto, other.proto)
+        || apart(one.dscp, other.dscp)
+        || nets(one.src, other.src)
+        || nets(one.dst, other.dst)
+        || ports_apart(one.sport, other.sport)
+        || ports_apart(one.dport, other.dport)
+}
+
+fn ports_apart(one: Option<Port>, other: Option<Port>) -> bool {
+    match (one, other) {
+        (Some(Port::Masked(one, mask)), Some(Port::Masked(other, and))) => (one ^ other) & mask & and != 0,
+        (Some(Port::Range(first, last)), Some(Port::Range(from, to))) => last < from || to < first,
+        _ => false,
     }
 }

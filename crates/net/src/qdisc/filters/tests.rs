@@ -333,6 +333,51 @@ fn filters_are_known_by_their_place_and_their_classifier() {
     }
 }
 
+#[test]
+fn kinds_that_no_frame_meets_together_share_a_priority() {
+    let priorities = |rules: &[(u32, String)]| {
+        let rules: Vec<_> = rules.iter().map(|(class, text)| (ClassId(*class), parse(text))).collect();
+        of_matches(&rules, |class| class.0 as u16).priorities.len()
+    };
+    // Subscribers with an IPv4 address and an IPv6 prefix each, in either direction.
+    for end in ["src", "dst"] {
+        let of = |number: u32| {
+            let (v4, v6) = (Ipv4Addr::from(0x0a00_0000 + number), 0x100 * (number % 0x100));
+            let v6 = format!("2001:db8:{:x}:{v6:x}::/56", number / 0x100);
+            [(number, format!("{end} host {v4}")), (number, format!("{end} net {v6}"))]
+        };
+        let subscribers: Vec<_> = (1..=10_000).flat_map(of).collect();
+        assert_eq!(priorities(&subscribers), 1, "{end}");
+    }
+    // Prefixes of several lengths, of which none lies in another.
+    let nets =
+        ["10.0.0.0/24", "10.0.1.0/25", "10.0.2.0/24", "10.0.1.128/25", "2001:db8::/48", "10.0.3.7/32", "10.0.4.0/24"];
+    let nets: Vec<_> = (0..).zip(nets).map(|(class, net)| (class, format!("dst net {net}"))).collect();
+    assert_eq!(priorities(&nets), 1);
+    // A shorter one behind two kinds would overtake the longer one in it; a longer one behind would never be asked.
+    for (last, count) in [("10.0.1.0/24", 2), ("10.0.5.0/24", 1)] {
+        let mut nets = nets.clone();
+        nets.push((99, format!("dst net {last}")));
+        assert_eq!(priorities(&nets), count, "{last}");
+    }
+    let inside = ["10.0.1.0/24", "10.2.0.1/32", "10.0.1.5/32", "10.2.0.0/24"];
+    let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
+    assert_eq!(priorities(&inside), 2);
+    // One in a prefix whose kind is asked later, though it stands before it.
+    let inside = ["10.3.0.1/32", "10.0.1.0/24", "10.0.1.5/32"];
+    let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
+    assert_eq!(priorities(&inside), 2);
+    // Behind more filters of its class than are looked at there may be one of another.
+    let mut many = vec![(1, "dst host 10.0.0.1".to_owned())];
+    many.extend((0..70).map(|number| (9, format!("src host 10.1.0.{number}"))));
+    many.extend([(8, "src host 10.2.0.1".to_owned()), (9, "dst host 10.0.0.2".to_owned())]);
+    assert_eq!(priorities(&many), 2);
+    // Ports, protocols and tags tell frames apart as well.
+    let others = ["tcp dst port 5", "udp src port 7", "tcp dst port 6", "vlan 3", "vlan 4 inner vlan 5", "vlan 6"];
+    let others: Vec<_> = (0..).zip(others).map(|(class, text)| (class, text.to_owned())).collect();
+    assert_eq!(priorities(&others), 1);
+}
+
 /// The frames of the laboratory (kernel/lab/filters): interface, class, and the bytes of the frame with all tags.
 const FRAMES: &str = include_str!("../../../../../kernel/lab/filters/frames");
 const LINK: &str = include_str!("../../../../../kernel/lab/filters/link.toml");

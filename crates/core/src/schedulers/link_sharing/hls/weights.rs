@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use crate::contract::{ClassId, Hierarchy, OutOfMemory, RoundLength};
-use crate::parts::memory::{bytes_of, filled};
+use crate::parts::memory::{bytes_of, filled, pause};
 
 /// Credits in one byte: balances, residuals and weights of HLS are counted in 2^-24 byte.
 pub const CREDITS_PER_BYTE: u64 = 1 << 24;
@@ -40,6 +40,7 @@ impl RunWeights {
     pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut leaves_below = filled(tree.len(), 0u64)?;
         for class in tree.classes().rev() {
+            pause(class.index());
             if tree.is_leaf(class) {
                 leaves_below[class.index()] = 1;
             }
@@ -63,6 +64,7 @@ impl RunWeights {
                 }
             }
             for &child in tree.children(parent) {
+                pause(child.index());
                 // Weights of siblings add up to less than 2^64, a share is below 2^38 bytes, and a credit is 2^-24 of one.
                 let scaled = u128::from(tree.weight(child)) * u128::from(CREDITS_PER_BYTE) * factor;
                 credits[child.index()] = ((scaled + divisor / 2) / divisor).max(1) as u64;
