@@ -71,7 +71,7 @@ impl Plan {
         let rate = self.rate;
         let wanted = |class: &Class| match weights {
             Weights::Guarantee => None,
-            Weights::Ceiling => Some(class.ceiling.unwrap_or(rate).min(rate)),
+            Weights::Ceiling => Some(class.ceiling.unwrap_or(rate)),
             Weights::Equal => Some(SAME),
         };
         let mut sums = vec![0_u128; self.classes.len()];
