@@ -52,6 +52,10 @@ pub(crate) enum Command {
     Expand(expand::Args),
     /// Turn what other tools run today into a link file: LibreQoS, tc, RouterOS, Kubernetes, libvirt.
     Import(import::Args),
+    /// Run a script in the sandbox of `import tc --run`.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+    #[command(hide = true)]
+    RunConfined(import::script::Confined),
     /// Turn tc commands into a link file, or a link file into tc commands.
     Tc(tc::Args),
     /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.

@@ -287,6 +287,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("fairlink import tc scenarios/import/eth0.show", "What `tc -d` shows of a running system."),
             ("fairlink import tc scenarios/htb/htb.tc --rate 10mbit > htb.toml", "A script of tc commands."),
+            ("fairlink import tc --run shape.sh --set IF=eth0 -- 8000", "What a shell script gives when it runs."),
         ],
     ),
     (
@@ -445,7 +446,7 @@ mod tests {
 
     /// All commands and those below them, as they are typed behind `fairlink`, with their help.
     fn all(command: &mut Command, above: &str, found: &mut Vec<(String, String)>) {
-        for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help") {
+        for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help" && !below.is_hide_set()) {
             let name = format!("{above}{}", below.get_name());
             found.push((name.clone(), below.render_long_help().to_string()));
             all(below, &format!("{name} "), found);

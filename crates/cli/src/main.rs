@@ -65,6 +65,8 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Between(args) => between::run(&args, out),
         Command::Traffic(args) => traffic::run(&args, out),
         Command::Import(args) => import::run(&args, out),
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+        Command::RunConfined(args) => import::script::confined(&args),
         Command::Tc(args) => tc::run(&args, out),
         #[cfg(target_os = "linux")]
         Command::Ctl(args) => ctl::run(&args, out),

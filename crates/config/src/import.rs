@@ -111,6 +111,33 @@ impl Direction {
     }
 }
 
+/// What spare bandwidth is shared in proportion to, where all are busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// The minimum rates of the configuration, which are guaranteed.
+    #[default]
+    Guarantee,
+    /// The maximum rates. What is guaranteed is in that proportion, not the minimum rates.
+    Ceiling,
+    /// Nothing: all leaves are guaranteed the same.
+    Equal,
+}
+
+impl Weights {
+    /// What changes in meaning; `None` where minimum rates stay.
+    fn meaning(self) -> Option<&'static str> {
+        match self {
+            Self::Guarantee => None,
+            Self::Ceiling => Some(
+                "weights: guarantees are in proportion to the maximum rates (--weights ceiling), and minimum rates are left out",
+            ),
+            Self::Equal => {
+                Some("weights: all have the same guarantee (--weights equal), and minimum rates are left out")
+            }
+        }
+    }
+}
+
 /// A name for files out of one of another tool: letters, digits and a few signs, so that it is in no other directory.
 fn file_stem(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "_-@".contains(c) { c } else { '_' };

@@ -43,8 +43,13 @@ pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
         Ok(text) => Ok(SourceText::opened(name, text)),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
+            let bytes = error.into_bytes();
+            let before = &bytes[..at];
+            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+            let found = ProblemKind::NotText { at, line, column, byte: bytes[at] };
             let source = SourceText::new(name, String::new());
-            Err(Problems::one(Problem::error(&source, None, ProblemKind::NotText { at })))
+            Err(Problems::one(Problem::error(&source, None, found)))
         }
     }
 }

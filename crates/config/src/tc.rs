@@ -13,6 +13,7 @@ mod filter;
 mod findings;
 pub(crate) mod import;
 pub(crate) mod kernel;
+mod marks;
 mod options;
 mod read;
 mod setup;

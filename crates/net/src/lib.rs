@@ -7,6 +7,7 @@
 //! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
 //! | `wire` | frames as bytes: read, marked, written |
 //! | `qdisc` | [`QdiscPlace`]: the kernel module, told by netlink what a link file says |
+//! | `sandbox` | [`Sandbox`] of scripts that are run to see their commands |
 //! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
 //! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
 //!
@@ -23,6 +24,8 @@ mod gateway;
 mod io;
 #[cfg(target_os = "linux")]
 mod qdisc;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+mod sandbox;
 #[cfg(target_os = "linux")]
 mod testbed;
 #[cfg(target_os = "linux")]
@@ -33,6 +36,8 @@ pub use demo::{
     Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
     Skipped,
 };
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub use sandbox::{SANDBOX_USER, Sandbox, SandboxError, end_process_group};
 #[cfg(target_os = "linux")]
 pub use {
     fairlink_config::matching::Classifier,

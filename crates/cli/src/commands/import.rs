@@ -1,12 +1,14 @@
 //! `fairlink import`: what people run today, as a link file, with a report of what became of it.
 
 mod report;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub(crate) mod script;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
-use fairlink_config::import::{Direction, Imported, ImportedLink, k8s, libreqos, libvirt, mikrotik, pf, tc};
+use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
 use fairlink_core::{ClassId, Rate};
 use fairlink_lab::human::count;
 use fairlink_lab::import::{Case, compared};
@@ -64,12 +66,25 @@ struct LibreqosArgs {
     /// To the subscribers, from them, or a link for each; both need --out.
     #[arg(long, value_enum, default_value_t = Way::Down)]
     direction: Way,
+    /// What spare bandwidth is shared in proportion to.
+    #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
+    weights: WeightsArg,
 }
 
 #[derive(Debug, clap::Args)]
 struct TcArgs {
-    /// The file: commands, or what tc shows, as text or JSON.
+    /// The file: commands, or what tc shows, as text or JSON; with --run a script of a shell.
     file: PathBuf,
+    /// Run the file as a script, and import the commands that it gives. It runs for 10 s at most, without rights and network, and can write to a
+    /// scratch directory only; tc, iptables, ip and others record or answer, and change nothing.
+    #[arg(long)]
+    run: bool,
+    /// With --run: a variable of the script's environment.
+    #[arg(long, value_name = "NAME=VALUE", requires = "run")]
+    set: Vec<String>,
+    /// With --run: arguments of the script.
+    #[arg(last = true, requires = "run", value_name = "ARGUMENT")]
+    args: Vec<String>,
     /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
@@ -95,6 +110,9 @@ struct MikrotikArgs {
     /// Of simple queues: to the targets, from them, or a link for each; both need --out.
     #[arg(long, value_enum, default_value_t = Way::Down)]
     direction: Way,
+    /// What spare bandwidth is shared in proportion to.
+    #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
+    weights: WeightsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -158,6 +176,33 @@ impl Way {
     }
 }
 
+/// What spare bandwidth is shared in proportion to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WeightsArg {
+    /// The minimum rates, which are guaranteed.
+    Guarantee,
+    /// The maximum rates.
+    Ceiling,
+    /// Nothing: all have equal parts.
+    Equal,
+}
+
+impl WeightsArg {
+    fn weights(self, as_is: bool) -> Result<Weights, Failure> {
+        let weights = match self {
+            Self::Guarantee => Weights::Guarantee,
+            Self::Ceiling => Weights::Ceiling,
+            Self::Equal => Weights::Equal,
+        };
+        match as_is && weights != Weights::Guarantee {
+            true => Err(Failure::wrong(
+                "--weights changes how bandwidth is lent, and --as-is keeps it: leave one of them out",
+            )),
+            false => Ok(weights),
+        }
+    }
+}
+
 /// The two kinds of queues of RouterOS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Queues {
@@ -173,11 +218,14 @@ struct Compared {
     /// Its leaves that no frame can reach.
     unreachable: Vec<ClassId>,
     cases: Vec<Case>,
+    /// Whether the ceilings of its classes are plans of subscribers.
+    has_plans: bool,
 }
 
 /// Reads, compares, writes and reports. Nothing is written before everything was read and found sound.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let (tool, imported) = read(args)?;
+    let mut ran = Vec::new();
+    let (tool, imported) = read(args, &mut ran)?;
     if imported.links.len() > 1 && args.out.is_none() {
         let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
         let names = names.join(", ");
@@ -186,7 +234,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         )));
     }
     let Imported { links, kept, notes } = imported;
-    let links = links.into_iter().map(|link| compare(link, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
+    let links = links.into_iter().map(|link| compare(link, tool, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
     let unmatched: usize = links.iter().map(|link| link.unreachable.len()).sum();
     let refused = (unmatched > 0 && !args.allow_unmatched).then(|| {
         Failure::failed(anyhow!(
@@ -199,8 +247,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if let (Some(dir), None) = (&args.out, &refused) {
         write(dir, &files)?;
     }
-    let report =
-        report::Report { tool, links: &links, kept: &kept, notes: &notes, files: &files, out: args.out.as_deref() };
+    let report = report::Report {
+        tool,
+        links: &links,
+        kept: &kept,
+        ran: &ran,
+        notes: &notes,
+        files: &files,
+        out: args.out.as_deref(),
+    };
     if out.json {
         report.document(out)?;
         // So that it comes before the error on a terminal.
@@ -217,16 +272,22 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     refused.map_or(Ok(()), Err)
 }
 
-fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
+/// Reads the tool's configuration; what is to be said of a script that was run is added to `ran`.
+fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), Failure> {
     let as_is = args.as_is;
     Ok(match &args.tool {
         Tool::Libreqos(from) => {
-            let options = libreqos::Options { directions: from.direction.directions(), rate: from.rate, as_is };
+            let weights = from.weights.weights(as_is)?;
+            let options =
+                libreqos::Options { directions: from.direction.directions(), rate: from.rate, as_is, weights };
             ("libreqos", libreqos::import_files(&from.devices, from.network.as_deref(), &options)?)
         }
         Tool::Tc(from) => {
             let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is };
-            ("tc", tc::import_file(&from.file, &options)?)
+            match from.run {
+                true => ("tc", run_script(from, &options, ran)?),
+                false => ("tc", tc::import_file(&from.file, &options)?),
+            }
         }
         Tool::Mikrotik(from) => {
             let queues = from.queues.map(|queues| match queues {
@@ -239,6 +300,7 @@ fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
                 parent: from.parent.clone(),
                 directions: from.direction.directions(),
                 as_is,
+                weights: from.weights.weights(as_is)?,
             };
             ("mikrotik", mikrotik::import_file(&from.file, &options)?)
         }
@@ -261,12 +323,33 @@ fn read(args: &Args) -> Result<(&'static str, Imported), Failure> {
     })
 }
 
-fn compare(link: ImportedLink, no_compare: bool) -> Result<Compared, Failure> {
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Result<Imported, Failure> {
+    let device = from.dev.as_deref().unwrap_or("eth0");
+    let made = script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device })?;
+    let imported = tc::import(&format!("{}, as recorded", from.file.display()), made.text, options);
+    // Where the commands are wrong, the end of the script is often why.
+    let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();
+    let imported = imported.map_err(|errors| match &warnings()[..] {
+        [] => Failure::from(errors),
+        warnings => Failure::from(errors).within(warnings.join("; ")),
+    })?;
+    *ran = made.notes;
+    Ok(imported)
+}
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
+fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Imported, Failure> {
+    Err(Failure::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
+}
+
+fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared, Failure> {
     let cases = match no_compare {
         true => Vec::new(),
         false => compared(link.link_before.as_ref(), &link.link, &link.idle).map_err(Failure::failed)?,
     };
-    Ok(Compared { unreachable: link.link.unreachable(), link, cases })
+    let has_plans = ["libreqos", "mikrotik"].contains(&tool);
+    Ok(Compared { unreachable: link.link.unreachable(), link, cases, has_plans })
 }
 
 /// A file and its text.

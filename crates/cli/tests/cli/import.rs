@@ -423,3 +423,146 @@ fn what_the_kernel_shows_is_imported_as_the_commands_that_set_it_up() {
         }
     }
 }
+
+/// A script with what public ones have: functions, loops, programs by path, marks, a question for the default device.
+#[cfg(target_os = "linux")]
+const SCRIPT: &str = r#"#!/bin/bash
+[ "$EUID" -eq 0 ] && [ "$(id -u)" = 0 ] || exit 7
+PATH=/sbin:/usr/sbin:$PATH
+TC=/sbin/tc
+DEV=$(ip route show default | sed 's/.*dev //')
+UP=$1
+modprobe sch_htb
+$TC qdisc del dev $DEV root 2>/dev/null
+$TC qdisc add dev $DEV root handle 1: htb default 30
+$TC class add dev $DEV parent 1: classid 1:1 htb rate ${UP}kbit
+for n in 10 20 30; do
+    $TC class add dev $DEV parent 1:1 classid 1:$n htb rate $((UP / 4))kbit ceil ${UP}kbit
+    tc qdisc add dev $DEV parent 1:$n fq_codel
+done
+mark() {
+    /usr/sbin/iptables -t mangle -A POSTROUTING -o $DEV -p "$1" --dport "$2" -j MARK --set-mark "$3"
+    tc filter add dev $DEV parent 1: protocol ip prio 1 handle "$3" fw flowid 1:"$3"0
+}
+mark udp 5060 1
+mark tcp $WEB 2
+"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_script_is_run_and_its_marks_become_matches() {
+    let dir = Scratch::new();
+    let script = dir.path("shape.sh");
+    fs::write(&script, SCRIPT).unwrap();
+    let out = dir.path("made");
+    let run = fairlink(&["import", "tc", "--run", &script, "--set", "WEB=443", "--json", "--out", &out, "--", "8000"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+    let report = run.json();
+    let text = fs::read_to_string(format!("{out}/eth0.toml")).unwrap();
+    for line in [
+        "rate = \"8Mbit\"",
+        "match = [\"ip udp dst port 5060\"]",
+        "match = [\"ip tcp dst port 443\"]",
+        "queue = \"fq_codel\"",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let ran = report["ran"].to_string();
+    assert!(ran.contains("not run: modprobe sch_htb") && ran.contains("ip route show default"), "{ran}");
+    assert_eq!(report["links"][0]["classes"], 4);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_script_changes_nothing_reaches_nothing_and_ends() {
+    use std::net::TcpListener;
+
+    let dir = Scratch::new();
+    let script = dir.path("bad.sh");
+    let (made, kept) = (dir.path("made-by-script"), dir.path("kept"));
+    fs::write(&kept, "kept").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let me = std::process::id();
+    let text = format!(
+        "#!/bin/bash\n(echo x > {made}) 2>/dev/null && echo wrote >&2\n(echo x > {kept}) 2>/dev/null && echo overwrote >&2\n\
+         (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo connected >&2\n(builtin kill -9 {me}) 2>/dev/null && echo killed >&2\n\
+         /bin/rm -f {kept}\necho y > $TMPDIR/own || echo no-scratch >&2\n\
+         tc qdisc add dev eth0 root handle 1: htb default 10\ntc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit\n\
+         (while :; do :; done) &\nwhile :; do :; done\n"
+    );
+    fs::write(&script, text).unwrap();
+    let begun = std::time::Instant::now();
+    let run = fairlink(&["import", "tc", "--run", &script, "--no-compare"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    // Far from it, so that a busy machine is none.
+    assert!(begun.elapsed().as_secs() < 60);
+    assert!(run.stderr.contains("WARNING: the script was stopped after 10 s"), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("not run: rm -f {kept}")), "{}", run.stderr);
+    assert!(!std::path::Path::new(&made).exists());
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert!(run.stdout.contains("name = \"1:10\""));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_script_that_sets_nothing_up_is_an_error_with_what_it_said() {
+    let dir = Scratch::new();
+    let script = dir.path("usage.sh");
+    fs::write(&script, "echo 'usage: shape DEV' >&2\nexit 3\n").unwrap();
+    let run = fairlink(&["import", "tc", "--run", &script]);
+    assert_eq!(run.code, 2);
+    for said in ["gave no command of tc", "usage: shape DEV", "exit status: 3", "behind --"] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+    fs::write(&script, "#!/usr/bin/python3\nprint()\n").unwrap();
+    let run = fairlink(&["import", "tc", "--run", &script]);
+    assert!(run.code == 2 && run.stderr.contains("\"python3\""), "{}", run.stderr);
+}
+
+#[test]
+fn a_file_in_latin_1_is_refused_with_its_line() {
+    let dir = Scratch::new();
+    let file = dir.path("ShapedDevices.csv");
+    fs::write(&file, b"Circuit ID,IPv4\n1,10.0.0.1\nMu\xf1oz,10.0.0.2\n").unwrap();
+    let run = fairlink(&["import", "libreqos", &file, "--rate", "1gbit"]);
+    assert_eq!(run.code, 2);
+    let said = run.stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the byte 0xf1 in line 3, column 3") && said.contains("iconv -f latin1"), "{said}");
+}
+
+/// Three plans with the same minimum, as LibreQoS recommends.
+#[test]
+fn weights_decide_what_plans_get_when_all_are_busy() {
+    let dir = Scratch::new();
+    let file = dir.path("ShapedDevices.csv");
+    let mut text = "Circuit ID,IPv4,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps\n".to_owned();
+    for (at, plan) in [400, 200, 100, 100].iter().enumerate() {
+        text += &format!("c{at},10.0.0.{},1,1,{plan},{plan}\n", at + 1);
+    }
+    fs::write(&file, text).unwrap();
+    let plans = |weights: &str| -> Vec<(u64, u64, f64)> {
+        let run = fairlink(&["import", "libreqos", &file, "--rate", "202mbit", "--weights", weights, "--json"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let report = run.json();
+        let of = |plan: &Value| {
+            let mean = plan["mean_bps"].as_f64().unwrap();
+            assert!(plan["least_bps"].as_f64().unwrap() <= mean + 1.0);
+            (plan["ceiling_bps"].as_u64().unwrap() / 1_000_000, plan["classes"].as_u64().unwrap(), mean / 1e6)
+        };
+        report["links"][0]["plans"].as_array().unwrap().iter().map(of).collect()
+    };
+    for (weights, expected) in
+        [("guarantee", [50.0, 50.0, 50.0]), ("ceiling", [100.0, 50.0, 25.0]), ("equal", [50.0, 50.0, 50.0])]
+    {
+        let found = plans(weights);
+        assert_eq!(found.iter().map(|plan| (plan.0, plan.1)).collect::<Vec<_>>(), [(400, 1), (200, 1), (100, 2)]);
+        for (plan, expected) in found.iter().zip(expected) {
+            assert!((plan.2 / expected - 1.0).abs() < 0.03, "{weights}: {found:?}");
+        }
+    }
+    let run = fairlink(&["import", "libreqos", &file, "--rate", "202mbit", "--weights", "equal", "--as-is"]);
+    assert!(run.code == 2 && run.stderr.contains("leave one of them out"), "{}", run.stderr);
+}

@@ -123,7 +123,7 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
         }
         _ => {}
     }
-    let (mut no_address, mut host) = (Tally::default(), Tally::default());
+    let (mut no_address, mut host, mut ended) = (Tally::default(), Tally::default(), Tally::default());
     let mut pods = Vec::new();
     for pod in items {
         if options.node.as_ref().is_some_and(|node| text(pod, ["spec", "nodeName"]) != *node) {
@@ -133,6 +133,11 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
         let name = if space.is_empty() { own } else { format!("{space}/{own}") };
         if pod.get("spec").and_then(|spec| spec.get("hostNetwork")) == Some(&Json::Bool(true)) {
             host.add(&(0..0));
+            continue;
+        }
+        // Its address may be another pod's by now.
+        if ["Succeeded", "Failed"].contains(&text(pod, ["status", "phase"]).as_str()) {
+            ended.add(&(0..0));
             continue;
         }
         let annotations = pod.get("metadata").and_then(|data| data.get("annotations"));
@@ -158,6 +163,7 @@ fn pods(document: &Json, options: &Options, source: &Source, notes: &mut Notes, 
         pods.push(Pod { name, prefixes, limits });
     }
     for (tally, what) in [
+        (ended, "that have ended (Succeeded or Failed)"),
         (no_address, "without an address, which do not run"),
         (host, "in the network of the host, whose address is the node's"),
     ] {

@@ -29,7 +29,7 @@ use self::network::{Network, Node};
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{Conflict, minimal, order};
-use super::{Direction, Imported, sound, write};
+use super::{Direction, Imported, Weights, sound, write};
 use crate::fit::Over;
 use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText};
@@ -45,6 +45,8 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Whether to keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
+    /// What spare bandwidth is shared in proportion to; without meaning where the tool's own lending is kept.
+    pub weights: Weights,
 }
 
 /// LibreQoS' smallest quantum, in bytes.
@@ -234,6 +236,10 @@ impl Made<'_> {
             },
             ..Class::default()
         });
+        plan.weigh(self.options.weights);
+        if let Some(what) = self.options.weights.meaning() {
+            notes.changed(self.devices, None, format!("{}: {what}", self.direction.as_str()));
+        }
         let (link, fitted) = write::link(&plan, "libreqos", origin, self.options.as_is);
         if !self.options.as_is {
             for over in &fitted.over {

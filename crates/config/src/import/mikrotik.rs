@@ -26,7 +26,7 @@ use fairlink_core::Rate;
 
 use self::words::{Command, commands};
 use super::notes::{Notes, Tally, wrong, wrong_also};
-use super::{Direction, Imported, file_stem, sound};
+use super::{Direction, Imported, Weights, file_stem, sound};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
 use crate::units::show_bps;
@@ -54,6 +54,8 @@ pub struct Options {
     pub directions: Vec<Direction>,
     /// Whether to keep HTB, with its priorities.
     pub as_is: bool,
+    /// What spare bandwidth is shared in proportion to; without meaning where the tool's own lending is kept.
+    pub weights: Weights,
 }
 
 /// A frame with its Ethernet header, in bytes.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::Weights;
 use crate::names::{MAX_NAME, refusal};
 
 /// A link as some tool's configuration has it.
@@ -58,6 +59,59 @@ impl Plan {
         let mut inner = vec![false; self.classes.len()];
         self.classes.iter().filter_map(|class| class.parent).for_each(|parent| inner[parent] = true);
         inner
+    }
+}
+
+impl Plan {
+    /// Sets the guarantees of leaves in proportion to their ceilings, or all the same, so that they fit below each node and the link. Leaves them as
+    /// they are for [`Weights::Guarantee`]. The default class keeps its guarantee.
+    pub(super) fn weigh(&mut self, weights: Weights) {
+        const SAME: u64 = 1_000_000;
+        let inner = self.inner();
+        let rate = self.rate;
+        let wanted = |class: &Class| match weights {
+            Weights::Guarantee => None,
+            Weights::Ceiling => Some(class.ceiling.unwrap_or(rate)),
+            Weights::Equal => Some(SAME),
+        };
+        let mut sums = vec![0_u128; self.classes.len()];
+        let mut all = 0_u128;
+        let leaves: Vec<(usize, u64)> = (0..self.classes.len())
+            .filter(|&at| !inner[at] && at != self.default)
+            .filter_map(|at| Some((at, wanted(&self.classes[at])?)))
+            .collect();
+        for &(at, wanted) in &leaves {
+            all += u128::from(wanted);
+            let above = std::iter::successors(self.classes[at].parent, |&parent| self.classes[parent].parent);
+            for parent in above.collect::<Vec<_>>() {
+                sums[parent] += u128::from(wanted);
+            }
+        }
+        // The part of what is wanted that fits everywhere, as a fraction.
+        let spare = self.classes.get(self.default).and_then(|class| class.floor).unwrap_or(0);
+        let mut part = (u128::from(rate.saturating_sub(spare)), all);
+        for (class, &sum) in self.classes.iter().zip(&sums) {
+            let has = u128::from(class.ceiling.unwrap_or(rate));
+            if sum > 0 && has * part.1 < part.0 * sum {
+                part = (has, sum);
+            }
+        }
+        // No guarantee is above the ceiling.
+        for &(at, wanted) in &leaves {
+            let has = u128::from(self.classes[at].ceiling.unwrap_or(rate));
+            if has * part.1 < part.0 * u128::from(wanted) {
+                part = (has, wanted.into());
+            }
+        }
+        for (at, wanted) in leaves {
+            let fits = u128::from(wanted) * part.0 / part.1.max(1);
+            self.classes[at].floor = Some(u64::try_from(fits).unwrap_or(u64::MAX).clamp(1, wanted.max(1)));
+        }
+        if weights != Weights::Guarantee {
+            for (class, _) in self.classes.iter_mut().zip(inner).filter(|(_, inner)| *inner) {
+                class.floor = None;
+            }
+        }
     }
 }
 

@@ -66,7 +66,8 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
             "{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"
         ));
         let idle = if after.text.contains("name = \"others\"") { vec!["others".to_owned()] } else { Vec::new() };
-        let before = Some(before.text);
+        // HFSC stays as it is: there is nothing to compare.
+        let before = (before.text != after.text || options.as_is).then_some(before.text);
         links.push(Draft { name: file_stem(device), text: after.text, tabled: None, before, idle });
     }
     sound(links, kept, notes)

@@ -36,10 +36,16 @@ pub enum ProblemKind {
         line: usize,
     },
     /// The file holds bytes that are not text.
-    #[error("byte {at} of the file is not UTF-8 text")]
+    #[error("this is not UTF-8 text: the byte {byte:#04x} in line {line}, column {column} (byte {at} of the file)")]
     NotText {
         /// Position of the first such byte.
         at: usize,
+        /// Its line, from 1.
+        line: usize,
+        /// Its place in the line, in bytes from 1.
+        column: usize,
+        /// The byte.
+        byte: u8,
     },
     /// Not TOML.
     #[error("this is not TOML: {message}")]
@@ -504,7 +510,7 @@ impl ProblemKind {
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
             Self::NotALinkFile { .. } => "check the path in link = \"...\"".to_owned(),
             Self::NotSuchAFile { .. } => "check the path that is written there".to_owned(),
-            Self::NotText { .. } => "save the file as UTF-8".to_owned(),
+            Self::NotText { .. } => "save the file as UTF-8; of one in Latin-1: iconv -f latin1 -t utf-8 FILE".to_owned(),
             Self::MissingKey { example, .. } => format!("write {example}"),
             Self::UnknownKey { suggestion, known, .. } | Self::UnknownWord { suggestion, known, .. } => {
                 did_you_mean(suggestion, known)

@@ -227,7 +227,7 @@ fn raw_word(value: u32, mask: u32, at: u32) -> Conditions {
 }
 
 /// Host bits are cleared, as tc does.
-fn prefix(text: &str, v6: bool) -> Result<String, String> {
+pub(super) fn prefix(text: &str, v6: bool) -> Result<String, String> {
     let wrong = || format!("the address {text}");
     let (address, length) = text.split_once('/').unwrap_or((text, if v6 { "128" } else { "32" }));
     let length: u32 = length.parse().map_err(|_| wrong())?;

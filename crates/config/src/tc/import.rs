@@ -15,7 +15,7 @@ use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
-use crate::tc::setup::{Class, Device, Filter, LeafQueue, Root, RootKind};
+use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind};
 use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
 use crate::units::show_bps;
 
@@ -85,8 +85,12 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
         if devices.is_empty() {
             wrong(&(0..0), why, Some("name one of them"), &mut log);
         }
-    } else if devices.is_empty() {
-        let why = "this sets up no device".to_owned();
+    }
+    let no_link = devices.iter().find_map(|device| device.no_link.clone());
+    without_root(&mut devices, &log, &mut notes);
+    if devices.is_empty() && !log.has_errors() {
+        let reason = no_link.map_or_else(String::new, |why| format!(": {why}"));
+        let why = format!("this sets up no device{reason}");
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
     for device in &devices {
@@ -105,6 +109,17 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     let pooled = !writer.pools.is_empty();
     let devices = devices.into_iter().map(|device| device.name).collect();
     Ok(Imported { name, text, devices, pooled, notes: writer.notes })
+}
+
+/// Takes out devices that have nothing at the root, such as those where only what comes in is redirected.
+fn without_root(devices: &mut Vec<Device>, log: &Log, notes: &mut Vec<Problem>) {
+    devices.retain(|device| {
+        let is_link = device.root.is_some();
+        if let (false, Some(filter)) = (is_link, device.filters.first()) {
+            left_out(&filter.at, format!("{} has no classes, and its filters are left out", device.name), log, notes);
+        }
+        is_link
+    });
 }
 
 /// Notes the first leaf that is not at the depth that HTB's `depth` says: \[htb\] wants all leaves there.
@@ -233,7 +248,7 @@ impl Writer<'_> {
             );
             return;
         }
-        if self.lending == Lending::Kept {
+        if self.lending == Lending::Kept && !is_hfsc(root.kind) {
             self.check_sums(device);
         }
         let bandwidth = root.kind.bandwidth();
@@ -241,11 +256,12 @@ impl Writer<'_> {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(bandwidth)) => (bandwidth, "cbq's bandwidth"),
             (None, None) => {
-                (needed(device), "what the classes of the root may send together; htb names no rate of the link")
+                (needed(device), "what the classes of the root may send together; no rate of the link is named")
             }
         };
         if bandwidth.is_none() && self.rate.is_none() {
-            let why = format!("htb does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
+            let tool = root.kind.name();
+            let why = format!("{tool} does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
             self.changed(&root.at, format!("{why}, which the classes of the root may send together"));
         }
         if rate < needed(device) {
@@ -262,12 +278,17 @@ impl Writer<'_> {
         let (link, class) = if is_peer { ("[peer.link]", "[[peer.class]]") } else { ("[link]", "[[class]]") };
         writeln!(text, "{link:<26}# {}", device.name).expect("writing to a string does not fail");
         writeln!(text, "{:<26}# {why}", format!("rate = {}", quoted(&rate_key(rate)))).expect("as above");
-        let own = if bandwidth.is_some() { "cbq-top-level" } else { "htb" };
-        line(text, "scheduler", if self.lending == Lending::Fair { "hls" } else { own });
+        let scheduler = match root.kind {
+            RootKind::Hfsc { .. } => "hfsc",
+            _ if self.lending == Lending::Fair => "hls",
+            RootKind::Cbq { .. } => "cbq-top-level",
+            RootKind::Htb { .. } => "htb",
+        };
+        line(text, "scheduler", scheduler);
         writeln!(text, "{:<26}# a frame with its Ethernet header", format!("mtu = \"{FRAME}B\"")).expect("as above");
         self.overhead(device, text);
         let default = match root.kind {
-            RootKind::Htb { default, .. } => default,
+            RootKind::Htb { default, .. } | RootKind::Hfsc { default } => default,
             RootKind::Cbq { .. } => None,
         };
         self.default(device, default, text);
@@ -282,12 +303,17 @@ impl Writer<'_> {
         if let Some(guarantee) = device.others {
             writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
             line(text, "name", OTHERS);
-            line(text, "guarantee", &rate_key(guarantee));
+            match root.kind {
+                RootKind::Hfsc { .. } => {
+                    writeln!(text, "link_share = {{ rate = {} }}", quoted(&rate_key(guarantee))).expect("as above");
+                }
+                _ => line(text, "guarantee", &rate_key(guarantee)),
+            }
             if self.lending == Lending::Fair {
                 line(text, "queue", DEFAULT_LEAF);
             }
         }
-        if self.lending == Lending::Fair {
+        if self.lending == Lending::Fair && !is_hfsc(root.kind) {
             self.meanings(device, &root.at.clone());
         }
     }
@@ -330,6 +356,11 @@ impl Writer<'_> {
         let at = root.at.clone();
         let link = self.rate.map(Rate::bps).or(root.kind.bandwidth()).unwrap_or_else(|| needed(device));
         device.needed = Some(needed(device));
+        if is_hfsc(root.kind) {
+            // Its curves stay as they are.
+            device.others = self.needs_default(device).then_some((link / 100).max(1));
+            return;
+        }
         let limits = matches!(root.kind, RootKind::Htb { .. });
         let mut asked: Vec<Asked> = device
             .classes
@@ -394,7 +425,7 @@ impl Writer<'_> {
     /// Whether frames that no filter takes have no class.
     fn needs_default(&self, device: &Device) -> bool {
         let Some(root) = &device.root else { return false };
-        let RootKind::Htb { default, .. } = root.kind else { return true };
+        let (RootKind::Htb { default, .. } | RootKind::Hfsc { default }) = root.kind else { return true };
         let named = default.and_then(|minor| Classid::new(root.major, minor));
         named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
     }
@@ -475,6 +506,14 @@ impl Writer<'_> {
     fn default(&mut self, device: &Device, default: Option<u16>, text: &mut String) {
         let root = device.root.as_ref().expect("checked by the caller");
         let named = default.and_then(|minor| Classid::new(root.major, minor));
+        if let (Some(guarantee), RootKind::Hfsc { .. }) = (device.others, root.kind) {
+            let rate = show_bps(guarantee);
+            let why = format!(
+                "hfsc drops frames that no filter takes; here they are the class \"{OTHERS}\", guaranteed {rate}"
+            );
+            self.changed(&root.at, why);
+            return line(text, "default", OTHERS);
+        }
         if let Some(guarantee) = device.others {
             let why = format!(
                 "{} sends frames that no filter takes at once, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
@@ -495,7 +534,7 @@ impl Writer<'_> {
                 );
                 self.changed(&root.at, format!("{why}; here there is no default"));
             }
-            None if !device.filters.is_empty() && root.kind.bandwidth().is_none() => {
+            None if !device.filters.is_empty() && matches!(root.kind, RootKind::Htb { .. }) => {
                 let why = "htb has no default class: it sends frames that no filter takes at once, past all classes"
                     .to_owned();
                 self.changed(&root.at, format!("{why}; a gateway needs a default here"));
@@ -521,8 +560,11 @@ impl Writer<'_> {
         if let Some(parent) = class.parent {
             line(text, "parent", &parent.to_string());
         }
-        line(text, "guarantee", &rate_key(rate));
+        if !is_hfsc(root.kind) {
+            line(text, "guarantee", &rate_key(rate));
+        }
         match root.kind {
+            RootKind::Hfsc { .. } => self.hfsc_class(device, class, text),
             RootKind::Htb { r2q, .. } => self.htb_class(device, class, rate, r2q, text),
             RootKind::Cbq { avpkt, .. } => self.cbq_class(device, class, avpkt, least_weight, text),
         }
@@ -571,6 +613,28 @@ impl Writer<'_> {
             set.quantum.unwrap_or_else(|| default_quantum(rate, RootKind::Htb { default: None, r2q, depth: None }));
         let why = if set.quantum.is_some() { "" } else { "# as the kernel chooses it: rate / r2q" };
         writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
+    }
+
+    fn hfsc_class(&mut self, device: &Device, class: &Class, text: &mut String) {
+        let set = &class.set;
+        let leaf = device.is_leaf(class.id);
+        if set.real_time.is_some() && !leaf && set.link_share.is_none() {
+            self.left_out(&class.at, format!("{} has classes below it, and its real-time curve is left out", class.id));
+        }
+        let curves = [
+            ("link_share", set.link_share),
+            ("real_time", set.real_time.filter(|curve| leaf && *curve != Curve { first: None, rate: 0 })),
+            ("upper_limit", set.upper_limit),
+        ];
+        for (key, curve) in curves {
+            let Some(Curve { first, rate }) = curve else { continue };
+            let shown = |bps: u64| quoted(&rate_key(bps));
+            let value = match first {
+                Some((m1, time)) => format!("{{ m1 = {}, d = \"{time}ns\", m2 = {} }}", shown(m1), shown(rate)),
+                None => format!("{{ rate = {} }}", shown(rate)),
+            };
+            writeln!(text, "{key} = {value}").expect("writing to a string does not fail");
+        }
     }
 
     fn cbq_class(&mut self, device: &Device, class: &Class, avpkt: u64, least_weight: Option<u64>, text: &mut String) {
@@ -641,6 +705,10 @@ impl Writer<'_> {
     }
 }
 
+fn is_hfsc(kind: RootKind) -> bool {
+    matches!(kind, RootKind::Hfsc { .. })
+}
+
 fn borrows_from_nobody(ceil: u64, rate: u64) -> String {
     let (ceil, rate) = (show_bps(ceil), show_bps(rate));
     format!("a class of the root borrows from nobody: its ceil of {ceil} is its rate of {rate}")
@@ -658,6 +726,12 @@ fn needed(device: &Device) -> u64 {
         return needed;
     }
     let roots = || device.classes.iter().filter(|class| class.parent.is_none());
+    if device.root.as_ref().is_some_and(|root| is_hfsc(root.kind)) {
+        // Each upper limit is that of the link, or less.
+        let limit = roots().filter_map(|class| class.set.upper_limit).map(|curve| curve.rate).max();
+        let sum = roots().filter_map(|class| class.set.rate).fold(0, u64::saturating_add);
+        return limit.filter(|&limit| limit > 0).unwrap_or(sum).max(1);
+    }
     let sum = roots().filter_map(|class| class.set.rate).fold(0, u64::saturating_add);
     let borrowed = roots().filter(|class| class.set.pslot.is_some()).filter_map(|class| class.set.ceil).max();
     sum.max(borrowed.unwrap_or(0))

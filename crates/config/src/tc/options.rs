@@ -3,7 +3,7 @@
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, R2Q};
-use crate::tc::setup::{RootKind, Settings};
+use crate::tc::setup::{Curve, RootKind, Settings};
 use crate::tc::units;
 use crate::tc::words::Word;
 
@@ -159,9 +159,28 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
             }
             Some(RootKind::Cbq { bandwidth: bandwidth?, avpkt: avpkt.unwrap_or(u64::from(FRAME)) })
         }
+        "hfsc" => {
+            let mut default = None;
+            while let Some(word) = words.next() {
+                match word.text.as_str() {
+                    "default" => {
+                        let minor = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+                        let help = "write the number behind the class's colon, hexadecimal";
+                        default = words.read(word, minor, help, log).filter(|&minor| minor != 0);
+                    }
+                    _ => unknown(word, "the queueing discipline hfsc", "default", words, log),
+                }
+            }
+            Some(RootKind::Hfsc { default })
+        }
         other => {
             let why = format!("a link file has nothing like \"{other}\" at the root of a device");
-            wrong(&kind.at, why, Some("only htb and cbq can be imported"), log);
+            wrong(
+                &kind.at,
+                why,
+                Some("there are: htb, hfsc, cbq, and for a device without classes tbf, cake, netem"),
+                log,
+            );
             None
         }
     }
@@ -172,6 +191,7 @@ pub(super) fn class(kind: RootKind, words: &mut Words<'_>, log: &mut Log, notes:
     match kind {
         RootKind::Htb { .. } => htb_class(words, log, notes),
         RootKind::Cbq { .. } => cbq_class(words, log, notes),
+        RootKind::Hfsc { .. } => hfsc_class(words, log),
     }
 }
 
@@ -235,6 +255,99 @@ fn cbq_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
     set
 }
 
+fn hfsc_class(words: &mut Words<'_>, log: &mut Log) -> Settings {
+    let mut set = Settings::default();
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "rt" => set.real_time = curve(word, words, log),
+            "ls" => set.link_share = curve(word, words, log),
+            "ul" => set.upper_limit = curve(word, words, log),
+            "sc" => {
+                set.real_time = curve(word, words, log);
+                set.link_share = set.real_time;
+            }
+            _ => unknown(word, "a class of hfsc", "rt, ls, sc, ul", words, log),
+        }
+    }
+    // What it may send, for the rate of the link.
+    set.rate = set.upper_limit.or(set.link_share).or(set.real_time).map(|curve| curve.rate);
+    set
+}
+
+/// Reads `[[m1 RATE] d TIME] m2 RATE` or `[[umax SIZE] dmax TIME] rate RATE`.
+fn curve(of: &Word, words: &mut Words<'_>, log: &mut Log) -> Option<Curve> {
+    let (mut first, mut time, mut most, mut delay) = (None, None, None, None);
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "m1" => first = words.read(word, units::rate, RATE, log),
+            "d" => time = words.read(word, units::time, "write a time such as 10ms", log),
+            "umax" => most = words.read(word, units::size, SIZE, log),
+            "dmax" => delay = words.read(word, units::time, "write a time such as 10ms", log),
+            "m2" | "rate" => {
+                let rate = words.read(word, units::rate, RATE, log)?;
+                let first = match (first, time, most, delay) {
+                    (m1, Some(time), ..) => Some((m1.unwrap_or(0), time)),
+                    (.., Some(bytes), Some(delay)) => two_pieces(bytes, delay, rate),
+                    (.., None, Some(delay)) => Some((0, delay)),
+                    _ => None,
+                };
+                return Some(Curve { first: first.filter(|&(m1, time)| time > 0 && m1 != rate), rate });
+            }
+            other => {
+                let why = format!("a curve has no \"{other}\"");
+                wrong(&word.at, why, Some("write m1 2mbit d 10ms m2 1mbit, or umax 1500b dmax 10ms rate 1mbit"), log);
+                return None;
+            }
+        }
+    }
+    wrong(&of.at, format!("the curve \"{}\" has no rate", of.text), Some("end it with m2 1mbit or rate 1mbit"), log);
+    None
+}
+
+/// The first piece of the curve that sends `bytes` within `delay` nanoseconds, as tc-hfsc(8) has it.
+fn two_pieces(bytes: u64, delay: u64, rate: u64) -> Option<(u64, u64)> {
+    const SECOND: u128 = 1_000_000_000;
+    let bits = u128::from(bytes) * 8 * SECOND;
+    let first = bits.div_ceil(u128::from(delay.max(1)));
+    if first > u128::from(rate) {
+        return Some((u64::try_from(first).ok()?, delay));
+    }
+    let start = u128::from(delay).checked_sub(bits / u128::from(rate.max(1)))?;
+    Some((0, u64::try_from(start).ok()?))
+}
+
+/// Kinds at the root that shape a device without classes.
+pub(super) const WHOLE_DEVICE: [&str; 9] =
+    ["tbf", "cake", "netem", "fq_codel", "fq", "codel", "sfq", "pfifo", "pfifo_fast"];
+
+/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s and its queue. `None` where it has no rate.
+pub(super) fn whole_device(
+    kind: &Word,
+    words: &mut Words<'_>,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<(u64, Option<Queue>)> {
+    let all = words.rest();
+    let key = match kind.text.as_str() {
+        "tbf" | "netem" => "rate",
+        "cake" => "bandwidth",
+        _ => return None,
+    };
+    let rate = all.windows(2).find(|pair| pair[0].text == key).and_then(|pair| some_rate(&pair[1].text))?;
+    let queue = match kind.text.as_str() {
+        "cake" => {
+            let why = "cake becomes fq_codel: its tins and its fairness among hosts are left out";
+            changed(&kind.at, why.to_owned(), log, notes);
+            Some(("fq_codel", None, false))
+        }
+        other => {
+            changed(&kind.at, format!("{other} becomes one class with a fifo of the default length"), log, notes);
+            None
+        }
+    };
+    Some((rate, queue))
+}
+
 /// What a link file has of a queue below a class: its word for it, the length, and whether it marks.
 pub(super) type Queue = (&'static str, Option<String>, bool);
 
@@ -286,7 +399,13 @@ pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &m
             }
             Some((word_of, Some(format!("{}p", limit.max(1))), ecn))
         }
-        "sfq" | "red" | "gred" | "sfb" | "tbf" | "netem" | "cake" | "fq" | "fq_pie" | "pie" | "choke" | "hhf"
+        "cake" | "fq" => {
+            words.rest();
+            let why = format!("the queue {} becomes fq_codel, with its defaults", kind.text);
+            changed(&kind.at, why, log, notes);
+            Some(("fq_codel", None, false))
+        }
+        "sfq" | "red" | "gred" | "sfb" | "tbf" | "netem" | "prio" | "fq_pie" | "pie" | "choke" | "hhf"
         | "pfifo_fast" | "noqueue" => {
             words.rest();
             let why = format!("the queue {} becomes a fifo of 1000 packets", kind.text);

@@ -1,10 +1,14 @@
 //! From commands to what they set up.
 
+mod police;
+
 use crate::classid::{Classid, hex};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{left_out, wrong};
+use crate::tc::findings::{changed, left_out, wrong};
+use crate::tc::kernel::R2Q;
+use crate::tc::marks::{Firewall, MarkFilter};
 use crate::tc::options::{self, Words};
-use crate::tc::setup::{Class, Classes, Device, LeafQueue, Root};
+use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, Root, RootKind, Settings};
 use crate::tc::words::{self, Word};
 use crate::tc::{filter, show, words::Command};
 
@@ -13,14 +17,54 @@ pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Pr
     let mut devices = Vec::new();
     let commands =
         if show::is_shown(text) { show::commands(text, unnamed, log, notes) } else { words::commands(text, log) };
+    let mut firewall = Firewall::default();
     for command in commands {
-        read(&command, &mut devices, log, notes);
+        if is_firewall(&command) {
+            firewall.read(&command, log, notes);
+        } else {
+            read(&command, &mut devices, log, notes);
+        }
     }
     for device in &mut devices {
+        firewall.resolve(device, log, notes);
         // The kernel tries filters by preference; those of one preference in the order in which they came.
         device.filters.sort_by_key(|filter| filter.preference);
+        default_by_filter(device, log, notes);
     }
     devices
+}
+
+/// Makes the class of the last filter the default where that filter takes all frames and its class has earlier filters too: matches of a class
+/// stand together in a link file, and would come before those of others.
+fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
+    let takes_all = |filter: &Filter| ["any", "ip", "ip6"].contains(&filter.made.to_string().as_str());
+    let Some(last) = device.filters.last().filter(|filter| takes_all(filter)) else { return };
+    let (class, at) = (last.class, last.at.clone());
+    let rest = device.filters.iter().rposition(|filter| !(takes_all(filter) && filter.class == class));
+    let Some(rest) = rest else { return };
+    let filters = &device.filters[..=rest];
+    let first = filters.iter().position(|filter| filter.class == class);
+    let overtakes = first.is_some_and(|first| filters[first..].iter().any(|filter| filter.class != class));
+    let leaf = device.class(class).is_some() && device.is_leaf(class);
+    let Some(Root { kind: RootKind::Htb { default, .. } | RootKind::Hfsc { default }, .. }) = &mut device.root else {
+        return;
+    };
+    if overtakes && leaf {
+        if *default != Some(class.minor()) {
+            let why = format!(
+                "frames that no other filter takes go to {class}: it is the default class here, also of frames without IP"
+            );
+            changed(&at, why, log, notes);
+        }
+        *default = Some(class.minor());
+        device.filters.truncate(rest + 1);
+    }
+}
+
+/// Whether it is a command of iptables or ip6tables.
+fn is_firewall(command: &Command) -> bool {
+    let program = |word: &Word| word.text.rsplit('/').next().unwrap_or_default().to_owned();
+    command.first().is_some_and(|first| ["iptables", "ip6tables"].contains(&program(first).as_str()))
 }
 
 /// Where something hangs.
@@ -31,7 +75,12 @@ enum Parent {
     /// Below the queueing discipline of this number.
     Discipline(u16),
     Class(Classid),
+    /// At what comes in.
+    Ingress,
 }
+
+/// The handle that the queueing discipline of what comes in has.
+const INGRESS: u16 = 0xffff;
 
 /// What stands between the verb and the kind.
 #[derive(Default)]
@@ -84,12 +133,20 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         wrong(&whole, "this command names no kind".to_owned(), Some("write htb, cbq, pfifo or u32 in it"), log);
         return None;
     };
+    if object.text == "filter" && is_incoming(&place, devices) {
+        return police::filter(&place, kind, &mut words, &whole, devices, log, notes);
+    }
     let device = device(&place, &whole, devices, log)?;
     match object.text.as_str() {
         "qdisc" => qdisc(&place, kind, &mut words, whole, device, log, notes),
         "class" => class(&place, verb, kind, &mut words, whole, device, log, notes),
         _ => {
-            let major = device.root.as_ref()?.major;
+            let Some(major) = device.root.as_ref().map(|root| root.major) else {
+                words.rest();
+                let why = format!("a filter is left out: {} has no classes by now", device.name);
+                left_out(&whole, why, log, notes);
+                return None;
+            };
             let at_root =
                 matches!(place.parent, Some(Parent::Device) | None) || place.parent == Some(Parent::Discipline(major));
             if !at_root {
@@ -97,10 +154,57 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
                 left_out(&whole, "a filter that is not at the root is left out".to_owned(), log, notes);
                 return None;
             }
+            if kind.text == "fw" {
+                device.by_mark.push(by_mark(&place, &mut words, whole, log, notes)?);
+                return Some(());
+            }
             let filter = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
             device.filters.push(filter);
             Some(())
         }
+    }
+}
+
+/// A filter by mark: `handle 6 fw flowid 1:10`, or with a mask `handle 6/0xff`.
+fn by_mark(
+    place: &Place<'_>,
+    words: &mut Words<'_>,
+    at: Span,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<MarkFilter> {
+    let number = |text: &str| options::count(text).and_then(|number| u32::try_from(number).ok());
+    let (mark, mask) = match place.handle.map(|handle| handle.text.as_str()) {
+        None => (None, u32::MAX),
+        Some(text) => {
+            let (mark, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+            (number(mark), number(mask).unwrap_or(u32::MAX))
+        }
+    };
+    let mut class = None;
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "flowid" | "classid" => class = Some(words.read(word, Classid::parse, "write 1:2, hexadecimal", log)?),
+            other => left_out(&word.at, format!("\"{other}\" of fw has no counterpart"), log, notes),
+        }
+    }
+    let Some(class) = class else {
+        left_out(&at, "a filter that names no class is left out".to_owned(), log, notes);
+        return None;
+    };
+    Some(MarkFilter { at, preference: place.preference.unwrap_or(u64::MAX), mark, mask, class })
+}
+
+/// Whether a filter is at the queueing discipline of what comes in.
+fn is_incoming(place: &Place<'_>, devices: &[Device]) -> bool {
+    let ingress = devices
+        .iter()
+        .find(|device| place.device.is_some_and(|name| name.text == device.name))
+        .and_then(|device| device.ingress);
+    match place.parent {
+        Some(Parent::Ingress) => true,
+        Some(Parent::Discipline(major)) => major == INGRESS || ingress == Some(major),
+        _ => false,
     }
 }
 
@@ -110,6 +214,7 @@ fn place<'w>(words: &mut Words<'w>, is_filter: bool, log: &mut Log) -> Option<Pl
         match word.text.as_str() {
             "dev" => place.device = Some(words.value(word, log)?),
             "root" => place.parent = Some(Parent::Device),
+            "ingress" if is_filter => place.parent = Some(Parent::Ingress),
             "parent" => place.parent = Some(words.read(word, parent, "write 1: or 1:2, hexadecimal", log)?),
             "handle" => place.handle = Some(words.value(word, log)?),
             "classid" => {
@@ -153,19 +258,27 @@ fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log
         wrong(whole, "this command names no device".to_owned(), Some("write dev eth0 into it"), log);
         return None;
     };
-    let index = devices.iter().position(|device| device.name == name.text).unwrap_or_else(|| {
-        let name = name.text.clone();
+    Some(device_named(&name.text, devices))
+}
+
+/// The device of this name, which is made where there is none.
+fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device {
+    let index = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
+        let name = name.to_owned();
         devices.push(Device {
             name,
             root: None,
             classes: Classes::default(),
             filters: Vec::new(),
+            by_mark: Vec::new(),
+            ingress: None,
+            no_link: None,
             needed: None,
             others: None,
         });
         devices.len() - 1
     });
-    devices.get_mut(index)
+    &mut devices[index]
 }
 
 /// A whole device may be cleared, as scripts do at their beginning.
@@ -182,6 +295,38 @@ fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut Vec<D
     None
 }
 
+/// Reads a kind that shapes a whole device, and has no classes.
+fn whole_device(
+    kind: &Word,
+    words: &mut Words<'_>,
+    place: &Place<'_>,
+    whole: &Span,
+    device: &mut Device,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<()> {
+    let found = options::whole_device(kind, words, log, notes);
+    device.classes.clear();
+    device.filters.clear();
+    device.by_mark.clear();
+    device.root = None;
+    let Some((rate, queue)) = found else {
+        let why =
+            format!("{} at the root of {} has no rate and shares nothing out among classes", kind.text, device.name);
+        left_out(whole, why.clone(), log, notes);
+        device.no_link = Some(why);
+        return None;
+    };
+    let major = place.handle.and_then(|handle| discipline(&handle.text)).unwrap_or(1);
+    device.root =
+        Some(Root { at: whole.clone(), major, kind: RootKind::Htb { default: Some(1), r2q: R2Q, depth: None } });
+    let queue = queue.map(|(queue, buffer, ecn)| LeafQueue { at: whole.clone(), queue, buffer, ecn });
+    let set = Settings { rate: Some(rate), ..Settings::default() };
+    let id = Classid::new(major, 1)?;
+    device.classes.push(Class { at: whole.clone(), id, parent: None, set, queue });
+    Some(())
+}
+
 fn qdisc(
     place: &Place<'_>,
     kind: &Word,
@@ -192,7 +337,9 @@ fn qdisc(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     if ["ingress", "clsact"].contains(&kind.text.as_str()) {
-        words.rest();
+        let handle = words.rest().windows(2).find(|pair| pair[0].text == "handle").map(|pair| pair[1].text.as_str());
+        let handle = handle.or(place.handle.map(|handle| handle.text.as_str()));
+        device.ingress = handle.and_then(discipline).or(Some(INGRESS));
         left_out(
             &whole,
             format!("\"{}\" is about what comes in, and a link file about what goes out", kind.text),
@@ -202,6 +349,9 @@ fn qdisc(
         return None;
     }
     match place.parent {
+        Some(Parent::Device) if options::WHOLE_DEVICE.contains(&kind.text.as_str()) => {
+            return whole_device(kind, words, place, &whole, device, log, notes);
+        }
         Some(Parent::Device) => {
             let kind = options::root(kind, words, log, notes)?;
             let major = match place.handle {
@@ -218,6 +368,19 @@ fn qdisc(
             device.root = Some(Root { at: whole, major, kind });
             device.classes.clear();
             device.filters.clear();
+            device.by_mark.clear();
+        }
+        // What hangs below a whole device is the queue of its one class.
+        Some(Parent::Discipline(major))
+            if device.classes.len() == 1
+                && device
+                    .root
+                    .as_ref()
+                    .is_some_and(|root| root.major == major && device.classes.at(0).at == root.at) =>
+        {
+            let class = device.classes.get_mut(Classid::new(major, 1)?)?;
+            let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
+            class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
         }
         Some(Parent::Class(parent)) => {
             let Some(class) = device.classes.get_mut(parent) else {
@@ -229,7 +392,7 @@ fn qdisc(
             let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
             class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
         }
-        Some(Parent::Discipline(_)) | None => {
+        Some(Parent::Discipline(_) | Parent::Ingress) | None => {
             let why = "a queueing discipline stands at the root or below a class".to_owned();
             wrong(&whole, why, Some("write root, or parent 1:2"), log);
             return None;
@@ -250,7 +413,7 @@ fn class(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     let Some(root) = &device.root else {
-        let why = format!("there is neither htb nor cbq at the root of {} by now", device.name);
+        let why = format!("there is no htb, hfsc or cbq at the root of {} by now", device.name);
         wrong(&whole, why, Some("add it above: tc qdisc add dev eth0 root handle 1: htb"), log);
         return None;
     };
@@ -284,7 +447,12 @@ fn class(
     };
     let set = options::class(root.kind, words, log, notes);
     if set.rate.is_none() && !log.has_errors() {
-        wrong(&whole, format!("the class {id} has no \"rate\""), Some("write rate 1mbit into it"), log);
+        wrong(
+            &whole,
+            format!("the class {id} has no {}", if kind.text == "hfsc" { "curve" } else { "\"rate\"" }),
+            Some("write rate 1mbit into it"),
+            log,
+        );
     }
     match device.classes.get_mut(id) {
         Some(_) if verb.text == "add" => {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
+use crate::tc::marks::MarkFilter;
 
 /// A device with HTB or CBQ at its root.
 #[derive(Debug)]
@@ -14,6 +15,12 @@ pub(super) struct Device {
     pub(super) classes: Classes,
     /// In the order in which the kernel tries them.
     pub(super) filters: Vec<Filter>,
+    /// Filters by a mark of the firewall, which become matches when all rules are known.
+    pub(super) by_mark: Vec<MarkFilter>,
+    /// Handle of the queueing discipline of what comes in.
+    pub(super) ingress: Option<u16>,
+    /// Why there is no link of it, where a command that was read says so.
+    pub(super) no_link: Option<String>,
     /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
     pub(super) needed: Option<u64>,
     /// The guarantee of a class for frames that no filter takes, in bit/s, where one is added.
@@ -118,13 +125,15 @@ pub(super) enum RootKind {
     Htb { default: Option<u16>, r2q: u64, depth: Option<u64> },
     /// With the rate of the link in bit/s and the average packet in bytes.
     Cbq { bandwidth: u64, avpkt: u64 },
+    /// With the minor number of the class of frames that no filter takes.
+    Hfsc { default: Option<u16> },
 }
 
 impl RootKind {
     /// The rate of the link in bit/s, where it is said.
     pub(super) fn bandwidth(self) -> Option<u64> {
         match self {
-            Self::Htb { .. } => None,
+            Self::Htb { .. } | Self::Hfsc { .. } => None,
             Self::Cbq { bandwidth, .. } => Some(bandwidth),
         }
     }
@@ -133,6 +142,7 @@ impl RootKind {
         match self {
             Self::Htb { .. } => "htb",
             Self::Cbq { .. } => "cbq",
+            Self::Hfsc { .. } => "hfsc",
         }
     }
 }
@@ -170,6 +180,17 @@ pub(super) struct Settings {
     /// In packets.
     pub(super) maxburst: Option<u64>,
     pub(super) avpkt: Option<u64>,
+    /// Curves of HFSC.
+    pub(super) real_time: Option<Curve>,
+    pub(super) link_share: Option<Curve>,
+    pub(super) upper_limit: Option<Curve>,
+}
+
+/// A service curve: a first slope in bit/s for a time in nanoseconds, and the slope from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Curve {
+    pub(super) first: Option<(u64, u64)>,
+    pub(super) rate: u64,
 }
 
 /// The queue of a leaf.

@@ -234,7 +234,7 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
         ),
         (
             "tc class add dev eth1 parent 1:1 classid 1:4 htb rate 1mbit",
-            "there is neither htb nor cbq at the root of eth1 by now",
+            "there is no htb, hfsc or cbq at the root of eth1 by now",
         ),
         ("tc class add dev eth0 parent 1:1 classid 1:4 cbq rate 1mbit", "a class of \"cbq\" where the root has htb"),
         (

@@ -1,5 +1,7 @@
 //! What is told of an import: what was kept, changed and left out, and what the classes get before and after.
 
+mod plans;
+
 use std::path::Path;
 
 use console::Term;
@@ -22,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) tool: &'static str,
     pub(super) links: &'a [Compared],
     pub(super) kept: &'a [String],
+    /// What is said of a script that was run.
+    pub(super) ran: &'a [String],
     pub(super) notes: &'a [Problem],
     pub(super) files: &'a [Made],
     pub(super) out: Option<&'a Path>,
@@ -33,6 +37,9 @@ struct Document<'a> {
     files: Vec<FileDocument<'a>>,
     links: Vec<LinkDocument<'a>>,
     kept: &'a [String],
+    /// Absent where no script was run.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    ran: &'a [String],
     changed: Vec<Finding>,
     left_out: Vec<Finding>,
 }
@@ -55,6 +62,9 @@ struct LinkDocument<'a> {
     /// Classes that no frame can reach.
     unreachable: Vec<&'a str>,
     cases: &'a [Case],
+    /// Absent where the tool has no plans, or nothing was compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    plans: Vec<plans::PlanShare>,
 }
 
 impl Compared {
@@ -82,6 +92,7 @@ impl<'a> From<&'a Compared> for LinkDocument<'a> {
             before: link.before(),
             unreachable: link.unreachable_names(),
             cases: &link.cases,
+            plans: plans::of(link),
         }
     }
 }
@@ -98,6 +109,7 @@ impl Report<'_> {
             files: self.files.iter().map(|(name, text)| FileDocument { name: self.place(name), text }).collect(),
             links: self.links.iter().map(LinkDocument::from).collect(),
             kept: self.kept,
+            ran: self.ran,
             changed: self.notes(true).map(Finding::from).collect(),
             left_out: self.notes(false).map(Finding::from).collect(),
         })
@@ -124,6 +136,10 @@ impl Report<'_> {
 
     /// The same for people, to standard error.
     pub(super) fn to_people(&self) {
+        if !self.ran.is_empty() {
+            note("The script:");
+            self.ran.iter().for_each(|said| note_paragraph(&format!("  {said}"), 4));
+        }
         note("Kept:");
         self.kept.iter().for_each(|kept| note_paragraph(&format!("  {kept}"), 4));
         for (title, change) in [("Changed in meaning:", true), ("Left out:", false)] {
@@ -139,6 +155,7 @@ impl Report<'_> {
         }
         for link in self.links {
             link.cases.iter().for_each(|case| self.case(link, case));
+            self.plans(link);
         }
         if self.out.is_some() && !self.files.is_empty() {
             let names: Vec<String> = self.files.iter().map(|(name, _)| self.place(name)).collect();
@@ -184,6 +201,33 @@ impl Report<'_> {
         // They are set in by two blanks.
         let width = columns(&Term::stderr()).map(|width| width - 2);
         fitted(&head, &rows, 1..4, width).iter().for_each(|line| note(format!("  {}", line.text).trim_end()));
+    }
+}
+
+impl Report<'_> {
+    /// What each plan gets in the busiest hour, when all its classes are busy.
+    fn plans(&self, link: &Compared) {
+        let plans = plans::of(link);
+        if plans.is_empty() {
+            return;
+        }
+        let which = if self.links.len() > 1 { format!("{}: ", link.link.name) } else { String::new() };
+        note_paragraph(&format!("{which}What each plan gets while all classes are busy:"), 2);
+        let head = ["plan", "classes", "least", "mean", "most", "mean / plan"].map(str::to_owned);
+        let row = |plan: &plans::PlanShare| {
+            let name = plan.ceiling_bps.map_or_else(|| "no maximum".to_owned(), |bps| human::rate(bps as f64));
+            let part = plan
+                .ceiling_bps
+                .map_or_else(|| "-".to_owned(), |bps| format!("{:.1} %", plan.mean_bps / bps as f64 * 100.0));
+            let [least, mean, most] = [plan.least_bps, plan.mean_bps, plan.most_bps].map(human::rate);
+            vec![name, plan.classes.to_string(), least, mean, most, part]
+        };
+        let rows: Vec<_> = plans.iter().take(MOST).map(row).collect();
+        let width = columns(&Term::stderr()).map(|width| width - 2);
+        fitted(&head, &rows, 1..6, width).iter().for_each(|line| note(format!("  {}", line.text).trim_end()));
+        if plans.len() > MOST {
+            note(format!("  and {} more, which --json has", plans.len() - MOST));
+        }
     }
 }
 

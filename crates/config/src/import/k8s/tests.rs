@@ -98,3 +98,18 @@ fn pods_without_an_address_are_left_out_and_one_has_to_be_left() {
     let refused = import("pods.json", none, &options(Some("node-1"))).expect_err("nothing is left").lines();
     assert!(refused.contains("no pod is left to import"), "{refused}");
 }
+
+/// The address of a pod that has ended may be another's by now.
+#[test]
+fn pods_that_have_ended_are_left_out() {
+    let with = |phase: &str| {
+        pods().replace(r#""podIP": "10.244.0.6""#, &format!(r#""phase": "{phase}", "podIP": "10.244.0.5""#))
+    };
+    for phase in ["Succeeded", "Failed"] {
+        let imported = import("pods.json", with(phase), &options(Some("node-1"))).unwrap();
+        assert!(imported.links[0].link.names.id("shop/db").is_none(), "{phase}");
+        let notes: String = imported.notes.iter().map(ToString::to_string).collect();
+        assert!(notes.contains("1 pod that have ended (Succeeded or Failed)"), "{notes}");
+    }
+    assert!(import("pods.json", with("Running"), &options(Some("node-1"))).is_err());
+}

@@ -175,9 +175,18 @@ impl Head {
             return Some(all);
         }
         let count = if fields.len() == 1 { "1 field".to_owned() } else { format!("{} fields", fields.len()) };
-        let what = format!("this row has {count}, and there are {columns} columns");
+        let what = match self.names.get(fields.len()..) {
+            Some(missing) => format!(
+                "this row has {count}, and there are {columns} columns: nothing stands for \"{}\"",
+                missing.join("\", \"")
+            ),
+            None => format!("this row has {count}, and there are {columns} columns"),
+        };
         let help = if fields.len() < columns {
-            format!("the columns are {}; leave a field empty where there is nothing", self.names.join(","))
+            format!(
+                "leave a field empty where there is nothing, or take the columns out of the first row, which has: {}",
+                self.names.join(",")
+            )
         } else {
             "put fields with commas into quotes".to_owned()
         };

@@ -162,7 +162,10 @@ fn with_row(row: &str) -> String {
 #[test]
 fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
     for (row, said) in [
-        ("2,a,1,b,Tower,,10.0.0.2,,1,1,2,2", "this row has 12 fields, and there are 13 columns"),
+        (
+            "2,a,1,b,Tower,,10.0.0.2,,1,1,2,2",
+            "this row has 12 fields, and there are 13 columns: nothing stands for \"Comment\"",
+        ),
         ("2", "this row has 1 field, and there are 13 columns"),
         // An address with a comma and no quotes shifts what follows: nothing of it is taken.
         ("2,5 Mill Lane, Ely,1,b,Tower,,10.0.0.2,,1,1,2,2,", "\"Download Min Mbps\" is empty"),

@@ -108,6 +108,10 @@ impl<'a> Reading<'a> {
                 ..Class::default()
             });
         }
+        plan.weigh(self.options.weights);
+        if let Some(what) = self.options.weights.meaning() {
+            self.notes.changed(self.source, None, what.to_owned());
+        }
         let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is);
         for over in &fitted.over {
             let whose = over

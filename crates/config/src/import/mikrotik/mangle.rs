@@ -38,10 +38,16 @@ pub(super) fn read(commands: &[Command], interface: &str) -> (Vec<Marked>, Vec<U
                 && !rule.is_on("disabled")
         })
     };
+    let connections = Connections::of(commands, interface);
+    let mut by_connection: Vec<&Command> = Vec::new();
     // What a later chain marks counts.
     for chain in CHAINS.into_iter().rev() {
         let mut last = Vec::new();
         for rule in rules(chain) {
+            if !rule.get("connection-mark").is_empty() && connections.asked_by(rule) {
+                by_connection.push(rule);
+                continue;
+            }
             let mark = rule.get("new-packet-mark").to_owned();
             match matches(rule, interface) {
                 Ok(matches) if rule.get("passthrough") == "no" => marked.push(Marked { mark, matches }),
@@ -51,7 +57,117 @@ pub(super) fn read(commands: &[Command], interface: &str) -> (Vec<Marked>, Vec<U
         }
         marked.extend(last.into_iter().rev());
     }
+    marked.extend(connections.marked(&by_connection, interface, &mut untold));
     (marked, untold)
+}
+
+/// Connections that get a mark, in the order in which the first one counts. Replies have the mark of their connection.
+struct Connections {
+    /// The mark and what its packets match.
+    all: Vec<(String, Vec<String>)>,
+    /// Rules that cannot be read: their mark, where they are, and why.
+    failed: Vec<(String, Span, String)>,
+}
+
+impl Connections {
+    fn of(commands: &[Command], interface: &str) -> Self {
+        let (mut all, mut failed) = (Vec::new(), Vec::new());
+        for chain in CHAINS.into_iter().rev() {
+            let mut last = Vec::new();
+            let rules = commands.iter().filter(|rule| {
+                rule.section == "ip firewall mangle"
+                    && rule.verb == "add"
+                    && rule.get("action") == "mark-connection"
+                    && rule.get("chain") == chain
+                    && !rule.is_on("disabled")
+            });
+            for rule in rules {
+                let mark = rule.get("new-connection-mark").to_owned();
+                match both_ways(rule, interface) {
+                    Ok(matches) if matches.is_empty() => {}
+                    Ok(matches) if rule.get("passthrough") == "no" => all.push((mark, matches)),
+                    // Only connections without a mark: those before it keep theirs.
+                    Ok(matches) if rule.get("connection-mark") == "no-mark" => last.insert(0, (mark, matches)),
+                    Ok(matches) => last.push((mark, matches)),
+                    Err(why) => failed.push((mark, rule.at.clone(), why)),
+                }
+            }
+            all.extend(last.into_iter().rev());
+        }
+        Self { all, failed }
+    }
+
+    fn asked_by(&self, rule: &Command) -> bool {
+        self.all.iter().any(|(mark, _)| mark == rule.get("connection-mark"))
+    }
+
+    /// What the packet rules of these connections mark.
+    fn marked(&self, rules: &[&Command], interface: &str, untold: &mut Vec<Untold>) -> Vec<Marked> {
+        let mut own: Vec<(&Command, Vec<String>)> = Vec::new();
+        for rule in rules {
+            for (_, at, why) in self.failed.iter().filter(|(mark, ..)| mark == rule.get("connection-mark")) {
+                let mark = rule.get("new-packet-mark").to_owned();
+                untold.push(Untold { at: at.clone(), mark, why: why.clone() });
+            }
+            match matches(&without(rule, &["connection-mark"]), interface) {
+                Ok(matches) => own.push((rule, matches)),
+                Err(why) => {
+                    let mark = rule.get("new-packet-mark").to_owned();
+                    untold.push(Untold { at: rule.at.clone(), mark, why });
+                }
+            }
+        }
+        let of = |(mark, connection): &(String, Vec<String>)| {
+            let (rule, matches) = own.iter().find(|(rule, _)| rule.get("connection-mark") == mark)?;
+            let both = |one: &String, other: &String| match (one.as_str(), other.as_str()) {
+                ("any", other) | (other, "any") => other.to_owned(),
+                (one, other) => format!("{one} {other}"),
+            };
+            let all = connection.iter().flat_map(|one| matches.iter().map(move |other| both(one, other)));
+            // No packet meets both.
+            let matches: Vec<String> = all.filter(|text| Match::parse(text).is_ok()).collect();
+            Some(Marked { mark: rule.get("new-packet-mark").to_owned(), matches })
+        };
+        self.all.iter().filter_map(of).filter(|marked| !marked.matches.is_empty()).collect()
+    }
+}
+
+/// A rule without some of its properties.
+fn without(rule: &Command, names: &[&str]) -> Command {
+    let mut rule = rule.clone();
+    rule.properties.retain(|property| !names.contains(&property.name.as_str()));
+    rule
+}
+
+/// The matches of packets that leave by `interface` and belong to connections that a rule marks: of first packets as written, of replies with
+/// source and destination exchanged.
+fn both_ways(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
+    if !["", "new"].contains(&rule.get("connection-state")) {
+        return Err(format!("connection-state={}", rule.get("connection-state")));
+    }
+    if !["", "no-mark"].contains(&rule.get("connection-mark")) {
+        return Err(format!("connection-mark={}", rule.get("connection-mark")));
+    }
+    let names = ["connection-state", "connection-mark", "new-connection-mark", "in-interface", "out-interface"];
+    let (from, to) = (rule.get("in-interface"), rule.get("out-interface"));
+    if interface == "global" && !(from.is_empty() && to.is_empty()) {
+        return Err(if from.is_empty() { format!("out-interface={to}") } else { format!("in-interface={from}") });
+    }
+    let there = matches(&without(rule, &names), interface)?;
+    let mut all = Vec::new();
+    if from != interface && (to.is_empty() || to == interface) {
+        all.extend(there.iter().cloned());
+    }
+    if to != interface && (from.is_empty() || from == interface) {
+        let turned = |word: &str| match word {
+            "src" => "dst".to_owned(),
+            "dst" => "src".to_owned(),
+            other => other.to_owned(),
+        };
+        let back = |text: &String| text.split(' ').map(turned).collect::<Vec<_>>().join(" ");
+        all.extend(there.iter().map(back).filter(|text| !there.contains(text) || all.is_empty()).collect::<Vec<_>>());
+    }
+    Ok(all)
 }
 
 /// The matches of a rule, of which any may hold.

@@ -350,3 +350,29 @@ fn few_queues_are_no_table_and_what_is_kept_has_its_comments() {
     let kept = made(&few(2), &Options { as_is: true, ..Options::default() }).links.remove(0).text;
     assert!(kept.contains("scheduler = \"htb\"") && kept.contains("# flat 1\nname = \"q1\""), "{kept}");
 }
+
+/// Packets have the mark of their connection, which its first packet got; replies have source and destination exchanged.
+#[test]
+fn marks_of_connections_are_followed_to_packets_of_both_ways() {
+    let text = "/ip firewall mangle
+add action=mark-connection chain=prerouting connection-state=new dst-port=80,443 in-interface=wan new-connection-mark=web protocol=tcp
+add action=mark-connection chain=prerouting connection-mark=no-mark new-connection-mark=rest
+add action=mark-connection chain=forward layer7-protocol=x new-connection-mark=web
+add action=mark-packet chain=forward connection-mark=web new-packet-mark=web passthrough=no
+add action=mark-packet chain=forward connection-mark=rest new-packet-mark=rest passthrough=no
+/queue tree
+add limit-at=2M max-limit=10M name=all parent=wan
+add limit-at=1M max-limit=10M name=web packet-mark=web parent=all
+add limit-at=1M max-limit=10M name=rest packet-mark=rest parent=all\n";
+    let imported = made(text, &Options::default());
+    let link = &imported.links[0];
+    // What leaves by wan are the replies of connections that came in by it.
+    assert!(link.text.contains("match = [\"tcp src port 80\", \"tcp src port 443\"]"), "{}", link.text);
+    let of = |name: &str| link.link.matches.iter().filter(|(class, _)| link.link.names.name(*class) == name).count();
+    assert_eq!((of("web"), of("rest")), (2, 1), "{}", link.text);
+    let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
+    assert!(
+        notes.contains("marks packets as \"web\": the match language has nothing like layer7-protocol=x"),
+        "{notes}"
+    );
+}

@@ -7,7 +7,7 @@ use super::super::notes::wrong;
 use crate::problem::{Log, Span};
 
 /// `add` or another command, with its section.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Command {
     /// Such as `queue tree`.
     pub(super) section: String,
@@ -18,7 +18,7 @@ pub(super) struct Command {
 }
 
 /// `name=value`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Property {
     pub(super) name: String,
     pub(super) value: String,
@@ -126,6 +126,34 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
     commands
 }
 
+/// The first of the characters, of a private plane, that stand for bytes until a word is whole.
+const FIRST_BYTE: u32 = 0xf_0000;
+
+/// A byte beyond ASCII that is written as two digits.
+fn marked(byte: u8) -> char {
+    char::from_u32(FIRST_BYTE + u32::from(byte)).unwrap_or('?')
+}
+
+/// The text with bytes that follow each other as UTF-8, where they are that, and as ISO 8859-1 otherwise, as older versions of RouterOS write.
+fn decoded(text: &str) -> String {
+    let byte = |c: char| u8::try_from(u32::from(c).wrapping_sub(FIRST_BYTE)).ok();
+    let mut made = String::with_capacity(text.len());
+    let mut bytes = Vec::new();
+    for c in text.chars().map(Some).chain([None]) {
+        if let Some(byte) = c.and_then(byte) {
+            bytes.push(byte);
+            continue;
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => made.push_str(text),
+            Err(_) => made.extend(bytes.iter().map(|&byte| char::from(byte))),
+        }
+        bytes.clear();
+        made.extend(c);
+    }
+    made
+}
+
 fn whole(words: &[Word]) -> Span {
     match (words.first(), words.last()) {
         (Some(first), Some(last)) => first.at.start..last.at.end,
@@ -147,7 +175,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
         match word.value {
             Some(value) => command.properties.push(Property {
                 name: word.text[..value - 1].to_owned(),
-                value: word.text[value..].to_owned(),
+                value: decoded(&word.text[value..]),
                 at: word.at.clone(),
             }),
             None if command.verb == "add" => {
@@ -194,10 +222,10 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
                     Some('t') => word.text.push('\t'),
                     Some('_') => word.text.push(' '),
                     Some(first) if first.is_ascii_hexdigit() && !first.is_ascii_lowercase() => {
-                        // A byte as two digits, of which text beyond ASCII has several; people see them as they are.
+                        // A byte as two digits, of which text beyond ASCII has several: see `decoded`.
                         let second = characters.next_if(|&(_, c)| c.is_ascii_hexdigit()).map_or('0', |(_, c)| c);
                         let byte = u8::from_str_radix(&format!("{first}{second}"), 16).unwrap_or(b'?');
-                        word.text.push(if byte.is_ascii() { char::from(byte) } else { '?' });
+                        word.text.push(if byte.is_ascii() { char::from(byte) } else { marked(byte) });
                     }
                     Some(other) => word.text.push(other),
                     None => {}
@@ -275,11 +303,11 @@ mod tests {
     #[test]
     fn lines_go_on_behind_a_backslash_also_within_words_and_quotes() {
         let (commands, errors) = read(
-            "/queue simple\nadd comment=\"of 5 \\\"big\\\" \\\n    ones = \\E9\" max-limit=5M/20M name=\"PC 1\" pare\\\n    nt=all target=\\\r\n    10.0.0.1/32\n",
+            "/queue simple\nadd comment=\"of 5 \\\"big\\\" \\\n    ones = \\E9 \\C3\\B1\" max-limit=5M/20M name=\"PC 1\" pare\\\n    nt=all target=\\\r\n    10.0.0.1/32\n",
         );
         assert_eq!(errors, "");
         let expected = [
-            ("comment", "of 5 \"big\" ones = ?"),
+            ("comment", "of 5 \"big\" ones = é ñ"),
             ("max-limit", "5M/20M"),
             ("name", "PC 1"),
             ("parent", "all"),

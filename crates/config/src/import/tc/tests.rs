@@ -169,3 +169,53 @@ fn what_is_the_same_of_several_devices_is_said_once() {
     let filters = all.iter().filter(|(_, note)| note.contains("a filter to 1:20 is left out"));
     assert_eq!(filters.count(), 3);
 }
+
+#[test]
+fn hfsc_keeps_its_curves() {
+    let text = "tc qdisc add dev eth0 root handle 1: hfsc default 20
+tc class add dev eth0 parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit
+tc class add dev eth0 parent 1:1 classid 1:10 hfsc sc umax 1500b dmax 5ms rate 1mbit ul rate 10mbit
+tc class add dev eth0 parent 1:1 classid 1:20 hfsc ls m1 2mbit d 20ms m2 4mbit
+tc qdisc add dev eth0 parent 1:20 cake
+tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 5060 0xffff flowid 1:10\n";
+    let imported = made(text, &Options::default());
+    let [link] = &imported.links[..] else { panic!("one link") };
+    assert_eq!((link.link.scheduler.as_str(), link.link_before.is_some()), ("hfsc", false));
+    assert_eq!(link.link.tree.link().rate.bps(), 10 * M);
+    // 1500 B within 5 ms are 2.4 Mbit/s.
+    for line in [
+        "link_share = { m1 = \"2.4Mbit\", d = \"5000000ns\", m2 = \"1Mbit\" }",
+        "real_time = { m1 = \"2.4Mbit\", d = \"5000000ns\", m2 = \"1Mbit\" }",
+        "link_share = { m1 = \"2Mbit\", d = \"20000000ns\", m2 = \"4Mbit\" }",
+        "upper_limit = { rate = \"10Mbit\" }",
+        "queue = \"fq_codel\"",
+        "default = \"1:20\"",
+    ] {
+        assert!(link.text.contains(line), "{line}: {}", link.text);
+    }
+}
+
+#[test]
+fn devices_that_are_shaped_as_a_whole_and_policers_become_links() {
+    let text = "tc qdisc add dev eth0 handle ffff: ingress
+tc filter add dev eth0 parent ffff: protocol ip prio 5 u32 match ip src 10.0.0.1 police rate 1mbit burst 10k drop flowid :1
+tc filter add dev eth0 parent ffff: protocol ip prio 6 u32 match ip src 10.0.0.2 action police rate 2mbit burst 10k drop
+tc qdisc add dev eth0 root handle 1: tbf rate 5mbit burst 10k latency 25ms
+tc qdisc add dev eth0 parent 1:1 fq_codel
+tc qdisc add dev eth1 root cake bandwidth 20mbit
+tc qdisc add dev eth2 root netem delay 10ms\n";
+    let imported = made(text, &Options::default());
+    let links: Vec<(&str, u64)> =
+        imported.links.iter().map(|link| (link.name.as_str(), link.link.tree.link().rate.bps() / M)).collect();
+    assert_eq!(links, [("eth0", 5), ("eth0-ingress", 3), ("eth1", 20)]);
+    let policed = &imported.links[1];
+    assert_eq!((ceiling(&policed.link, "1:1"), ceiling(&policed.link, "1:2")), (Some(M), Some(2 * M)));
+    assert!(policed.text.contains("match = [\"src net 10.0.0.2/32\"]"), "{}", policed.text);
+    assert!(
+        imported.links[0].text.contains("queue = \"fq_codel\"")
+            && imported.links[2].text.contains("queue = \"fq_codel\"")
+    );
+    let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
+    assert!(notes.contains("netem at the root of eth2 has no rate"), "{notes}");
+    assert!(notes.contains("a policer drops what is above its rate"), "{notes}");
+}

@@ -1,0 +1,273 @@
+//! A sandbox for a script that is run to see which commands it gives, and that must change nothing.
+//!
+//! | layer | effect |
+//! | --- | --- |
+//! | user | root becomes a user without rights, in a network namespace of its own |
+//! | capabilities, `no_new_privs` | none are left, and no program gives new ones |
+//! | landlock(7) | all files are read-only but those in one directory; no TCP ports |
+//! | seccomp(2) | no sockets, signals, mounts, modes, owners, namespaces or processes of others: `EPERM` |
+//! | setrlimit(2) | processor time, memory, length of files |
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use caps::CapSet;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    Scope,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::io::sys;
+
+/// Newest landlock that is asked for; an older kernel enforces a part of it, and the system calls that it lacks are refused.
+const ABI_KNOWN: ABI = ABI::V6;
+/// User and group without rights, `nobody` everywhere.
+pub const SANDBOX_USER: u32 = 65534;
+/// Longest file that may be written, in bytes.
+const MOST_BYTES: u64 = 16 << 20;
+/// Most memory of a process, in bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Limits of a process and of all that it starts.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// The only directory in which files may be written. As root it has to belong to [`SANDBOX_USER`].
+    pub scratch: PathBuf,
+    /// Processor time of each process, in seconds.
+    pub seconds: u64,
+}
+
+/// A layer of the sandbox that the system does not give.
+#[derive(Debug)]
+pub struct SandboxError {
+    layer: &'static str,
+    why: String,
+}
+
+impl fmt::Display for SandboxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the script is not run, because this system gives no sandbox: {}: {}", self.layer, self.why)
+    }
+}
+
+impl std::error::Error for SandboxError {}
+
+impl Sandbox {
+    /// Confines this process and all that it starts from now on. It is for a process with one thread that then executes the script.
+    ///
+    /// # Errors
+    /// A layer cannot be put in place. The process has then given up an unknown part of its rights, and should end.
+    pub fn enter(&self) -> Result<(), SandboxError> {
+        let wrong = |layer: &'static str| move |why: String| SandboxError { layer, why };
+        self.limit().map_err(|error| wrong("setrlimit")(error.to_string()))?;
+        drop_user().map_err(wrong("user"))?;
+        // SAFETY: takes no pointers.
+        sys::check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+            .map_err(|error| wrong("no_new_privs")(error.to_string()))?;
+        protect_files(&self.scratch).map_err(wrong("landlock"))?;
+        refuse_calls().map_err(wrong("seccomp"))
+    }
+
+    fn limit(&self) -> io::Result<()> {
+        let limits = [
+            (libc::RLIMIT_CPU, self.seconds),
+            (libc::RLIMIT_FSIZE, MOST_BYTES),
+            (libc::RLIMIT_AS, MOST_MEMORY),
+            (libc::RLIMIT_NOFILE, 256),
+            (libc::RLIMIT_CORE, 0),
+        ];
+        for (which, most) in limits {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: the structure lives during the call.
+            sys::check(unsafe { libc::setrlimit(which, &limit) })?;
+        }
+        Ok(())
+    }
+}
+
+/// Drops root, and all capabilities of a user who has some.
+fn drop_user() -> Result<(), String> {
+    let system = |error: io::Error| error.to_string();
+    // SAFETY: takes nothing, and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        // A second layer against the network; a container may refuse it, and sockets are refused in any case.
+        // SAFETY: takes no pointers.
+        let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
+        // SAFETY: a list of no groups is not read.
+        sys::check(unsafe { libc::setgroups(0, std::ptr::null()) }).map_err(system)?;
+        // SAFETY: take no pointers.
+        sys::check(unsafe { libc::setresgid(SANDBOX_USER, SANDBOX_USER, SANDBOX_USER) }).map_err(system)?;
+        // SAFETY: as above.
+        sys::check(unsafe { libc::setresuid(SANDBOX_USER, SANDBOX_USER, SANDBOX_USER) }).map_err(system)?;
+    }
+    let _ = caps::clear(None, CapSet::Ambient);
+    for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Leaves all files readable and those beneath `scratch` writable.
+fn protect_files(scratch: &Path) -> Result<(), String> {
+    let read = AccessFs::from_read(ABI_KNOWN);
+    let restrict = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
+        let rules = Ruleset::default()
+            .handle_access(AccessFs::from_all(ABI_KNOWN))?
+            .handle_access(AccessNet::from_all(ABI_KNOWN))?
+            .scope(Scope::Signal)?
+            .scope(Scope::AbstractUnixSocket)?
+            .create()?
+            .add_rule(PathBeneath::new(PathFd::new("/")?, read))?
+            .add_rule(PathBeneath::new(PathFd::new(scratch)?, AccessFs::from_all(ABI_KNOWN)))?
+            .add_rule(PathBeneath::new(PathFd::new("/dev/null")?, AccessFs::WriteFile | AccessFs::ReadFile))?;
+        Ok(rules.restrict_self()?.ruleset)
+    };
+    match restrict().map_err(|error| error.to_string())? {
+        RulesetStatus::NotEnforced => {
+            Err("this kernel has no landlock, or it is not switched on (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=)"
+                .to_owned())
+        }
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    }
+}
+
+/// Calls that reach beyond the process: the network, other processes, and what landlock leaves open of files.
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_io_uring_setup,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
+    // The process group is how all of it is ended.
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_truncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+    libc::SYS_userfaultfd,
+    // fchmodat2, setxattrat and removexattrat, which have one number everywhere.
+    452,
+    463,
+    466,
+];
+
+/// The older forms of some, which only this architecture has.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[libc::c_long] =
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[libc::c_long] = &[];
+
+fn refuse_calls() -> Result<(), String> {
+    let architecture: TargetArch =
+        std::env::consts::ARCH.try_into().map_err(|_| format!("not known of {}", std::env::consts::ARCH))?;
+    for program in programs(architecture).map_err(|error| error.to_string())? {
+        seccompiler::apply_filter(&program).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn programs(architecture: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+    // The C library then takes clone, whose flags a filter sees.
+    let absent = SeccompAction::Errno(libc::ENOSYS as u32);
+    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let first = SeccompFilter::new(unknown, SeccompAction::Allow, absent, architecture)?;
+
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().chain(REFUSED_HERE).map(|&call| (call, Vec::new())).collect();
+    let namespaces = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ];
+    let flagged = namespaces.into_iter().map(|flag| {
+        let compare = SeccompCmpOp::MaskedEq(flag as u32 as u64);
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, compare, flag as u32 as u64)?;
+        SeccompRule::new(vec![condition])
+    });
+    rules.insert(libc::SYS_clone, flagged.collect::<Result<_, _>>()?);
+    // Characters put into the terminal of others, and limits of other processes.
+    let typed = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(vec![typed])?]);
+    let others = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![others])?]);
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let second = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?;
+    Ok([first.try_into()?, second.try_into()?])
+}
+
+/// Kills all processes of the group that `leader` began.
+pub fn end_process_group(leader: u32) {
+    if let Ok(group @ 2..) = i32::try_from(leader) {
+        // SAFETY: takes no pointers. The group may be empty by now, which is an error that changes nothing.
+        let _ = unsafe { libc::killpg(group, libc::SIGKILL) };
+    }
+}
