@@ -678,6 +678,19 @@ impl std::fmt::Display for GatewayStats {
         if pauses > 0 {
             write!(f, "; the data thread did not run {pauses} times, for up to {longest_pause_s:.1} s")?;
         }
+        if self.fail_open.repairs > 0 {
+            write!(
+                f,
+                "; fail-open was repaired {} times: somebody takes away what the kernel needs to pass frames without the gateway",
+                self.fail_open.repairs
+            )?;
+        }
+        if self.fail_open.whole == Some(false) {
+            write!(
+                f,
+                "; WARNING: fail-open is broken and cannot be repaired (the log says why): frames may not pass when the gateway ends"
+            )?;
+        }
         for why in Unsplittable::ALL {
             let Some(packets) = self.super_packets_by_reason.get(why.key()) else { continue };
             write!(f, "; {packets} were several packets joined by an offload and could not be split: {}", remedy(why))?;

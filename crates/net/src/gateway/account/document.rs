@@ -67,7 +67,7 @@ impl Observation {
             profile: gateway.profile,
             memory: passage.memory,
             forfeited_s: gateway.forfeited.0 as f64 / 1e9,
-            fail_open: gateway.fail_open.as_deref().cloned().unwrap_or_default(),
+            fail_open: gateway.fail_open.as_deref().map(|stats| stats.kept(gateway.upkeep)).unwrap_or_default(),
             liveness: gateway.liveness,
             pool_most_used: gateway.pool_most_used,
             counters: of_link,
