@@ -3,6 +3,8 @@
 //! whether SIGHUP is ignored, as `nohup` has it; Windows has no such signal.
 
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::Ordering;
@@ -43,14 +45,26 @@ pub(crate) struct Hangup {
     had_terminal: bool,
 }
 
+/// Set by each SIGHUP that came since [`Hangup::hold`].
+#[cfg(target_os = "linux")]
+static HELD: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 #[cfg(target_os = "linux")]
 impl Hangup {
-    /// From now on. Under `nohup` it stays ignored.
-    pub(crate) fn new() -> Result<Self, Failure> {
+    /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is read, because a service
+    /// that was just started may be told at once to read its files again. Under `nohup` it stays ignored.
+    pub(crate) fn hold() -> Result<(), Failure> {
         let came = Arc::new(AtomicBool::new(false));
-        if !is_ignored(SIGHUP) {
-            flag::register(SIGHUP, Arc::clone(&came)).map_err(Failure::failed)?;
+        if HELD.set(Arc::clone(&came)).is_ok() && !is_ignored(SIGHUP) {
+            flag::register(SIGHUP, came).map_err(Failure::failed)?;
         }
+        Ok(())
+    }
+
+    /// From now on, and from [`Hangup::hold`] on where that was called.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        Self::hold()?;
+        let came = HELD.get().map(Arc::clone).unwrap_or_default();
         Ok(Self { came, had_terminal: has_terminal() })
     }
 

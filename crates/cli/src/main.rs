@@ -38,6 +38,13 @@ use crate::out::Out;
 static MEMORY: fairlink_net::HugePages = fairlink_net::HugePages;
 
 fn main() -> ExitCode {
+    // To read the command line takes milliseconds, in which a SIGHUP would end the process.
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().skip(1).any(|arg| arg == "gateway")
+        && let Err(failure) = interrupt::Hangup::hold()
+    {
+        return failure.report();
+    }
     completions::answer(Cli::command);
     out::set_style();
     // Neither returns where the command line is wrong.

@@ -24,6 +24,7 @@ mod pools;
 mod ports;
 mod privileges;
 mod queue_lengths;
+mod refused;
 mod reload;
 mod remote;
 mod remote_error;
@@ -52,7 +53,7 @@ pub use remote_error::RemoteError;
 pub use run::{Gateway, RunError};
 pub use service::Service;
 pub use stats::{
-    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, LateStats, MemoryBound, ReverseStats,
-    TimeShares,
+    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, LateStats, LimitCause, LimitStats,
+    MemoryBound, ReverseStats, TimeShares,
 };
 pub use watchdog::Watchdog;

@@ -366,7 +366,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         assert_eq!(watch.links().unwrap(), ["out"]);
         let mut told = || watch.stats(None, Some(Duration::from_secs(60))).unwrap();
         let first = told();
-        assert_eq!((first.interval, first.classes[0].interval), (None, None), "there is nothing to compare with");
+        assert_eq!((&first.interval, &first.classes[0].interval), (&None, &None), "there is nothing to compare with");
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
         // The last frames are on their way; they do not stay there.
         let arrived = || {
@@ -379,7 +379,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         }
         // What came between two answers on one connection.
         let second = told();
-        let interval = second.interval.unwrap();
+        let interval = second.interval.clone().unwrap();
         assert_eq!(interval.received, second.received.checked_sub(first.received).unwrap());
         assert!(interval.received.packets > 0 && interval.rate_bps <= interval.demand_bps, "{interval:?}");
         assert!(second.interval_s.unwrap() > 0.0, "{:?}", second.interval_s);

@@ -279,7 +279,7 @@ fn serve(
                 watchdog.service().ready(&way);
             }
         }
-        watchdog.look().into_iter().chain(fleet.news()).for_each(note);
+        watchdog.look().into_iter().chain(fleet.news()).chain(links.news()).for_each(note);
         control.look(links);
         if asked.swap(false, Ordering::Relaxed)
             && let Err(failure) = tell(links, out)

@@ -355,7 +355,7 @@ mod tests {
         };
         let wire = |name: &str| {
             let (file, line) = (PathBuf::from("x.toml"), line(name).unwrap());
-            let text = text(&KINDS[0], &way, Some(line), &file, &[file.clone()]);
+            let text = text(&KINDS[0], &way, Some(line), &file, std::slice::from_ref(&file));
             LinkFile::parse("x.toml", &text, &ReadOptions::default()).unwrap().overhead.accounted(214)
         };
         // A packet of a call with its Ethernet header. In cells it is 1.24 times as long: 232 B fill 4.8 of 5.

@@ -39,6 +39,25 @@ passes > "$D/closed"
 "$F" gateway --close vb vc 2> "$D/again.log"
 "#;
 
+/// What others take away from a running gateway: all of the wire, with `tc` where that is installed, then only promiscuous mode.
+const TAKEN_AWAY: &str = r#"
+"$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/one.log" & gateway=$!
+until_exists "$D/one"
+asks() { "$F" ctl stats --control "$D/one" --json > "$D/$1.json"; }
+asks whole
+if [ $TC = yes ]; then tc qdisc del dev vb clsact; else "$F" gateway --close vb 2> /dev/null; fi
+until_says "$D/one.log" "fail-open repaired"
+until_says "$D/one.log" "from vb to vc"
+ip link set vc promisc off
+until_says "$D/one.log" "vc was not promiscuous"
+asks repaired
+"$F" ctl stats --control "$D/one" > "$D/text"
+passes > "$D/alive"
+kill -KILL $gateway
+wait $gateway || true
+passes > "$D/killed"
+"#;
+
 /// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there is neither.
 const LESS_ALLOWED: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/table.log" & gateway=$!
@@ -104,6 +123,43 @@ fn frames_pass_after_a_kill_and_an_end_until_they_are_told_not_to() {
     }
     let of = |what: &str| heard.iter().filter(|text| text.starts_with(what)).count();
     assert_eq!((of("READY=1\nSTATUS=vb to vc"), of("STOPPING=1")), (2, 1), "{heard:?}");
+}
+
+/// `namespaces` are those of `unshare`; `by` is the mechanism that they allow.
+fn what_is_taken_away_is_installed_again(namespaces: &[&str], by: &str) {
+    let dir = Scratch::new();
+    let has_tc = std::process::Command::new("tc").arg("-V").output().is_ok();
+    let more = [("LINK", &*scenario("exp2-H.toml")), ("TC", if has_tc && by == "bpf" { "yes" } else { "no" })];
+    let Some(run) = in_network(namespaces, &format!("{COUNTS}{TAKEN_AWAY}"), &dir, &more) else { return };
+    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+    let log = read("one.log");
+    if log.contains("cannot fail open") || !log.contains(&format!("fails open (by {by})")) {
+        println!("SKIPPED: this kernel or user does not fail open by {by}: {log}");
+        return;
+    }
+    assert!(run.status.success(), "{}{log}", String::from_utf8_lossy(&run.stderr));
+    let part = |name: &str| -> serde_json::Value {
+        let stats: serde_json::Value = serde_json::from_str(&read(name)).unwrap();
+        stats["fail_open"].clone()
+    };
+    let whole = part("whole.json");
+    assert_eq!((&whole["by"], &whole["whole"], &whole["repairs"]), (&by.into(), &true.into(), &0.into()), "{log}");
+    let repaired = part("repaired.json");
+    assert_eq!((&repaired["whole"], &repaired["repairs"]), (&true.into(), &2.into()), "{log}");
+    assert!(read("text").contains("fail-open was repaired 2 times"), "{}", read("text"));
+    for name in ["alive", "killed"] {
+        assert!(read(name).trim().parse::<u64>().unwrap() > 0, "{name}: {log}");
+    }
+}
+
+#[test]
+fn a_filter_that_is_taken_from_a_running_gateway_is_installed_again_and_frames_pass_after_a_kill() {
+    what_is_taken_away_is_installed_again(&["--net"], "bpf");
+}
+
+#[test]
+fn a_table_that_is_taken_from_a_running_gateway_is_installed_again_and_frames_pass_after_a_kill() {
+    what_is_taken_away_is_installed_again(&["--map-root-user", "--net"], "nftables");
 }
 
 #[test]

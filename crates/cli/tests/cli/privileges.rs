@@ -71,8 +71,8 @@ fn rights(namespaces: Option<&[&str]>) {
         return;
     }
     let status = read("status");
-    // The main thread, that of the data, of the control socket and of the metrics.
-    assert_eq!(values(&status, "CapEff").len(), 4, "{status}");
+    // The main thread, that of the data, of fail-open, of the control socket and of the metrics.
+    assert_eq!(values(&status, "CapEff").len(), 5, "{status}");
     for set in ["CapEff", "CapPrm"] {
         assert!(values(&status, set).iter().all(|&set| set == NET_ADMIN | NET_RAW | BPF), "{status}");
     }

@@ -35,6 +35,42 @@ fn without_a_link_file_the_unit_is_the_one_that_packages_install() {
     verify(&dir, "fairlink-gateway@office.service", &unit);
 }
 
+/// The exposure that `systemd-analyze security` computes of a unit, in tenths; `None`, and a line that says so, where it cannot be asked.
+fn exposure(path: &str) -> Option<u32> {
+    let run = match Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", path]).output() {
+        Ok(run) => run,
+        Err(error) => {
+            println!("SKIPPED: systemd-analyze cannot be asked: {error}");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&run.stdout);
+    let last = text.lines().find(|line| line.contains("Overall exposure level"));
+    let number = last.and_then(|line| line.split(": ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
+    if number.is_none() {
+        println!("SKIPPED: this systemd-analyze does not judge files: {text}{}", String::from_utf8_lossy(&run.stderr));
+    }
+    number.map(|number| (number * 10.0).round() as u32)
+}
+
+#[test]
+fn the_shipped_unit_leaves_little_exposed_and_has_what_af_xdp_and_a_short_memory_need() {
+    let unit = shipped();
+    for line in [
+        "DynamicUser=yes",
+        "RuntimeDirectory=fairlink-%i",
+        "LimitMEMLOCK=infinity",
+        "OOMScoreAdjust=-900",
+        "AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN CAP_BPF CAP_IPC_LOCK",
+    ] {
+        assert!(unit.lines().any(|own| own == line), "{line}");
+    }
+    let dir = Scratch::new();
+    if let Some(tenths) = exposure(&dir.write("fairlink-gateway@office.service", &unit)) {
+        assert!(tenths < 20, "{tenths} tenths");
+    }
+}
+
 #[test]
 fn the_unit_of_a_command_line_runs_it_and_systemd_takes_it() {
     let dir = Scratch::new();

@@ -108,6 +108,9 @@ impl Gateway {
 
     /// Begins the end at `now`. One that fails open takes nothing more, and fetches what it has taken.
     pub(super) fn begin_end(&mut self, now: Nanos) -> Ending {
+        // Looked at once more, because nothing repairs it from now on. Whoever takes over may take it away.
+        self.keeper.look().into_iter().for_each(|text| self.liveness.say(text));
+        self.keeper.end();
         let lingering = self.held.hold.as_mut().is_some_and(Hold::let_pass);
         // It must not beat again.
         self.leaving |= self.held.hold.is_some();
@@ -140,6 +143,7 @@ impl Gateway {
     pub(super) fn wait_for_interfaces(&mut self, gone: &BackendError, stop: &AtomicBool, time: &Time) -> Nanos {
         let since = self.data_path.clock.now();
         self.liveness.lost(format!("{gone}; waiting for it"));
+        self.keeper.end();
         self.data_path.close_ports();
         // The claims are bound to indices that are no more, and so is what keeps the kernel from forwarding.
         let fail_open = std::mem::take(&mut self.held).fail_open;
@@ -209,6 +213,9 @@ impl Gateway {
         output.inherit(&mut self.data_path.output);
         self.data_path.open_ports(input, output);
         self.held = held;
+        if let Some(hold) = &self.held.hold {
+            hold.keep_by(&self.keeper);
+        }
         notes.into_iter().for_each(|text| self.liveness.say(text));
         Ok(())
     }

@@ -314,11 +314,17 @@ impl Reply {
     }
 }
 
-/// The default place of the socket of a gateway into `output`: `fairlink-OUTPUT.sock` in `$XDG_RUNTIME_DIR`, or in `/run` where
-/// that is not set.
+/// The default place of the socket of a gateway into `output`: `fairlink-OUTPUT.sock` in the directory that a service manager has made for
+/// it (`$RUNTIME_DIRECTORY`), in `$XDG_RUNTIME_DIR`, or in `/run` where neither is set.
 #[must_use]
 pub fn default_path(output: &str) -> PathBuf {
-    directories().remove(0).join(format!("fairlink-{output}.sock"))
+    let of_service = std::env::var_os("RUNTIME_DIRECTORY").and_then(|list| first_path(&list));
+    of_service.unwrap_or_else(|| directories().remove(0)).join(format!("fairlink-{output}.sock"))
+}
+
+/// The first of several paths with colons between them, where it is absolute.
+fn first_path(list: &std::ffi::OsStr) -> Option<PathBuf> {
+    std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
 /// The socket of the one gateway that runs, by this user or by root.
@@ -327,11 +333,21 @@ pub fn default_path(output: &str) -> PathBuf {
 /// [`ControlError::NoneFound`], [`ControlError::SeveralFound`].
 pub fn find() -> Result<PathBuf, ControlError> {
     let directories = directories();
-    let mut found: Vec<PathBuf> = directories
-        .iter()
-        .filter_map(|directory| std::fs::read_dir(directory).ok())
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
+    let entries = |directory: &Path| -> Vec<PathBuf> {
+        let listed = std::fs::read_dir(directory).into_iter().flatten();
+        listed.filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    // A service has a directory of its own: /run/fairlink-NAME.
+    let of_service = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("fairlink-") && path.is_dir()
+    };
+    let mut places: Vec<PathBuf> = directories.iter().flat_map(|directory| entries(directory)).collect();
+    let within: Vec<PathBuf> =
+        places.iter().filter(|path| of_service(path)).flat_map(|directory| entries(directory)).collect();
+    places.extend(within);
+    let mut found: Vec<PathBuf> = places
+        .into_iter()
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("fairlink-") && name.ends_with(".sock") && is_served(path)

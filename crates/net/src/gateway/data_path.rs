@@ -36,7 +36,7 @@ pub(crate) const SAMPLE_EVERY: u64 = 61;
 /// Most batches that one turn fetches in addition while it sheds.
 const SHED_BATCHES: usize = 16;
 
-/// Time spent in turns that were timed in detail, in nanoseconds, and what passed in them.
+/// Time of a processor spent in turns that were timed in detail, in nanoseconds, and what passed in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
     pub(crate) turns: u64,
@@ -174,7 +174,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     ) -> Result<(bool, Wake), BackendError> {
         self.moved = false;
         self.sampling = self.working_turns.is_multiple_of(self.sample_every);
-        let before = self.sampled;
+        let (before, began) = (self.sampled, self.lap());
         self.reclaim();
         if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
@@ -199,7 +199,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if self.sampling {
             let end = self.lap();
             self.sampled.reverse += end.saturating_sub(started).0;
-            self.sampled.total += end.saturating_sub(now).0;
+            self.sampled.total += end.saturating_sub(began).0;
             self.sampled.turns += 1;
             if !self.moved {
                 self.sampled = before;
@@ -269,10 +269,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.pool.free() == self.pool.frames()
     }
 
-    /// The time, if this turn is timed in detail; else zero, which costs nothing.
+    /// The time that this thread has had of a processor, if this turn is timed in detail; else zero, which costs nothing. What others do
+    /// while they have the processor is no stage's work.
     #[inline]
     fn lap(&self) -> Nanos {
-        if self.sampling { self.clock.now() } else { Nanos::ZERO }
+        if self.sampling { self.clock.worked() } else { Nanos::ZERO }
     }
 
     /// Packets waiting for the output: at most [`BATCH`].
@@ -453,7 +454,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.arrivals = arrivals;
         if self.sampling {
             self.sampled.receive += fetched.saturating_sub(started).0;
-            self.classified = self.clock.now();
+            self.classified = self.lap();
             self.sampled.classify += self.classified.saturating_sub(fetched).0;
             self.sampled.received += count as u64;
         }
@@ -506,7 +507,7 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
 
     fn enqueued(&mut self) {
         if self.sampling {
-            self.sampled.enqueue += self.clock.now().saturating_sub(self.classified).0;
+            self.sampled.enqueue += self.lap().saturating_sub(self.classified).0;
         }
     }
 
@@ -522,7 +523,7 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         let started = self.lap();
         self.hand_over(now);
         if self.sampling {
-            self.sampled.send += self.clock.now().saturating_sub(started).0;
+            self.sampled.send += self.lap().saturating_sub(started).0;
         }
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
 
+pub(super) mod keep;
 pub(super) mod programs;
 pub(super) mod redirect;
 mod table;
@@ -23,12 +24,13 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::fail_open::keep::{Keeper, Parts, Place, SharedParts, Upkeep, Way};
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
 use crate::io::af_xdp::{Beat, Life};
-use crate::io::bpf::{BpfError, Link, Map, Program, SharedPage};
+use crate::io::bpf::{BpfError, Map, Program, SharedPage};
 use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
@@ -74,12 +76,31 @@ pub struct FailOpenStats {
     /// Why it is not `bpf`, where something was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
+    /// Whether the arrangement was whole when it was compared last, at most a second ago; `None` where nothing passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
+    /// Parts of it that somebody had taken away and that were installed again.
+    #[serde(default)]
+    pub repairs: u64,
+}
+
+impl FailOpenStats {
+    fn by(by: &str, why_not: Option<String>) -> Self {
+        Self { by: Some(by.to_owned()), why_not, ..Self::default() }
+    }
+
+    /// The same with what was found when the arrangement was compared last.
+    pub(super) fn kept(&self, upkeep: Upkeep) -> Self {
+        Self { whole: self.by.is_some().then_some(!upkeep.broken), repairs: upkeep.repairs, ..self.clone() }
+    }
 }
 
 /// The wires of one gateway, and what keeps them idle. Dropped without more, it leaves the wires, and frames pass.
 #[derive(Debug)]
 pub(super) struct Hold {
     by: By,
+    /// What others could take away.
+    parts: SharedParts,
     /// Interfaces whose wires this gateway has laid, and not one before it.
     laid: Vec<(String, i32)>,
 }
@@ -87,12 +108,7 @@ pub(super) struct Hold {
 /// What keeps the wires idle.
 #[derive(Debug)]
 enum By {
-    Programs {
-        programs: Programs,
-        /// Each ends the guard of one direction.
-        #[expect(dead_code, reason = "held, not read")]
-        guards: Vec<Link>,
-    },
+    Programs(Programs),
     Table(Table),
     /// Programs in the interfaces' drivers, which end with the sockets that they give frames to.
     Driver {
@@ -117,8 +133,7 @@ impl Hold {
         claimed: bool,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Self>, FailOpenStats), OpenError> {
-        let opened =
-            |hold: Self, by: &str, why_not| Ok((Some(hold), FailOpenStats { by: Some(by.to_owned()), why_not }));
+        let opened = |hold: Self, by: &str, why_not| Ok((Some(hold), FailOpenStats::by(by, why_not)));
         let why = match policy {
             FailOpen::Never => None,
             FailOpen::Auto | FailOpen::Require => {
@@ -143,7 +158,7 @@ impl Hold {
         if claimed {
             Self::without(directions, notes);
         }
-        Ok((None, FailOpenStats { by: None, why_not: why }))
+        Ok((None, FailOpenStats { why_not: why, ..FailOpenStats::default() }))
     }
 
     /// Redirects what the host sends by `from` into the cable whose first end has the index `host_end` and whose other is `gateway_end`, while
@@ -158,11 +173,13 @@ impl Hold {
         notes: &mut Vec<String>,
     ) -> Result<(Self, FailOpenStats), OpenError> {
         let marks = Marks::of(from.index);
-        let of = |by, name: &str, why_not| {
-            (Self { by, laid: Vec::new() }, FailOpenStats { by: Some(name.to_owned()), why_not })
+        let of = |by, places, name: &str, why_not| {
+            let parts = SharedParts::new(Parts { ways: Vec::new(), places });
+            (Self { by, parts, laid: Vec::new() }, FailOpenStats::by(name, why_not))
         };
-        let programs = match Redirection::begin(from.index, [host_end, gateway_end.index], marks) {
-            Ok(redirection) => return Ok(of(By::Redirection(redirection), "bpf", None)),
+        let [sending, taking] = [from, gateway_end].map(|interface| (interface.name.as_str(), interface.index));
+        let programs = match Redirection::begin(sending, host_end, taking, marks) {
+            Ok((redirection, places)) => return Ok(of(By::Redirection(redirection), places, "bpf", None)),
             Err(error) => explain(&error),
         };
         match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
@@ -171,7 +188,7 @@ impl Hold {
                     "{}: takes what this host sends by nftables and not by programs in the kernel: {programs}",
                     from.name
                 ));
-                Ok(of(By::RedirectingTable(table), "nftables", Some(programs)))
+                Ok(of(By::RedirectingTable(table), Vec::new(), "nftables", Some(programs)))
             }
             Err(table) => {
                 let why = format!(
@@ -201,14 +218,25 @@ impl Hold {
         }
     }
 
+    fn new(by: By, directions: &[(&Interface, &Interface)], places: Vec<Place>) -> Self {
+        let by_table = matches!(by, By::Table(_));
+        let ways = directions.iter().map(|(from, to)| Way::new(from, to, by_table)).collect();
+        Self { by, parts: SharedParts::new(Parts { ways, places }), laid: Vec::new() }
+    }
+
+    /// Has `keeper` keep what others could take away.
+    pub(super) fn keep_by(&self, keeper: &Keeper) {
+        keeper.begin(&self.parts);
+    }
+
     /// The programs first, because it is they that a kernel may refuse.
     fn by_programs(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let programs = Programs::load().map_err(|error| explain(&error))?;
-        let mut guards = Vec::new();
+        let mut places = Vec::new();
         for (from, _) in directions {
-            guards.push(programs.guard(from.index).map_err(|error| explain(&error))?);
+            places.push(programs.guard((&from.name, from.index)).map_err(|error| explain(&error))?);
         }
-        let mut hold = Self { by: By::Programs { programs, guards }, laid: Vec::new() };
+        let mut hold = Self::new(By::Programs(programs), directions, places);
         hold.lay(directions)?;
         Ok(hold)
     }
@@ -243,7 +271,7 @@ impl Hold {
         let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
         let beat = map.share().map_err(|error| explain(&error))?;
         let life = Life::begin()?;
-        let mut hold = Self { by: By::Driver { map, beat, life }, laid: Vec::new() };
+        let mut hold = Self::new(By::Driver { map, beat, life }, directions, Vec::new());
         hold.lay(directions)?;
         Ok(hold)
     }
@@ -265,7 +293,7 @@ impl Hold {
             )
         };
         let table = Table::new(&interfaces).map_err(failed)?;
-        let mut hold = Self { by: By::Table(table), laid: Vec::new() };
+        let mut hold = Self::new(By::Table(table), directions, Vec::new());
         for (from, to) in directions {
             if let Err(source) = table::lay(&from.name, to.index) {
                 hold.undo();
@@ -282,7 +310,7 @@ impl Hold {
     /// What receiving sockets have as their filter; `None`: they receive every frame.
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
-            By::Programs { programs, .. } => Some(programs.gate()),
+            By::Programs(programs) => Some(programs.gate()),
             By::Table(_) | By::Driver { .. } | By::Redirection(_) | By::RedirectingTable(_) => None,
         }
     }
@@ -292,7 +320,7 @@ impl Hold {
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
-            By::Programs { .. } | By::Driver { .. } | By::Redirection(_) | By::RedirectingTable(_) => false,
+            By::Programs(_) | By::Driver { .. } | By::Redirection(_) | By::RedirectingTable(_) => false,
             By::Table(table) => table.has_lapsed(now),
         }
     }
@@ -301,7 +329,7 @@ impl Hold {
     #[inline]
     pub(super) fn beat(&mut self, now: u64) {
         match &mut self.by {
-            By::Programs { programs, .. } => programs.beat(now),
+            By::Programs(programs) => programs.beat(now),
             By::Driver { beat, .. } => beat.first().store(now, Ordering::Release),
             By::Redirection(redirection) => redirection.beat(now),
             By::Table(table) | By::RedirectingTable(table) => table.beat(now),
@@ -311,7 +339,7 @@ impl Hold {
     /// Takes nothing more: the wires pass all. Returns whether all that the sockets still have was taken before.
     pub(super) fn let_pass(&mut self) -> bool {
         match &mut self.by {
-            By::Programs { programs, .. } => {
+            By::Programs(programs) => {
                 programs.beat(0);
                 true
             }

@@ -18,11 +18,12 @@
 //! error says then what has changed all the same.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::gateway::config::GatewayConfig;
+use crate::gateway::fail_open::keep::{self, Keeper};
 use crate::gateway::links::Links;
 use crate::gateway::liveness::Vitals;
 use crate::gateway::open_error::OpenError;
@@ -103,6 +104,7 @@ struct Running {
     config: GatewayConfig,
     remote: Remote,
     vitals: Vitals,
+    keeper: Keeper,
     stop: Arc<AtomicBool>,
     /// Whether it goes by a reload.
     closing: bool,
@@ -113,6 +115,7 @@ impl Running {
     /// Runs it on a thread of its own.
     fn start(gateway: Gateway, config: GatewayConfig) -> Result<Self, OpenError> {
         let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), Arc::new(AtomicBool::new(false)));
+        let keeper = gateway.keeper.clone();
         let name = config.link_name().to_owned();
         let thread = std::thread::Builder::new()
             .name(format!("link {name}"))
@@ -121,7 +124,7 @@ impl Running {
                 move || gateway.run(&stop)
             })
             .map_err(OpenError::Thread)?;
-        Ok(Self { name, config, remote, vitals, stop, closing: false, thread })
+        Ok(Self { name, config, remote, vitals, keeper, stop, closing: false, thread })
     }
 
     /// Whether it serves a link of the files.
@@ -146,6 +149,26 @@ impl Shared {
         let until = Instant::now() + FIRST_TURN;
         while vitals.since_turn().is_none() && !finished() && Instant::now() < until {
             std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Keeps whole by what the gateways fail open, until the fleet is dropped or all have ended.
+fn keep_whole(fleet: &Weak<Shared>) {
+    loop {
+        std::thread::sleep(keep::EVERY);
+        let Some(shared) = fleet.upgrade() else { return };
+        let state = shared.lock();
+        let over = state.ending && state.running.iter().all(|running| running.thread.is_finished());
+        let kept: Vec<(Keeper, Vitals)> =
+            state.running.iter().map(|running| (running.keeper.clone(), running.vitals.clone())).collect();
+        drop(state);
+        // The kernel may take its time to answer, and whoever asks for the state does not wait for that.
+        for (keeper, vitals) in kept {
+            keeper.look().into_iter().for_each(|text| vitals.say(text));
+        }
+        if over {
+            return;
         }
     }
 }
@@ -205,6 +228,11 @@ impl Fleet {
             let shared = weak.upgrade().ok_or_else(|| FleetError::Ending.to_string())?;
             Self(shared).reload(asked).map_err(|error| error.to_string())
         }));
+        let weak = Arc::downgrade(&fleet.0);
+        std::thread::Builder::new()
+            .name("fail-open".to_owned())
+            .spawn(move || keep_whole(&weak))
+            .map_err(OpenError::Thread)?;
         Ok(fleet)
     }
 

@@ -17,7 +17,12 @@ struct Inner {
     list: Mutex<Vec<(String, Remote)>>,
     /// By whom links come and go; nobody where they are always the same.
     reload: OnceLock<Box<Reload>>,
+    /// What happened to those who tell about the links, until it is logged.
+    news: Mutex<Vec<String>>,
 }
+
+/// News that are kept until they are logged; later ones are lost.
+const MOST_NEWS: usize = 64;
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,6 +47,20 @@ impl Links {
     pub fn set(&self, links: Vec<(String, Remote)>) {
         let before = std::mem::replace(&mut *self.0.list.lock().unwrap_or_else(PoisonError::into_inner), links);
         drop(before);
+    }
+
+    /// Has this logged.
+    pub(super) fn say(&self, text: String) {
+        let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if news.len() < MOST_NEWS {
+            news.push(text);
+        }
+    }
+
+    /// What has happened to the control socket and the metrics since this was asked last, a sentence each.
+    #[must_use]
+    pub fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whoever wants all links reloaded asks `reload` from now on.

@@ -85,6 +85,11 @@ impl Vitals {
         self.0.without_interface.load(Ordering::Acquire)
     }
 
+    /// Has this told with what has happened.
+    pub(super) fn say(&self, text: String) {
+        say(self, text);
+    }
+
     /// What has happened since this was asked last, a sentence each.
     #[must_use]
     pub fn messages(&self) -> Vec<String> {

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::gateway::account::{Interval, Observation};
+use crate::gateway::account::{Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::io::sys;
@@ -59,6 +59,9 @@ pub enum MetricsError {
     #[error("metrics at {address}: {source}{}", match source.kind() {
         io::ErrorKind::AddrInUse => "; somebody else listens there, name another port",
         io::ErrorKind::AddrNotAvailable => "; name an address of this machine, or 0.0.0.0 or [::] for all of them",
+        _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            "; in a unit of systemd, RestrictAddressFamilies= must have AF_INET and AF_INET6"
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, name a higher one",
         _ => "",
     })]
@@ -133,6 +136,8 @@ struct Before {
     newer: Arc<Observation>,
     /// When the newer was made.
     at: Instant,
+    /// What limited classes in the intervals so far.
+    limits: LimitHistory,
 }
 
 struct Server {
@@ -228,15 +233,31 @@ impl Server {
             })
             .collect();
         self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
-        let page = Arc::new(Page::new(pages(seen)).text().into_bytes());
+        let page = Arc::new(Page::new(self.pages(seen)).text().into_bytes());
         // Fresh from when it is made: to make one can take longer than one is fresh, and then nobody would get any.
         self.last = Some((Instant::now(), page));
+    }
+
+    fn pages(&mut self, seen: Vec<Seen>) -> Vec<LinkPage> {
+        let times: Vec<_> =
+            seen.iter().map(|link| Some((link.earlier.as_deref()?, link.observation.as_deref()?))).collect();
+        let intervals = Interval::of_links(&times);
+        let page = |(Seen { name, observation, .. }, mut interval): (Seen, Option<Interval>)| {
+            if let (Some(interval), Some(seen), Some(before)) =
+                (&mut interval, &observation, self.before.get_mut(&name))
+            {
+                before.limits.extend(interval, seen.passage());
+            }
+            LinkPage { name, observation, interval }
+        };
+        seen.into_iter().zip(intervals).map(page).collect()
     }
 
     /// What a link was seen to be before, which intervals are to begin with.
     fn since(&mut self, name: &str, observation: &Arc<Observation>, now: Instant) -> Option<Arc<Observation>> {
         let Some(before) = self.before.get_mut(name) else {
-            let first = Before { older: None, newer: Arc::clone(observation), at: now };
+            let first =
+                Before { older: None, newer: Arc::clone(observation), at: now, limits: LimitHistory::default() };
             self.before.insert(name.to_owned(), first);
             return None;
         };
@@ -255,14 +276,6 @@ struct Seen {
     name: String,
     observation: Option<Arc<Observation>>,
     earlier: Option<Arc<Observation>>,
-}
-
-fn pages(seen: Vec<Seen>) -> Vec<LinkPage> {
-    let times: Vec<_> =
-        seen.iter().map(|link| Some((link.earlier.as_deref()?, link.observation.as_deref()?))).collect();
-    let intervals = Interval::of_links(&times);
-    let page = |(Seen { name, observation, .. }, interval)| LinkPage { name, observation, interval };
-    seen.into_iter().zip(intervals).map(page).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage};
 use crate::gateway::claim;
 use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
+use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
@@ -74,7 +75,12 @@ impl Gateway {
             data_path.sample_every = 1;
         }
         config.take_over = false;
+        let keeper = Keeper::default();
+        if let Some(hold) = &held.hold {
+            hold.keep_by(&keeper);
+        }
         Ok(Self {
+            keeper,
             liveness: Liveness::new(config.stall_after),
             config,
             backend,

@@ -11,6 +11,7 @@ use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath, Sampled};
 use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::{Liveness, Vitals};
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
@@ -43,6 +44,8 @@ pub struct Gateway {
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
+    /// Keeps whole by what it fails open.
+    pub(super) keeper: Keeper,
     pub(super) liveness: Liveness,
     /// Whether another gateway takes the place of this one.
     pub(super) leaving: bool,
@@ -119,6 +122,7 @@ impl Gateway {
         self.liveness.begin(time.start);
         self.begin_taking();
         let ended = self.forward(stop, &mut time);
+        self.keeper.end();
         if let Some(hold) = &mut self.held.hold {
             hold.let_pass();
         }
@@ -279,7 +283,7 @@ impl Gateway {
 
     /// What was counted of the gateway as a whole.
     fn counts(&mut self, time: &Time) -> GatewayCounts {
-        let Self { config, driver, data_path, held, liveness, .. } = self;
+        let Self { config, driver, data_path, held, keeper, liveness, .. } = self;
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
         let uptime = data_path.clock.now().saturating_sub(time.start);
         GatewayCounts {
@@ -290,6 +294,7 @@ impl Gateway {
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),
             fail_open: Some(Arc::clone(&held.fail_open)),
+            upkeep: keeper.upkeep(),
             liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),

@@ -290,8 +290,52 @@ fn yes() -> bool {
     true
 }
 
+/// Why a class got no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitCause {
+    /// It asked for no more.
+    Demand,
+    /// Its own limit: a ceiling, an upper limit, a rate beyond which it may not borrow.
+    Ceiling,
+    /// The class above it has no more to share.
+    Parent,
+    /// The link has no more to share.
+    Link,
+    /// The pool that it shares with classes of other links has no more.
+    Pool,
+    /// The data thread or the output came late, so that link time was lost.
+    Processor,
+}
+
+impl LimitCause {
+    /// Its name in JSON and in metrics.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Demand => "demand",
+            Self::Ceiling => "ceiling",
+            Self::Parent => "parent",
+            Self::Link => "link",
+            Self::Pool => "pool",
+            Self::Processor => "processor",
+        }
+    }
+}
+
+/// What limited a class in an interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitStats {
+    /// The reason.
+    pub limit: LimitCause,
+    /// The class whose limit it is, `link` for the link; `None` where no class limits it.
+    pub limited_by: Option<String>,
+    /// For how long it has been so, in seconds, as far as whoever asks has asked before.
+    pub limited_for_s: f64,
+}
+
 /// What happened between two statistics, to one class or to the whole link.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntervalStats {
     /// What came in.
     pub received: Amount,
@@ -309,6 +353,9 @@ pub struct IntervalStats {
     pub ideal_bps: Option<f64>,
     /// The rate as a part of the class's guarantee, of the link's rate for the link.
     pub of_guarantee: f64,
+    /// Why it got no more; absent where that is not known.
+    #[serde(default, flatten)]
+    pub limited: Option<LimitStats>,
     /// Delays of what went out; `None` where nothing did, or they are not counted. The longest is known to 1.6 %.
     pub delay_s: Option<DelayStats>,
 }
@@ -677,6 +724,19 @@ impl std::fmt::Display for GatewayStats {
         }
         if pauses > 0 {
             write!(f, "; the data thread did not run {pauses} times, for up to {longest_pause_s:.1} s")?;
+        }
+        if self.fail_open.repairs > 0 {
+            write!(
+                f,
+                "; fail-open was repaired {} times: somebody takes away what the kernel needs to pass frames without the gateway",
+                self.fail_open.repairs
+            )?;
+        }
+        if self.fail_open.whole == Some(false) {
+            write!(
+                f,
+                "; WARNING: fail-open is broken and cannot be repaired (the log says why): frames may not pass when the gateway ends"
+            )?;
         }
         for why in Unsplittable::ALL {
             let Some(packets) = self.super_packets_by_reason.get(why.key()) else { continue };

@@ -25,6 +25,7 @@ use crate::io::sys;
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
+const OBJECT_INFO: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 
 /// The map can be mapped into the memory of a process (`BPF_F_MMAPABLE`, Linux 5.5).
@@ -381,6 +382,21 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Returns whether the program is still in its place. It is not where somebody has detached it (`bpftool link detach`), or where
+    /// the interface has gone.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub(crate) fn is_attached(&self) -> io::Result<bool> {
+        // `struct bpf_link_info`; of a link to an interface, the interface's index is behind type, id and program.
+        let mut info = [0_u32; 16];
+        let attributes =
+            Attributes::new().fd(0, &self.fd).u32(4, size_of_val(&info) as u32).pointer(8, info.as_mut_ptr());
+        // SAFETY: the kernel writes at most as many bytes into `info` as it has, and `info` lives for the call.
+        unsafe { attributes.run(OBJECT_INFO) }?;
+        Ok(info[4] != 0)
+    }
+
     /// The same link by a descriptor above those of other files, which a process that ends closes first.
     ///
     /// # Errors

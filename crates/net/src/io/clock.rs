@@ -7,6 +7,12 @@ use fairlink_core::Nanos;
 pub(crate) trait Clock {
     /// The time since some fixed moment.
     fn now(&self) -> Nanos;
+
+    /// The time for which a processor has worked for this thread since some fixed moment. Unlike [`Clock::now`] it stands still while others
+    /// have the processor. A clock of tests has only one time.
+    fn worked(&self) -> Nanos {
+        self.now()
+    }
 }
 
 /// `CLOCK_MONOTONIC`, which all processes of a machine share.
@@ -41,6 +47,11 @@ impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> Nanos {
         Nanos(clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(self.zero_ns))
+    }
+
+    #[inline]
+    fn worked(&self) -> Nanos {
+        Nanos(thread_cpu_ns())
     }
 }
 
@@ -84,6 +95,15 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_without_a_processor_is_no_work() {
+        let clock = MonotonicClock::start();
+        let before = (clock.now(), clock.worked());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let [passed, worked] = [clock.now().saturating_sub(before.0), clock.worked().saturating_sub(before.1)];
+        assert!(passed.0 >= 50_000_000 && worked.0 < passed.0 / 2, "{worked} of {passed}");
+    }
 
     #[test]
     fn a_started_clock_counts_from_its_start_and_the_shared_one_from_the_machines() {

@@ -19,6 +19,7 @@ const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
+const GET_RULE: u16 = 7;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
 
@@ -208,6 +209,22 @@ impl Batch {
         self.bytes[at..at + 2].copy_from_slice(&flags.to_ne_bytes());
         self.message(BATCH_END, 0, SUBSYSTEM.to_be(), 0, |_| ());
         self.bytes
+    }
+}
+
+/// Returns whether this chain of this table has a rule. A table or a chain that does not exist has none.
+///
+/// # Errors
+/// The kernel's answer.
+pub(crate) fn has_rule(table: &str, chain: &str) -> io::Result<bool> {
+    let mut message = vec![0; NETLINK_HEADER];
+    message.extend([NETDEV, 0, 0, 0]);
+    string(&mut message, 1, table);
+    string(&mut message, 2, chain);
+    netlink::address(&mut message, SUBSYSTEM << 8 | GET_RULE, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);
+    match netlink::dump_of(libc::NETLINK_NETFILTER, &message) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        rules => Ok(!rules?.is_empty()),
     }
 }
 

@@ -75,7 +75,8 @@ pub(crate) fn interface_request(
     name: &str,
     fill: impl FnOnce(&mut libc::ifreq),
 ) -> io::Result<libc::ifreq> {
-    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // A socket of any family takes requests about interfaces, and a unit of systemd may forbid those of the Internet.
+    let socket = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)?;
     // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
     let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
     if !is_interface_name(name) {

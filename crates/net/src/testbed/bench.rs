@@ -9,7 +9,8 @@
 //! the 99th percentiles.
 //!
 //! On a machine of few processors sender, gateway and receiver disturb each other. What the kernel does on behalf of a sender
-//! counts as the sender's work.
+//! counts as the sender's work. Work is measured in the thread's own time of a processor, so that what others do while they have the
+//! processor counts for none of its stages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -164,7 +165,7 @@ pub struct GatewayBenchResult {
     pub forwarded_per_busy_second: f64,
     /// Frames that the kernel dropped because the gateway did not fetch them in time, per second.
     pub kernel_dropped_pps: f64,
-    /// The part of its time in which the data thread worked.
+    /// The part of its time in which a processor worked for the data thread, without what it spent waiting.
     pub busy: f64,
     /// The part of that work that the scheduler, the pacing and the driving loop have.
     pub scheduler_share: f64,
@@ -239,9 +240,11 @@ fn measure(
         (through, join(running))
     });
     let (through, passed) = (through?, passed?);
-    let busy = 1.0 - flooded.time.idle - flooded.time.spinning;
+    // While others have the processor, the thread is awake and does not work.
+    let awake = 1.0 - flooded.time.idle - flooded.time.spinning;
+    let busy = awake.min(flooded.time.processor);
     let per_second = |packets: u64| packets as f64 / flooded.uptime_s;
-    let of_work = |share: f64| if busy > 0.0 { share / busy } else { 0.0 };
+    let part = |share: f64, of: f64| if of > 0.0 { share / of } else { 0.0 };
     Ok(GatewayBenchResult {
         frame_bytes: length,
         backend: backend.name().to_owned(),
@@ -249,11 +252,11 @@ fn measure(
         processor: flooded.time.processor,
         offered_pps: per_second(offered),
         forwarded_pps: per_second(flooded.sent.packets),
-        forwarded_per_busy_second: of_work(per_second(flooded.sent.packets)),
+        forwarded_per_busy_second: part(per_second(flooded.sent.packets), busy),
         kernel_dropped_pps: per_second(flooded.kernel_dropped_packets),
         busy,
-        scheduler_share: of_work(flooded.time.scheduler),
-        classify_share: of_work(flooded.time.classify),
+        scheduler_share: part(flooded.time.scheduler, awake),
+        classify_share: part(flooded.time.classify, awake),
         direct_delay_s: direct,
         gateway_delay_s: through,
         added_p50_s: through.p50 - direct.p50,

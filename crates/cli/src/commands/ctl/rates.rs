@@ -1,7 +1,7 @@
 //! Rates of an interval as a table that fits a terminal: the link, and its classes as a tree below it.
 
 use console::{measure_text_width, truncate_str};
-use fairlink_net::{ClassStats, GatewayStats, IntervalStats};
+use fairlink_net::{ClassStats, GatewayStats, IntervalStats, LimitCause, LimitStats};
 
 use crate::human;
 
@@ -33,7 +33,7 @@ type Column<'a> = (&'static str, usize, Box<dyn Fn(&Row<'_>) -> String + 'a>);
 /// One line: the link or a class.
 struct Row<'a> {
     name: String,
-    interval: Option<IntervalStats>,
+    interval: Option<&'a IntervalStats>,
     queued: u64,
     guarantee_bps: u64,
     class: Option<&'a ClassStats>,
@@ -70,7 +70,7 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
 fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
     let above = |&(index, _): &(usize, usize)| {
         let class = &stats.classes[index];
-        let (longest, bound) = (class.interval?.delay_s?.max, class.delay_bound_s?);
+        let (longest, bound) = (class.interval.as_ref()?.delay_s?.max, class.delay_bound_s?);
         (longest / LONGEST_ERROR > bound).then(|| {
             let (longest, bound) = (human::time(longest), human::time(human::up(bound)));
             format!("! {}: a packet took {longest}, bound {bound}", class.name)
@@ -133,7 +133,7 @@ fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(us
     if let Some(depth) = deepest {
         return up_to(depth).copied().collect();
     }
-    let demand = |index: usize| stats.classes[index].interval.map_or(0.0, |interval| interval.demand_bps);
+    let demand = |index: usize| stats.classes[index].interval.as_ref().map_or(0.0, |interval| interval.demand_bps);
     let mut busiest: Vec<_> = up_to(first).copied().collect();
     busiest.sort_by(|&(a, _), &(b, _)| demand(b).total_cmp(&demand(a)).then(a.cmp(&b)));
     busiest.truncate(most);
@@ -150,7 +150,7 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
     };
     let link = Row {
         name: "link".to_owned(),
-        interval: stats.interval,
+        interval: stats.interval.as_ref(),
         queued: stats.queued.packets,
         guarantee_bps: stats.link_bps,
         class: None,
@@ -161,7 +161,7 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
             let class = &stats.classes[index];
             Row {
                 name: format!("{}{}", "  ".repeat(depth - above - 1), class.name),
-                interval: class.interval,
+                interval: class.interval.as_ref(),
                 queued: class.queued.packets,
                 guarantee_bps: class.guarantee_bps,
                 class: Some(class),
@@ -190,7 +190,7 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
 /// The columns behind the name. Rates are in `unit`s of `size` bit/s.
 fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> {
     let rate = move |of: fn(&IntervalStats) -> Option<f64>| {
-        move |row: &Row<'_>| told(row.interval.and_then(|interval| of(&interval)).map(|bps| human::digits(bps / size)))
+        move |row: &Row<'_>| told(row.interval.and_then(of).map(|bps| human::digits(bps / size)))
     };
     let delay = |of: fn(&fairlink_net::DelayStats) -> f64| {
         move |row: &Row<'_>| {
@@ -225,7 +225,23 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     }
     columns.push(("dropped", 7, Box::new(|row| told(row.interval.map(|interval| packets(interval.dropped.packets))))));
     columns.push(("queued", 6, Box::new(|row| packets(row.queued))));
+    let limited = |row: &Row<'_>| row.interval.and_then(|interval| interval.limited.clone());
+    columns.push(match width >= WIDE {
+        true => ("limited by", 16, Box::new(move |row| told(limited(row).map(|limited| limited_by(&limited))))),
+        false => ("limit", 9, Box::new(move |row| told(limited(row).map(|limited| limited.limit.key().to_owned())))),
+    });
     columns
+}
+
+/// What limits a class and for how long, in 16 columns: the name of the class above it, else the kind of limit.
+fn limited_by(limited: &LimitStats) -> String {
+    let by = match (&limited.limited_by, limited.limit) {
+        (Some(parent), LimitCause::Parent) => parent,
+        (_, cause) => cause.key(),
+    };
+    let since = human::time(limited.limited_for_s.floor());
+    let room = 16_usize.saturating_sub(since.len() + 1);
+    format!("{} {since}", cut(by, room))
 }
 
 fn told(what: Option<String>) -> String {

@@ -118,6 +118,10 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
             .find(|path| places.iter().any(|place| Path::new(path).starts_with(place)))
     };
     let (in_home, in_scratch) = (lies_in(&HOMES), lies_in(&SCRATCH));
+    let control = line.control.as_deref().and_then(|path| Path::new(path).parent());
+    // A user that systemd makes has no files of its own, and only the service's own directory in /run.
+    let as_root = in_home.is_some() || in_scratch.is_some() || control.is_some();
+    let [egress, metrics] = ["--egress", "--metrics"].map(|option| line.words.iter().any(|word| word == option));
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     let mut unit = format!(
         "# A gateway as a service. Write this to /etc/systemd/system/fairlink-{name}.service, and start it with\n\
@@ -141,15 +145,22 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
             }
             ("ProtectHome", _) if in_home.is_some() => "ProtectHome=read-only".to_owned(),
             ("PrivateTmp", _) if in_scratch.is_some() => "PrivateTmp=no".to_owned(),
-            ("ReadWritePaths", _) => {
-                let dir = line.control.as_deref().and_then(|path| Path::new(path).parent());
-                let dir = dir.filter(|dir| !dir.starts_with("/run")).map(|dir| setting(&dir.to_string_lossy()));
-                dir.map_or(text.to_owned(), |dir| format!("{text} {dir}"))
-            }
+            ("DynamicUser", _) if as_root => match control.map(|dir| setting(&dir.to_string_lossy())) {
+                Some(dir) => format!("DynamicUser=no\nReadWritePaths={dir}"),
+                None => "DynamicUser=no".to_owned(),
+            },
+            ("RuntimeDirectory", _) => "RuntimeDirectory=%N".to_owned(),
+            ("RestrictAddressFamilies", _) if metrics => format!("{text} AF_INET AF_INET6"),
+            ("ProtectKernelTunables", _) if egress => "ProtectKernelTunables=no".to_owned(),
             _ => text.to_owned(),
         };
         unit.push_str(&text);
         unit.push('\n');
+    }
+    if as_root {
+        note(
+            "note: the service runs as root (DynamicUser=no), with few capabilities: another user could not open all its files",
+        );
     }
     if let Some(path) = in_home {
         note(format!(
@@ -201,12 +212,13 @@ mod tests {
             "/usr/bin/fairlink gateway --wait-for-interface /srv/links/office.toml --in lan0 --out wan0"
         );
         let rest = |text: &str| -> Vec<String> {
-            let own = ["#", "Description=", "EnvironmentFile=", "ExecStart="];
+            let own = ["#", "Description=", "EnvironmentFile=", "ExecStart=", "RuntimeDirectory="];
             text.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).map(str::to_owned).collect()
         };
         let packaged: Vec<String> = rest(INSTANCE);
         assert_eq!(rest(&unit), packaged);
         assert!(unit.contains("\nDescription=fairlink gateway for office\n"), "{unit}");
+        assert!(unit.contains("\nDynamicUser=yes\nRuntimeDirectory=%N\n"), "{unit}");
         assert!(!unit.contains("%i") && !unit.contains("EnvironmentFile"), "{unit}");
     }
 
@@ -219,7 +231,7 @@ mod tests {
         assert_eq!(line.paths, paths);
         assert_eq!(line.words, ["--reverse", paths[0], "--in", "up.toml", "--control", paths[1], "--", paths[2]]);
         let unit = unit("/usr/bin/fairlink", Path::new("down.toml"), &line);
-        assert!(unit.contains("\nReadWritePaths=/run /srv/links/run\n"), "{unit}");
+        assert!(unit.contains("\nDynamicUser=no\nReadWritePaths=/srv/links/run\n"), "{unit}");
     }
 
     #[test]
@@ -243,6 +255,8 @@ mod tests {
         let unit_of = |program| unit(program, Path::new("a.toml"), &line(&["gateway", "a.toml"]));
         assert!(unit_of("/home/ada/.cargo/bin/fairlink").contains("\nProtectHome=read-only\n"));
         assert!(unit_of("/tmp/fairlink").contains("\nPrivateTmp=no\n"));
+        // A user of systemd's making implies a /tmp of its own, and may not read the home of another.
+        assert!(["/tmp/fairlink", "/home/ada/f"].into_iter().all(|path| unit_of(path).contains("\nDynamicUser=no\n")));
         let elsewhere = unit_of("/usr/local/bin/fairlink");
         assert!(elsewhere.contains("\nProtectHome=yes\n") && elsewhere.contains("\nPrivateTmp=yes\n"), "{elsewhere}");
     }

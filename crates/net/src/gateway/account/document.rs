@@ -22,7 +22,7 @@ impl Observation {
         let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
         let classes = passage.tree.classes().map(|class| {
             let counted = counters.remove(&class).unwrap_or_default();
-            let of_interval = interval.and_then(|interval| interval.stats(class));
+            let of_interval = interval.and_then(|interval| interval.stats(class, passage));
             ClassStats { counters: counted, interval: of_interval, ..self.class(class) }
         });
         let classes = classes.collect();
@@ -39,7 +39,7 @@ impl Observation {
             uptime_s: gateway.uptime.0 as f64 / 1e9,
             interval_s: interval.map(|interval| interval.seconds),
             interval_late: interval.map(|interval| interval.late),
-            interval: interval.and_then(|interval| interval.stats(ClassId::ROOT)),
+            interval: interval.and_then(|interval| interval.stats(ClassId::ROOT, passage)),
             notes: interval.and_then(Interval::note).into_iter().collect(),
             received: total.received,
             sent: total.sent,
@@ -67,7 +67,7 @@ impl Observation {
             profile: gateway.profile,
             memory: passage.memory,
             forfeited_s: gateway.forfeited.0 as f64 / 1e9,
-            fail_open: gateway.fail_open.as_deref().cloned().unwrap_or_default(),
+            fail_open: gateway.fail_open.as_deref().map(|stats| stats.kept(gateway.upkeep)).unwrap_or_default(),
             liveness: gateway.liveness,
             pool_most_used: gateway.pool_most_used,
             counters: of_link,

@@ -19,6 +19,7 @@ use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
 
 use super::delays::DelayTally;
+use super::limits::{Evidence, Limited};
 use super::observation::{Observation, Totals};
 use super::passage::{Passage, PoolId};
 use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_unfit};
@@ -27,6 +28,9 @@ use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_unfit};
 #[derive(Debug)]
 pub(crate) struct Interval {
     pub(crate) seconds: f64,
+    /// Its beginning and its end, in time since the data thread started.
+    pub(super) from: Nanos,
+    pub(super) to: Nanos,
     /// By class, the root included.
     classes: Vec<Option<ClassInterval>>,
     /// Link time that the data thread or the output cost meanwhile, and pauses of that thread.
@@ -46,6 +50,8 @@ pub(crate) struct ClassInterval {
     pub(crate) ideal_bps: Option<f64>,
     pub(crate) guarantee_bps: u64,
     pub(crate) delays: Option<DelayTally>,
+    /// Why it got no more, where that is known.
+    pub(crate) limited: Option<Limited>,
 }
 
 impl Interval {
@@ -102,6 +108,18 @@ impl Interval {
                 Err(why) => interval.not_computed = Some(why),
             }
         }
+        let without_pools = if shares && !pools.is_empty() { pooled::solve(&links, &[]) } else { Vec::new() };
+        for (at, (interval, times)) in intervals.iter_mut().zip(observed).enumerate() {
+            let (Some(interval), Some((earlier, later))) = (interval, times) else { continue };
+            let link = measured.iter().position(|(measured, ..)| *measured == at);
+            let dropped = |seen: &Observation| seen.snapshot.gateway.interfaces.kernel_dropped;
+            interval.find_limits(&Evidence {
+                passage: later.passage(),
+                later,
+                without_pools: link.and_then(|link| without_pools.get(link)).map_or(&[], Vec::as_slice),
+                kernel_dropped: dropped(later).saturating_sub(dropped(earlier)),
+            });
+        }
         intervals
     }
 
@@ -116,7 +134,7 @@ impl Interval {
     }
 
     /// What was asked of the link.
-    fn demand(&self, tree: &Hierarchy) -> Option<Demand> {
+    pub(super) fn demand(&self, tree: &Hierarchy) -> Option<Demand> {
         let of = |&leaf: &ClassId| Some((leaf, Request::Rate(self.class(leaf)?.demand_bps as u64)));
         Demand::new(tree, tree.leaves().iter().filter_map(of)).ok()
     }
@@ -125,7 +143,8 @@ impl Interval {
     fn measured(earlier: &Observation, later: &Observation) -> Option<Self> {
         let passage = later.passage();
         let tree = &passage.tree;
-        let seconds = later.snapshot.gateway.uptime.0.checked_sub(earlier.snapshot.gateway.uptime.0)? as f64 / 1e9;
+        let [from, to] = [earlier, later].map(|seen| seen.snapshot.gateway.uptime);
+        let seconds = to.0.checked_sub(from.0)? as f64 / 1e9;
         let same = passage.generation == earlier.passage().generation;
         let by_name: HashMap<&str, usize> = if same {
             HashMap::new()
@@ -178,7 +197,7 @@ impl Interval {
             forfeited_s: forfeited[1].saturating_sub(forfeited[0]) as f64 / 1e9,
             pauses: pauses[1].saturating_sub(pauses[0]),
         };
-        (seconds > 0.0).then_some(Self { seconds, classes, late, not_computed: None })
+        (seconds > 0.0).then_some(Self { seconds, from, to, classes, late, not_computed: None })
     }
 
     /// Why there are no ideals, in words.
@@ -191,8 +210,17 @@ impl Interval {
         self.classes[class.index()].as_ref()
     }
 
-    /// The same as it is told.
-    pub(crate) fn stats(&self, class: ClassId) -> Option<IntervalStats> {
+    pub(super) fn class_mut(&mut self, class: ClassId) -> Option<&mut ClassInterval> {
+        self.classes[class.index()].as_mut()
+    }
+
+    /// Its end, in time since the data thread started.
+    pub(crate) fn end(&self) -> Nanos {
+        self.to
+    }
+
+    /// The same as it is told of a gateway that is `passage`.
+    pub(crate) fn stats(&self, class: ClassId, passage: &Passage) -> Option<IntervalStats> {
         let interval = self.class(class)?;
         Some(IntervalStats {
             received: interval.received,
@@ -202,6 +230,7 @@ impl Interval {
             rate_bps: interval.rate_bps,
             ideal_bps: interval.ideal_bps,
             of_guarantee: interval.rate_bps / interval.guarantee_bps.max(1) as f64,
+            limited: interval.limited.map(|limited| limited.stats(passage, self.to)),
             delay_s: interval.delays.as_ref().and_then(DelayTally::stats),
         })
     }
@@ -232,6 +261,7 @@ impl ClassInterval {
             rate_bps: bps(sent.bytes),
             ideal_bps: None,
             guarantee_bps: 0,
+            limited: None,
             delays: earlier.delays.as_ref().zip(later.delays.as_ref()).map(|(earlier, later)| later.since(earlier)),
         })
     }

@@ -8,6 +8,7 @@ use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_COUNTERS, Metered,
 use super::passage::Passage;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::fail_open::FailOpenStats;
+use crate::gateway::fail_open::keep::Upkeep;
 use crate::gateway::liveness::LivenessStats;
 use crate::gateway::stats::{ClassEdges, Profile, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
@@ -46,6 +47,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) forfeited: Nanos,
     /// What passes frames while the gateway does not run, and when it did not do its work.
     pub(crate) fail_open: Option<Arc<FailOpenStats>>,
+    pub(crate) upkeep: Upkeep,
     pub(crate) liveness: LivenessStats,
     pub(crate) reverse: Option<ReverseStats>,
     pub(crate) time: TimeShares,

@@ -101,7 +101,7 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
         played.hands.0.set(now);
         let later = played.observe();
         let stats = since(&earlier, &later);
-        let link = stats.interval.unwrap();
+        let link = stats.interval.clone().unwrap();
         assert_eq!(stats.interval_s, Some(0.005));
         assert_eq!(link.sent, later.stats(None).sent.checked_sub(earlier.stats(None).sent).unwrap());
         assert!((link.rate_bps - link.sent.bytes as f64 * 8.0 / 0.005).abs() < 1e-3, "round {round}");
@@ -110,7 +110,7 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
         let (tree, before) = (&played.passage.tree, earlier.stats(None));
         let demands = tree.leaves().iter().map(|&leaf| {
             let [class, old] = [&stats, &before].map(|stats| &stats.classes[leaf.index() - 1]);
-            let interval = class.interval.unwrap();
+            let interval = class.interval.clone().unwrap();
             let too_long =
                 |class: &crate::ClassStats| class.dropped_by_reason.get("too_long").map_or(0, |drop| drop.bytes);
             let bytes = old.queued.bytes + interval.received.bytes + too_long(old) - too_long(class);
@@ -119,7 +119,7 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
         });
         let ideal = Allocation::solve(tree, &Demand::new(tree, demands).unwrap());
         for class in tree.classes() {
-            let told = stats.classes[class.index() - 1].interval.unwrap();
+            let told = stats.classes[class.index() - 1].interval.clone().unwrap();
             let exact = to_f64(&ideal.class(class).allocation);
             // A demand is cut to whole bit/s, and so is each level.
             assert!((told.ideal_bps.unwrap() - exact).abs() <= 16.0, "{class:?}: {:?} for {exact}", told.ideal_bps);
@@ -176,20 +176,20 @@ fn delays_of_an_interval_are_those_of_its_packets_alone() {
     (0..20).for_each(|_| played.arrive(0, 1000));
     (0..30).for_each(|turn| played.turn(turn * 100_000));
     let second = played.observe();
-    let waited = since(&first, &second).classes[1].interval.unwrap().delay_s.unwrap();
+    let waited = since(&first, &second).classes[1].interval.clone().unwrap().delay_s.unwrap();
     assert!((0.001_9..0.002).contains(&waited.max), "{waited:?}");
     for turn in 30..40 {
         played.arrive(0, 1000);
         played.turn(turn * 100_000);
     }
     let stats = since(&second, &played.observe());
-    let delay = stats.classes[1].interval.unwrap().delay_s.unwrap();
+    let delay = stats.classes[1].interval.clone().unwrap().delay_s.unwrap();
     assert_eq!((delay.max, delay.p99), (7e-9, 7e-9), "the shortest bucket: {delay:?}");
     assert!(stats.classes[1].delay_s.unwrap().max >= 0.001_9);
-    assert_eq!(stats.classes[2].interval.unwrap().delay_s, None, "nothing was sent");
+    assert_eq!(stats.classes[2].interval.clone().unwrap().delay_s, None, "nothing was sent");
     // The class above and the link have them too.
-    assert_eq!(stats.classes[0].interval.unwrap().delay_s, Some(delay));
-    assert_eq!(stats.interval.unwrap().delay_s, Some(delay));
+    assert_eq!(stats.classes[0].interval.clone().unwrap().delay_s, Some(delay));
+    assert_eq!(stats.interval.clone().unwrap().delay_s, Some(delay));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
     earlier.totals[3].sent = marks[1];
     played.hands.0.set(2_000_000);
     let stats = since(&earlier, &played.observe());
-    let sent = |class: usize| stats.classes[class - 1].interval.map(|interval| interval.sent.bytes);
+    let sent = |class: usize| stats.classes[class - 1].interval.as_ref().map(|interval| interval.sent.bytes);
     assert_eq!([sent(2), sent(3), sent(4)], [Some(800), Some(900), None]);
     // A counter that began again gives no interval rather than a wrong one.
     earlier.totals[2].sent.bytes = 5000;

@@ -10,8 +10,9 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
-use crate::gateway::account::{Interval, Observation};
+use crate::gateway::account::{Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
+use crate::gateway::refused::Refused;
 use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::gateway::remote_error::RemoteError;
@@ -45,7 +46,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Serves until `stop` is set, and hands over what is left of a trace then.
 pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
     let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
-    let mut until = None;
+    let (mut until, mut refused) = (None, Refused::new("the control socket"));
     loop {
         if until.is_none() && stop.load(Ordering::Relaxed) {
             clients.retain_mut(Client::ends_trace);
@@ -60,7 +61,13 @@ pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
         // An error would be a signal; then it looks again.
         let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
         for _ in 0..if until.is_none() { MAX_CLIENTS } else { 0 } {
-            let Ok((stream, _)) = listener.accept() else { break };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    refused.failed(&error, links);
+                    break;
+                }
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -112,6 +119,8 @@ struct Client {
     between: Duration,
     /// By link, what was last told of it to a client that wants to hear of intervals.
     told: BTreeMap<String, Told>,
+    /// By link, what limited its classes in those intervals.
+    limits: BTreeMap<String, LimitHistory>,
     /// What passes the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
@@ -131,6 +140,7 @@ impl Client {
             asked: None,
             between: Duration::ZERO,
             told: BTreeMap::new(),
+            limits: BTreeMap::new(),
             changing: None,
             trace: None,
             deadline: Instant::now() + PATIENCE,
@@ -385,10 +395,14 @@ impl Client {
             .iter()
             .filter_map(|(name, remote, ticket)| Some((name.clone(), Observation::new(remote.answer(*ticket)?.ok()?))));
         let now = Told { observation, partners: partners.collect() };
-        let interval = self.told.get(&asked.link).and_then(|before| now.since(before));
+        let mut interval = self.told.get(&asked.link).and_then(|before| now.since(before));
+        if let Some(interval) = &mut interval {
+            self.limits.entry(asked.link.clone()).or_default().extend(interval, now.observation.passage());
+        }
         let stats = Some(now.observation.stats(interval.as_ref()));
         if self.told.len() >= MOST_LINKS && !self.told.contains_key(&asked.link) {
             self.told.clear();
+            self.limits.clear();
         }
         self.told.insert(asked.link, now);
         self.reply(&Reply { ok: true, stats, ..Reply::default() });

@@ -15,12 +15,14 @@
 //! when the heartbeat turns stale between them.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fairlink_core::Nanos;
 
+use crate::gateway::fail_open::keep::Place;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
-use crate::io::bpf::{self, Attachment, BpfError, Link, Map, MapKind, Program, ProgramKind, SharedPage};
+use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedPage};
 
 /// A heartbeat older than this means that the gateway has stalled. The data thread turns at least every 50 ms.
 pub(crate) const STALE: Nanos = Nanos::from_millis(300);
@@ -42,7 +44,7 @@ pub(super) struct Programs {
     #[cfg_attr(not(test), expect(dead_code, reason = "held, not read"))]
     array: OwnedFd,
     gate: Program,
-    guard: Program,
+    guard: Arc<Program>,
 }
 
 impl Programs {
@@ -61,7 +63,7 @@ impl Programs {
         let guard = Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard(&notes))?;
         let beat = beat.share()?;
         let array = bpf::move_up(array.fd).map_err(BpfError::of("moving a descriptor above the others"))?;
-        Ok(Self { beat, array, gate, guard })
+        Ok(Self { beat, array, gate, guard: Arc::new(guard) })
     }
 
     /// The filter of receiving sockets.
@@ -69,12 +71,12 @@ impl Programs {
         &self.gate
     }
 
-    /// Puts the guard before the wire from the interface with this index.
+    /// Puts the guard before the wire from the interface `from` (name and index).
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn guard(&self, index: i32) -> Result<Link, BpfError> {
-        self.guard.attach(Attachment::TcxIngress, index)
+    pub(super) fn guard(&self, from: (&str, i32)) -> Result<Place, BpfError> {
+        Place::new("that keeps frames from passing twice", &self.guard, Attachment::TcxIngress, from, false)
     }
 
     /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: take nothing.

@@ -15,11 +15,13 @@
 //! those that another one redirects whose place it takes, and from what the kernel sends into the cable of its own accord.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::gateway::fail_open::keep::Place;
 use crate::gateway::fail_open::programs::STALE;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
-use crate::io::bpf::{Attachment, BpfError, Link, Map, Program, ProgramKind, SharedPage};
+use crate::io::bpf::{Attachment, BpfError, Map, Program, ProgramKind, SharedPage};
 
 /// Where `struct __sk_buff` has a frame's mark.
 const MARK: i16 = 8;
@@ -45,29 +47,33 @@ impl Marks {
     }
 }
 
-/// Both, in their places, as long as this lives.
+/// The heartbeat of both.
 #[derive(Debug)]
 pub(super) struct Redirection {
     beat: SharedPage,
-    /// Held, not read. The first is closed first when the process ends.
-    #[expect(dead_code, reason = "held, not read")]
-    links: [Link; 2],
 }
 
 impl Redirection {
-    /// Puts them into their places at the interfaces with these indices: the one that sends, and both ends of the cable. The heartbeat is
-    /// zero: nothing is redirected.
+    /// Puts them into their places at the interface that sends (name and index), and at the gateway's end of the cable, whose other end has
+    /// the index `host_end`. They stay as long as the places live. The heartbeat is zero: nothing is redirected.
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn begin(from: i32, [host_end, gateway_end]: [i32; 2], marks: Marks) -> Result<Self, BpfError> {
+    pub(super) fn begin(
+        from: (&str, i32),
+        host_end: i32,
+        gateway_end: (&str, i32),
+        marks: Marks,
+    ) -> Result<(Self, Vec<Place>), BpfError> {
         let beat = Map::shared_array("fairlink_beat", 1, 8)?;
-        let load = |name, place, code| Program::load(ProgramKind::Classifier, name, Some(place), code);
+        let load = |name, place, code| Program::load(ProgramKind::Classifier, name, Some(place), code).map(Arc::new);
         let stopper = load("fairlink_stop", Attachment::TcxIngress, stopper())?;
         let redirection = load("fairlink_own", Attachment::TcxEgress, redirection(&beat, host_end, marks))?;
-        let stopper = stopper.attach(Attachment::TcxIngress, gateway_end)?;
-        let redirection = redirection.attach(Attachment::TcxEgress, from)?.moved_up()?;
-        Ok(Self { beat: beat.share()?, links: [redirection, stopper] })
+        let stopper = Place::new("that ends the cable", &stopper, Attachment::TcxIngress, gateway_end, false)?;
+        // The redirection is closed first when the process ends.
+        let redirection =
+            Place::new("that takes what this host sends", &redirection, Attachment::TcxEgress, from, true)?;
+        Ok((Self { beat: beat.share()? }, vec![redirection, stopper]))
     }
 
     /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: redirect nothing.

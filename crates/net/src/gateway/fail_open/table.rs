@@ -16,7 +16,7 @@ use std::io;
 
 use crate::gateway::fail_open::redirect::Marks;
 use crate::io::bpf::move_up;
-use crate::io::nftables::{Batch, Nftables};
+use crate::io::nftables::{Batch, Nftables, has_rule};
 use crate::io::sys;
 
 /// How long an interface is put into a set.
@@ -64,6 +64,14 @@ pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
     batch.forward(&name, from, to);
     Nftables::open()?.run(batch)?;
     sys::set_interface_flag(from, libc::IFF_PROMISC, true)
+}
+
+/// Whether the wire from the interface called `from` is there.
+///
+/// # Errors
+/// The kernel's answer.
+pub(super) fn is_laid(from: &str) -> io::Result<bool> {
+    has_rule(&wire_name(from), from)
 }
 
 /// Takes the wire from the interface called `from` away. Returns whether there was one.

@@ -229,6 +229,26 @@ impl Page {
             self.classes().map(|class| (class.labels(), class.observation.passage().guarantee_bps(class.id) as f64));
         let help = "The guarantee, or the share while all are busy where there is none";
         writer.gauge(("fairlink_class_guarantee", Some("bits_per_second"), help), guarantees)?;
+        let ceilings = self.classes().filter_map(|class| {
+            let ceiling = class.observation.passage().tree.config(class.id).ceiling?;
+            Some((class.labels(), ceiling.bps() as f64))
+        });
+        let help = "The most that the class gets, where it has a ceiling";
+        writer.gauge(("fairlink_class_ceiling", Some("bits_per_second"), help), ceilings)?;
+        let limited = self.classes().filter_map(|class| {
+            let limited = class.interval()?.limited?;
+            let end = class.link.interval.as_ref()?.end();
+            let by = match limited.by {
+                None => "",
+                Some(ClassId::ROOT) => "link",
+                Some(by) => &class.observation.passage().names[by.index()],
+            };
+            let [link, name, leaf] = class.labels();
+            let labels = [link, name, leaf, ("limit", limited.cause.key()), ("limited_by", by)];
+            Some((labels, end.saturating_sub(limited.since).0 as f64 / 1e9))
+        });
+        let help = "For how long the class has got no more for this reason, where it is known";
+        writer.gauge(("fairlink_class_limited", Some("seconds"), help), limited)?;
         let bounds = self
             .classes()
             .filter_map(|class| Some((class.labels(), class.observation.passage().delay_bound_s(class.id)?)));

@@ -105,10 +105,37 @@ fn a_scraper_is_told_of_every_class_and_sums_over_leaves_are_the_links() {
         assert!(value(&samples, &format!("fairlink_class_{name}_bits_per_second"), &class) > 0.0, "{name}: {text}");
     }
     assert!(value(&samples, "fairlink_class_delay_seconds_count", &class) > 0.0);
+    let limits: Vec<_> = samples.iter().filter(|sample| sample.name == "fairlink_class_limited_seconds").collect();
+    assert!(limits.iter().all(|sample| sample.value > 0.0), "{text}");
+    assert!(limits.iter().all(|sample| sample.labels.contains_key("limited_by")), "{text}");
     assert_eq!(value(&samples, "fairlink_gateway_up", &link), 1.0);
     assert_eq!(value(&samples, "fairlink_gateway_balanced", &link), 1.0);
     let reasons = samples.iter().filter(|sample| sample.name == "fairlink_class_dropped_packets_total");
     assert!(reasons.clone().any(|sample| sample.labels["reason"] == "too_long"));
+}
+
+#[test]
+fn a_class_that_gets_no_more_has_its_limit_by_kind_by_name_and_since_when() {
+    let mut played = Played::new(two_levels(2, 2), "hls");
+    let before = played.observe();
+    for milli in 0..100 {
+        (0..10).for_each(|_| played.arrive(0, 1000));
+        (0..10).for_each(|_| played.arrive(1, 1000));
+        (0..20).for_each(|part| played.turn(milli * 1_000_000 + part * 50_000));
+    }
+    let after = played.observe();
+    let interval = Interval::of_links(&[Some((&before, &after))]).swap_remove(0);
+    let page = LinkPage { name: "l".to_owned(), observation: Some(Arc::new(after)), interval };
+    let text = Page::new(vec![page]).text();
+    let samples = grammar::read(&text);
+    for (class, leaf, limit, by) in
+        [("1", "false", "link", "link"), ("2", "true", "parent", "1"), ("5", "true", "demand", "")]
+    {
+        let labels = [("link", "l"), ("class", class), ("leaf", leaf), ("limit", limit), ("limited_by", by)];
+        let since = value(&samples, "fairlink_class_limited_seconds", &labels);
+        assert!((since - 0.1).abs() < 0.01, "{text}");
+    }
+    assert!(!text.contains("fairlink_class_ceiling_bits_per_second{"), "no class has one");
 }
 
 #[test]

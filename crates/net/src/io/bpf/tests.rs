@@ -8,6 +8,13 @@ use super::*;
 use std::os::fd::AsFd;
 
 const PROG_TEST_RUN: libc::c_int = 10;
+const LINK_DETACH: libc::c_int = 34;
+
+/// Takes the program of `link` from its interface, as `bpftool link detach` does.
+pub(crate) fn detach(link: &Link) {
+    // SAFETY: this command follows no pointer.
+    unsafe { Attributes::new().fd(0, &link.fd).run(LINK_DETACH) }.unwrap();
+}
 
 /// What `program` returns for `frame`, run on this thread's processor.
 pub(crate) fn run(program: &Program, frame: &[u8]) -> io::Result<u32> {

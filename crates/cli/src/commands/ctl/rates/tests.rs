@@ -10,7 +10,8 @@ fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
         let delay = json!({ "mean": 1e-4, "p50": 1e-4, "p99": 0.0104, "p999": 0.02, "max": 0.03 });
         json!({
             "received": amount, "sent": amount, "dropped": Amount { packets: 5_400_000, bytes: 0 }, "demand_bps": bps, "rate_bps": bps / 2.0,
-            "ideal_bps": bps, "of_guarantee": 0.5, "delay_s": if number == 2 { json!(null) } else { delay },
+            "limit": if number == 3 { "demand" } else { "parent" }, "limited_by": if number == 3 { json!(null) } else { json!("Customers-of-the-east") },
+            "limited_for_s": 12.5, "ideal_bps": bps, "of_guarantee": 0.5, "delay_s": if number == 2 { json!(null) } else { delay },
         })
     };
     let class = |(at, &(name, parent)): (usize, &(&str, Option<&str>))| {
@@ -46,12 +47,12 @@ fn at_80_columns_a_table_has_all_that_matters_and_no_line_is_longer() {
     let lines = lines(&stats(&tree), &view(80));
     let expected = [
         "eth0: eth1 to eth0 at 100 Mbit/s by hls, up 61.5 s; the last 1 s",
-        "class              Mbit/s   ideal of guar.      p50      p99 dropped queued",
-        "link                   50     100     50 %   100 us  10.4 ms    5.4M   1234",
-        "A                     0.5       1     50 %   100 us  10.4 ms    5.4M   1234",
-        "  A1                    1       2     50 %        -        -    5.4M   1234",
-        "  A2                  1.5       3     50 %   100 us  10.4 ms    5.4M   1234",
-        "a-class-with-quite-a-…  2       4     50 %   100 us  10.4 ms    5.4M   1234",
+        "class              Mbit/s   ideal of guar.      p50      p99 dropped queued    limit",
+        "link                   50     100     50 %   100 us  10.4 ms    5.4M   1234   parent",
+        "A                     0.5       1     50 %   100 us  10.4 ms    5.4M   1234   parent",
+        "  A1                    1       2     50 %        -        -    5.4M   1234   parent",
+        "  A2                  1.5       3     50 %   100 us  10.4 ms    5.4M   1234   demand",
+        "a-class-with…  2       4     50 %   100 us  10.4 ms    5.4M   1234   parent",
     ];
     for (line, expected) in lines.iter().zip(expected) {
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), expected.split_whitespace().collect::<Vec<_>>());
@@ -64,7 +65,8 @@ fn at_80_columns_a_table_has_all_that_matters_and_no_line_is_longer() {
 #[test]
 fn a_wide_terminal_has_demand_guarantee_and_bound_too() {
     let lines = lines(&stats(&[("A", None)]), &view(200));
-    for title in ["demand", "guarantee", "bound", "longest"] {
+    assert!(lines[3].ends_with("Customers-… 12 s"), "{lines:#?}");
+    for title in ["demand", "guarantee", "bound", "longest", "limited by"] {
         assert!(lines[1].contains(title), "{lines:#?}");
     }
     // A bound is rounded up.

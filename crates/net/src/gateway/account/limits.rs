@@ -1,0 +1,184 @@
+//! Why a class got no more than it did, in an interval.
+//!
+//! | limit | the class got no more because | limited by |
+//! | --- | --- | --- |
+//! | `demand` | it asked for no more | nothing |
+//! | `ceiling` | its own limit holds it: a ceiling, an upper limit, a rate beyond which it may not borrow | itself |
+//! | `parent` | the class above has no more to share | that class |
+//! | `link` | the link has no more to share | the link |
+//! | `pool` | the pool that it shares with classes of other links has no more | itself |
+//! | `processor` | link time was lost, because the data thread or the output came late | nothing |
+//!
+//! Classes and limits are those of the scheduler's own ideal, as `fluid --json` prints them for the same demands. A class that got clearly less
+//! than its ideal has no such reason: it is the processor where link time was lost meanwhile, and unknown otherwise. Where no ideal is computed,
+//! only what got all it asked for, a class at its own limit and a link at its rate are known.
+
+use std::collections::HashMap;
+
+use fairlink_core::{ClassId, Hierarchy, Nanos, Sharing};
+use fairlink_theory::limits::Limits;
+
+use super::interval::{ClassInterval, Interval};
+use super::observation::Observation;
+use super::passage::Passage;
+use crate::gateway::stats::{LimitCause, LimitStats};
+
+/// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
+const ENOUGH: f64 = 0.9;
+/// A class without an ideal is held by its own limit from this part of it on.
+const AT_LIMIT: f64 = 0.97;
+/// The processor is a reason where more than this part of the interval was lost.
+const LOST: f64 = 0.01;
+
+/// Why one class got no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limited {
+    pub(crate) cause: LimitCause,
+    /// The class, or the link, whose limit it is.
+    pub(crate) by: Option<ClassId>,
+    /// Since when, in time since the data thread started.
+    pub(crate) since: Nanos,
+}
+
+/// What beside the intervals themselves decides.
+pub(super) struct Evidence<'a> {
+    pub(super) passage: &'a Passage,
+    /// The later of the two observations.
+    pub(super) later: &'a Observation,
+    /// By class, what the ideal would be without pools; empty where there are none.
+    pub(super) without_pools: &'a [u64],
+    /// Frames that the kernel dropped meanwhile, because they were not fetched in time.
+    pub(super) kernel_dropped: u64,
+}
+
+impl Interval {
+    /// Finds the limit of each class, from the beginning of the interval on.
+    pub(super) fn find_limits(&mut self, evidence: &Evidence<'_>) {
+        let Evidence { passage, later, kernel_dropped, .. } = *evidence;
+        let tree = &passage.tree;
+        let limits = Limits::honoured_by(passage.scheduler, tree);
+        let wanted = self.wanted(tree, &limits);
+        let late = self.late.pauses > 0 || self.late.forfeited_s > LOST * self.seconds || kernel_dropped > 0;
+        // Rates are rounded down to whole bit/s at each level.
+        let capacity = tree.link().rate.bps() as f64;
+        let error = 64.0 + 1e-6 * capacity;
+        let found: Vec<Option<Limited>> = (0..tree.len())
+            .map(|index| {
+                let class = ClassId(index as u32);
+                let interval = self.class(class)?;
+                let limit = limits.get(class).map(|limit| limit.bps as f64);
+                let got_all = interval.dropped.packets == 0 && later.totals[index].queued.packets == 0;
+                let because = |cause, by| Some(Limited { cause, by, since: self.from });
+                let Some(ideal) = interval.ideal_bps else {
+                    return match limit {
+                        _ if got_all => because(LimitCause::Demand, None),
+                        Some(limit) if interval.rate_bps >= AT_LIMIT * limit => {
+                            because(LimitCause::Ceiling, Some(class))
+                        }
+                        _ if class == ClassId::ROOT && interval.rate_bps >= AT_LIMIT * capacity => {
+                            because(LimitCause::Link, Some(class))
+                        }
+                        _ => None,
+                    };
+                };
+                if got_all {
+                    return because(LimitCause::Demand, None);
+                }
+                if interval.rate_bps < ENOUGH * ideal {
+                    return late.then_some(LimitCause::Processor).and_then(|cause| because(cause, None));
+                }
+                if ideal + error >= wanted[index] {
+                    return because(LimitCause::Demand, None);
+                }
+                if class == ClassId::ROOT {
+                    return because(LimitCause::Link, Some(class));
+                }
+                if limit.is_some_and(|limit| ideal + error >= limit) {
+                    return because(LimitCause::Ceiling, Some(class));
+                }
+                let pooled = passage.pooled.iter().any(|seat| seat.class == class);
+                if pooled && evidence.without_pools.get(index).is_some_and(|&alone| alone as f64 > ideal + error) {
+                    return because(LimitCause::Pool, Some(class));
+                }
+                match shares_in(passage, class) {
+                    ClassId::ROOT => because(LimitCause::Link, Some(ClassId::ROOT)),
+                    parent => because(LimitCause::Parent, Some(parent)),
+                }
+            })
+            .collect();
+        for (index, found) in found.into_iter().enumerate() {
+            if let Some(interval) = self.class_mut(ClassId(index as u32)) {
+                interval.limited = found;
+            }
+        }
+    }
+
+    /// By class: what it would take in bit/s without a limit of its own.
+    fn wanted(&self, tree: &Hierarchy, limits: &Limits) -> Vec<f64> {
+        let mut wanted = vec![0.0; tree.len()];
+        for index in (0..tree.len()).rev() {
+            let class = ClassId(index as u32);
+            if tree.is_leaf(class) {
+                wanted[index] = self.class(class).map_or(0.0, |interval| interval.demand_bps);
+            }
+            if let Some(parent) = tree.parent(class) {
+                let limit = limits.get(class).map_or(f64::INFINITY, |limit| limit.bps as f64);
+                wanted[parent.index()] += wanted[index].min(limit);
+            }
+        }
+        wanted
+    }
+}
+
+/// The class whose rate `class` has a share of: its parent, or the link where all leaves share among themselves.
+fn shares_in(passage: &Passage, class: ClassId) -> ClassId {
+    match passage.scheduler.sharing {
+        Sharing::Leaves(_) | Sharing::LeavesByPackets(_) => ClassId::ROOT,
+        _ => passage.tree.parent(class).unwrap_or(ClassId::ROOT),
+    }
+}
+
+/// The limits of one link's classes in earlier intervals, by the names of the classes.
+#[derive(Debug, Default)]
+pub(crate) struct LimitHistory(HashMap<String, (LimitCause, Option<String>, Nanos)>);
+
+impl LimitHistory {
+    /// Has each limit of `interval` that was there before begin when it began. `interval` begins no later than the one before has ended.
+    pub(crate) fn extend(&mut self, interval: &mut Interval, passage: &Passage) {
+        let (from, to) = (interval.from, interval.to);
+        let mut now = HashMap::new();
+        for (index, name) in passage.names.iter().enumerate() {
+            let Some(ClassInterval { limited: Some(limited), .. }) = interval.class_mut(ClassId(index as u32)) else {
+                continue;
+            };
+            let by = limited.by.map(|by| passage.names[by.index()].clone());
+            if let Some((cause, before, since)) = self.0.get(name)
+                && (*cause, before) == (limited.cause, &by)
+                // A data thread that was started anew counts from zero.
+                && *since <= to
+            {
+                limited.since = (*since).min(from);
+            }
+            now.insert(name.clone(), (limited.cause, by, limited.since));
+        }
+        self.0 = now;
+    }
+}
+
+impl Limited {
+    /// The same as it is told of an interval that ends at `to`.
+    pub(super) fn stats(&self, passage: &Passage, to: Nanos) -> LimitStats {
+        let name = |class: ClassId| match class {
+            ClassId::ROOT => "link".to_owned(),
+            class => passage.names[class.index()].clone(),
+        };
+        LimitStats {
+            limit: self.cause,
+            limited_by: self.by.map(name),
+            limited_for_s: to.saturating_sub(self.since).0 as f64 / 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

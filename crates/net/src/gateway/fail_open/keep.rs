@@ -1,0 +1,253 @@
+//! Keeps the arrangement whole by which a gateway fails open. Most of it belongs to no process, so that anybody who administers the
+//! network can take it away: `tc qdisc del dev IN clsact`, `nft flush ruleset`, `bpftool link detach`. Nobody notices until the gateway
+//! ends, and then nothing passes.
+//!
+//! A thread of the process ([`Fleet`](crate::gateway::Fleet)) compares it every [`EVERY`] with what it should be, installs what is
+//! missing, counts that, and has it logged.
+//!
+//! | part | what is compared |
+//! | --- | --- |
+//! | the wire | its filter leads to the other interface; the interface is promiscuous |
+//! | the wire by nf_tables | its table has the rule that forwards; the interface is promiscuous |
+//! | guards, the redirection, the stopper | each program is attached to its interface |
+//!
+//! The tables that keep wires of nf_tables idle belong to the gateway's socket, and the kernel lets nobody else change them. The program
+//! of AF_XDP in the driver is not compared: without it frames pass unshaped, which the counters show.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{table, wire};
+use crate::io::bpf::{Attachment, BpfError, Link, Program};
+use crate::io::interface::Interface;
+use crate::io::sys;
+
+/// How often the arrangement is compared with what it should be.
+pub(in crate::gateway) const EVERY: Duration = Duration::from_secs(1);
+
+/// A program at an interface.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The program's part in the arrangement, for messages.
+    what: &'static str,
+    program: Arc<Program>,
+    attachment: Attachment,
+    interface: (String, i32),
+    /// Whether the link has a descriptor above those of other files, so that it is closed first when the process ends.
+    high: bool,
+    link: Link,
+}
+
+impl Place {
+    /// Attaches `program` to `interface` (name and index).
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub(super) fn new(
+        what: &'static str,
+        program: &Arc<Program>,
+        attachment: Attachment,
+        interface: (&str, i32),
+        high: bool,
+    ) -> Result<Self, BpfError> {
+        let program = Arc::clone(program);
+        let link = attached(&program, attachment, interface.1, high)?;
+        Ok(Self { what, program, attachment, interface: (interface.0.to_owned(), interface.1), high, link })
+    }
+}
+
+fn attached(program: &Program, attachment: Attachment, index: i32, high: bool) -> Result<Link, BpfError> {
+    let link = program.attach(attachment, index)?;
+    if high { link.moved_up() } else { Ok(link) }
+}
+
+/// The kernel's own way from one interface to another.
+#[derive(Debug)]
+pub(super) struct Way {
+    from: (String, i32),
+    to: (String, i32),
+    /// Whether a table of nf_tables makes it, and not a filter.
+    by_table: bool,
+}
+
+impl Way {
+    pub(super) fn new(from: &Interface, to: &Interface, by_table: bool) -> Self {
+        let [from, to] = [from, to].map(|interface| (interface.name.clone(), interface.index));
+        Self { from, to, by_table }
+    }
+
+    /// Returns what is missing; `None` where it is whole.
+    fn fault(&self) -> io::Result<Option<String>> {
+        let ((from, index), (to, target)) = (&self.from, &self.to);
+        let fault = if self.by_table {
+            (!table::is_laid(from)?).then(|| format!("the nftables rule that forwards from {from} to {to} was missing"))
+        } else {
+            match wire::target(*index)? {
+                Some(Some(found)) if found == *target => None,
+                Some(Some(_)) => Some(format!("the filter of {from} led to another interface than {to}")),
+                Some(None) | None => Some(format!("the filter that forwards from {from} to {to} was missing")),
+            }
+        };
+        Ok(match fault {
+            None if sys::interface_flags(from)? & libc::IFF_PROMISC == 0 => {
+                Some(format!("{from} was not promiscuous any more"))
+            }
+            fault => fault,
+        })
+    }
+
+    fn restore(&self) -> io::Result<()> {
+        let ((from, index), (_, target)) = (&self.from, &self.to);
+        if self.by_table { table::lay(from, *target) } else { wire::lay((from, *index), *target).map(|_| ()) }
+    }
+
+    fn is_possible(&self) -> bool {
+        [&self.from, &self.to].into_iter().all(is_there)
+    }
+}
+
+/// Whether an interface with this name has this index still.
+fn is_there((name, index): &(String, i32)) -> bool {
+    sys::interface_index(name).is_ok_and(|found| found == *index)
+}
+
+/// All parts of the arrangement of one gateway.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) ways: Vec<Way>,
+    pub(super) places: Vec<Place>,
+}
+
+impl Parts {
+    /// Compares and repairs. Hands each fault with the outcome of its repair to `found`.
+    fn look(&mut self, mut found: impl FnMut(String, Result<(), String>)) {
+        // The guard is before the wire in all ways: with the wire alone each frame would pass twice.
+        for Place { what, program, attachment, interface, high, link } in &mut self.places {
+            if !link.is_attached().unwrap_or(true) && is_there(interface) {
+                let again = attached(program, *attachment, interface.1, *high);
+                let done = again.map(|again| *link = again).map_err(|error| error.to_string());
+                found(format!("the program {what} was not attached to {} any more", interface.0), done);
+            }
+        }
+        for way in &self.ways {
+            // What cannot be asked for now is asked for again in a second.
+            if let Ok(Some(fault)) = way.fault()
+                && way.is_possible()
+            {
+                found(fault, way.restore().map_err(|error| error.to_string()));
+            }
+        }
+    }
+}
+
+/// The parts, shared by whoever laid them and whoever keeps them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedParts(Arc<Mutex<Parts>>);
+
+impl SharedParts {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self(Arc::new(Mutex::new(parts)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state of the arrangement, as it was compared last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Upkeep {
+    /// Parts that were installed again.
+    pub(crate) repairs: u64,
+    /// Whether something is missing that could not be installed again.
+    pub(crate) broken: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// `None` while there is nothing to keep: before the first heartbeat, without an interface, and from the gateway's end on.
+    parts: Mutex<Option<SharedParts>>,
+    repairs: AtomicU64,
+    broken: AtomicBool,
+    /// The failures that were told last.
+    told: Mutex<Vec<String>>,
+}
+
+/// Keeps the arrangement of one gateway whole, whatever is its [`Hold`](super::Hold) at the moment.
+#[derive(Clone, Debug, Default)]
+pub(in crate::gateway) struct Keeper(Arc<Shared>);
+
+impl Keeper {
+    pub(super) fn begin(&self, parts: &SharedParts) {
+        *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts.clone());
+    }
+
+    /// Keeps nothing from now on. A comparison that is under way ends before this returns.
+    pub(in crate::gateway) fn end(&self) {
+        *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Compares the arrangement with what it should be and repairs it. Returns what was found, a sentence each: each repair, and a
+    /// failure when it is new.
+    pub(in crate::gateway) fn look(&self) -> Vec<String> {
+        let Shared { parts, repairs, broken, told } = &*self.0;
+        // Held to the end, so that nothing is installed after the gateway has ended.
+        let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shared) = &*parts else { return Vec::new() };
+        let (mut news, mut failures) = (Vec::new(), Vec::new());
+        shared.lock().look(|fault, done| match done {
+            Ok(()) => {
+                repairs.fetch_add(1, Ordering::Relaxed);
+                news.push(format!("fail-open repaired: {fault}; it was installed again"));
+            }
+            Err(why) => failures.push(format!(
+                "WARNING: fail-open is broken: {fault}, and cannot be installed again: {why}; until it can, frames may not pass \
+                 when this gateway ends"
+            )),
+        });
+        broken.store(!failures.is_empty(), Ordering::Relaxed);
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        news.extend(failures.iter().filter(|failure| !told.contains(failure)).cloned());
+        *told = failures;
+        news
+    }
+
+    pub(in crate::gateway) fn upkeep(&self) -> Upkeep {
+        Upkeep { repairs: self.0.repairs.load(Ordering::Relaxed), broken: self.0.broken.load(Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::fail_open::programs::Programs;
+    use crate::io::bpf::tests::{allowed, detach};
+
+    #[test]
+    fn a_guard_that_is_detached_is_attached_again_once_and_not_at_an_interface_that_is_another() {
+        let Some(programs) = allowed(Programs::load()) else { return };
+        let loopback = ("lo".to_owned(), sys::interface_index("lo").unwrap());
+        let Some(place) = allowed(programs.guard((&loopback.0, loopback.1))) else { return };
+        let parts = SharedParts::new(Parts { ways: Vec::new(), places: vec![place] });
+        let keeper = Keeper::default();
+        assert!(keeper.look().is_empty(), "there is nothing to keep yet");
+        keeper.begin(&parts);
+        assert!(keeper.look().is_empty(), "it is whole");
+        detach(&parts.lock().places[0].link);
+        let news = keeper.look();
+        assert!(news.len() == 1 && news[0].contains("was not attached to lo any more"), "{news:?}");
+        assert!(parts.lock().places[0].link.is_attached().unwrap());
+        assert!(keeper.look().is_empty());
+        assert_eq!(keeper.upkeep(), Upkeep { repairs: 1, broken: false });
+        // An interface that has gone is waited for by the data thread, which begins anew.
+        detach(&parts.lock().places[0].link);
+        parts.lock().places[0].interface.0 = "gone0".to_owned();
+        assert!(keeper.look().is_empty());
+        keeper.end();
+        parts.lock().places[0].interface.0 = "lo".to_owned();
+        assert!(keeper.look().is_empty(), "nothing is repaired after the end");
+        assert!(!parts.lock().places[0].link.is_attached().unwrap());
+    }
+}
