@@ -1,5 +1,8 @@
 //! `fairlink bench`: what a packet costs, on this machine.
 
+#[cfg(target_os = "linux")]
+mod busy;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +15,8 @@ use crate::args::{scheduler, time};
 use crate::failure::Failure;
 use crate::human;
 use crate::out::Out;
+#[cfg(target_os = "linux")]
+use crate::out::note;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -120,6 +125,8 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     // Draws only where standard error is a terminal.
     let bar =
         ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} {msg}").expect("a template"));
+    #[cfg(target_os = "linux")]
+    let load = busy::Load::now();
     let report = bench::run(&plan, &mut |point| {
         bar.set_message(format!(
             "{}, {}: {}, {}, {} B",
@@ -132,6 +139,10 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
         bar.tick();
     });
     bar.finish_and_clear();
+    #[cfg(target_os = "linux")]
+    if let Some(warning) = load.warning() {
+        note(warning);
+    }
     let report = report.map_err(Failure::failed)?;
     if let Some(directory) = &args.directory {
         let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;

@@ -67,7 +67,10 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         ));
         let idle = if after.text.contains("name = \"others\"") { vec!["others".to_owned()] } else { Vec::new() };
         // HFSC stays as it is: there is nothing to compare.
-        let before = (before.text != after.text || options.as_is).then_some(before.text);
+        // Queues alone may differ where the scheduler stays.
+        let scheduler = |text: &str| text.lines().find(|line| line.starts_with("scheduler = ")).map(str::to_owned);
+        let is_other = options.as_is || scheduler(&before.text) != scheduler(&after.text);
+        let before = is_other.then_some(before.text);
         links.push(Draft { name: file_stem(device), text: after.text, tabled: None, before, idle });
     }
     sound(links, kept, notes)

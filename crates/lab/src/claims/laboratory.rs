@@ -77,10 +77,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A scenario file.
+    /// A scenario file. The texts have long queues where they say nothing of them: leaves without a `buffer` hold 1000 packets.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: with_long_queues(&text.into()) }
     }
 
     /// The same with other values for numbers of it, as `--sweep` would set them: `[("source.lc.packets_per_second", "15")]`.
@@ -283,6 +283,67 @@ pub fn difference(
     difference.ok_or_else(|| Trouble::other(format!("no runs of {one} and {other} to compare")))
 }
 
+/// The same text with `buffer = "1000p"` at each leaf that has none.
+fn with_long_queues(text: &str) -> String {
+    const BUFFER: &str = "buffer = \"1000p\"";
+    let is_parent = |name: &str| text.contains(&format!("parent = {name}"));
+    // The quoted text at the begin of `rest`, quotes included.
+    let quoted = |rest: &str| {
+        let quote = rest.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+        let end = rest[1..].find(quote)? + 2;
+        Some(rest[..end].to_owned())
+    };
+    let mut made = String::with_capacity(text.len());
+    let mut lines = text.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        if line.trim_end().split('#').next().is_some_and(|head| head.trim().ends_with("class]]")) {
+            // A table of its own: all lines up to the next table.
+            let mut block = vec![line];
+            while let Some(line) = lines.next_if(|line| !line.trim_start().starts_with('[')) {
+                block.push(line);
+            }
+            let has = |key: &str| block.iter().any(|line| line.trim_start().starts_with(key));
+            let long = !has("buffer");
+            for line in &block {
+                made += line;
+                if let Some(name) = line.trim_start().strip_prefix("name = ").and_then(quoted)
+                    && long
+                    && !is_parent(&name)
+                {
+                    if !line.ends_with('\n') {
+                        made.push('\n');
+                    }
+                    made += BUFFER;
+                    made.push('\n');
+                }
+            }
+            continue;
+        }
+        // Tables in a line.
+        let mut rest = line;
+        while let Some(at) = rest.find("{ name = ") {
+            let (before, table) = rest.split_at(at);
+            made += before;
+            let mut depth = 0;
+            let end = table.find(|c| {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                depth == 0
+            });
+            let (table, behind) = table.split_at(end.unwrap_or(table.len()));
+            made += table.trim_end();
+            let name = quoted(&table["{ name = ".len()..]);
+            if end.is_some() && !table.contains("buffer = ") && name.is_some_and(|name| !is_parent(&name)) {
+                made += ", ";
+                made += BUFFER;
+            }
+            made += &table[table.trim_end().len()..];
+            rest = behind;
+        }
+        made += rest;
+    }
+    made
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,5 +379,20 @@ mod tests {
         assert!(matches!(lab.play(&workload, &["hsl"], 1, &Options::default()), Err(Trouble::Other(_))));
         stop.store(true, Ordering::Relaxed);
         assert!(matches!(lab.play(&workload, &["hls"], 1, &Options::default()), Err(Trouble::Stopped)));
+    }
+}
+
+#[cfg(test)]
+mod queue_tests {
+    use super::*;
+
+    #[test]
+    fn leaves_without_a_buffer_get_one_and_others_stay() {
+        let text = "[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\nparent = \"a\"\n[[class]]\nname = \"c\"\nbuffer = \"5p\"\n[[source]]\nclass = \"b\"\n";
+        let long = "buffer = \"1000p\"\n";
+        assert_eq!(with_long_queues(text), text.replace("name = \"b\"\n", &format!("name = \"b\"\n{long}")));
+        let inline = "class = [{ name = \"a\", real_time = { rate = \"1mbit\" } }, { name = 'b', buffer = \"5p\" }]";
+        let made = "class = [{ name = \"a\", real_time = { rate = \"1mbit\" }, buffer = \"1000p\" }, { name = 'b', buffer = \"5p\" }]";
+        assert_eq!(with_long_queues(inline), made);
     }
 }

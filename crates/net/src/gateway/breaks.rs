@@ -8,7 +8,9 @@ use fairlink_core::{Nanos, Scheduler, Wake};
 
 use crate::gateway::claim::Claim;
 use crate::gateway::fail_open::Hold;
+use crate::gateway::liveness;
 use crate::gateway::open_error::OpenError;
+use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::af_xdp;
@@ -98,6 +100,8 @@ impl Gateway {
             self.data_path.look_at_output();
         }
         let motion = self.data_path.motion(now, next);
+        let waits = [&self.data_path.onward, &self.data_path.backward].into_iter().any(Outlet::waits_for_carrier);
+        self.liveness.waits_for_carrier(now, waits);
         self.liveness.look(now, motion, [&self.config.output, &self.config.input]);
         if !self.leaving && self.held.claims.iter().any(Claim::is_asked_for) {
             self.leaving = true;
@@ -161,7 +165,7 @@ impl Gateway {
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
                     self.begin_taking();
-                    let text = format!("{}: all interfaces are there again, after {after}", self.config.way());
+                    let text = format!("all interfaces are there again, after {}", liveness::time(after));
                     self.liveness.found(after, text);
                     return now;
                 }

@@ -297,6 +297,15 @@ impl Fleet {
     /// # Errors
     /// [`FleetError`]. Nothing has changed then, but for [`FleetError::Half`].
     pub fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, FleetError> {
+        let began = Instant::now();
+        let reloaded = self.reload_once(asked);
+        if !asked.dry_run {
+            self.0.links.reloaded(reloaded.is_ok(), began);
+        }
+        reloaded
+    }
+
+    fn reload_once(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, FleetError> {
         let _turn = Turn::begin(&self.0)?;
         let mut planner = self.0.planner.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = planner.plan(asked.text.as_ref()).map_err(FleetError::Plan)?;

@@ -1,7 +1,9 @@
 //! The links of a process, for whoever tells about all of them: the control socket, the metrics.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
+use crate::gateway::liveness::Vitals;
 use crate::gateway::reload::{ReloadRequest, ReloadedLink, ReloadedLinks, Wanted};
 use crate::gateway::remote::Remote;
 
@@ -17,8 +19,27 @@ struct Inner {
     list: Mutex<Vec<(String, Remote)>>,
     /// By whom links come and go; nobody where they are always the same.
     reload: OnceLock<Box<Reload>>,
+    /// The data threads, by the names of their links.
+    vitals: Mutex<Vec<(String, Vitals)>>,
+    reloads: Mutex<Reloads>,
     /// What happened to those who tell about the links, until it is logged.
     news: Mutex<Vec<String>>,
+}
+
+/// Reloads of all links so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reloads {
+    pub(crate) done: u64,
+    pub(crate) refused: u64,
+    pub(crate) last: Option<LastReload>,
+}
+
+/// The last one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastReload {
+    pub(crate) done: bool,
+    pub(crate) at: SystemTime,
+    pub(crate) took: Duration,
 }
 
 /// News that are kept until they are logged; later ones are lost.
@@ -47,6 +68,48 @@ impl Links {
     pub fn set(&self, links: Vec<(String, Remote)>) {
         let before = std::mem::replace(&mut *self.0.list.lock().unwrap_or_else(PoisonError::into_inner), links);
         drop(before);
+    }
+
+    /// The data threads of the links from now on.
+    pub(super) fn set_vitals(&self, vitals: Vec<(String, Vitals)>) {
+        *self.0.vitals.lock().unwrap_or_else(PoisonError::into_inner) = vitals;
+    }
+
+    /// Returns what keeps a link from being well, a line each. It is well while its data thread turns and no direction has stalled.
+    pub(crate) fn ailing(&self) -> Vec<String> {
+        self.of_vitals(|vitals| {
+            (!vitals.is_well()).then_some("does not work: its data thread does not turn, or a direction has stalled")
+        })
+    }
+
+    /// Returns what keeps a link from being ready, a line each. It is ready while it is well, and has its interfaces.
+    pub(crate) fn unready(&self) -> Vec<String> {
+        let mut why = self.ailing();
+        why.extend(self.of_vitals(|vitals| match vitals.since_turn() {
+            None => Some("does not run"),
+            Some(_) if vitals.is_without_interface() => Some("waits for an interface"),
+            Some(_) => None,
+        }));
+        if self.list().is_empty() {
+            why.push("no link is served".to_owned());
+        }
+        why
+    }
+
+    fn of_vitals(&self, why: impl Fn(&Vitals) -> Option<&'static str>) -> Vec<String> {
+        let vitals = self.0.vitals.lock().unwrap_or_else(PoisonError::into_inner);
+        vitals.iter().filter_map(|(name, vitals)| Some(format!("link {name} {}", why(vitals)?))).collect()
+    }
+
+    /// A reload that began then has ended, and was done or refused. One that only looks does not count.
+    pub(super) fn reloaded(&self, done: bool, began: Instant) {
+        let mut reloads = self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        *(if done { &mut reloads.done } else { &mut reloads.refused }) += 1;
+        reloads.last = Some(LastReload { done, at: SystemTime::now(), took: began.elapsed() });
+    }
+
+    pub(crate) fn reloads(&self) -> Reloads {
+        self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has this logged.

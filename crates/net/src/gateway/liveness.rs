@@ -40,6 +40,9 @@ pub struct LivenessStats {
     pub interface_losses: u64,
     /// How long the gateway was without one of its interfaces, in seconds.
     pub without_interface_s: f64,
+    /// How long frames waited for an interface that had no carrier, in seconds.
+    #[serde(default)]
+    pub without_carrier_s: f64,
 }
 
 #[derive(Debug, Default)]
@@ -153,6 +156,8 @@ pub(crate) struct Liveness {
     patience: Nanos,
     turned: Nanos,
     look_at: Nanos,
+    /// When it was seen last that frames wait for a carrier, where they did.
+    no_carrier: Option<Nanos>,
     directions: [Progress; 2],
     stats: LivenessStats,
 }
@@ -165,6 +170,7 @@ impl Liveness {
             patience,
             turned: Nanos::ZERO,
             look_at: Nanos::ZERO,
+            no_carrier: None,
             directions: [Progress::default(); 2],
             stats: LivenessStats::default(),
         }
@@ -206,18 +212,27 @@ impl Liveness {
                     say(
                         &self.vitals,
                         format!(
-                            "frames wait for {output} and none has left for {since}, though they might: is its driver stuck?"
+                            "frames wait for {output} and none has left for {}, though they might: is its driver stuck?",
+                            time(since)
                         ),
                     );
                 }
                 Some(Turn::MovesAgain(since)) => {
                     self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
-                    say(&self.vitals, format!("frames leave by {output} again, after {since}"));
+                    say(&self.vitals, format!("frames leave by {output} again, after {}", time(since)));
                 }
                 None => {}
             }
         }
         self.vitals.0.stalled.store(self.directions.iter().any(|progress| progress.stalled), Ordering::Release);
+    }
+
+    /// Whether frames wait at `now` for an interface without carrier.
+    pub(crate) fn waits_for_carrier(&mut self, now: Nanos, waits: bool) {
+        if let Some(before) = self.no_carrier.filter(|_| waits) {
+            self.stats.without_carrier_s += now.saturating_sub(before).0 as f64 / 1e9;
+        }
+        self.no_carrier = waits.then_some(now);
     }
 
     /// What waits may go at other times than before, because the scheduler or its rates have changed.
@@ -230,7 +245,7 @@ impl Liveness {
         self.stats.pauses += 1;
         self.stats.longest_pause_s = self.stats.longest_pause_s.max(pause.0 as f64 / 1e9);
         self.begin_anew();
-        say(&self.vitals, format!("the data thread did not run for {pause}{what}"));
+        say(&self.vitals, format!("the data thread did not run for {}{what}", time(pause)));
     }
 
     /// An interface has gone.
@@ -261,6 +276,14 @@ impl Liveness {
 
     pub(crate) fn stats(&self) -> LivenessStats {
         self.stats
+    }
+}
+
+/// A time in a message, in milliseconds or seconds.
+pub(crate) fn time(nanos: Nanos) -> String {
+    match nanos.0 {
+        0..10_000_000_000 => format!("{} ms", nanos.0.div_ceil(1_000_000)),
+        longer => format!("{:.1} s", longer as f64 / 1e9),
     }
 }
 

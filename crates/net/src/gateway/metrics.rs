@@ -6,13 +6,14 @@
 //! * A connection has [`PATIENCE`] to send a whole request of at most [`LONGEST_REQUEST`] bytes, and [`TAKING`] to take the whole answer.
 //! * [`MAX_CLIENTS`] connections are served at once. Whoever comes then takes the place of the one whose time runs out first.
 //! * An answer is made once and kept for [`FRESH`], so that those who ask at once share it, and those who ask without end have no more of it.
-//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection.
+//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection. `/healthz` and `/readyz` ask no data thread.
 //!
 //! The few lines of HTTP that this takes are here: a library would bring a runtime of its own, and decide for us how long it waits for whom.
 //!
 //! **Rates and ideals** are those since the last but one answer that is at least [`SHORTEST`] old, so that they are about an interval of at
 //! least that length, however many ask how often.
 
+mod filter;
 mod http;
 mod page;
 
@@ -29,9 +30,11 @@ use thiserror::Error;
 
 use crate::gateway::account::{Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
+use crate::gateway::refused::Refused;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::io::sys;
 
+use filter::Filter;
 use http::{Client, Step};
 use page::{LinkPage, Page};
 
@@ -47,6 +50,8 @@ const MAX_CLIENTS: usize = 16;
 const FRESH: Duration = Duration::from_millis(200);
 /// The shortest interval that rates are about.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// Most filters whose texts are kept while an answer is fresh.
+const MOST_FILTERS: usize = 8;
 /// How long the data threads have for their part.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Longest wait, in ms, until the server looks whether it is to end, and while an answer of a data thread is due.
@@ -140,19 +145,46 @@ struct Before {
     limits: LimitHistory,
 }
 
+/// The metrics of one moment, and the texts of those filters that were asked for.
+struct Answer {
+    page: Page,
+    texts: Vec<(Filter, Arc<Vec<u8>>)>,
+}
+
+impl Answer {
+    fn text(&mut self, filter: &Filter) -> Arc<Vec<u8>> {
+        if let Some((_, text)) = self.texts.iter().find(|(known, _)| known == filter) {
+            return Arc::clone(text);
+        }
+        let text = Arc::new(self.page.text(filter).into_bytes());
+        if self.texts.len() < MOST_FILTERS {
+            self.texts.push((filter.clone(), Arc::clone(&text)));
+        }
+        text
+    }
+}
+
 struct Server {
     links: Links,
     clients: Vec<Client>,
     gathering: Option<Gathering>,
     /// The last answer and when it was made.
-    last: Option<(Instant, Arc<Vec<u8>>)>,
+    last: Option<(Instant, Answer)>,
+    refused: Refused,
     /// By name.
     before: BTreeMap<String, Before>,
 }
 
 impl Server {
     fn new(links: Links) -> Self {
-        Self { links, clients: Vec::new(), gathering: None, last: None, before: BTreeMap::new() }
+        Self {
+            links,
+            clients: Vec::new(),
+            gathering: None,
+            last: None,
+            refused: Refused::new("the address of metrics"),
+            before: BTreeMap::new(),
+        }
     }
 
     fn serve(mut self, listener: &TcpListener, stop: &AtomicBool) {
@@ -171,7 +203,10 @@ impl Server {
 
     fn accept(&mut self, listener: &TcpListener) {
         for _ in 0..MAX_CLIENTS {
-            let Ok((stream, _)) = listener.accept() else { return };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => return self.refused.failed(&error, &self.links),
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -187,11 +222,12 @@ impl Server {
     /// Lets every connection do what it can without waiting.
     fn go_on(&mut self) {
         let now = Instant::now();
-        let fresh =
-            self.last.as_ref().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, page)| Arc::clone(page));
+        let Self { clients, links, last, .. } = self;
+        let mut fresh = last.as_mut().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, answer)| answer);
         let mut wanted = false;
         // Whatever goes wrong with one client ends that client's connection alone.
-        self.clients.retain_mut(|client| match client.go_on(now, fresh.as_ref()) {
+        let mut page = |filter: &Filter| fresh.as_mut().map(|answer| answer.text(filter));
+        clients.retain_mut(|client| match client.go_on(now, links, &mut page) {
             Ok(Step::Stays) => true,
             Ok(Step::Wants) => {
                 wanted = true;
@@ -233,9 +269,9 @@ impl Server {
             })
             .collect();
         self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
-        let page = Arc::new(Page::new(self.pages(seen)).text().into_bytes());
+        let page = Page::new(self.pages(seen), self.links.reloads());
         // Fresh from when it is made: to make one can take longer than one is fresh, and then nobody would get any.
-        self.last = Some((Instant::now(), page));
+        self.last = Some((Instant::now(), Answer { page, texts: Vec::new() }));
     }
 
     fn pages(&mut self, seen: Vec<Seen>) -> Vec<LinkPage> {

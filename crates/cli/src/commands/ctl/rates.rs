@@ -18,6 +18,8 @@ pub(super) struct View {
 
 /// From so many columns of the terminal on there are more columns in the table.
 const WIDE: usize = 120;
+/// From so many on there is the name of what limits a class, and for how long.
+const WIDEST: usize = 140;
 /// From so many on there are two blanks between two of them.
 const AIRY: usize = 84;
 /// The longest delay is known to 1.6 %: it may be less than what is told by this factor.
@@ -169,7 +171,7 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
         }))
         .collect();
     let columns = columns(unit, size, width);
-    let gap = if width < AIRY { 1 } else { 2 };
+    let gap = if width < AIRY || (WIDE..WIDEST).contains(&width) { 1 } else { 2 };
     let numbers: usize = columns.iter().map(|(_, width, _)| width + gap).sum();
     let longest = rows.iter().map(|row| measure_text_width(&row.name)).max().unwrap_or(0);
     let names = longest.max("class".len()).min(width.saturating_sub(numbers)).max(SHORTEST_NAME);
@@ -226,7 +228,7 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     columns.push(("dropped", 7, Box::new(|row| told(row.interval.map(|interval| packets(interval.dropped.packets))))));
     columns.push(("queued", 6, Box::new(|row| packets(row.queued))));
     let limited = |row: &Row<'_>| row.interval.and_then(|interval| interval.limited.clone());
-    columns.push(match width >= WIDE {
+    columns.push(match width >= WIDEST {
         true => ("limited by", 16, Box::new(move |row| told(limited(row).map(|limited| limited_by(&limited))))),
         false => ("limit", 9, Box::new(move |row| told(limited(row).map(|limited| limited.limit.key().to_owned())))),
     });

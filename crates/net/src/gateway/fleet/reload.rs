@@ -202,6 +202,7 @@ impl Shared {
     pub(super) fn list(&self, state: &mut State) {
         state.generation += 1;
         let served = state.running.iter().filter(|running| !running.closing);
+        self.links.set_vitals(served.clone().map(|running| (running.name.clone(), running.vitals.clone())).collect());
         self.links.set(served.map(|running| (running.name.clone(), running.remote.clone())).collect());
     }
 }

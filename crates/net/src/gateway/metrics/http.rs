@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::filter::Filter;
 use super::{LONGEST_REQUEST, PATIENCE, TAKING};
+use crate::gateway::links::Links;
 
 /// How long the other side has to close a connection after its answer.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -29,7 +31,7 @@ enum State {
     /// What has come of the request.
     Reading(Vec<u8>),
     /// It wants the metrics; whether with the body.
-    Waiting { body: bool },
+    Waiting { body: bool, filter: Filter },
     /// The head, the body, and how much of both was written.
     Writing { head: Vec<u8>, body: Arc<Vec<u8>>, written: usize },
     /// All was written. Closing at once could take the answer back from who has not read it yet.
@@ -63,8 +65,13 @@ impl Client {
         libc::pollfd { fd, events, revents: 0 }
     }
 
-    /// Does what can be done without waiting. `page` are the metrics, where there are fresh ones.
-    pub(super) fn go_on(&mut self, now: Instant, page: Option<&Arc<Vec<u8>>>) -> io::Result<Step> {
+    /// Does what can be done without waiting. `page` makes the metrics, where there are fresh ones.
+    pub(super) fn go_on(
+        &mut self,
+        now: Instant,
+        links: &Links,
+        mut page: impl FnMut(&Filter) -> Option<Arc<Vec<u8>>>,
+    ) -> io::Result<Step> {
         if now >= self.deadline {
             return Ok(Step::Over);
         }
@@ -84,17 +91,17 @@ impl Client {
                     }
                     if whole.is_some() || input.len() > LONGEST_REQUEST {
                         let asked = whole.map_or(Asked::TooLong, |end| read(&input[..end]));
-                        self.answer(now, asked);
+                        self.answer(now, asked, links);
                     }
                 }
-                State::Waiting { body } => {
-                    let Some(page) = page else { return Ok(Step::Wants) };
+                State::Waiting { body, filter } => {
+                    let Some(page) = page(filter) else { return Ok(Step::Wants) };
                     let head = format!(
                         "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n\
                          Content-Length: {}\r\nConnection: close\r\n\r\n",
                         page.len()
                     );
-                    let body = if *body { Arc::clone(page) } else { Arc::default() };
+                    let body = if *body { page } else { Arc::default() };
                     self.state = State::Writing { head: head.into_bytes(), body, written: 0 };
                     self.deadline = now + TAKING;
                 }
@@ -123,33 +130,61 @@ impl Client {
         Ok(Step::Stays)
     }
 
-    fn answer(&mut self, now: Instant, asked: Asked) {
-        let (status, text) = match asked {
-            Asked::Metrics { body } => {
-                self.state = State::Waiting { body };
+    fn answer(&mut self, now: Instant, asked: Asked, links: &Links) {
+        let health = |why: Vec<String>| match why.is_empty() {
+            true => ("200 OK", "ok\n".to_owned()),
+            false => ("503 Service Unavailable", why.join("\n") + "\n"),
+        };
+        let allow = if asked == Asked::Otherwise { "Allow: GET, HEAD\r\n" } else { "" };
+        let (body, (status, text)) = match asked {
+            Asked::Metrics { body, filter } => {
+                self.state = State::Waiting { body, filter };
                 self.deadline = now + TAKING;
                 return;
             }
-            Asked::Elsewhere => ("404 Not Found", "The metrics are at /metrics.\n"),
-            Asked::Otherwise => ("405 Method Not Allowed", "GET /metrics is what there is.\n"),
-            Asked::Nonsense => ("400 Bad Request", "This is no HTTP request.\n"),
-            Asked::TooLong => ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n"),
+            Asked::Healthy { body } => (body, health(links.ailing())),
+            Asked::Ready { body } => (body, health(links.unready())),
+            Asked::Refused(why) => (true, ("400 Bad Request", why + "\n")),
+            Asked::Elsewhere => (
+                true,
+                (
+                    "404 Not Found",
+                    "There are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
+                ),
+            ),
+            Asked::Otherwise => {
+                (true, ("405 Method Not Allowed", "GET /metrics, /healthz and /readyz are what there is.\n".to_owned()))
+            }
+            Asked::Nonsense => (true, ("400 Bad Request", "This is no HTTP request.\n".to_owned())),
+            Asked::TooLong => {
+                (true, ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n".to_owned()))
+            }
         };
-        let allow = if asked == Asked::Otherwise { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
             text.len()
         );
-        let body = Arc::new(text.as_bytes().to_vec());
+        let body = Arc::new(if body { text.into_bytes() } else { Vec::new() });
         self.state = State::Writing { head: head.into_bytes(), body, written: 0 };
         self.deadline = now + TAKING;
     }
 }
 
 /// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
-    Metrics { body: bool },
+    Metrics {
+        body: bool,
+        filter: Filter,
+    },
+    Healthy {
+        body: bool,
+    },
+    Ready {
+        body: bool,
+    },
+    /// It cannot be answered, for this reason.
+    Refused(String),
     Elsewhere,
     Otherwise,
     Nonsense,
@@ -172,9 +207,15 @@ fn read(head: &[u8]) -> Asked {
     if !version.starts_with("HTTP/1.") || method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Asked::Nonsense;
     }
-    let path = target.split('?').next().unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let body = method == "GET";
     match (method, path) {
-        ("GET" | "HEAD", "/metrics") => Asked::Metrics { body: method == "GET" },
+        ("GET" | "HEAD", "/metrics") => match Filter::read(query) {
+            Ok(filter) => Asked::Metrics { body, filter },
+            Err(why) => Asked::Refused(why),
+        },
+        ("GET" | "HEAD", "/healthz") => Asked::Healthy { body },
+        ("GET" | "HEAD", "/readyz") => Asked::Ready { body },
         ("GET" | "HEAD", _) => Asked::Elsewhere,
         _ => Asked::Otherwise,
     }
@@ -191,10 +232,14 @@ mod tests {
 
     #[test]
     fn a_request_is_read_by_its_first_line() {
+        let all = |body| Asked::Metrics { body, filter: Filter::default() };
         for (line, asked) in [
-            ("GET /metrics HTTP/1.1", Asked::Metrics { body: true }),
-            ("GET /metrics?x=1 HTTP/1.0", Asked::Metrics { body: true }),
-            ("HEAD /metrics HTTP/1.1", Asked::Metrics { body: false }),
+            ("GET /metrics HTTP/1.1", all(true)),
+            ("GET /metrics?depth=0 HTTP/1.0", Asked::Refused(Filter::read("depth=0").unwrap_err())),
+            ("GET /metrics? HTTP/1.0", all(true)),
+            ("GET /healthz HTTP/1.1", Asked::Healthy { body: true }),
+            ("HEAD /readyz HTTP/1.1", Asked::Ready { body: false }),
+            ("HEAD /metrics HTTP/1.1", all(false)),
             ("GET / HTTP/1.1", Asked::Elsewhere),
             ("GET /metricsx HTTP/1.1", Asked::Elsewhere),
             ("POST /metrics HTTP/1.1", Asked::Otherwise),

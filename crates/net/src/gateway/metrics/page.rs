@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use fairlink_core::{Amount, ClassId};
 use prometheus_client::collector::Collector;
@@ -13,7 +14,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::gateway::account::{ClassInterval, DelayTally, Interval, Observation, Totals};
+use super::filter::Filter;
+use crate::gateway::account::{ClassInterval, DelayTally, GatewayCounts, Interval, Observation, Totals};
+use crate::gateway::links::Reloads;
 use crate::gateway::stats::REASONS;
 
 /// Limits of the histograms' buckets are these powers of two, in ns.
@@ -30,17 +33,21 @@ pub(super) struct LinkPage {
 
 /// What is known of all links.
 #[derive(Clone, Debug)]
-pub(super) struct Page(Arc<Vec<LinkPage>>);
+pub(super) struct Page {
+    links: Arc<Vec<LinkPage>>,
+    reloads: Reloads,
+    filter: Filter,
+}
 
 impl Page {
-    pub(super) fn new(links: Vec<LinkPage>) -> Self {
-        Self(Arc::new(links))
+    pub(super) fn new(links: Vec<LinkPage>, reloads: Reloads) -> Self {
+        Self { links: Arc::new(links), reloads, filter: Filter::default() }
     }
 
-    /// As OpenMetrics text.
-    pub(super) fn text(&self) -> String {
+    /// As OpenMetrics text, with the classes that `filter` takes.
+    pub(super) fn text(&self, filter: &Filter) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(self.clone()));
+        registry.register_collector(Box::new(Self { filter: filter.clone(), ..self.clone() }));
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = text::encode(&mut text, &registry);
@@ -48,14 +55,16 @@ impl Page {
     }
 
     fn seen(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {
-        self.0.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
+        self.links.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
     }
 
     /// All classes of all links but the links themselves.
     fn classes(&self) -> impl Iterator<Item = Class<'_>> {
-        self.seen().flat_map(|(link, observation)| {
+        let filter = &self.filter;
+        self.seen().flat_map(move |(link, observation)| {
             let passage = observation.passage();
-            passage.tree.classes().map(move |id| Class {
+            let asked = move |id: &ClassId| filter.takes(&passage.tree, *id, passage.names[id.index()].as_str());
+            passage.tree.classes().filter(asked).map(move |id| Class {
                 labels: (
                     ("link", link.name.as_str()),
                     ("class", passage.names[id.index()].as_str()),
@@ -174,7 +183,8 @@ impl Collector for Page {
         let mut writer = Writer(encoder);
         self.of_classes(&mut writer)?;
         self.of_links(&mut writer)?;
-        self.of_gateways(&mut writer)
+        self.of_gateways(&mut writer)?;
+        self.of_process(&mut writer)
     }
 }
 
@@ -275,7 +285,7 @@ impl Page {
             ),
         ];
         for (what, help, of) in rates {
-            let samples = self.0.iter().filter_map(|link| {
+            let samples = self.links.iter().filter_map(|link| {
                 let interval = link.interval.as_ref()?.class(ClassId::ROOT)?;
                 Some((label(link), of(interval)?))
             });
@@ -303,7 +313,7 @@ impl Page {
 
     fn of_gateways(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let label = |link: &LinkPage| [("link", link.name.clone())];
-        let up = self.0.iter().map(|link| (label(link), f64::from(u8::from(link.observation.is_some()))));
+        let up = self.links.iter().map(|link| (label(link), f64::from(u8::from(link.observation.is_some()))));
         writer.gauge(("fairlink_gateway_up", None, "Whether the data thread has answered"), up)?;
         writer.family("fairlink_gateway", None, "What the gateway is", MetricType::Info, |metric| {
             for (link, seen) in self.seen() {
@@ -319,9 +329,18 @@ impl Page {
             Ok(())
         })?;
         let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
-        let gauges: [Gauge; 5] = [
+        let gauges: [Gauge; 7] = [
             ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
                 seen.snapshot.gateway.uptime.0 as f64 / 1e9
+            }),
+            (
+                "longest_pause",
+                Some("seconds"),
+                "The longest time for which the data thread did not turn, above 300 ms",
+                |seen| seen.snapshot.gateway.liveness.longest_pause_s,
+            ),
+            ("longest_stall", Some("seconds"), "The longest time for which a direction stood still", |seen| {
+                seen.snapshot.gateway.liveness.longest_stall_s
             }),
             ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
             ("generation", None, "How many changes there were", |seen| seen.passage().generation as f64),
@@ -336,19 +355,41 @@ impl Page {
             let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
             writer.gauge((&format!("fairlink_gateway_{what}"), unit, help), samples)?;
         }
-        writer.family(
-            "fairlink_gateway_forfeited",
-            Some("seconds"),
-            "Link time lost while there was something to send",
-            MetricType::Counter,
-            |metric| {
-                for (labels, counts, _) in gateway() {
-                    let seconds = counts.forfeited.0 as f64 / 1e9;
-                    metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
-                }
-                Ok(())
-            },
-        )?;
+        let times: [Column<GatewayCounts, f64>; 3] = [
+            ("forfeited", "Link time lost while there was something to send", |counts| counts.forfeited.0 as f64 / 1e9),
+            ("without_interface", "Time for which an interface was down or away", |counts| {
+                counts.liveness.without_interface_s
+            }),
+            ("without_carrier", "Time for which frames waited for an interface that had no carrier", |counts| {
+                counts.liveness.without_carrier_s
+            }),
+        ];
+        for (what, help, of) in times {
+            writer.family(
+                &format!("fairlink_gateway_{what}"),
+                Some("seconds"),
+                help,
+                MetricType::Counter,
+                |metric| {
+                    for (labels, counts, _) in gateway() {
+                        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&of(counts), None)?;
+                    }
+                    Ok(())
+                },
+            )?;
+        }
+        let fail_open =
+            || gateway().filter_map(|(labels, counts, _)| Some((labels, counts, counts.fail_open.as_deref()?)));
+        let whole = fail_open().map(|([link], counts, stats)| {
+            let by = stats.by.clone().unwrap_or_default();
+            let passes = stats.by.is_some() && !counts.upkeep.broken;
+            ([link, ("by", by)], f64::from(u8::from(passes)))
+        });
+        let help = "Whether the kernel passes frames while the gateway does not run";
+        writer.gauge(("fairlink_gateway_fail_open", None, help), whole)?;
+        let repairs = fail_open().map(|(labels, counts, _)| (labels, counts.upkeep.repairs));
+        let help = "Parts of what passes frames without the gateway that were taken away and installed again";
+        writer.counter(("fairlink_gateway_fail_open_repairs", None, help), repairs)?;
         let events: [Column<Observation, u64>; 3] = [
             ("stalls", "Times that a direction stood still though frames might have gone", |seen| {
                 seen.snapshot.gateway.liveness.stalls
@@ -390,5 +431,24 @@ impl Page {
             writer.counter((&format!("fairlink_gateway_{what}"), Some("packets"), help), samples)?;
         }
         Ok(())
+    }
+
+    /// Of reloads of the link files, by whatever way they were asked for.
+    fn of_process(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        let Reloads { done, refused, last } = &self.reloads;
+        let none: [(&str, &str); 0] = [];
+        let help = "Reloads, by what came of them";
+        let counts = [("done", *done), ("refused", *refused)];
+        let counts = counts.into_iter().map(|(result, count)| ([("result", result)], count));
+        writer.counter(("fairlink_reloads", None, help), counts)?;
+        let Some(last) = last else { return Ok(()) };
+        let of = |value: f64| std::iter::once((none, value));
+        let success = f64::from(u8::from(last.done));
+        writer.gauge(("fairlink_reload_last_success", None, "Whether the last reload was done"), of(success))?;
+        let at = last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let help = "When the last reload ended, since 1970";
+        writer.gauge(("fairlink_reload_last_timestamp", Some("seconds"), help), of(at))?;
+        let help = "How long the last reload took";
+        writer.gauge(("fairlink_reload_last_duration", Some("seconds"), help), of(last.took.as_secs_f64()))
     }
 }

@@ -126,7 +126,7 @@ fn a_class_that_gets_no_more_has_its_limit_by_kind_by_name_and_since_when() {
     let after = played.observe();
     let interval = Interval::of_links(&[Some((&before, &after))]).swap_remove(0);
     let page = LinkPage { name: "l".to_owned(), observation: Some(Arc::new(after)), interval };
-    let text = Page::new(vec![page]).text();
+    let text = Page::new(vec![page], Links::default().reloads()).text(&Filter::default());
     let samples = grammar::read(&text);
     for (class, leaf, limit, by) in
         [("1", "false", "link", "link"), ("2", "true", "parent", "1"), ("5", "true", "demand", "")]
@@ -136,6 +136,50 @@ fn a_class_that_gets_no_more_has_its_limit_by_kind_by_name_and_since_when() {
         assert!((since - 0.1).abs() < 0.01, "{text}");
     }
     assert!(!text.contains("fairlink_class_ceiling_bits_per_second{"), "no class has one");
+}
+
+#[test]
+fn a_filter_leaves_out_classes_and_keeps_the_links_own_metrics() {
+    let playing = Playing::new(3, 4);
+    let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
+    let names = |query: &str| -> std::collections::BTreeSet<String> {
+        let answer = ask(metrics.address(), format!("GET /metrics?{query} HTTP/1.1\r\n\r\n").as_bytes());
+        let samples = grammar::read(body(&answer));
+        assert_eq!(value(&samples, "fairlink_gateway_up", &[("link", "out")]), 1.0, "{query}");
+        samples.iter().filter_map(|sample| sample.labels.get("class").cloned()).collect()
+    };
+    let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(names("").len(), 15);
+    assert_eq!(names("depth=1"), set(&["1", "6", "11"]));
+    assert_eq!(names("class=1%2A"), set(&["1", "10", "11", "12", "13", "14", "15"]));
+    assert_eq!(names("class=1*&depth=1"), set(&["1", "11"]));
+    assert_eq!(names("class=x"), set(&[]));
+    assert!(ask(metrics.address(), b"GET /metrics?depth=0 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+}
+
+#[test]
+fn health_is_that_of_the_data_threads_and_readiness_asks_for_interfaces_too() {
+    use crate::gateway::liveness::Liveness;
+    let links = Links::default();
+    let metrics = Metrics::start(HERE, links.clone()).unwrap();
+    let get = |path: &str| ask(metrics.address(), format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
+    assert!(get("/healthz").starts_with("HTTP/1.1 200 OK") && body(&get("/healthz")) == "ok\n");
+    assert!(get("/readyz").starts_with("HTTP/1.1 503") && get("/readyz").contains("no link is served"));
+    let publisher = Publisher::new(Passage::flat(2));
+    let mut liveness = Liveness::new(fairlink_core::Nanos::from_secs(1));
+    links.set(vec![("wan".to_owned(), publisher.remote())]);
+    links.set_vitals(vec![("wan".to_owned(), liveness.vitals())]);
+    assert!(body(&get("/readyz")).contains("link wan does not run"), "it has not begun");
+    let now = || crate::io::clock::Clock::now(&crate::io::clock::MonotonicClock::SHARED);
+    let far = now().0 + 3_600_000_000_000;
+    liveness.turn(now(), far);
+    assert!(get("/readyz").starts_with("HTTP/1.1 200 OK"), "{}", get("/readyz"));
+    liveness.lost("gone".to_owned());
+    assert!(get("/healthz").starts_with("HTTP/1.1 200 OK"), "it works, and waits");
+    assert!(body(&get("/readyz")).contains("link wan waits for an interface"));
+    liveness.turn(now(), 1);
+    assert!(body(&get("/healthz")).contains("link wan does not work"), "its last turn is long ago");
+    assert!(get("/healthz").starts_with("HTTP/1.1 503"));
 }
 
 #[test]
@@ -247,12 +291,11 @@ fn names_of_any_kind_are_escaped_as_the_format_has_it() {
     let publisher = Publisher::new(passage);
     let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.passage()));
     let observation = Some(Observation::new(Arc::new(snapshot)));
-    let page = Page::new(vec![LinkPage {
-        name: "up\n\"1\"".to_owned(),
-        observation: observation.map(Arc::new),
-        interval: None,
-    }]);
-    let samples = grammar::read(&page.text());
+    let page = Page::new(
+        vec![LinkPage { name: "up\n\"1\"".to_owned(), observation: observation.map(Arc::new), interval: None }],
+        Links::default().reloads(),
+    );
+    let samples = grammar::read(&page.text(&Filter::default()));
     for class in ["a\\b {x}, \u{e9}", "\\"] {
         let labels = [("link", "up\n\"1\""), ("class", class), ("leaf", "true")];
         assert_eq!(value(&samples, "fairlink_class_sent_packets_total", &labels), 0.0);

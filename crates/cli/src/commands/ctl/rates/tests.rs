@@ -69,13 +69,15 @@ fn a_wide_terminal_has_demand_guarantee_and_bound_too() {
     for title in ["demand", "guarantee", "bound", "longest", "limited by"] {
         assert!(lines[1].contains(title), "{lines:#?}");
     }
+    let narrower = self::lines(&stats(&[("a-class", None)]), &view(120));
+    assert!(narrower[3].ends_with(" parent") && narrower[3].starts_with("a-class "), "{narrower:#?}");
     // A bound is rounded up.
     assert!(lines[3].contains("31.24 ms"), "{lines:#?}");
 }
 
 #[test]
 fn however_narrow_the_terminal_is_no_line_is_longer() {
-    for width in 1..100 {
+    for width in 1..200 {
         for line in lines(&stats(&[("A", None), ("日本語の名前", Some("A"))]), &view(width)) {
             assert!(measure_text_width(&line) <= width, "{width}: {line}");
         }

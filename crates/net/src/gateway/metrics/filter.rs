@@ -1,0 +1,110 @@
+//! `/metrics?class=GLOB&depth=N`: of which classes a scraper wants to be told. The link's and the gateway's own metrics always come.
+
+use fairlink_core::{ClassId, Hierarchy};
+
+/// Classes that are asked for. The default is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    /// Names, with `*` for any letters and `?` for any one.
+    class: Option<String>,
+    /// So many levels below the link.
+    depth: Option<usize>,
+}
+
+impl Filter {
+    /// Reads what stands behind the `?` of a request.
+    ///
+    /// # Errors
+    /// In words: an unknown parameter, one that is there twice, a depth that is no number from 1 on.
+    pub(super) fn read(query: &str) -> Result<Self, String> {
+        let mut filter = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let twice = match &*name {
+                "class" => filter.class.replace(value.into_owned()).is_some(),
+                "depth" => {
+                    let depth = value.parse().ok().filter(|&depth: &usize| depth > 0);
+                    let depth = depth.ok_or_else(|| {
+                        format!(
+                            "depth={value}: write a number of levels from 1 on, which are the classes below the link"
+                        )
+                    })?;
+                    filter.depth.replace(depth).is_some()
+                }
+                other => return Err(format!("unknown parameter {other:?}; there are class=GLOB and depth=N")),
+            };
+            if twice {
+                return Err(format!("{name} is given twice; write one"));
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Returns whether metrics of `class`, which has this name, are asked for.
+    pub(super) fn takes(&self, tree: &Hierarchy, class: ClassId, name: &str) -> bool {
+        let depth = || std::iter::successors(tree.parent(class), |&above| tree.parent(above)).count();
+        self.class.as_deref().is_none_or(|glob| matches(glob, name)) && self.depth.is_none_or(|most| depth() <= most)
+    }
+}
+
+/// Whether `glob` is a pattern of the whole of `name`. It goes back to the last `*` only, so that time is at most the product of both lengths.
+fn matches(glob: &str, name: &str) -> bool {
+    let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
+    let (mut at, mut seen, mut star) = (0, 0, None);
+    while seen < name.len() {
+        match glob.get(at) {
+            Some('*') => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            Some(&letter) if letter == '?' || letter == name[seen] => (at, seen) = (at + 1, seen + 1),
+            _ => match star {
+                Some((place, from)) => {
+                    star = Some((place, from + 1));
+                    (at, seen) = (place + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob[at..].iter().all(|&letter| letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_matches_whole_names() {
+        for (glob, name, is) in [
+            ("*", "", true),
+            ("voice", "voice", true),
+            ("voice", "voice2", false),
+            ("v*e", "voice", true),
+            ("v*e", "voices", false),
+            ("*-down", "a-down-down", true),
+            ("?1", "A1", true),
+            ("?1", "1", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXcYb", false),
+            ("日*", "日本", true),
+        ] {
+            assert_eq!(matches(glob, name), is, "{glob} {name}");
+        }
+        assert!(!matches(&"*a".repeat(50), &"a".repeat(49)), "it ends");
+    }
+
+    #[test]
+    fn a_query_is_read_or_refused_with_what_there_is() {
+        let filter = Filter::read("class=a%2Ab+c*&depth=2").unwrap();
+        assert_eq!(filter, Filter { class: Some("a*b c*".to_owned()), depth: Some(2) });
+        assert_eq!(Filter::read(""), Ok(Filter::default()));
+        for (query, says) in [
+            ("depth=0", "from 1 on"),
+            ("depth=x", "depth=x"),
+            ("classes=x", "class=GLOB"),
+            ("class=a&class=b", "twice"),
+        ] {
+            assert!(Filter::read(query).unwrap_err().contains(says), "{query}");
+        }
+    }
+}
