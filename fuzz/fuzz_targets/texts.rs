@@ -3,7 +3,7 @@
 #![no_main]
 
 use fairlink_config::Problems;
-use fairlink_config::import::{Direction, Imported, k8s, libreqos, libvirt, mikrotik, pf, tc as import_tc};
+use fairlink_config::import::{Direction, Imported, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc as import_tc};
 use fairlink_config::tc::{self, ImportOptions};
 use fairlink_core::Rate;
 use fairlink_traffic::{Accept, Script, read_trace};
@@ -50,12 +50,24 @@ fn imported(kind: u8, flags: u8, text: &str) {
     let made: Result<Imported, Problems> = match kind {
         3 => {
             let (devices, network) = text.split_once('\0').unwrap_or((text, "{}"));
-            let options = libreqos::Options { directions, rate: rate.filter(|_| flags & 2 != 0), as_is };
+            let options = libreqos::Options {
+                directions,
+                rate: rate.filter(|_| flags & 2 != 0),
+                as_is,
+                weights: Weights::default(),
+            };
             libreqos::import(("fuzz.csv", devices), Some(("fuzz.json", network)), &options)
         }
         4 => {
             let queues = if flags & 2 != 0 { mikrotik::Queues::Tree } else { mikrotik::Queues::Simple };
-            let options = mikrotik::Options { rate, queues: Some(queues), parent: None, directions, as_is };
+            let options = mikrotik::Options {
+                rate,
+                queues: Some(queues),
+                parent: None,
+                directions,
+                as_is,
+                weights: Weights::default(),
+            };
             mikrotik::import("fuzz.rsc", text, &options)
         }
         5 => import_tc::import(

@@ -90,6 +90,7 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
 }
 
 /// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
+#[cfg(target_os = "linux")]
 pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
     link.unreachable_warning(&link.unreachable())
 }

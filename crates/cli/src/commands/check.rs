@@ -51,6 +51,16 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
+impl Args {
+    /// Returns true where a gateway is to run the file. There is none but on Linux.
+    fn is_for_gateway(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.gateway;
+        #[cfg(not(target_os = "linux"))]
+        return false;
+    }
+}
+
 #[derive(Serialize)]
 struct Sound<'a, C> {
     valid: bool,
@@ -179,11 +189,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 /// The leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
 /// choose a class by its number.
 fn unreachable(link: &LinkFile, args: &Args) -> Vec<ClassId> {
-    #[cfg(target_os = "linux")]
-    let by_matches_alone = args.gateway;
-    #[cfg(not(target_os = "linux"))]
-    let by_matches_alone = false;
-    if by_matches_alone {
+    if args.is_for_gateway() {
         return link.unreachable();
     }
     if link.matches.is_empty() {

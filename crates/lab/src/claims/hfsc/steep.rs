@@ -184,7 +184,7 @@ pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let file = steep.read("hfsc")?;
     let refused = file.link.info().build(&file.link.tree, Leniency::Refuse, Members::new()).err();
     let refusal = refused.map(|error| file.link.explain(&error).lines()).unwrap_or_default();
-    let named = ["fig3-steep.toml:17", "\"1\"", "2 Mbit/s", "100 ms", "5 Mbit/s"]
+    let named = ["fig3-steep.toml:18", "\"1\"", "2 Mbit/s", "100 ms", "5 Mbit/s"]
         .iter()
         .filter(|word| refusal.contains(**word));
     let rows = vec![

@@ -52,7 +52,7 @@ fn at_80_columns_a_table_has_all_that_matters_and_no_line_is_longer() {
         "A                     0.5       1     50 %   100 us  10.4 ms    5.4M   1234   parent",
         "  A1                    1       2     50 %        -        -    5.4M   1234   parent",
         "  A2                  1.5       3     50 %   100 us  10.4 ms    5.4M   1234   demand",
-        "a-class-with…  2       4     50 %   100 us  10.4 ms    5.4M   1234   parent",
+        "a-class-wit…  2       4     50 %   100 us  10.4 ms    5.4M   1234   parent",
     ];
     for (line, expected) in lines.iter().zip(expected) {
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), expected.split_whitespace().collect::<Vec<_>>());
