@@ -107,7 +107,7 @@ make_order() {
         arrives "$at" $class "$bytes" >> "$dir/arrivals.csv"
     done
     for scheduler in hls hdrr hpfq htb hfsc; do
-        QUEUE= hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
+        QUEUE=1000p hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
         {
             echo 'duration = "30s"'
             cat "$dir/$scheduler.toml"
@@ -166,7 +166,7 @@ make_hosts() {
             classid=0
             for class in senders=src-ip receivers=dst-ip stations=src-mac ports=dst-mac rest; do
                 classid=$((classid + 1)) per=${class#*=}
-                printf '[[class]]\nname = "%s"\nclassid = "1:%d"\nguarantee = "40kbit"\n' "${class%=*}" $classid
+                printf '[[class]]\nname = "%s"\nclassid = "1:%d"\nguarantee = "40kbit"\nbuffer = "1000p"\n' "${class%=*}" $classid
                 [ "$per" = rest ] || printf 'per = "%s"\nhosts = 64\n' "$per"
             done
         } > "$dir/$scheduler.toml"
