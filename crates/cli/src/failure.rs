@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
-use crate::out::shown;
+use crate::style::shown;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]

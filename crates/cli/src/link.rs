@@ -13,7 +13,7 @@ use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::out::report;
+use crate::style::report;
 
 /// What is wrong with a file is the user's to mend.
 impl From<Problems> for Failure {

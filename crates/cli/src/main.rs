@@ -16,6 +16,7 @@ mod interrupt;
 mod link;
 mod out;
 mod rows;
+mod style;
 
 use std::process::ExitCode;
 
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         return failure.report();
     }
     completions::answer(Cli::command);
-    out::set_style();
+    style::set();
     // Neither returns where the command line is wrong.
     let matches = examples::in_help(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use console::{Term, measure_text_width};
 use fairlink_lab::table::{self, Layout};
-use miette::{GraphicalTheme, MietteHandlerOpts};
 use serde::Serialize;
 use supports_unicode::Stream;
 
@@ -205,41 +204,6 @@ pub(crate) fn note_paragraph(text: &str, hang: usize) {
         Some(width) => wrapped(text, width, hang).iter().for_each(note),
         None => note(text),
     }
-}
-
-/// Makes findings in files begin as all other messages do: `error:`, and `WARNING:`.
-pub(crate) fn set_style() {
-    // Only a second call fails.
-    let _ = miette::set_hook(Box::new(|_| {
-        let mut theme = match (supports_unicode::on(Stream::Stderr), console::colors_enabled_stderr()) {
-            (true, true) => GraphicalTheme::unicode(),
-            (true, false) => GraphicalTheme::unicode_nocolor(),
-            (false, true) => GraphicalTheme::ascii(),
-            (false, false) => GraphicalTheme::none(),
-        };
-        theme.characters.error = "error:".to_owned();
-        theme.characters.warning = "WARNING:".to_owned();
-        Box::new(MietteHandlerOpts::new().graphical_theme(theme).build())
-    }));
-}
-
-/// A finding in a file, as text with the place drawn where there is a terminal for it.
-pub(crate) fn shown(report: &miette::Report) -> String {
-    // The message is set in by two blanks, as what is drawn below it.
-    let text = format!("{report:?}");
-    text.trim_start_matches('\n').lines().map(|line| flush(line) + "\n").collect()
-}
-
-/// A line without its blanks where a message begins.
-fn flush(line: &str) -> String {
-    let bare = console::strip_ansi_codes(line.trim_start());
-    let begins = ["error:", "WARNING:"].iter().any(|word| bare.starts_with(word));
-    if begins { line.trim_start().to_owned() } else { line.to_owned() }
-}
-
-/// The same, to standard error.
-pub(crate) fn report(report: &miette::Report) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", shown(report)).as_bytes());
 }
 
 /// Writes a file that is not there yet. Where it cannot be written whole, nothing of it stays.

@@ -29,9 +29,6 @@ mod write;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};
 
-/// The queue of leaves for which the tool has none of its own: connections do not wait for each other.
-pub(crate) const DEFAULT_LEAF: &str = "fq_codel";
-
 /// Links made of another tool's configuration.
 #[derive(Clone, Debug)]
 pub struct Imported {
@@ -111,7 +108,7 @@ impl Direction {
     }
 }
 
-/// What spare bandwidth is shared in proportion to, where all are busy.
+/// The weights by which spare bandwidth is shared, where all are busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
     /// The minimum rates of the configuration, which are guaranteed.
@@ -124,7 +121,7 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// What changes in meaning; `None` where minimum rates stay.
+    /// Returns what changes in meaning; `None` where minimum rates stay.
     fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Guarantee => None,

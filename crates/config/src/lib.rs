@@ -34,6 +34,7 @@ mod pieces;
 pub mod problem;
 mod reader;
 pub mod scenario;
+mod services;
 pub mod sweep;
 pub mod tc;
 mod tree;

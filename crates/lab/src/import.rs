@@ -46,12 +46,17 @@ const WARMUP: u64 = 4;
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
-/// Leaves of `after` that no frame can reach get nothing there. In `before` they are busy, unless it is the same link: the other tool reached
+/// The leaves `unreachable` of `after`, which no frame can reach, get nothing there. In `before` they are busy, unless it is the same link: the other tool reached
 /// them in a way that was not imported.
 ///
 /// # Errors
 /// [`SimError`] where the simulation cannot be: for want of memory, for example.
-pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) -> Result<Vec<Case>, SimError> {
+pub fn compared(
+    before: Option<&LinkFile>,
+    after: &LinkFile,
+    idle: &[String],
+    unreachable: &[ClassId],
+) -> Result<Vec<Case>, SimError> {
     let busy: Vec<ClassId> = after
         .tree
         .leaves()
@@ -60,7 +65,7 @@ pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) ->
         .filter(|&leaf| !idle.iter().any(|name| name == after.names.name(leaf)))
         .collect();
     let branches = branches(after, &busy);
-    let after = &After { link: after, unreachable: after.unreachable() };
+    let after = &After { link: after, unreachable };
     let mut cases = vec![case(before, after, &busy, None)?];
     let without = |branch: ClassId| -> Vec<ClassId> {
         busy.iter().copied().filter(|&leaf| !path(after.link, leaf).any(|class| class == branch)).collect()
@@ -90,8 +95,8 @@ pub fn compared(before: Option<&LinkFile>, after: &LinkFile, idle: &[String]) ->
 /// A link as imported.
 struct After<'a> {
     link: &'a LinkFile,
-    /// Leaves that no frame can reach.
-    unreachable: Vec<ClassId>,
+    /// Leaves that no frame can reach, by id.
+    unreachable: &'a [ClassId],
 }
 
 impl After<'_> {
@@ -248,9 +253,6 @@ mod tests {
             if htb && quantum > 0 {
                 text += &format!("quantum = \"{quantum}B\"\n");
             }
-            if quantum > 0 {
-                text += &format!("match = [\"udp dst port {quantum}\"]\n");
-            }
         };
         class("A", "", 30, 0);
         class("A1", "A", 6, 2000);
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_lent_both_agree_and_where_a_branch_pauses_the_quanta_show() {
-        let cases = compared(Some(&tree("htb", true)), &tree("hls", false), &[]).unwrap();
+        let cases = compared(Some(&tree("htb", true)), &tree("hls", false), &[], &[]).unwrap();
         assert_eq!(cases[0].pauses, None);
         for share in &cases[0].classes {
             let before = share.before_bps.unwrap();
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn classes_that_do_not_send_are_not_compared_and_without_a_rule_there_is_nothing_before() {
         let after = tree("hls", false);
-        let cases = compared(None, &after, &["C".to_owned()]).unwrap();
+        let cases = compared(None, &after, &["C".to_owned()], &[]).unwrap();
         assert!(cases[0].classes.iter().all(|share| share.before_bps.is_none() && share.name != "C"));
         assert_eq!(cases[0].packets, 0);
         // Of A and B one can pause.
@@ -307,11 +309,11 @@ mod tests {
         // B and C have quanta as their guarantees are, so that A's pause shows nothing, although A is the largest.
         let classes = [("A", 50, 20_000, 2000), ("B", 30, 3000, 2000), ("C", 20, 2000, 2000)];
         let after = siblings("hls", &classes);
-        let cases = compared(Some(&siblings("htb", &classes)), &after, &[]).unwrap();
+        let cases = compared(Some(&siblings("htb", &classes)), &after, &[], &[]).unwrap();
         assert_eq!(cases[1].pauses.as_deref(), Some("B"));
-        assert_eq!(compared(None, &after, &[]).unwrap()[1].pauses.as_deref(), Some("A"));
+        assert_eq!(compared(None, &after, &[], &[]).unwrap()[1].pauses.as_deref(), Some("A"));
         // One class alone has nobody to pause for.
-        assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[]).unwrap().len(), 1);
+        assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[], &[]).unwrap().len(), 1);
     }
 
     #[test]
@@ -324,14 +326,14 @@ mod tests {
             .replace("match = [\"udp dst port 20000\"]\n", "")
             .replace("[link]\n", "[link]\ndefault = \"C\"\n");
         let lost = link(&text);
-        let cases = compared(Some(&before), &lost, &[]).unwrap();
+        let cases = compared(Some(&before), &lost, &[], &lost.unreachable()).unwrap();
         let rates: Vec<_> = cases[0].classes.iter().map(|share| share.after_bps.unwrap()).collect();
         assert_eq!(rates, [0.0, 60e6, 40e6]);
         let had = cases[0].classes[0].before_bps.unwrap();
         assert!((had - 50e6).abs() < 1e6, "{had}");
         // As imported, it is the same link.
         let kept = text.replace("\"hls\"", "\"htb\"");
-        let cases = compared(Some(&link(&kept)), &link(&kept), &[]).unwrap();
+        let cases = compared(Some(&link(&kept)), &link(&kept), &[], &lost.unreachable()).unwrap();
         assert_eq!(cases[0].classes[0].before_bps, Some(0.0));
         let other = cases[0].classes[1].before_bps.unwrap();
         assert!((other - 60e6).abs() < 1e6, "{other}");
@@ -341,7 +343,7 @@ mod tests {
     fn what_a_burst_brings_at_the_start_is_left_out_of_the_rates() {
         // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up for 0.6 s.
         let classes = [("A", 50, 40_000, 1_500_000), ("B", 50, 10_000, 2000)];
-        let cases = compared(Some(&siblings("htb", &classes)), &siblings("hls", &classes), &[]).unwrap();
+        let cases = compared(Some(&siblings("htb", &classes)), &siblings("hls", &classes), &[], &[]).unwrap();
         for share in &cases[0].classes {
             assert!((share.before_bps.unwrap() - 50e6).abs() < 0.2e6, "{share:?}");
         }

@@ -203,7 +203,7 @@ pub struct Link {
     pub(crate) running: Running,
 }
 
-/// What packets change.
+/// The part of a link that packets change.
 pub(crate) struct Running {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     rates: Rates,

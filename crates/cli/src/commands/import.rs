@@ -66,7 +66,7 @@ struct LibreqosArgs {
     /// To the subscribers, from them, or a link for each; both need --out.
     #[arg(long, value_enum, default_value_t = Way::Down)]
     direction: Way,
-    /// What spare bandwidth is shared in proportion to.
+    /// Share spare bandwidth in proportion to the minimum rates, the maximum rates, or equally.
     #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
     weights: WeightsArg,
 }
@@ -110,7 +110,7 @@ struct MikrotikArgs {
     /// Of simple queues: to the targets, from them, or a link for each; both need --out.
     #[arg(long, value_enum, default_value_t = Way::Down)]
     direction: Way,
-    /// What spare bandwidth is shared in proportion to.
+    /// Share spare bandwidth in proportion to the minimum rates, the maximum rates, or equally.
     #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
     weights: WeightsArg,
 }
@@ -176,7 +176,7 @@ impl Way {
     }
 }
 
-/// What spare bandwidth is shared in proportion to.
+/// The weights by which spare bandwidth is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WeightsArg {
     /// The minimum rates, which are guaranteed.
@@ -218,7 +218,7 @@ struct Compared {
     /// Its leaves that no frame can reach.
     unreachable: Vec<ClassId>,
     cases: Vec<Case>,
-    /// Whether the ceilings of its classes are plans of subscribers.
+    /// True where the ceilings of its classes are plans of subscribers.
     has_plans: bool,
 }
 
@@ -344,12 +344,13 @@ fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Import
 }
 
 fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared, Failure> {
+    let unreachable = link.link.unreachable();
     let cases = match no_compare {
         true => Vec::new(),
-        false => compared(link.link_before.as_ref(), &link.link, &link.idle).map_err(Failure::failed)?,
+        false => compared(link.link_before.as_ref(), &link.link, &link.idle, &unreachable).map_err(Failure::failed)?,
     };
     let has_plans = ["libreqos", "mikrotik"].contains(&tool);
-    Ok(Compared { unreachable: link.link.unreachable(), link, cases, has_plans })
+    Ok(Compared { link, unreachable, cases, has_plans })
 }
 
 /// A file and its text.

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Which way the packets of --rate go, internet or users: which addresses and ports are those of users [default: internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
-    /// What the line is: fibre, docsis, vdsl, adsl, lte, ethernet. It says what the line adds to each frame, so that the file's rate is the one
+    /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets what the line adds to each frame, so that the file's rate is the one
     /// at which the modem sends. Not set without it, unless somebody at a terminal is asked.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,

@@ -45,7 +45,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Whether to keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
-    /// What spare bandwidth is shared in proportion to; without meaning where the tool's own lending is kept.
+    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
     pub weights: Weights,
 }
 

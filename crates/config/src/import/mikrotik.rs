@@ -54,7 +54,7 @@ pub struct Options {
     pub directions: Vec<Direction>,
     /// Whether to keep HTB, with its priorities.
     pub as_is: bool,
-    /// What spare bandwidth is shared in proportion to; without meaning where the tool's own lending is kept.
+    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
     pub weights: Weights,
 }
 

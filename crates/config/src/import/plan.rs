@@ -83,7 +83,7 @@ impl Plan {
         for &(at, wanted) in &leaves {
             all += u128::from(wanted);
             let above = std::iter::successors(self.classes[at].parent, |&parent| self.classes[parent].parent);
-            for parent in above.collect::<Vec<_>>() {
+            for parent in above {
                 sums[parent] += u128::from(wanted);
             }
         }

@@ -9,14 +9,13 @@ use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::fit::{Asked, fit};
-use crate::import::DEFAULT_LEAF;
 use crate::matching::Reach;
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::read;
 use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind};
-use crate::tc::toml_text::{comment, line, quoted, rate_key, size_key};
+use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key, size_key};
 use crate::units::show_bps;
 
 /// What tc commands leave open.
@@ -305,7 +304,7 @@ impl Writer<'_> {
             line(text, "name", OTHERS);
             match root.kind {
                 RootKind::Hfsc { .. } => {
-                    writeln!(text, "link_share = {{ rate = {} }}", quoted(&rate_key(guarantee))).expect("as above");
+                    writeln!(text, "link_share = {}", curve_key(None, guarantee)).expect("as above");
                 }
                 _ => line(text, "guarantee", &rate_key(guarantee)),
             }
@@ -628,12 +627,8 @@ impl Writer<'_> {
         ];
         for (key, curve) in curves {
             let Some(Curve { first, rate }) = curve else { continue };
-            let shown = |bps: u64| quoted(&rate_key(bps));
-            let value = match first {
-                Some((m1, time)) => format!("{{ m1 = {}, d = \"{time}ns\", m2 = {} }}", shown(m1), shown(rate)),
-                None => format!("{{ rate = {} }}", shown(rate)),
-            };
-            writeln!(text, "{key} = {value}").expect("writing to a string does not fail");
+            let first = first.map(|(m1, time)| (m1, format!("{time}ns")));
+            writeln!(text, "{key} = {}", curve_key(first, rate)).expect("writing to a string does not fail");
         }
     }
 

@@ -7,11 +7,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::classid::Classid;
-use crate::matching::{Match, MatchErrorKind};
+use crate::matching::{Match, MatchErrorKind, reversed};
 use crate::problem::{Log, Problem, Span};
+use crate::services;
 use crate::tc::filter::prefix;
 use crate::tc::findings::{changed, left_out};
 use crate::tc::options::count;
@@ -25,16 +26,6 @@ const MAX_JUMPS: usize = 16;
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
 
-/// A filter `fw`: frames with a mark go to a class.
-#[derive(Debug)]
-pub(super) struct MarkFilter {
-    pub(super) at: Span,
-    pub(super) preference: u64,
-    pub(super) mark: Option<u32>,
-    pub(super) mask: u32,
-    pub(super) class: Classid,
-}
-
 /// The mangle tables of both families.
 #[derive(Debug, Default)]
 pub(super) struct Firewall {
@@ -45,7 +36,7 @@ pub(super) struct Firewall {
 #[derive(Debug)]
 struct Rule {
     at: Span,
-    /// What is written, without the command.
+    /// The rule as written, without the command.
     text: String,
     /// Alternatives, or why the match language has nothing like it.
     matches: Result<Vec<Vec<String>>, String>,
@@ -191,13 +182,8 @@ impl Firewall {
             };
             left_out(&filter.at, format!("a filter to {} is left out: {why}", filter.class), log, notes);
         }
-        let mut known: Vec<String> = Vec::new();
-        made.retain(|filter| {
-            let text = filter.made.to_string();
-            let new = !known.contains(&text);
-            known.push(text);
-            new
-        });
+        let mut known = HashSet::new();
+        made.retain(|filter| known.insert(filter.made));
         let last = by_mark.iter().map(|filter| filter.preference).max().unwrap_or(0);
         if device.filters.iter().any(|filter| filter.preference > first && filter.preference < last) {
             let why =
@@ -208,7 +194,7 @@ impl Firewall {
         device.filters = made;
     }
 
-    /// Whether packets get the marks of their connections.
+    /// Returns true where packets get the marks of their connections.
     fn restores(&self, family: &str) -> bool {
         self.chains
             .iter()
@@ -241,7 +227,7 @@ impl Firewall {
     }
 }
 
-/// Whether no frame meets the conditions of two rules.
+/// Returns true where no frame meets the conditions of two rules.
 fn is_impossible(kind: &MatchErrorKind) -> bool {
     match kind {
         MatchErrorKind::Contradiction { .. } => true,
@@ -283,7 +269,7 @@ struct Walk<'f> {
     back: bool,
     restores: bool,
     entries: Vec<Entry>,
-    /// How many entries at the front no later rule of this hook overrules.
+    /// The number of entries at the front that no later rule of this hook overrules.
     locked: usize,
     ended: bool,
     untold: Vec<(Span, String)>,
@@ -370,7 +356,7 @@ impl Walk<'_> {
         self.entries.splice(place..place, new);
     }
 
-    /// Whether what leaves the device can have passed the rule, as far as interfaces are concerned.
+    /// Returns true where frames that leave the device can have passed the rule, as far as interfaces are concerned.
     fn is_on_the_way(&mut self, rule: &Rule) -> bool {
         let (input, output) = if self.back { (&rule.output, &rule.input) } else { (&rule.input, &rule.output) };
         let here = |name: &Option<String>| name.as_deref().map(|name| is_interface(name, &self.device));
@@ -391,11 +377,7 @@ fn is_interface(pattern: &str, name: &str) -> bool {
 
 /// Alternatives that hold where one of each holds.
 fn product(before: &[Vec<String>], matches: &[Vec<String>], back: bool) -> Vec<Vec<String>> {
-    let turned = |condition: &String| match (back, condition.split_once(' ')) {
-        (true, Some(("src", rest))) => format!("dst {rest}"),
-        (true, Some(("dst", rest))) => format!("src {rest}"),
-        _ => condition.clone(),
-    };
+    let turned = |condition: &String| if back { reversed(condition) } else { condition.clone() };
     let both = |head: &Vec<String>, tail: &Vec<String>| {
         let mut all = head.clone();
         for condition in tail.iter().map(turned) {
@@ -408,7 +390,7 @@ fn product(before: &[Vec<String>], matches: &[Vec<String>], back: bool) -> Vec<V
     before.iter().flat_map(|head| matches.iter().map(move |tail| both(head, tail))).collect()
 }
 
-/// What the options of a rule say, one after the other.
+/// The conditions of a rule's options, one after the other.
 #[derive(Default)]
 struct Options {
     conditions: Vec<String>,
@@ -530,26 +512,9 @@ impl Options {
     }
 }
 
-/// A port by its number, or by one of the names that such rules have.
+/// A port by its number or by its name.
 fn service(name: &str) -> Option<u16> {
-    let known = [
-        ("ftp-data", 20),
-        ("ftp", 21),
-        ("ssh", 22),
-        ("telnet", 23),
-        ("smtp", 25),
-        ("domain", 53),
-        ("http", 80),
-        ("www", 80),
-        ("pop3", 110),
-        ("ntp", 123),
-        ("imap", 143),
-        ("imap2", 143),
-        ("https", 443),
-        ("imaps", 993),
-        ("pop3s", 995),
-    ];
-    name.parse().ok().or_else(|| known.iter().find(|(of, _)| *of == name).map(|(_, port)| *port))
+    name.parse().ok().or_else(|| services::port(name))
 }
 
 /// `10.0.0.0/255.0.0.0` as `10.0.0.0/8`; other texts as they are.

@@ -1,5 +1,8 @@
 //! The options of each kind of queueing discipline and class.
 
+use fairlink_core::{Nanos, Rate};
+
+use crate::class::map_burst;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, R2Q};
@@ -306,14 +309,8 @@ fn curve(of: &Word, words: &mut Words<'_>, log: &mut Log) -> Option<Curve> {
 
 /// The first piece of the curve that sends `bytes` within `delay` nanoseconds, as tc-hfsc(8) has it.
 fn two_pieces(bytes: u64, delay: u64, rate: u64) -> Option<(u64, u64)> {
-    const SECOND: u128 = 1_000_000_000;
-    let bits = u128::from(bytes) * 8 * SECOND;
-    let first = bits.div_ceil(u128::from(delay.max(1)));
-    if first > u128::from(rate) {
-        return Some((u64::try_from(first).ok()?, delay));
-    }
-    let start = u128::from(delay).checked_sub(bits / u128::from(rate.max(1)))?;
-    Some((0, u64::try_from(start).ok()?))
+    let curve = map_burst(bytes, Nanos(delay.max(1)), Rate::from_bps(rate).ok()?).ok()?;
+    Some((curve.m1.map_or(0, Rate::bps), curve.d.0))
 }
 
 /// Kinds at the root that shape a device without classes.

@@ -6,9 +6,9 @@ use crate::classid::{Classid, hex};
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::R2Q;
-use crate::tc::marks::{Firewall, MarkFilter};
+use crate::tc::marks::Firewall;
 use crate::tc::options::{self, Words};
-use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, Root, RootKind, Settings};
+use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, MarkFilter, Root, RootKind, Settings};
 use crate::tc::words::{self, Word};
 use crate::tc::{filter, show, words::Command};
 
@@ -61,7 +61,7 @@ fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     }
 }
 
-/// Whether it is a command of iptables or ip6tables.
+/// Returns true for a command of iptables or ip6tables.
 fn is_firewall(command: &Command) -> bool {
     let program = |word: &Word| word.text.rsplit('/').next().unwrap_or_default().to_owned();
     command.first().is_some_and(|first| ["iptables", "ip6tables"].contains(&program(first).as_str()))
@@ -195,7 +195,7 @@ fn by_mark(
     Some(MarkFilter { at, preference: place.preference.unwrap_or(u64::MAX), mark, mask, class })
 }
 
-/// Whether a filter is at the queueing discipline of what comes in.
+/// Returns true for a filter at the queueing discipline of incoming traffic.
 fn is_incoming(place: &Place<'_>, devices: &[Device]) -> bool {
     let ingress = devices
         .iter()

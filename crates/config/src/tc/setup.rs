@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
-use crate::tc::marks::MarkFilter;
 
 /// A device with HTB or CBQ at its root.
 #[derive(Debug)]
@@ -202,6 +201,16 @@ pub(super) struct LeafQueue {
     /// As a link file has it.
     pub(super) buffer: Option<String>,
     pub(super) ecn: bool,
+}
+
+/// A filter `fw`: frames with a mark go to a class.
+#[derive(Debug)]
+pub(super) struct MarkFilter {
+    pub(super) at: Span,
+    pub(super) preference: u64,
+    pub(super) mark: Option<u32>,
+    pub(super) mask: u32,
+    pub(super) class: Classid,
 }
 
 /// A filter whose meaning the match language has.

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use crate::units::{show_bps, show_size};
 
+/// The queue of leaves for which the tool has none of its own: connections do not wait for each other.
+pub(crate) const DEFAULT_LEAF: &str = "fq_codel";
+
 /// A string in quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -42,4 +45,13 @@ pub(crate) fn rate_key(bps: u64) -> String {
 /// A size as a value of a link file.
 pub(crate) fn size_key(bytes: u64) -> String {
     if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
+}
+
+/// A service curve: `first` is a first slope in bit/s and how long it lasts, `rate` the slope from then on in bit/s.
+pub(crate) fn curve_key(first: Option<(u64, String)>, rate: u64) -> String {
+    let shown = |bps: u64| quoted(&rate_key(bps));
+    match first {
+        Some((m1, time)) => format!("{{ m1 = {}, d = {}, m2 = {} }}", shown(m1), quoted(&time), shown(rate)),
+        None => format!("{{ rate = {} }}", shown(rate)),
+    }
 }

@@ -19,14 +19,12 @@
 mod delays;
 mod document;
 mod interval;
-mod limits;
 mod observation;
 mod passage;
 mod snapshot;
 
 pub(crate) use delays::{DelayCounts, DelayTally};
-pub(crate) use interval::{ClassInterval, Interval};
-pub(crate) use limits::LimitHistory;
+pub(crate) use interval::{ClassInterval, Interval, LimitHistory};
 pub(crate) use observation::{Observation, Totals};
 pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
 
 pub(super) mod keep;
+mod place;
 pub(super) mod programs;
 pub(super) mod redirect;
 mod table;
@@ -24,7 +25,8 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::fail_open::keep::{Keeper, Parts, Place, SharedParts, Upkeep, Way};
+use crate::gateway::fail_open::keep::{Keeper, Parts, SharedParts, Upkeep, Way};
+use crate::gateway::fail_open::place::Place;
 use crate::gateway::fail_open::programs::Programs;
 use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
@@ -76,7 +78,7 @@ pub struct FailOpenStats {
     /// Why it is not `bpf`, where something was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
-    /// Whether the arrangement was whole when it was compared last, at most a second ago; `None` where nothing passes.
+    /// True where the arrangement was whole when it was compared last, at most a second ago; `None` where nothing passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<bool>,
     /// Parts of it that somebody had taken away and that were installed again.
@@ -99,7 +101,7 @@ impl FailOpenStats {
 #[derive(Debug)]
 pub(super) struct Hold {
     by: By,
-    /// What others could take away.
+    /// The parts that others could take away.
     parts: SharedParts,
     /// Interfaces whose wires this gateway has laid, and not one before it.
     laid: Vec<(String, i32)>,

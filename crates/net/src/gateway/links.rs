@@ -22,7 +22,7 @@ struct Inner {
     /// The data threads, by the names of their links.
     vitals: Mutex<Vec<(String, Vitals)>>,
     reloads: Mutex<Reloads>,
-    /// What happened to those who tell about the links, until it is logged.
+    /// Messages of the control socket and the metrics, until they are logged.
     news: Mutex<Vec<String>>,
 }
 
@@ -120,7 +120,7 @@ impl Links {
         }
     }
 
-    /// What has happened to the control socket and the metrics since this was asked last, a sentence each.
+    /// Returns the messages of the control socket and the metrics since the last call, a sentence each.
     #[must_use]
     pub fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))

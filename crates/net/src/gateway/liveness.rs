@@ -40,7 +40,7 @@ pub struct LivenessStats {
     pub interface_losses: u64,
     /// How long the gateway was without one of its interfaces, in seconds.
     pub without_interface_s: f64,
-    /// How long frames waited for an interface that had no carrier, in seconds.
+    /// Time for which frames waited for an interface that had no carrier, in seconds.
     #[serde(default)]
     pub without_carrier_s: f64,
 }
@@ -227,7 +227,7 @@ impl Liveness {
         self.vitals.0.stalled.store(self.directions.iter().any(|progress| progress.stalled), Ordering::Release);
     }
 
-    /// Whether frames wait at `now` for an interface without carrier.
+    /// Records whether frames wait at `now` for an interface without carrier.
     pub(crate) fn waits_for_carrier(&mut self, now: Nanos, waits: bool) {
         if let Some(before) = self.no_carrier.filter(|_| waits) {
             self.stats.without_carrier_s += now.saturating_sub(before).0 as f64 / 1e9;

@@ -141,7 +141,7 @@ struct Before {
     newer: Arc<Observation>,
     /// When the newer was made.
     at: Instant,
-    /// What limited classes in the intervals so far.
+    /// The limits of classes in the intervals so far.
     limits: LimitHistory,
 }
 

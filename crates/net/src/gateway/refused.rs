@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::gateway::links::Links;
 
-/// How long nothing is said after something was.
+/// Time between two messages.
 const QUIET: Duration = Duration::from_secs(10);
-/// How long a server waits before it tries again: the connection waits meanwhile, and a poll would come back at once.
+/// Time before a server tries again: the connection waits meanwhile, and a poll would come back at once.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Failures of `accept` of one server.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// What is served, for messages.
+    /// The server's name, for messages.
     what: &'static str,
     unsaid: u64,
     said: Option<Instant>,

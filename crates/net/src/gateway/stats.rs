@@ -323,7 +323,7 @@ impl LimitCause {
     }
 }
 
-/// What limited a class in an interval.
+/// The limit of a class in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitStats {
     /// The reason.

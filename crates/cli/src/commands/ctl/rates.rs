@@ -235,7 +235,7 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     columns
 }
 
-/// What limits a class and for how long, in 16 columns: the name of the class above it, else the kind of limit.
+/// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the kind of limit.
 fn limited_by(limited: &LimitStats) -> String {
     let by = match (&limited.limited_by, limited.limit) {
         (Some(parent), LimitCause::Parent) => parent,

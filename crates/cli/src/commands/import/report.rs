@@ -24,7 +24,7 @@ pub(super) struct Report<'a> {
     pub(super) tool: &'static str,
     pub(super) links: &'a [Compared],
     pub(super) kept: &'a [String],
-    /// What is said of a script that was run.
+    /// Messages about a script that was run.
     pub(super) ran: &'a [String],
     pub(super) notes: &'a [Problem],
     pub(super) files: &'a [Made],
@@ -205,7 +205,7 @@ impl Report<'_> {
 }
 
 impl Report<'_> {
-    /// What each plan gets in the busiest hour, when all its classes are busy.
+    /// The share of each plan in the busiest hour, when all its classes are busy.
     fn plans(&self, link: &Compared) {
         let plans = plans::of(link);
         if plans.is_empty() {

@@ -23,7 +23,7 @@ const MOST_SCRIPT: u64 = 4 << 20;
 /// Most commands of one kind that are named in the report.
 const MOST_NAMED: usize = 20;
 
-/// What a script is run with.
+/// The script, its arguments and its environment.
 pub(super) struct Order<'a> {
     pub(super) script: &'a Path,
     pub(super) args: &'a [String],
@@ -33,11 +33,11 @@ pub(super) struct Order<'a> {
     pub(super) device: &'a str,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 pub(super) struct Ran {
     /// The recorded commands of tc, iptables and ip6tables, a line each.
     pub(super) text: String,
-    /// What the report says about the run, a sentence each.
+    /// Messages for the report, a sentence each.
     pub(super) notes: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ fn ending(status: Option<ExitStatus>, messages: &str) -> Vec<String> {
     }
 }
 
-/// What the report says of commands that were not run, and of questions that were answered.
+/// Returns messages about commands that were not run, and about questions that were answered.
 fn named(record: &shims::Record) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, all) in [("not run", &record.listed), ("answered without asking the system", &record.answered)] {

@@ -5,7 +5,7 @@
 
 use super::super::prefixes;
 use super::words::Command;
-use crate::matching::Match;
+use crate::matching::{Match, reversed};
 use crate::problem::Span;
 
 /// Packets that get a mark.
@@ -101,7 +101,7 @@ impl Connections {
         self.all.iter().any(|(mark, _)| mark == rule.get("connection-mark"))
     }
 
-    /// What the packet rules of these connections mark.
+    /// Returns the marks that packet rules set on packets of these connections.
     fn marked(&self, rules: &[&Command], interface: &str, untold: &mut Vec<Untold>) -> Vec<Marked> {
         let mut own: Vec<(&Command, Vec<String>)> = Vec::new();
         for rule in rules {
@@ -159,13 +159,13 @@ fn both_ways(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
         all.extend(there.iter().cloned());
     }
     if to != interface && (from.is_empty() || from == interface) {
-        let turned = |word: &str| match word {
-            "src" => "dst".to_owned(),
-            "dst" => "src".to_owned(),
-            other => other.to_owned(),
-        };
-        let back = |text: &String| text.split(' ').map(turned).collect::<Vec<_>>().join(" ");
-        all.extend(there.iter().map(back).filter(|text| !there.contains(text) || all.is_empty()).collect::<Vec<_>>());
+        all.extend(
+            there
+                .iter()
+                .map(|text| reversed(text))
+                .filter(|text| !there.contains(text) || all.is_empty())
+                .collect::<Vec<_>>(),
+        );
     }
     Ok(all)
 }

@@ -10,6 +10,7 @@ use crate::import::notes::wrong;
 use crate::import::prefixes;
 use crate::matching::{Match, Prefix};
 use crate::problem::{Log, Span};
+use crate::services;
 
 /// Most matches of a rule, and of an interface.
 const MAX_MATCHES: usize = 4096;
@@ -75,40 +76,6 @@ const NARROWING: [&str; 16] = [
     "once",
     "max-pkt-rate",
     "!",
-];
-
-/// Services that rules name by name.
-const SERVICES: [(&str, u16); 30] = [
-    ("ftp-data", 20),
-    ("ftp", 21),
-    ("ssh", 22),
-    ("telnet", 23),
-    ("smtp", 25),
-    ("domain", 53),
-    ("tftp", 69),
-    ("http", 80),
-    ("www", 80),
-    ("pop3", 110),
-    ("auth", 113),
-    ("ntp", 123),
-    ("imap", 143),
-    ("snmp", 161),
-    ("bgp", 179),
-    ("https", 443),
-    ("smtps", 465),
-    ("isakmp", 500),
-    ("syslog", 514),
-    ("submission", 587),
-    ("imaps", 993),
-    ("pop3s", 995),
-    ("openvpn", 1194),
-    ("mysql", 3306),
-    ("rdp", 3389),
-    ("sip", 5060),
-    ("postgresql", 5432),
-    ("xmpp-client", 5222),
-    ("domain-s", 853),
-    ("rsync", 873),
 ];
 
 /// Reads a rule. `None` where it is wrong, which the log has, or where it is left out, which a note says.
@@ -292,7 +259,7 @@ fn ports(words: &mut Cursor<'_>, log: &mut Log) -> Option<Vec<Ports>> {
     let at = words.span();
     let word = words.name("a port", log)?;
     let end = |text: &str| {
-        let known = SERVICES.iter().find(|&&(name, _)| name == text).map(|&(_, port)| port);
+        let known = services::port(text);
         known.or_else(|| text.parse().ok())
     };
     let range = word.text.split_once(':').map(|(first, last)| {

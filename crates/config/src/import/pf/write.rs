@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::queues::{Class, Curve, Discipline, Tree};
+use super::queues::{Class, Discipline, Tree};
+use crate::import::Draft;
 use crate::import::plan::ClassNames;
-use crate::import::{DEFAULT_LEAF, Draft};
-use crate::tc::toml_text::{comment, line, quoted, rate_key};
+use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key};
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
@@ -106,7 +106,8 @@ fn shares(class: &Class, form: Form, text: &mut String) {
                 [("link_share", class.link_share), ("real_time", class.real_time), ("upper_limit", class.upper_limit)];
             for (key, curve) in curves {
                 if let Some(curve) = curve {
-                    writeln!(text, "{key} = {}", shown(curve)).expect(WRITING);
+                    let first = curve.first.map(|(first, ms)| (first, format!("{ms}ms")));
+                    writeln!(text, "{key} = {}", curve_key(first, curve.rate)).expect(WRITING);
                 }
             }
         }
@@ -114,13 +115,5 @@ fn shares(class: &Class, form: Form, text: &mut String) {
             line(text, "guarantee", &rate_key(UNASSURED));
             writeln!(text, "priority = {}", class.priority).expect(WRITING);
         }
-    }
-}
-
-fn shown(curve: Curve) -> String {
-    let rate = |bps: u64| quoted(&rate_key(bps));
-    match curve.first {
-        Some((first, ms)) => format!("{{ m1 = {}, d = \"{ms}ms\", m2 = {} }}", rate(first), rate(curve.rate)),
-        None => format!("{{ rate = {} }}", rate(curve.rate)),
     }
 }

@@ -11,6 +11,8 @@
 //! Where the generations of the two differ, classes are matched by name. A class that is new, or whose counters have begun again, has no
 //! interval.
 
+mod limits;
+
 use std::collections::HashMap;
 
 use fairlink_core::{Amount, ClassId, Hierarchy, Nanos, Sharing};
@@ -19,10 +21,12 @@ use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
 
 use super::delays::DelayTally;
-use super::limits::{Evidence, Limited};
 use super::observation::{Observation, Totals};
 use super::passage::{Passage, PoolId};
 use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_unfit};
+
+pub(crate) use limits::LimitHistory;
+use limits::{Evidence, Limited};
 
 /// See the module.
 #[derive(Debug)]

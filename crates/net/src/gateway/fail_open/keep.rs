@@ -19,56 +19,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::place::{Place, is_there};
 use super::{table, wire};
-use crate::io::bpf::{Attachment, BpfError, Link, Program};
 use crate::io::interface::Interface;
 use crate::io::sys;
 
-/// How often the arrangement is compared with what it should be.
+/// Time between two comparisons of the arrangement with what it should be.
 pub(in crate::gateway) const EVERY: Duration = Duration::from_secs(1);
-
-/// A program at an interface.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// The program's part in the arrangement, for messages.
-    what: &'static str,
-    program: Arc<Program>,
-    attachment: Attachment,
-    interface: (String, i32),
-    /// Whether the link has a descriptor above those of other files, so that it is closed first when the process ends.
-    high: bool,
-    link: Link,
-}
-
-impl Place {
-    /// Attaches `program` to `interface` (name and index).
-    ///
-    /// # Errors
-    /// [`BpfError`].
-    pub(super) fn new(
-        what: &'static str,
-        program: &Arc<Program>,
-        attachment: Attachment,
-        interface: (&str, i32),
-        high: bool,
-    ) -> Result<Self, BpfError> {
-        let program = Arc::clone(program);
-        let link = attached(&program, attachment, interface.1, high)?;
-        Ok(Self { what, program, attachment, interface: (interface.0.to_owned(), interface.1), high, link })
-    }
-}
-
-fn attached(program: &Program, attachment: Attachment, index: i32, high: bool) -> Result<Link, BpfError> {
-    let link = program.attach(attachment, index)?;
-    if high { link.moved_up() } else { Ok(link) }
-}
 
 /// The kernel's own way from one interface to another.
 #[derive(Debug)]
 pub(super) struct Way {
     from: (String, i32),
     to: (String, i32),
-    /// Whether a table of nf_tables makes it, and not a filter.
+    /// True where a table of nf_tables makes it, and not a filter.
     by_table: bool,
 }
 
@@ -108,11 +72,6 @@ impl Way {
     }
 }
 
-/// Whether an interface with this name has this index still.
-fn is_there((name, index): &(String, i32)) -> bool {
-    sys::interface_index(name).is_ok_and(|found| found == *index)
-}
-
 /// All parts of the arrangement of one gateway.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
@@ -124,11 +83,9 @@ impl Parts {
     /// Compares and repairs. Hands each fault with the outcome of its repair to `found`.
     fn look(&mut self, mut found: impl FnMut(String, Result<(), String>)) {
         // The guard is before the wire in all ways: with the wire alone each frame would pass twice.
-        for Place { what, program, attachment, interface, high, link } in &mut self.places {
-            if !link.is_attached().unwrap_or(true) && is_there(interface) {
-                let again = attached(program, *attachment, interface.1, *high);
-                let done = again.map(|again| *link = again).map_err(|error| error.to_string());
-                found(format!("the program {what} was not attached to {} any more", interface.0), done);
+        for place in &mut self.places {
+            if let Some(fault) = place.fault() {
+                found(fault, place.restore().map_err(|error| error.to_string()));
             }
         }
         for way in &self.ways {
@@ -161,7 +118,7 @@ impl SharedParts {
 pub(crate) struct Upkeep {
     /// Parts that were installed again.
     pub(crate) repairs: u64,
-    /// Whether something is missing that could not be installed again.
+    /// True while something is missing that could not be installed again.
     pub(crate) broken: bool,
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use fairlink_core::Nanos;
 
-use crate::gateway::fail_open::keep::Place;
+use crate::gateway::fail_open::place::Place;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedPage};
 

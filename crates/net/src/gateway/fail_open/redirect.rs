@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::gateway::fail_open::keep::Place;
+use crate::gateway::fail_open::place::Place;
 use crate::gateway::fail_open::programs::STALE;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::{Attachment, BpfError, Map, Program, ProgramKind, SharedPage};

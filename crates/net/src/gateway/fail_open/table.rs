@@ -66,7 +66,7 @@ pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
     sys::set_interface_flag(from, libc::IFF_PROMISC, true)
 }
 
-/// Whether the wire from the interface called `from` is there.
+/// Returns true while the wire from the interface called `from` is there.
 ///
 /// # Errors
 /// The kernel's answer.

@@ -46,7 +46,7 @@ impl Filter {
     }
 }
 
-/// Whether `glob` is a pattern of the whole of `name`. It goes back to the last `*` only, so that time is at most the product of both lengths.
+/// Returns true where `glob` is a pattern of the whole of `name`. It goes back to the last `*` only, so that time is at most the product of both lengths.
 fn matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut at, mut seen, mut star) = (0, 0, None);

@@ -213,9 +213,7 @@ fn apart<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
 fn disjoint(one: &Filter, other: &Filter) -> bool {
     let (Filter::Flower(one), Filter::Flower(other)) = (one, other) else { return false };
     let nets = |one: Option<Prefix>, other: Option<Prefix>| {
-        one.zip(other).is_some_and(|(one, other)| {
-            !one.contains(other.version(), other.address()) && !other.contains(one.version(), one.address())
-        })
+        one.zip(other).is_some_and(|(one, other)| !one.covers(&other) && !other.covers(&one))
     };
     apart(one.outer, other.outer)
         || apart(one.vlan, other.vlan)

@@ -33,7 +33,7 @@ pub(super) fn shell(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether this can be the name of a variable.
+/// Returns true for a text that can be the name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') && text.chars().all(is_name_character)
 }

@@ -164,7 +164,7 @@ pub(super) fn all(record: &str, device: &str) -> Vec<(&'static str, String)> {
 pub(super) struct Record {
     /// Commands of tc and rules of iptables, a line each.
     pub(super) text: String,
-    /// How many commands of tc are among them.
+    /// The number of commands of tc among them.
     pub(super) tc: usize,
     pub(super) listed: Vec<String>,
     pub(super) answered: Vec<String>,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
 use fairlink_theory::ideal::{Rule, Traffic};
 
-use super::super::passage::{PoolId, Pooled};
-use super::super::played::{Played, two_levels};
-use super::super::{Interval, LimitHistory, Observation, Passage};
+use crate::gateway::account::passage::{PoolId, Pooled};
+use crate::gateway::account::played::{Played, two_levels};
+use crate::gateway::account::{Interval, LimitHistory, Observation, Passage};
 use crate::gateway::stats::{GatewayStats, LimitCause, LimitStats};
 
 /// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.

@@ -18,9 +18,9 @@ use std::collections::HashMap;
 use fairlink_core::{ClassId, Hierarchy, Nanos, Sharing};
 use fairlink_theory::limits::Limits;
 
-use super::interval::{ClassInterval, Interval};
-use super::observation::Observation;
-use super::passage::Passage;
+use super::{ClassInterval, Interval};
+use crate::gateway::account::observation::Observation;
+use crate::gateway::account::passage::Passage;
 use crate::gateway::stats::{LimitCause, LimitStats};
 
 /// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
@@ -40,7 +40,7 @@ pub(crate) struct Limited {
     pub(crate) since: Nanos,
 }
 
-/// What beside the intervals themselves decides.
+/// The facts beside the intervals themselves that decide.
 pub(super) struct Evidence<'a> {
     pub(super) passage: &'a Passage,
     /// The later of the two observations.
