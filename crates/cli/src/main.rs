@@ -6,6 +6,8 @@
 //! 2: the command line or a file is wrong.
 
 mod args;
+#[cfg(target_os = "linux")]
+mod capacity;
 mod cli;
 mod commands;
 mod examples;

@@ -569,6 +569,15 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 
+    /// A warning about the link's rate where it is more than a gateway on this machine moves, or where that is not known: `why` follows
+    /// "\"rate\"".
+    #[must_use]
+    pub fn rate_warning(&self, why: String) -> Problem {
+        let help = "use the kernel module for more, or several links on processors of their own; `fairlink bench --gateway` measures with short frames, too";
+        let kind = ProblemKind::Misplaced { key: "rate", why, help };
+        Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
+    }
+
     /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
     fn not_admitted(&self, fails_at: Nanos) -> Problems {
         let slope = |class: ClassId| {

@@ -64,7 +64,10 @@ pub use {
         QdiscState, Unspoken, filters as qdisc_filters, plan as qdisc_plan,
     },
     testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
-    testbed::bench::{GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, gateway_bench},
+    testbed::bench::{
+        GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, GatewayThroughput, gateway_bench,
+        gateway_throughput,
+    },
     testbed::departures::Quantiles,
     testbed::generator::{
         ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes,

@@ -19,7 +19,7 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Control, FramePool, Gateway, GatewayBenchConfig, GatewayBenchError,
     GatewayConfig, GatewayStats, Generator, GeneratorConfig, GeneratorReport, Headers, Interface, InterfaceError,
     Offload, OffloadPolicy, OpenError, Pacing, PrivateNamespace, Processor, Receiver, ReceiverConfig, ReceiverReport,
-    RunError, Transport, VirtioHeader, Watch, control, gateway_bench, interface, set_offload,
+    RunError, Transport, VirtioHeader, Watch, control, gateway_bench, gateway_throughput, interface, set_offload,
 };
 use fairlink_traffic::{Model, PacketSize};
 
@@ -45,6 +45,7 @@ fn main() -> ExitCode {
             a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets,
         ),
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
+        ("the_quick_bench_measures_throughput_alone", the_quick_bench_measures_throughput_alone),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
         (
             "unfinished_checksums_are_left_to_the_output_and_joined_packets_split",
@@ -350,6 +351,13 @@ fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
     }
     config.frame_bytes = vec![20];
     assert!(matches!(gateway_bench(namespace, &config), Err(GatewayBenchError::Range { value: 20, .. })));
+}
+
+fn the_quick_bench_measures_throughput_alone(namespace: &PrivateNamespace) {
+    let measured = gateway_throughput(namespace, registry::find("drr").unwrap(), Duration::from_millis(200)).unwrap();
+    assert_eq!(measured.frame_bytes, 1514);
+    assert!(measured.frames_per_s > 1_000.0 && measured.frames_per_s < 1e9, "{measured:?}");
+    assert_eq!(measured.bps, measured.frames_per_s * 1514.0 * 8.0);
 }
 
 fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {

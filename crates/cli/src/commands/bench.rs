@@ -18,6 +18,8 @@ use crate::out::Out;
 #[cfg(target_os = "linux")]
 use crate::out::note;
 
+const DEBUG_BUILD: &str = "A debug build; `cargo run --release -- bench` tells what it really costs.";
+
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -67,6 +69,10 @@ pub(crate) struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
+    /// With --gateway: only the bits per second that one processor moves with full frames; takes less than a second.
+    #[cfg(target_os = "linux")]
+    #[arg(long, requires = "gateway")]
+    quick: bool,
 }
 
 fn within(text: &str, most: usize) -> Result<usize, String> {
@@ -190,7 +196,7 @@ fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
     out.line("A load that waits for the one before it, at random over some memory:")?;
     out.paragraph(&format!("{}.", loads.join(", ")), 2)?;
     if cfg!(debug_assertions) {
-        out.line("A debug build; `cargo run --release -- bench` tells what it really costs.")?;
+        out.line(DEBUG_BUILD)?;
     }
     let mut head = vec!["scheduler".to_owned(), "levels".to_owned()];
     head.extend(plan.leaves.iter().map(|leaves| human::count(*leaves, "leaf", "leaves")));
@@ -256,7 +262,9 @@ mod real {
 
     use anyhow::anyhow;
     use fairlink_core::registry;
-    use fairlink_net::{GatewayBench, GatewayBenchConfig, enter_private_namespace, gateway_bench};
+    use fairlink_net::{
+        GatewayBench, GatewayBenchConfig, GatewayThroughput, enter_private_namespace, gateway_bench, gateway_throughput,
+    };
     use serde::Serialize;
 
     use super::Args;
@@ -270,6 +278,17 @@ mod real {
         gateway: Vec<GatewayBench>,
     }
 
+    /// Time to measure with `--quick`.
+    const QUICK: Duration = Duration::from_millis(300);
+
+    #[derive(Serialize)]
+    struct Quick<'a> {
+        machine: String,
+        scheduler: &'a str,
+        #[serde(flatten)]
+        throughput: GatewayThroughput,
+    }
+
     pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let namespace = enter_private_namespace().map_err(Failure::wrong)?;
         let info = match &args.schedulers[..] {
@@ -277,6 +296,22 @@ mod real {
             [info] => info,
             _ => return Err(Failure::wrong("--gateway measures one scheduler at a time")),
         };
+        if args.quick {
+            let span = args.time.map_or(QUICK, |time| Duration::from_nanos(time.0));
+            let throughput = gateway_throughput(&namespace, info, span).map_err(Failure::failed)?;
+            let machine = fairlink_lab::bench::machine();
+            return if out.json {
+                out.document(&Quick { machine, scheduler: info.name, throughput })
+            } else {
+                let (rate, frames) = (human::rate(throughput.bps), throughput.frames_per_s.round());
+                let text = format!(
+                    "One processor moves {rate} through the gateway with {}, in {frames} frames of {} B a second. Machine: {machine}.",
+                    info.name, throughput.frame_bytes
+                );
+                out.paragraph(&text, 2)?;
+                if cfg!(debug_assertions) { out.line(super::DEBUG_BUILD) } else { Ok(()) }
+            };
+        }
         let mut config = GatewayBenchConfig::new(info);
         if let Some(time) = args.time {
             config.span = Duration::from_nanos(time.0);

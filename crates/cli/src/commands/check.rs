@@ -13,6 +13,8 @@ use fairlink_theory::promises::{Promised, promised};
 use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
 
+#[cfg(target_os = "linux")]
+use crate::capacity::Capacity;
 use crate::failure::Failure;
 use crate::human;
 use crate::link::{Finding, indented, parent_name, share_warnings, warn};
@@ -77,6 +79,9 @@ struct Sound<'a, C> {
     admission: Option<Admission>,
     /// The leaves that no frame can reach; the shares are those while they are idle.
     unreachable: Vec<&'a str>,
+    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway_bps: Option<u64>,
     /// Why a number is not there.
     notes: Vec<String>,
     warnings: Vec<Finding>,
@@ -149,11 +154,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     warnings.extend(link.overruled_warnings());
     let unreachable = unreachable(&link, args);
     warnings.extend(link.unreachable_warning(&unreachable));
+    let mut gateway_bps = None;
     #[cfg(target_os = "linux")]
-    if args.gateway
-        && let Err(problems) = for_gateway(&link, leniency)?
-    {
-        return refuse(problems, None, out);
+    if args.gateway {
+        if let Err(problems) = for_gateway(&link, leniency)? {
+            return refuse(problems, None, out);
+        }
+        let capacity = Capacity::of(&link);
+        gateway_bps = capacity.bps();
+        warnings.extend(capacity.warning(&link));
     }
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
@@ -177,6 +186,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             memory_bytes,
             admission: Admission::of(&link),
             unreachable: unreachable.iter().map(|&leaf| link.names.name(leaf)).collect(),
+            gateway_bps,
             notes: shares_notes(&link, &busy, &unreachable),
             warnings: warnings.iter().map(Finding::from).collect(),
         });

@@ -14,6 +14,8 @@ use fairlink_lab::human::count;
 use fairlink_lab::import::{Case, compared};
 
 use crate::args;
+#[cfg(target_os = "linux")]
+use crate::capacity::Capacity;
 use crate::failure::Failure;
 use crate::out::{Out, make_directory, write_all_new};
 
@@ -218,6 +220,9 @@ struct Compared {
     /// Its leaves that no frame can reach.
     unreachable: Vec<ClassId>,
     cases: Vec<Case>,
+    /// Whether the gateway on this machine is fast enough.
+    #[cfg(target_os = "linux")]
+    capacity: Capacity,
     /// True where the ceilings of its classes are plans of subscribers.
     has_plans: bool,
 }
@@ -263,6 +268,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return refused.map_or(Ok(()), Err);
     }
     report.warn_of_unreachable();
+    report.warn_of_rates();
     if args.out.is_none() && refused.is_none() {
         out.raw(links[0].link.text.as_bytes())?;
         // So that it comes before the report on a terminal.
@@ -350,7 +356,14 @@ fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared,
         false => compared(link.link_before.as_ref(), &link.link, &link.idle, &unreachable).map_err(Failure::failed)?,
     };
     let has_plans = ["libreqos", "mikrotik"].contains(&tool);
-    Ok(Compared { link, unreachable, cases, has_plans })
+    Ok(Compared {
+        unreachable,
+        cases,
+        #[cfg(target_os = "linux")]
+        capacity: Capacity::of(&link.link),
+        has_plans,
+        link,
+    })
 }
 
 /// A file and its text.

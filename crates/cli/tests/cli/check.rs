@@ -484,6 +484,39 @@ fn check_refuses_for_a_gateway_what_a_gateway_refuses_of_the_file() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_link_that_is_faster_than_the_gateway_on_this_machine_is_warned_of_with_both_rates() {
+    let dir = Scratch::new();
+    let file = |rate: &str| {
+        let two = "[[class]]\nname = \"a\"\nmatch = [\"tcp\"]\n[[class]]\nname = \"b\"\n";
+        dir.write(
+            &format!("{rate}.toml"),
+            &format!("[link]\nrate = \"{rate}\"\nmtu = \"1522B\"\ndefault = \"b\"\n{two}"),
+        )
+    };
+    let checked = |rate: &str| fairlink(&["check", &file(rate), "--gateway", "--json"]).quiet().json();
+    // No processor moves as much.
+    let fast = checked("1tbit");
+    let said = fast["warnings"][0]["message"].as_str().expect("a warning");
+    assert!(said.contains("of 1 Tbit/s"), "{said}");
+    match fast["gateway_bps"].as_f64() {
+        Some(moves) => assert!(moves > 1e7 && moves < 1e12 && said.contains("moves on this machine: "), "{fast}"),
+        None => assert!(said.contains("was not measured: "), "{said}"),
+    }
+    // What every machine moves is not measured, and a file alone is not about this machine.
+    assert!(checked("1gbit").get("gateway_bps").is_none());
+    fairlink(&["check", &file("1tbit")]).quiet();
+    // An import says the same.
+    let pods = scenario("import/pods.json");
+    let run = fairlink(&["import", "k8s", &pods, "--rate", "1tbit", "--json"]).quiet().json();
+    assert_eq!(run["links"][0]["gateway_bps"].is_number(), fast["gateway_bps"].is_number());
+    assert!(
+        run["links"][0]["warnings"][0]["message"].as_str().is_some_and(|said| said.contains("of 1 Tbit/s")),
+        "{run}"
+    );
+}
+
+#[test]
 fn check_prints_hdrr_as_the_paper_does_beside_what_holds() {
     let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
     let printed = &json["theorems"]["as_printed"];

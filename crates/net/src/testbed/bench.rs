@@ -183,6 +183,43 @@ pub struct GatewayBenchResult {
     pub balanced: bool,
 }
 
+/// What one processor of this machine moves through a gateway over virtual cables and packet sockets, which gateways use unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GatewayThroughput {
+    /// Length of the frames in bytes.
+    pub frame_bytes: u32,
+    /// Frames forwarded per second of work, in the thread's own time of a processor: neither what others do on the machine nor a slow
+    /// sender makes it less.
+    pub frames_per_s: f64,
+    /// The same in bits of frames per second.
+    pub bps: f64,
+}
+
+/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it makes (`gen`, `in`, `out`, `sink`)
+/// stay in the private namespace, so that it runs once in each.
+///
+/// # Errors
+/// [`GatewayBenchError`].
+pub fn gateway_throughput(
+    _: &PrivateNamespace,
+    scheduler: &'static SchedulerInfo,
+    span: Duration,
+) -> Result<GatewayThroughput, GatewayBenchError> {
+    let frame_bytes = 1514;
+    let config = GatewayBenchConfig { span, ..GatewayBenchConfig::new(scheduler) };
+    lay_cables()?;
+    let (_, flooded) = flood(&config, BackendKind::AfPacket, frame_bytes)?;
+    let frames_per_s = per_busy_second(&flooded);
+    if frames_per_s == 0.0 {
+        return Err(GatewayBenchError::Nothing { path: "gateway" });
+    }
+    Ok(GatewayThroughput { frame_bytes, frames_per_s, bps: frames_per_s * 8.0 * f64::from(frame_bytes) })
+}
+
+fn lay_cables() -> Result<(), GatewayBenchError> {
+    veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)
+}
+
 /// Measures. The interfaces that it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it runs once in
 /// each.
 ///
@@ -196,7 +233,7 @@ pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Resul
     for &length in &config.frame_bytes {
         check("a frame length in bytes", u64::from(length), 64, 1514)?;
     }
-    veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)?;
+    lay_cables()?;
     let (mut results, mut skipped) = (Vec::new(), Vec::new());
     for &backend in &config.backends {
         if let Some(why) = why_not(config, backend)? {
@@ -240,9 +277,7 @@ fn measure(
         (through, join(running))
     });
     let (through, passed) = (through?, passed?);
-    // While others have the processor, the thread is awake and does not work.
-    let awake = 1.0 - flooded.time.idle - flooded.time.spinning;
-    let busy = awake.min(flooded.time.processor);
+    let awake = awake(&flooded);
     let per_second = |packets: u64| packets as f64 / flooded.uptime_s;
     let part = |share: f64, of: f64| if of > 0.0 { share / of } else { 0.0 };
     Ok(GatewayBenchResult {
@@ -252,9 +287,9 @@ fn measure(
         processor: flooded.time.processor,
         offered_pps: per_second(offered),
         forwarded_pps: per_second(flooded.sent.packets),
-        forwarded_per_busy_second: part(per_second(flooded.sent.packets), busy),
+        forwarded_per_busy_second: per_busy_second(&flooded),
         kernel_dropped_pps: per_second(flooded.kernel_dropped_packets),
-        busy,
+        busy: busy(&flooded),
         scheduler_share: part(flooded.time.scheduler, awake),
         classify_share: part(flooded.time.classify, awake),
         direct_delay_s: direct,
@@ -263,6 +298,22 @@ fn measure(
         added_p99_s: through.p99 - direct.p99,
         balanced: flooded.balanced && passed.balanced,
     })
+}
+
+/// The part of the time in which the data thread neither waited nor slept.
+fn awake(stats: &GatewayStats) -> f64 {
+    1.0 - stats.time.idle - stats.time.spinning
+}
+
+/// The part of the time in which a processor worked for the data thread. While others have the processor, the thread is awake and does not work.
+fn busy(stats: &GatewayStats) -> f64 {
+    awake(stats).min(stats.time.processor)
+}
+
+/// Frames forwarded per second of work; 0 where no work was counted.
+fn per_busy_second(stats: &GatewayStats) -> f64 {
+    let busy = busy(stats);
+    if busy > 0.0 { stats.sent.packets as f64 / stats.uptime_s / busy } else { 0.0 }
 }
 
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {

@@ -61,6 +61,12 @@ struct LinkDocument<'a> {
     before: Option<&'a str>,
     /// Classes that no frame can reach.
     unreachable: Vec<&'a str>,
+    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway_bps: Option<u64>,
+    /// Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Finding>,
     cases: &'a [Case],
     /// Absent where the tool has no plans, or nothing was compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +76,28 @@ struct LinkDocument<'a> {
 impl Compared {
     fn unreachable_names(&self) -> Vec<&str> {
         self.unreachable.iter().map(|&leaf| self.link.link.names.name(leaf)).collect()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn gateway_bps(&self) -> Option<u64> {
+        self.capacity.bps()
+    }
+
+    /// A warning where the gateway on this machine may be too slow for the link.
+    #[cfg(target_os = "linux")]
+    fn too_fast(&self) -> Option<Problem> {
+        self.capacity.warning(&self.link.link)
+    }
+
+    /// The gateway runs on Linux only.
+    #[cfg(not(target_os = "linux"))]
+    const fn gateway_bps(&self) -> Option<u64> {
+        None
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    const fn too_fast(&self) -> Option<Problem> {
+        None
     }
 
     fn scheduler(&self) -> &str {
@@ -91,6 +119,8 @@ impl<'a> From<&'a Compared> for LinkDocument<'a> {
             scheduler: link.scheduler(),
             before: link.before(),
             unreachable: link.unreachable_names(),
+            gateway_bps: link.gateway_bps(),
+            warnings: link.too_fast().iter().map(Finding::from).collect(),
             cases: &link.cases,
             plans: plans::of(link),
         }
@@ -134,7 +164,16 @@ impl Report<'_> {
         }
     }
 
-    /// The same for people, to standard error.
+    /// Names the links that are faster than the gateway on this machine, to standard error.
+    pub(super) fn warn_of_rates(&self) {
+        for link in self.links {
+            if let Some(warning) = link.too_fast() {
+                note_paragraph(&format!("WARNING: {}: {warning}", link.link.name), 2);
+            }
+        }
+    }
+
+    /// The report for people, to standard error.
     pub(super) fn to_people(&self) {
         if !self.ran.is_empty() {
             note("The script:");

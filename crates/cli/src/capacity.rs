@@ -1,0 +1,111 @@
+//! Whether the gateway on this machine is fast enough for a link. A measurement needs a network namespace of its own, which a process cannot
+//! leave again, so it is made by a child: `fairlink bench --gateway --quick --json`.
+
+use std::process::{Command, Stdio};
+
+use fairlink_config::link::LinkFile;
+use fairlink_config::problem::Problem;
+use serde::Deserialize;
+
+use crate::human;
+
+/// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement takes half a second.
+const UNASKED_BPS: u64 = 1_000_000_000;
+
+/// The rate of a link, beside what one processor of this machine moves through the gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Capacity {
+    /// The link is slow enough not to ask.
+    Unasked,
+    /// Bits per second of full frames.
+    Moves(f64),
+    /// Not measured, and why.
+    Unknown(String),
+}
+
+/// The part of the answer that is used.
+#[derive(Deserialize)]
+struct Answer {
+    bps: f64,
+}
+
+impl Capacity {
+    /// Measures for half a second where the link has more than 1 Gbit/s. [`Self::Unknown`] where the machine does not let us.
+    pub(crate) fn of(link: &LinkFile) -> Self {
+        if link.tree.link().rate.bps() <= UNASKED_BPS {
+            return Self::Unasked;
+        }
+        match measured(&link.scheduler) {
+            Ok(bps) => Self::Moves(bps),
+            Err(why) => Self::Unknown(why),
+        }
+    }
+
+    /// Bits per second, where they were measured.
+    pub(crate) fn bps(&self) -> Option<u64> {
+        match self {
+            Self::Moves(bps) => Some(*bps as u64),
+            Self::Unasked | Self::Unknown(_) => None,
+        }
+    }
+
+    /// The warning that is due for this link.
+    pub(crate) fn warning(&self, link: &LinkFile) -> Option<Problem> {
+        let wanted = link.tree.link().rate.bps() as f64;
+        let rate = human::rate(wanted);
+        let why = match self {
+            Self::Unasked => return None,
+            Self::Moves(bps) if *bps >= wanted => return None,
+            Self::Moves(bps) => format!(
+                "of {rate} is more than the gateway{} moves on this machine: {} with frames of 1514 B, measured now, and less with shorter ones",
+                if cfg!(debug_assertions) { " of a debug build" } else { "" },
+                human::rate(*bps)
+            ),
+            Self::Unknown(why) => {
+                format!("of {rate} may be more than the gateway moves on this machine, which was not measured: {why}")
+            }
+        };
+        Some(link.rate_warning(why))
+    }
+}
+
+/// Bits per second that one processor moves; in words why that is not known.
+fn measured(scheduler: &str) -> Result<f64, String> {
+    let own = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
+    let done = Command::new(own)
+        .args(["bench", "--gateway", "--quick", "--json", "--scheduler", scheduler])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("the measurement cannot be started: {error}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        return Err(last.strip_prefix("error: ").unwrap_or(last).to_owned());
+    }
+    let answer: Answer = serde_json::from_slice(&done.stdout).map_err(|error| format!("its answer: {error}"))?;
+    Ok(answer.bps)
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_config::link::ReadOptions;
+
+    use super::*;
+
+    fn link(rate: &str) -> LinkFile {
+        let text = format!("[link]\nrate = \"{rate}\"\n[[class]]\nname = \"a\"\n");
+        LinkFile::parse("fast.toml", &text, &ReadOptions::default()).expect("a link")
+    }
+
+    #[test]
+    fn a_link_is_warned_of_where_it_is_faster_than_the_gateway_or_nobody_knows() {
+        let said = |capacity: Capacity, rate: &str| capacity.warning(&link(rate)).map(|warning| warning.to_string());
+        assert_eq!(said(Capacity::Moves(6e9), "6gbit"), None);
+        assert_eq!(said(Capacity::Unasked, "6gbit"), None);
+        let both = said(Capacity::Moves(5.9e9), "6gbit").expect("a warning");
+        assert!(both.starts_with("\"rate\" of 6 Gbit/s is more than") && both.contains("5.9 Gbit/s"), "{both}");
+        let unknown = said(Capacity::Unknown("no namespaces".to_owned()), "6gbit").expect("a warning");
+        assert!(unknown.contains("not measured: no namespaces"), "{unknown}");
+        assert_eq!(Capacity::of(&link("1gbit")), Capacity::Unasked);
+    }
+}
