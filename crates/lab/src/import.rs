@@ -5,11 +5,10 @@
 
 use fairlink_config::LinkFile;
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{ClassId, Leniency, NANOS_PER_SEC, Nanos, Overhead};
-use fairlink_sim::{Options, Scenario, SimError, compare};
+use fairlink_core::{BuildError, ClassId, Rate};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
-use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use fairlink_theory::steady::steady;
 use serde::Serialize;
 
 /// Who is busy, and what everyone gets.
@@ -17,10 +16,21 @@ use serde::Serialize;
 pub struct Case {
     /// The class below which nobody sends; `None` where everyone does.
     pub pauses: Option<String>,
-    /// Packets of the simulation; 0 where there was none.
-    pub packets: u64,
+    /// The simulation that the rates before are from.
+    #[serde(flatten)]
+    pub simulated: Simulated,
     /// The busy leaves, in the order of the link file.
     pub classes: Vec<Share>,
+}
+
+/// How long a simulation was, and how steady its rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Simulated {
+    /// Its packets; 0 where there was none.
+    pub packets: u64,
+    /// How far a class's rate in the second half of them is from that in the first half at most, as a part of the larger. Above 0.02 they
+    /// were too few for steady rates.
+    pub apart: f64,
 }
 
 /// A leaf.
@@ -38,11 +48,11 @@ pub struct Share {
 const MAX_BRANCHES: usize = 16;
 /// Most classes of a tree for which every branch's pause is computed.
 const FLUID_CLASSES: usize = 150;
-/// Rounds of the quanta of all leaves that a simulation lasts at least, and the packets that it has at least and at most.
+/// Rounds of the quanta of all leaves, and times of a burst, in the first stretch of a simulation; the packets of it at least, and those of the whole at
+/// which no further stretch begins.
 const ROUNDS: u64 = 30;
-const PACKETS: [u64; 2] = [20_000, 1_000_000];
-/// What is left out of averages from the start: a part in so many.
-const WARMUP: u64 = 4;
+const BURSTS: u64 = 50;
+const PACKETS: [u64; 2] = [20_000, 4_000_000];
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
@@ -50,13 +60,13 @@ const WARMUP: u64 = 4;
 /// them in a way that was not imported.
 ///
 /// # Errors
-/// [`SimError`] where the simulation cannot be: for want of memory, for example.
+/// [`BuildError`] where `before` is no tree for its scheduler.
 pub fn compared(
     before: Option<&LinkFile>,
     after: &LinkFile,
     idle: &[String],
     unreachable: &[ClassId],
-) -> Result<Vec<Case>, SimError> {
+) -> Result<Vec<Case>, BuildError> {
     let busy: Vec<ClassId> = after
         .tree
         .leaves()
@@ -168,18 +178,18 @@ fn case(
     after: &After<'_>,
     busy: &[ClassId],
     pauses: Option<ClassId>,
-) -> Result<Case, SimError> {
+) -> Result<Case, BuildError> {
     let names = &after.link.names;
-    let (packets, measured) = match before {
+    let (run, measured) = match before {
         // The link as imported, which the same frames reach.
         Some(before) if before.scheduler == after.link.scheduler => {
             let reached = after.reached(busy);
-            let (packets, rates) = simulated(before, &counterparts(before, after.link, &reached))?;
+            let (run, rates) = simulated(before, &counterparts(before, after.link, &reached))?;
             let rate = |leaf| reached.binary_search(leaf).map_or(Some(0.0), |place| rates[place]);
-            (packets, busy.iter().map(rate).collect())
+            (run, busy.iter().map(rate).collect())
         }
         Some(before) => simulated(before, &counterparts(before, after.link, busy))?,
-        None => (0, vec![None; busy.len()]),
+        None => (Simulated::default(), vec![None; busy.len()]),
     };
     let share = |((&leaf, after_bps), before_bps): ((&ClassId, Option<f64>), Option<f64>)| Share {
         name: names.name(leaf).to_owned(),
@@ -187,54 +197,46 @@ fn case(
         after_bps,
     };
     let classes = busy.iter().zip(ideal(after, busy)).zip(measured).map(share).collect();
-    Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), packets, classes })
+    Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), simulated: run, classes })
 }
 
-/// Rates of leaves that always have packets of the greatest length, under the link's own scheduler; and how many packets that took.
-fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(u64, Vec<Option<f64>>), SimError> {
-    let sources: Vec<SourceSpec> = busy
-        .iter()
-        .flatten()
-        .map(|&class| SourceSpec {
-            class,
-            model: Model::Greedy,
-            packet: PacketSize::Fixed(link.mtu),
-            active: Vec::new(),
-        })
-        .collect();
-    if sources.is_empty() {
-        return Ok((0, vec![None; busy.len()]));
+/// Rates of leaves that always have packets of the greatest length, under the link's own scheduler, and of how many packets they are; their rates in the
+/// order of `busy`.
+fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Vec<Option<f64>>), BuildError> {
+    let leaves: Vec<ClassId> = busy.iter().copied().flatten().collect();
+    if leaves.is_empty() {
+        return Ok((Simulated::default(), vec![None; busy.len()]));
     }
-    let quanta: u64 =
-        Plan::of(&link.tree).map_or(0, |plan| sources.iter().map(|source| plan.quanta[source.class.index()]).sum());
-    let packets = (ROUNDS * quanta / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1]);
-    let bits = u128::from(packets) * u128::from(link.mtu) * 8;
-    let nanos = bits * u128::from(NANOS_PER_SEC) / u128::from(link.tree.link().rate.bps());
-    let duration = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 2));
-    let scenario = Scenario {
-        tree: link.tree.clone(),
-        names: link.names.iter().map(str::to_owned).collect(),
-        overhead: Overhead::NONE,
-        propagation: Nanos::ZERO,
-        sources,
-        duration,
-        warmup: Nanos(duration.0 / WARMUP),
-        seed: 1,
-        changes: Vec::new(),
+    let first = (first_bytes(link, &leaves) / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1] / 2);
+    let run = steady(link.info(), &link.tree, &leaves, link.mtu, [first, PACKETS[1]])?;
+    let rates = busy.iter().map(|leaf| leaf.map(|leaf| run.rates_bps[leaf.index()])).collect();
+    Ok((Simulated { packets: run.packets, apart: run.apart }, rates))
+}
+
+/// What the link sends in the first stretch of a simulation in bytes: [`ROUNDS`] rounds, and [`BURSTS`] times as long as any class needs for its burst at its
+/// own rate. What a burst brings later than that is less than 2 % of that rate.
+fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
+    let Ok(plan) = Plan::of(&link.tree) else { return 0 };
+    let quanta: u64 = leaves.iter().map(|leaf| plan.quanta[leaf.index()]).sum();
+    let sent = |(burst, rate): (Option<u64>, Option<Rate>)| {
+        let (burst, rate) = burst.zip(rate)?;
+        let bytes = u128::from(burst) * u128::from(link.tree.link().rate.bps()) / u128::from(rate.bps());
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(BURSTS))
     };
-    let report = compare(&scenario, &[link.info()], Leniency::Ignore, 1, &Options::default(), &mut ())?;
-    let mut rates = vec![None; link.tree.len()];
-    for class in &report.runs[0].classes {
-        if let Some(id) = link.names.id(&class.name) {
-            rates[id.index()] = Some(class.rate_bps);
-        }
-    }
-    Ok((packets, busy.iter().map(|leaf| leaf.and_then(|leaf| rates[leaf.index()])).collect()))
+    let of = |class: ClassId| {
+        let config = link.tree.config(class);
+        [(config.burst, Some(plan.assured[class.index()])), (config.ceiling_burst, config.ceiling)]
+    };
+    let bursts = link.tree.classes().flat_map(of).filter_map(sent).max().unwrap_or(0);
+    bursts.max(ROUNDS.saturating_mul(quanta))
 }
 
 #[cfg(test)]
 mod tests {
     use fairlink_config::ReadOptions;
+    use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Overhead};
+    use fairlink_sim::{Options, Scenario, compare};
+    use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
     use super::*;
 
@@ -285,7 +287,7 @@ mod tests {
         let after = tree("hls", false);
         let cases = compared(None, &after, &["C".to_owned()], &[]).unwrap();
         assert!(cases[0].classes.iter().all(|share| share.before_bps.is_none() && share.name != "C"));
-        assert_eq!(cases[0].packets, 0);
+        assert_eq!(cases[0].simulated.packets, 0);
         // Of A and B one can pause.
         assert_eq!(cases[1].classes.len(), 1);
         assert_eq!(cases[1].classes[0].after_bps, Some(100e6));
@@ -337,6 +339,49 @@ mod tests {
         assert_eq!(cases[0].classes[0].before_bps, Some(0.0));
         let other = cases[0].classes[1].before_bps.unwrap();
         assert!((other - 60e6).abs() < 1e6, "{other}");
+    }
+
+    #[test]
+    fn rates_before_are_those_of_a_long_simulation_and_none_is_above_its_ceiling() {
+        // Quanta of up to 40 packets, far from shares, so that classes have their turns seldom.
+        let mut text = "[link]\nrate = \"1gbit\"\nscheduler = \"htb\"\n".to_owned();
+        for at in 0..120u32 {
+            let (quantum, ceiling) = (1500 + at * 7919 % 58_500, 3 + at * 31 % 40);
+            text += &format!(
+                "[[class]]\nname = \"c{at}\"\nguarantee = \"1mbit\"\nceiling = \"{ceiling}mbit\"\nquantum = \"{quantum}B\"\n"
+            );
+        }
+        let before = link(&text);
+        let all: Vec<Option<ClassId>> = before.tree.leaves().iter().copied().map(Some).collect();
+        let (run, rates) = simulated(&before, &all).unwrap();
+        assert!(run.apart <= 0.02, "{run:?}");
+        let source = |&class: &ClassId| SourceSpec {
+            class,
+            model: Model::Greedy,
+            packet: PacketSize::Fixed(before.mtu),
+            active: Vec::new(),
+        };
+        let scenario = Scenario {
+            tree: before.tree.clone(),
+            names: before.names.iter().map(str::to_owned).collect(),
+            overhead: Overhead::NONE,
+            propagation: Nanos::ZERO,
+            sources: before.tree.leaves().iter().map(source).collect(),
+            duration: Nanos(40 * NANOS_PER_SEC),
+            warmup: Nanos(10 * NANOS_PER_SEC),
+            seed: 1,
+            changes: Vec::new(),
+        };
+        let long = compare(&scenario, &[before.info()], Leniency::Ignore, 1, &Options::default(), &mut ()).unwrap();
+        let long = &long.runs[0].classes;
+        for (leaf, rate) in before.tree.leaves().iter().zip(rates) {
+            let rate = rate.unwrap();
+            let name = before.names.name(*leaf);
+            let there = long.iter().find(|class| class.name == name).unwrap().rate_bps;
+            assert!((rate / there - 1.0).abs() < 0.02, "{name}: {rate} and {there}");
+            let ceiling = before.tree.config(*leaf).ceiling.unwrap().bps() as f64;
+            assert!(rate < ceiling * 1.005, "{name}: {rate} of {ceiling}");
+        }
     }
 
     #[test]

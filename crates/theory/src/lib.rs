@@ -9,6 +9,7 @@
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`pooled`]: the same for several links, classes of which share pools.
 //! * [`ideal`]: what a scheduler gives in the long run by the rule that it states of itself.
+//! * [`steady`](mod@steady): what it gives leaves that always have packets, by running it.
 //! * [`htb_fluid`]: what HTB gives instead, in the long run; exact.
 //! * [`weights`], [`bounds`]: how far HLS and HDRR may stray from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`as_printed`]: theorems as the texts print them, where another bound is what holds.
@@ -62,6 +63,7 @@ pub mod promises;
 pub mod reach;
 pub mod request;
 pub mod required;
+pub mod steady;
 pub mod strategy;
 mod terms;
 mod variant;

@@ -19,6 +19,8 @@ use crate::out::{Out, columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
+/// Rates before that changed by more than this part are said to be unsteady.
+const UNSTEADY: f64 = 0.02;
 
 pub(super) struct Report<'a> {
     pub(super) tool: &'static str,
@@ -240,6 +242,10 @@ impl Report<'_> {
         // They are set in by two blanks.
         let width = columns(&Term::stderr()).map(|width| width - 2);
         fitted(&head, &rows, 1..4, width).iter().for_each(|line| note(format!("  {}", line.text).trim_end()));
+        if case.simulated.apart > UNSTEADY {
+            let (apart, packets) = (human::percent(case.simulated.apart), case.simulated.packets);
+            note_paragraph(&format!("  The rates before still changed by up to {apart} after {packets} packets."), 4);
+        }
     }
 }
 
