@@ -50,9 +50,38 @@ pub enum IpVersion {
     V6,
 }
 
+/// An address of Ethernet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Six numbers of one or two hexadecimal digits with colons or hyphens between them; `None` for any other text.
+impl Mac {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(if text.contains('-') { '-' } else { ':' });
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| (1..=2).contains(&part.len()))?;
+            *byte =
+                part.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(part, 16).ok())??;
+        }
+        parts.next().is_none().then_some(Self(bytes))
+    }
+}
+
 /// What classification looks at in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey {
+    /// Source of the Ethernet header; `None` where the frame ends before it, or is a bare IP packet.
+    pub src_mac: Option<Mac>,
+    /// Destination of the Ethernet header; as `src_mac`.
+    pub dst_mac: Option<Mac>,
     /// VLAN id of the outer (or only) tag.
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
@@ -243,6 +272,10 @@ impl fmt::Display for PortRange {
 /// Made by [`Match::parse`] and [`Match::parse_all`], which refuse what no frame can meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Match {
+    /// Source of the Ethernet header.
+    pub src_mac: Option<Mac>,
+    /// Destination of the Ethernet header.
+    pub dst_mac: Option<Mac>,
     /// VLAN id of the outer (or only) tag.
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
@@ -268,6 +301,8 @@ pub struct Match {
 impl Match {
     /// The match that every frame meets, IP or not.
     pub const ANY: Self = Self {
+        src_mac: None,
+        dst_mac: None,
         vlan: None,
         inner_vlan: None,
         ethertype: None,
@@ -289,7 +324,9 @@ impl Match {
     /// Whether a frame meets all conditions: the reference that a faster classifier is tested against.
     #[must_use]
     pub fn matches(&self, frame: &FrameKey) -> bool {
-        if self.vlan.is_some_and(|vlan| frame.vlan != Some(vlan))
+        if self.src_mac.is_some_and(|mac| frame.src_mac != Some(mac))
+            || self.dst_mac.is_some_and(|mac| frame.dst_mac != Some(mac))
+            || self.vlan.is_some_and(|vlan| frame.vlan != Some(vlan))
             || self.inner_vlan.is_some_and(|vlan| frame.inner_vlan != Some(vlan))
             || self.ethertype.is_some_and(|ethertype| frame.ethertype != Some(ethertype))
         {
@@ -322,7 +359,9 @@ impl Match {
                 (Some(own), Some(other)) => covers(&own, &other),
             }
         }
-        same(self.vlan, other.vlan)
+        same(self.src_mac, other.src_mac)
+            && same(self.dst_mac, other.dst_mac)
+            && same(self.vlan, other.vlan)
             && same(self.inner_vlan, other.inner_vlan)
             && same(self.ethertype, other.ethertype)
             && same(self.version, other.version)
@@ -362,6 +401,8 @@ impl fmt::Display for Match {
             return f.write_str("any");
         }
         let mut words = Vec::new();
+        words.extend(self.src_mac.map(|mac| format!("src mac {mac}")));
+        words.extend(self.dst_mac.map(|mac| format!("dst mac {mac}")));
         words.extend(self.vlan.map(|vlan| format!("vlan {vlan}")));
         words.extend(self.inner_vlan.map(|vlan| format!("inner vlan {vlan}")));
         words.extend(self.ethertype.map(|ethertype| format!("ethertype {ethertype:#06x}")));

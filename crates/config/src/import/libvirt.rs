@@ -9,13 +9,14 @@
 //! | `floor` of an interface | guarantee |
 //! | `average` of a network | rate of the link |
 //!
-//! Frames are told apart by addresses, which domains do not have in their XML: those that the network gives to their MAC are taken
-//! (`<dhcp><host mac=... ip=.../>`), and those of `<ip address=...>` in the interface.
+//! Frames are told apart by addresses: those that the network gives to their MAC (`<dhcp><host mac=... ip=.../>`), those of `<ip address=...>` in the
+//! interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface without any, such as one at a bridge, is told by its MAC, which
+//! frames have where no router lies between.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use fairlink_core::Rate;
@@ -25,7 +26,7 @@ use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
-use crate::matching::Prefix;
+use crate::matching::{Mac, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::reader;
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
@@ -73,17 +74,30 @@ struct Interface {
     name: String,
     source: Source,
     at: Span,
-    mac: String,
+    mac: Option<Mac>,
     prefixes: Vec<Prefix>,
     /// Inbound and outbound.
     limits: [Limits; 2],
 }
 
+impl Interface {
+    /// Its frames that go in `direction`.
+    fn matches(&self, direction: Direction) -> Vec<String> {
+        let end = match direction {
+            Direction::Down => "dst",
+            Direction::Up => "src",
+        };
+        match self.mac.filter(|_| self.prefixes.is_empty()) {
+            Some(mac) => vec![format!("{end} mac {mac}")],
+            None => self.prefixes.iter().map(|prefix| format!("{}{prefix}", direction.net())).collect(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Found {
     interfaces: Vec<Interface>,
-    /// By MAC in small letters.
-    addresses: HashMap<String, Vec<Prefix>>,
+    addresses: HashMap<Mac, Vec<Prefix>>,
     /// Of the network: inbound and outbound, and where it says so.
     network: [Limits; 2],
     networks: Vec<(Source, Span)>,
@@ -175,7 +189,7 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     }
     let what = "floors: libvirt's HTB shares what is left by quanta; here it is shared in proportion to the guarantees, max-min fair";
     notes.changed(source, None, what.to_owned());
-    let kept = vec![format!("{} interfaces with addresses, averages and floors", interfaces.len())];
+    let kept = vec![format!("{} interfaces with addresses or MACs, averages and floors", interfaces.len())];
     sound(links, kept, notes.all)
 }
 
@@ -190,16 +204,13 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
             let name = child(root, "name").and_then(|name| name.text()).unwrap_or("domain").trim().to_owned();
             let interfaces = root.descendants().filter(|node| node.has_tag_name("interface"));
             for interface in interfaces {
+                let mac = child(interface, "mac").and_then(|mac| self::mac(mac, "address", log));
                 found.interfaces.push(Interface {
                     name: name.clone(),
                     source: source.clone(),
                     at: interface.range(),
-                    mac: mac(child(interface, "mac")),
-                    prefixes: interface
-                        .children()
-                        .filter(|child| child.has_tag_name("ip"))
-                        .filter_map(|ip| Some(prefixes::parse(ip.attribute("address")?)?.0))
-                        .collect(),
+                    mac,
+                    prefixes: own_prefixes(interface),
                     limits: bandwidth(interface, log),
                 });
             }
@@ -211,8 +222,9 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
                 let Some(ip) = host.attribute("ip") else { continue };
                 match prefixes::parse(ip) {
                     Some((prefix, _)) => {
-                        let mac = host.attribute("mac").unwrap_or_default().to_lowercase();
-                        found.addresses.entry(mac).or_default().push(prefix);
+                        if let Some(mac) = mac(host, "mac", log) {
+                            found.addresses.entry(mac).or_default().push(prefix);
+                        }
                     }
                     None => wrong(host.range(), format!("\"{ip}\" is no address"), "write ip='192.168.122.5'", log),
                 }
@@ -234,8 +246,28 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
     }
 }
 
-fn mac(node: Option<Node<'_, '_>>) -> String {
-    node.and_then(|mac| mac.attribute("address")).unwrap_or_default().to_lowercase()
+/// The MAC in this attribute. Anything else there is an error.
+fn mac(node: Node<'_, '_>, attribute: &str, log: &mut Log) -> Option<Mac> {
+    let text = node.attribute(attribute)?;
+    let mac = Mac::parse(text.trim());
+    if mac.is_none() {
+        wrong(node.range(), format!("\"{text}\" is no MAC"), "write 52:54:00:12:34:56", log);
+    }
+    mac
+}
+
+/// The addresses that an interface has in the file of its domain.
+fn own_prefixes(interface: Node<'_, '_>) -> Vec<Prefix> {
+    let ips = interface.children().filter(|child| child.has_tag_name("ip")).filter_map(|ip| ip.attribute("address"));
+    let filters = interface.children().filter(|child| child.has_tag_name("filterref"));
+    let parameters = filters.flat_map(|filter| filter.children().filter(|child| child.has_tag_name("parameter")));
+    let of_filters = parameters
+        .filter(|parameter| parameter.attribute("name").is_some_and(|name| ["IP", "IPV6"].contains(&name)))
+        .filter_map(|parameter| parameter.attribute("value"));
+    let mut all: Vec<Prefix> = ips.chain(of_filters).filter_map(|text| Some(prefixes::parse(text)?.0)).collect();
+    let mut seen = HashSet::new();
+    all.retain(|prefix| seen.insert(*prefix));
+    all
 }
 
 /// What machines receive and send, of an interface or a network.
@@ -263,24 +295,49 @@ fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
 
 /// Interfaces with addresses, in the order in which matches count.
 fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interface> {
-    let mut all = Vec::new();
+    let mut all: Vec<Interface> = Vec::new();
+    // Those told by their MAC, by position.
+    let mut by_mac: HashMap<Mac, usize> = HashMap::new();
     for mut interface in std::mem::take(&mut found.interfaces) {
-        interface.prefixes.extend(found.addresses.get(&interface.mac).into_iter().flatten());
-        if interface.prefixes.is_empty() {
-            let what = format!(
-                "the interface {} of {} has no address that frames could be told by: give the network's file with <host mac='{}' ip='...'/>",
-                interface.mac, interface.name, interface.mac
-            );
-            let at = interface.at.start;
-            notes.left_out(&interface.source, Some(at..at), what);
-        } else {
-            all.push(interface);
+        let given = interface.mac.and_then(|mac| found.addresses.get(&mac));
+        interface.prefixes.extend(given.into_iter().flatten());
+        match interface.mac {
+            None if interface.prefixes.is_empty() => {
+                let what = format!(
+                    "an interface of {} has neither a MAC nor an address that frames could be told by",
+                    interface.name
+                );
+                let at = interface.at.start;
+                notes.left_out(&interface.source, Some(at..at), what);
+                continue;
+            }
+            Some(mac) if interface.prefixes.is_empty() => {
+                if let Some(other) = by_mac.insert(mac, all.len()) {
+                    let what =
+                        format!("interfaces of {} and {} both have the MAC {mac}", all[other].name, interface.name);
+                    wrong(0..0, what, "give each of them a MAC of its own, or an address", log);
+                    return Vec::new();
+                }
+            }
+            _ => {}
         }
+        all.push(interface);
     }
-    if all.is_empty() {
-        let what = "no interface with an address is left to import";
-        wrong(0..0, what, "give domains, and the network whose <dhcp> has a <host> for each of their MACs", log);
+    let Some(first) = all.first() else {
+        let what = "no interface is left to import";
+        wrong(0..0, what, "give domains with interfaces, as virsh dumpxml prints them", log);
         return all;
+    };
+    if !by_mac.is_empty() {
+        let told = match by_mac.len() {
+            1 => "an interface is told by its MAC".to_owned(),
+            more => format!("{more} interfaces are told by their MACs"),
+        };
+        let what = format!(
+            "{told}, for want of an address: run the gateway where no router lies between it and the machines, such as at their bridge, or give the \
+             network's file with <host mac='...' ip='...'/>"
+        );
+        notes.changed(&first.source, None, what);
     }
     match order(&all.iter().map(|interface| interface.prefixes.clone()).collect::<Vec<_>>()) {
         Ok(order) => {
@@ -307,10 +364,10 @@ fn plan(interfaces: &[Interface], rate: u64, asked: bool, direction: Direction) 
             let floor = limits.floor.map(|floor| floor.min(ceiling.unwrap_or(rate)));
             Class {
                 name: names.make(&interface.name),
-                remark: interface.mac.clone(),
+                remark: interface.mac.map_or_else(String::new, |mac| mac.to_string()),
                 floor,
                 ceiling,
-                matches: interface.prefixes.iter().map(|prefix| format!("{}{prefix}", direction.net())).collect(),
+                matches: interface.matches(direction),
                 before: Before {
                     floor: Some(floor.unwrap_or(8000)),
                     ceiling: Some(ceiling.unwrap_or(rate)),

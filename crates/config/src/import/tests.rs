@@ -15,7 +15,7 @@ const SHOWN: &str = "qdisc htb 1: dev e root r2q 10 default 0x2\nclass htb 1:2 d
     filter dev e parent 1: protocol ipv6 pref 1 u32 chain 0 flowid 1:2\n  match 20010db8/ffffffff at 24\n\
     [{\"kind\":\"pfifo\",\"handle\":\"2:\",\"parent\":\"1:2\",\"options\":{\"limit\":5}}]\n";
 const PODS: &str = r#"{"kind": "List", "items": [{"metadata": {"name": "a", "annotations": {"kubernetes.io/ingress-bandwidth": "1M"}}, "status": {"podIP": "10.0.0.1"}}]}"#;
-const XML: &str = "<domain><name>a</name><devices><interface><mac address='1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
+const XML: &str = "<domain><name>a</name><devices><interface><mac address='52:54:0:0:0:1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
 
 const PF: &str = "ports = \"{ 80, 8000:8010 }\"\naltq on em0 hfsc bandwidth 10Mb queue { a, b }\nqueue a bandwidth 20% hfsc(realtime (2Mb 10 1Mb)) { c }\nqueue c hfsc\nqueue b \\\n bandwidth 5Mb hfsc(default)\n\
     pass out quick on em0 inet proto { tcp, udp } from 10.0.0.0/8 to any port $ports flags S/SA keep state (tcp.established 5) queue (c, b)\n";

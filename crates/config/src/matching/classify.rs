@@ -14,7 +14,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use super::{FrameKey, Match, TCP, UDP};
+use super::{FrameKey, Mac, Match, TCP, UDP};
 use fairlink_core::{ClassId, Work};
 
 use tuples::{Mask, Tuples};
@@ -262,6 +262,10 @@ fn hash(key: &FrameKey, seed: u64) -> u64 {
         | key.version.map_or(0, |version| version as u64 + 1) << 40;
     for word in [word(&key.src, 0), word(&key.src, 8), word(&key.dst, 0), word(&key.dst, 8), kind] {
         mixed = (mixed.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+    }
+    // Most lists of matches look at no address of Ethernet.
+    for Mac([a, b, c, d, e, f]) in [key.src_mac, key.dst_mac].into_iter().flatten() {
+        mixed = (mixed.rotate_left(23) ^ u64::from_le_bytes([a, b, c, d, e, f, 0, 1])).wrapping_mul(FACTOR);
     }
     mixed ^ mixed >> 32
 }

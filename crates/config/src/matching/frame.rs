@@ -9,7 +9,7 @@
 //!
 //! Only the first fragment of a datagram has ports. The others can match on addresses, protocol and code point.
 
-use super::{FrameKey, IpVersion, TCP, UDP, v4_mapped};
+use super::{FrameKey, IpVersion, Mac, TCP, UDP, v4_mapped};
 
 use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
 
@@ -30,6 +30,8 @@ const DESTINATION: u8 = 60;
 #[inline]
 pub fn frame_key(bytes: &[u8]) -> FrameKey {
     let mut key = FrameKey::default();
+    let Some(&[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5]) = bytes.first_chunk::<12>() else { return key };
+    (key.dst_mac, key.src_mac) = (Some(Mac([d0, d1, d2, d3, d4, d5])), Some(Mac([s0, s1, s2, s3, s4, s5])));
     let Some(mut kind) = be16(bytes, 12) else { return key };
     let mut at = ethernet::HEADER;
     let mut tags = 0;
@@ -157,7 +159,13 @@ mod tests {
     /// The same key by a library written by others; `None` where it stops at an error.
     fn by_library(bytes: &[u8]) -> Option<FrameKey> {
         let packet = SlicedPacket::from_ethernet(bytes).ok()?;
-        let mut key = FrameKey::default();
+        let link = packet.link.as_ref()?;
+        let etherparse::LinkSlice::Ethernet2(ethernet) = link else { return None };
+        let mut key = FrameKey {
+            src_mac: Some(Mac(ethernet.source())),
+            dst_mac: Some(Mac(ethernet.destination())),
+            ..FrameKey::default()
+        };
         let mut ids = packet.vlan_ids().into_iter();
         key.vlan = ids.next().map(|id| id.value());
         key.inner_vlan = ids.next().map(|id| id.value());
@@ -196,6 +204,7 @@ mod tests {
         fn frame()(
             tags in proptest::collection::vec((0u16..4096, any::<bool>()), 0..3),
             v6 in any::<bool>(), tcp in any::<bool>(),
+            macs in any::<[u8; 12]>(),
             src in any::<[u8; 16]>(), dst in any::<[u8; 16]>(), sport: u16, dport: u16, dscp in 0u8..64,
             payload in proptest::collection::vec(any::<u8>(), 0..100),
             options in 0usize..4, extensions in proptest::collection::vec((0usize..3, 0u8..3), 0..4),
@@ -214,7 +223,7 @@ mod tests {
                 bytes
             };
             let proto = if tcp { TCP } else { UDP };
-            let mut frame = vec![2; 12];
+            let mut frame = macs.to_vec();
             for &(id, provider) in &tags {
                 frame.extend(if provider { PROVIDER_VLAN } else { VLAN }.to_be_bytes());
                 frame.extend(id.to_be_bytes());
@@ -279,6 +288,7 @@ mod tests {
                 && key.version.is_some()
             {
                 prop_assert_eq!((key.vlan, key.inner_vlan), (other.vlan, other.inner_vlan));
+                prop_assert_eq!((key.src_mac, key.dst_mac), (other.src_mac, other.dst_mac));
                 prop_assert_eq!((key.version, key.src, key.dst, key.dscp), (other.version, other.src, other.dst, other.dscp));
                 if other.dport.is_some() {
                     prop_assert_eq!((key.proto, key.sport, key.dport), (other.proto, other.sport, other.dport));

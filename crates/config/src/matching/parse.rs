@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
 use super::ranges::{MAX_STANDS_FOR, Ranges, prefixes};
 use super::{
-    ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP, dscp_value,
+    ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Mac, Match, PortRange, Prefix, TCP, UDP, dscp_value,
 };
 
 /// Why a match was refused, and where in its text.
@@ -35,7 +35,7 @@ pub enum MatchErrorKind {
         /// The word.
         word: String,
     },
-    /// `port` or `net` or `host` without a direction.
+    /// `port`, `net`, `host` or `mac` without a direction.
     #[error("\"{word}\" needs a direction: \"src {word}\" or \"dst {word}\"")]
     NoDirection {
         /// The word.
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
                 self.set(|made| &mut made.ethertype, ethertype, "ethertype", at)
             }
             "src" | "dst" => self.side(word == "src", at),
-            "port" | "net" | "host" => Err(self.error(Kind::NoDirection { word: word.to_owned() }, at)),
+            "port" | "net" | "host" | "mac" => Err(self.error(Kind::NoDirection { word: word.to_owned() }, at)),
             "any" => Err(self.error(Kind::AnyNotAlone, at)),
             _ => Err(self.error(Kind::UnknownWord { word: word.to_owned() }, at)),
         }
@@ -302,7 +302,7 @@ impl<'a> Parser<'a> {
     }
 
     fn side(&mut self, src: bool, at: usize) -> Result<(), MatchError> {
-        match self.take("\"port\", \"net\" or \"host\"")? {
+        match self.take("\"port\", \"net\", \"host\" or \"mac\"")? {
             "port" => {
                 let range = self.ports()?;
                 if let Some(proto) = self.made.proto.filter(|&proto| proto != TCP && proto != UDP) {
@@ -322,7 +322,17 @@ impl<'a> Parser<'a> {
                 let prefixes = self.prefixes(true)?;
                 self.set_prefixes(src, prefixes, at)
             }
-            _ => Err(self.unexpected("\"port\", \"net\" or \"host\"")),
+            "mac" => {
+                const EXPECTED: &str = "an address of Ethernet such as 52:54:00:12:34:56";
+                let word = self.take(EXPECTED)?;
+                let Some(mac) = Mac::parse(word) else { return Err(self.unexpected(EXPECTED)) };
+                if src {
+                    self.set(|made| &mut made.src_mac, mac, "src mac", at)
+                } else {
+                    self.set(|made| &mut made.dst_mac, mac, "dst mac", at)
+                }
+            }
+            _ => Err(self.unexpected("\"port\", \"net\", \"host\" or \"mac\"")),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Match, PortRange};
+use super::{Mac, Match, PortRange};
 
 /// Matches seen so far, in file order.
 ///
@@ -56,6 +56,8 @@ const ALL_PORTS: PortRange = PortRange { first: 0, last: u16::MAX };
 /// A match that sets the same conditions, with their values taken away; prefixes keep their lengths.
 fn shape_of(of: &Match) -> Match {
     Match {
+        src_mac: of.src_mac.map(|_| Mac::default()),
+        dst_mac: of.dst_mac.map(|_| Mac::default()),
         vlan: of.vlan.map(|_| 0),
         inner_vlan: of.inner_vlan.map(|_| 0),
         ethertype: of.ethertype.map(|_| 0),
@@ -91,6 +93,8 @@ fn project(of: &Match, shape: &Match) -> Option<Match> {
         _ => None,
     };
     Some(Match {
+        src_mac: keep(of.src_mac, shape.src_mac)?,
+        dst_mac: keep(of.dst_mac, shape.dst_mac)?,
         vlan: keep(of.vlan, shape.vlan)?,
         inner_vlan: keep(of.inner_vlan, shape.inner_vlan)?,
         ethertype: keep(of.ethertype, shape.ethertype)?,

@@ -169,8 +169,11 @@ fn any_match() -> impl Strategy<Value = Match> {
     let dscp = prop::option::weighted(0.3, 0u8..64);
     // The one type that goes with all other conditions.
     let ethertype = prop::option::weighted(0.2, Just(PPPOE_SESSION));
-    (vlan(), (vlan(), ethertype), addresses, proto, port.clone(), port, dscp).prop_map(
-        |(vlan, (inner_vlan, ethertype), (version, src, dst), proto, sport, dport, dscp)| Match {
+    let mac = || prop::option::weighted(0.2, (0u8..2).prop_map(|last| Mac([0xfe, 0, 0, 0, 0, last])));
+    (vlan(), (vlan(), ethertype), addresses, proto, port.clone(), port, (dscp, mac(), mac())).prop_map(
+        |(vlan, (inner_vlan, ethertype), (version, src, dst), proto, sport, dport, (dscp, src_mac, dst_mac))| Match {
+            src_mac,
+            dst_mac,
             vlan,
             inner_vlan,
             ethertype,
@@ -194,16 +197,19 @@ fn any_frame() -> impl Strategy<Value = FrameKey> {
         (vlan(), ethertype),
         0u8..3,
         prop_oneof![Just(TCP), Just(UDP), Just(ICMP)],
-        any::<[bool; 3]>(),
+        any::<[bool; 5]>(),
         ports,
         0u8..64,
     )
         .prop_map(|(vlan, (inner_vlan, ethertype), version, proto, bits, ports, dscp)| {
+            let mac = |bit: bool| Some(Mac([0xfe, 0, 0, 0, 0, u8::from(bit)]));
             let address = |bit: bool| match version {
                 1 => (u128::from(bit) << 127).to_be_bytes(),
                 _ => v4_mapped([if bit { 128 } else { 0 }, 0, 0, u8::from(bits[2])]),
             };
             FrameKey {
+                src_mac: mac(bits[3]),
+                dst_mac: mac(bits[4]),
                 vlan,
                 inner_vlan,
                 ethertype,
@@ -241,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in "[a-z0-9:./ -]{0,40}|(udp|src|dst|net|port|host|ip6|and|vlan|inner|dscp|[0-9./:-]{1,6}| ){0,12}|\\PC{0,20}") {
+    fn no_text_panics(text in "[a-z0-9:./ -]{0,40}|(udp|src|dst|net|port|host|mac|ip6|and|vlan|inner|dscp|[0-9./:-]{1,6}| ){0,12}|\\PC{0,20}") {
         if let Err(error) = Match::parse(&text) {
             prop_assert!(text.get(error.at).is_some());
         }

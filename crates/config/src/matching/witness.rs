@@ -1,7 +1,7 @@
 //! Finds a frame that reaches a class, or proves that none does.
 
 use super::ethernet::{IPV4, IPV6, PPPOE_SESSION, is_vlan};
-use super::{FrameKey, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Match, PortRange, Prefix, TCP, UDP};
+use super::{FrameKey, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Mac, Match, PortRange, Prefix, TCP, UDP};
 
 /// EtherType of ARP, which every Ethernet carries.
 const ARP: u16 = 0x0806;
@@ -53,6 +53,8 @@ impl Witness {
 /// A condition that has to fail.
 #[derive(Clone, Copy, Debug)]
 enum Failing {
+    SrcMac(Mac),
+    DstMac(Mac),
     Vlan(u16),
     InnerVlan(u16),
     Ethertype(u16),
@@ -104,11 +106,29 @@ impl Search<'_> {
     /// A well-formed frame that meets the match and fails what has to fail, where there is one.
     fn frame(&self) -> Option<FrameKey> {
         let (vlan, inner_vlan) = self.tags()?;
-        let tagged = FrameKey { vlan, inner_vlan, ..FrameKey::default() };
+        let src_mac = self.mac(self.of.src_mac, |failing| match failing {
+            Failing::SrcMac(mac) => Some(*mac),
+            _ => None,
+        })?;
+        let dst_mac = self.mac(self.of.dst_mac, |failing| match failing {
+            Failing::DstMac(mac) => Some(*mac),
+            _ => None,
+        })?;
+        let tagged =
+            FrameKey { src_mac: Some(src_mac), dst_mac: Some(dst_mac), vlan, inner_vlan, ..FrameKey::default() };
         [IpVersion::V4, IpVersion::V6].into_iter().find_map(|version| self.packet(version, tagged)).or_else(|| {
             let ethertype = self.ethertype_without_ip()?;
             (!self.of.needs_ip()).then_some(FrameKey { ethertype: Some(ethertype), ..tagged })
         })
+    }
+
+    /// An address of Ethernet. There are more than can fail.
+    fn mac(&self, wanted: Option<Mac>, failing: fn(&Failing) -> Option<Mac>) -> Option<Mac> {
+        let fails = |mac: &Mac| self.failing.iter().filter_map(failing).any(|other| other == *mac);
+        match wanted {
+            Some(mac) => Some(mac).filter(|mac| !fails(mac)),
+            None => (0..=u16::MAX).map(|last| Mac([2, 0, 0, 0, (last >> 8) as u8, last as u8])).find(|mac| !fails(mac)),
+        }
     }
 
     /// No tags where the match asks for none.
@@ -238,6 +258,8 @@ impl Search<'_> {
 fn conditions(of: &Match) -> impl Iterator<Item = Failing> {
     let ip = of.needs_ip() && of.version.is_none();
     [
+        of.dst_mac.map(Failing::DstMac),
+        of.src_mac.map(Failing::SrcMac),
         of.dst.map(Failing::Dst),
         of.src.map(Failing::Src),
         of.dport.map(Failing::Dport),
@@ -317,9 +339,11 @@ mod tests {
             prop_oneof![Just((0, 0x7fff)), Just((0x8000, u16::MAX)), Just((0, u16::MAX))],
         );
         let dscp = proptest::option::weighted(0.1, 0u8..2);
-        (version, prefix, vlan, inner, ethertype, proto, port, dscp).prop_filter_map(
+        let mac = proptest::option::weighted(0.15, 0u8..2);
+        (version, prefix, vlan, inner, ethertype, proto, port, (dscp, mac)).prop_filter_map(
             "no frame can meet it",
-            |(version, prefix, vlan, inner_vlan, ethertype, proto, port, dscp)| {
+            |(version, prefix, vlan, inner_vlan, ethertype, proto, port, (dscp, mac))| {
+                let dst_mac = mac.map(|mac| Mac([2, 0, 0, 0, 0, mac]));
                 let dport = port.map(|(first, last)| PortRange { first, last });
                 let dst = prefix.map(|(bits, len)| {
                     let version = version.unwrap_or(IpVersion::V4);
@@ -330,7 +354,8 @@ mod tests {
                     }
                 });
                 let version = version.or(dst.map(|prefix| prefix.version()));
-                let made = Match { vlan, inner_vlan, ethertype, version, proto, dst, dport, dscp, ..Match::ANY };
+                let made =
+                    Match { dst_mac, vlan, inner_vlan, ethertype, version, proto, dst, dport, dscp, ..Match::ANY };
                 // What the text form refuses is left out.
                 Match::parse(&made.to_string()).ok().filter(|read| *read == made)
             },
@@ -341,11 +366,14 @@ mod tests {
     fn universe() -> Vec<FrameKey> {
         let mut all = Vec::new();
         let tags = [None, Some(0), Some(1), Some(2)];
-        for (vlan, inner_vlan) in tags.into_iter().flat_map(|outer| tags.map(|inner| (outer, inner))) {
+        let macs = [0, 1, 2].map(|last| Mac([2, 0, 0, 0, 0, last]));
+        let tags = tags.into_iter().flat_map(|outer| tags.map(|inner| (outer, inner)));
+        for ((vlan, inner_vlan), mac) in tags.flat_map(|tags| macs.map(|mac| (tags, mac))) {
             if vlan.is_none() && inner_vlan.is_some() {
                 continue;
             }
-            let tagged = FrameKey { vlan, inner_vlan, ..FrameKey::default() };
+            let tagged =
+                FrameKey { src_mac: Some(Mac([4; 6])), dst_mac: Some(mac), vlan, inner_vlan, ..FrameKey::default() };
             all.extend([ARP, PPPOE_SESSION, 0x88cc].map(|kind| FrameKey { ethertype: Some(kind), ..tagged }));
             for (version, own) in [(IpVersion::V4, IPV4), (IpVersion::V6, IPV6)] {
                 for ((kind, proto), (quarter, dscp)) in [own, PPPOE_SESSION]

@@ -384,18 +384,21 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     if made.vlan.is_some() || made.inner_vlan.is_some() {
         return Err("a VLAN tag, which interfaces take off frames".to_owned());
     }
-    let mut wanted = *made;
+    let ends = [("src", made.src_mac), ("dst", made.dst_mac)];
+    let macs: String = ends.into_iter().filter_map(|(end, mac)| Some(format!(" match ether {end} {}", mac?))).collect();
+    let mut wanted = Match { src_mac: None, dst_mac: None, ..*made };
     match made.ethertype {
         Some(IPV4) => wanted.version = Some(IpVersion::V4),
         Some(IPV6) => wanted.version = Some(IpVersion::V6),
         Some(PPPOE_SESSION) if (Match { ethertype: None, ..*made }) != Match::ANY => {
             return Err("the inside of a session of PPPoE".to_owned());
         }
-        Some(other) => return Ok(vec![(format!("{other:#06x}"), " match u32 0 0".to_owned())]),
+        Some(other) if macs.is_empty() => return Ok(vec![(format!("{other:#06x}"), " match u32 0 0".to_owned())]),
+        Some(other) => return Ok(vec![(format!("{other:#06x}"), macs)]),
         None => {}
     }
     if wanted.is_any() {
-        return Ok(vec![("all".to_owned(), " match u32 0 0".to_owned())]);
+        return Ok(vec![("all".to_owned(), if macs.is_empty() { " match u32 0 0".to_owned() } else { macs })]);
     }
     let versions = match wanted.version {
         Some(version) => vec![version],
@@ -422,8 +425,8 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
                         dport.map(|(port, mask)| format!("dport {port} {mask:#06x}")),
                         wanted.dscp.map(|dscp| format!("{word} {:#04x} 0xfc", dscp << 2)),
                     ];
-                    let mut text: String =
-                        said.into_iter().flatten().map(|condition| format!(" match {space} {condition}")).collect();
+                    let mut text = macs.clone();
+                    text.extend(said.into_iter().flatten().map(|condition| format!(" match {space} {condition}")));
                     if text.is_empty() {
                         text.push_str(" match u32 0 0");
                     }

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::classid::Classid;
-use crate::matching::Match;
+use crate::matching::{Mac, Match};
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::options::{Words, count};
@@ -132,6 +132,14 @@ fn u32_option(option: &str, words: &mut Words<'_>) -> Conditions {
     let space = word(words, "match")?;
     match space {
         "ip" | "ip6" => address_field(space, words),
+        "ether" => {
+            let field = word(words, space)?;
+            let text = word(words, field)?;
+            match field {
+                "src" | "dst" if Mac::parse(text).is_some() => Ok(vec![format!("{field} mac {text}")]),
+                other => Err(format!("\"{space} {other} {text}\" of u32")),
+            }
+        }
         "tcp" | "udp" => {
             let field = word(words, space)?;
             let side = match field {
@@ -280,6 +288,13 @@ fn flower_option(option: &str, words: &mut Words<'_>) -> Conditions {
         "src_ip" | "dst_ip" => {
             let text = word(words, option)?;
             one(format!("{} {}", &option[..3], prefix(text, text.contains(':'))?))
+        }
+        "src_mac" | "dst_mac" => {
+            let text = word(words, option)?;
+            match Mac::parse(text.strip_suffix("/ff:ff:ff:ff:ff:ff").unwrap_or(text)) {
+                Some(mac) => one(format!("{} mac {mac}", &option[..3])),
+                None => Err(format!("{option} {text}")),
+            }
         }
         "src_port" | "dst_port" => {
             let text = word(words, option)?;

@@ -372,6 +372,34 @@ proptest! {
 }
 
 #[test]
+fn macs_are_exported_as_u32_filters_and_read_of_them_and_of_flower() {
+    let matches = [
+        "src mac 02:00:00:00:00:0a ip tcp dst port 80",
+        "dst mac 02:00:00:00:00:0b ethertype 0x88b5",
+        "dst mac 02:00:00:00:00:0b",
+    ];
+    let mut text = "[link]\nrate = \"10mbit\"\nscheduler = \"htb\"\ndefault = \"c0\"\n".to_owned();
+    for (index, made) in matches.iter().enumerate() {
+        text += &format!("[[class]]\nname = \"c{index}\"\nguarantee = \"1mbit\"\nmatch = [\"{made}\"]\n");
+    }
+    let first = LinkFile::parse("l.toml", text, &ReadOptions::default()).unwrap();
+    let made = exported(&first);
+    assert!(made.text.contains("u32 match ether src 02:00:00:00:00:0a match ip protocol 6 0xff"), "{}", made.text);
+    let second = link(&made.text);
+    let texts = |link: &LinkFile| link.matches.iter().map(|(_, made)| made.to_string()).collect::<Vec<_>>();
+    assert_eq!(texts(&second), texts(&first));
+    let flower = made
+        .text
+        .replace("u32 match ether dst 02:00:00:00:00:0b", "flower dst_mac 02:00:00:00:00:0b/ff:ff:ff:ff:ff:ff");
+    assert_eq!(texts(&link(&flower))[1..], texts(&first)[1..]);
+    // A part of an address is none.
+    let part = made
+        .text
+        .replace("u32 match ether dst 02:00:00:00:00:0b", "flower dst_mac 02:00:00:00:00:0b/ff:ff:ff:00:00:00");
+    assert_eq!(texts(&link(&part)).len(), 1);
+}
+
+#[test]
 fn a_tree_deeper_than_the_kernels_htb_takes_is_warned_of() {
     let chain = |levels: usize| {
         let mut text = "[link]\nrate = \"10mbit\"\nscheduler = \"htb\"\n".to_owned();

@@ -22,7 +22,7 @@ mod tests;
 use std::fmt;
 
 use fairlink_config::matching::ethernet::{IPV4, IPV6, PPPOE_SESSION, PROVIDER_VLAN, VLAN};
-use fairlink_config::matching::{IpVersion, Match, PortRange, Prefix, TCP, UDP};
+use fairlink_config::matching::{IpVersion, Mac, Match, PortRange, Prefix, TCP, UDP};
 
 pub(crate) use messages::{add, delete, dump, present};
 pub(crate) use place::{FIRST, LAST, Present, place};
@@ -68,6 +68,8 @@ pub(crate) enum Port {
 /// Fields of a frame that `flower` compares; those that are absent may be anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fields {
+    pub(crate) src_mac: Option<Mac>,
+    pub(crate) dst_mac: Option<Mac>,
     /// Type of the outer tag.
     pub(crate) outer: Option<u16>,
     pub(crate) vlan: Option<u16>,
@@ -113,6 +115,8 @@ impl Filter {
             })
         };
         Self::Flower(Fields {
+            src_mac: fields.src_mac.map(|_| Mac::default()),
+            dst_mac: fields.dst_mac.map(|_| Mac::default()),
             outer: fields.outer.map(|_| 0),
             vlan: fields.vlan.map(|_| 0),
             inner: fields.inner.map(|_| 0),
@@ -140,7 +144,8 @@ pub(crate) fn of_match(made: &Match) -> Result<Vec<Filter>, Unspoken> {
     for behind in behind_tags(made) {
         filters.extend(tags(made, behind.ethertype.is_some()).into_iter().map(|tags| {
             let Fields { outer, vlan, inner, inner_vlan, .. } = tags;
-            Filter::Flower(Fields { outer, vlan, inner, inner_vlan, ..behind })
+            let (src_mac, dst_mac) = (made.src_mac, made.dst_mac);
+            Filter::Flower(Fields { src_mac, dst_mac, outer, vlan, inner, inner_vlan, ..behind })
         }));
     }
     Ok(filters)

@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fairlink_config::matching::ethernet::{IPV4, IPV6};
-use fairlink_config::matching::{FrameKey, IpVersion, Match, Prefix, TCP, UDP, v4_mapped};
+use fairlink_config::matching::{FrameKey, IpVersion, Mac, Match, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
 
-use crate::wire::frame::{Addresses, Headers, Transport};
+use crate::wire::frame::{Addresses, DEFAULT_DESTINATION, DEFAULT_SOURCE, Headers, Transport};
 
 /// Destination port of the first class where a link file has no matches; the others follow in the order of their numbers.
 pub(crate) const FIRST_PORT: u16 = 5001;
@@ -30,7 +30,7 @@ pub enum AddressingError {
         /// The class.
         class: ClassId,
         /// The class's last match.
-        tried: Match,
+        tried: Box<Match>,
     },
     /// The class's matches, and those before them, leave too little open for so many flows.
     #[error(
@@ -170,7 +170,7 @@ fn headers_with(
         }
     }
     Err(match tried {
-        Some(tried) => AddressingError::NoFrame { class, tried },
+        Some(tried) => AddressingError::NoFrame { class, tried: Box::new(tried) },
         None => AddressingError::NoMatch { class },
     })
 }
@@ -185,14 +185,17 @@ fn class_of(headers: &Headers, matches: &[(ClassId, Match)], default: Option<Cla
 #[must_use]
 pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     let (vlan, inner_vlan) = (headers.vlan, headers.vlan.and(headers.inner_vlan));
+    let (dst_mac, src_mac) = (Some(Mac(headers.mac.0)), Some(Mac(headers.mac.1)));
     if let Some(ethertype) = headers.bare {
-        return FrameKey { vlan, inner_vlan, ethertype: Some(ethertype), ..FrameKey::default() };
+        return FrameKey { src_mac, dst_mac, vlan, inner_vlan, ethertype: Some(ethertype), ..FrameKey::default() };
     }
     let (version, src, dst) = match headers.addresses {
         Addresses::V4(src, dst) => (IpVersion::V4, v4_mapped(src.octets()), v4_mapped(dst.octets())),
         Addresses::V6(src, dst) => (IpVersion::V6, src.octets(), dst.octets()),
     };
     FrameKey {
+        src_mac,
+        dst_mac,
         vlan,
         inner_vlan,
         ethertype: Some(if version == IpVersion::V4 { IPV4 } else { IPV6 }),
@@ -224,7 +227,10 @@ fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Itera
     };
     // A frame of another EtherType has no choices.
     let bare = wanted.ethertype.filter(|&ethertype| ethertype != IPV4 && ethertype != IPV6);
+    let mac =
+        (wanted.dst_mac.map_or(DEFAULT_DESTINATION, |mac| mac.0), wanted.src_mac.map_or(DEFAULT_SOURCE, |mac| mac.0));
     let bare = bare.map(|ethertype| Headers {
+        mac,
         vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
         inner_vlan: wanted.inner_vlan,
         bare: Some(ethertype),
@@ -242,6 +248,7 @@ fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Itera
         versions.iter().flat_map(move |&version| {
             let (sources, destinations) = (sources.clone(), destinations.clone());
             let plain = Headers {
+                mac,
                 vlan: wanted.vlan.or(wanted.inner_vlan.map(|_| 1)),
                 inner_vlan: wanted.inner_vlan,
                 addresses: addresses(version, wanted.src, wanted.dst),
@@ -315,8 +322,8 @@ mod tests {
     fn a_class_that_nothing_leads_to_is_refused_by_name() {
         let all = matches(&[(1, "udp"), (2, "udp dst port 7"), (3, "icmp")]);
         let tried = |class: u32| headers_for(ClassId(class), &all, Some(ClassId(9)));
-        assert_eq!(tried(2), Err(AddressingError::NoFrame { class: ClassId(2), tried: all[1].1 }));
-        assert_eq!(tried(3), Err(AddressingError::NoFrame { class: ClassId(3), tried: all[2].1 }));
+        assert_eq!(tried(2), Err(AddressingError::NoFrame { class: ClassId(2), tried: Box::new(all[1].1) }));
+        assert_eq!(tried(3), Err(AddressingError::NoFrame { class: ClassId(3), tried: Box::new(all[2].1) }));
         assert_eq!(tried(4), Err(AddressingError::NoMatch { class: ClassId(4) }));
         assert_eq!(
             tried(2).unwrap_err().to_string(),
@@ -363,6 +370,25 @@ mod tests {
             assert_eq!(headers.dscp, dscp);
         }
         assert!(matches!(of(3), Err(AddressingError::NoFrame { .. })));
+    }
+
+    #[test]
+    fn a_class_of_a_mac_gets_frames_with_it() {
+        let matches = matches(&[(1, "src mac 02:00:00:00:00:01"), (2, "dst mac 02:00:00:00:00:02 ethertype 0x88b5")]);
+        for class in [1, 2] {
+            let headers = headers_for(ClassId(class), &matches, None).unwrap();
+            let mut frame = vec![0; 100];
+            let stamp = crate::wire::frame::Stamp {
+                run: 0,
+                class: ClassId(class),
+                sequence: 0,
+                monotonic_ns: 0,
+                realtime_us: 0,
+            };
+            FrameTemplate::new(&headers).write(&mut frame, &stamp);
+            assert_eq!(fairlink_config::matching::frame_key(&frame), key_of(&headers));
+            assert_eq!(class_of(&headers, &matches, None), Some(ClassId(class)));
+        }
     }
 
     #[test]

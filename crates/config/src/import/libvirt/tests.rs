@@ -38,7 +38,8 @@ fn averages_are_ceilings_floors_guarantees_and_the_network_gives_rate_and_addres
         "<inbound average='400' peak='800' floor='200' burst='64'/><outbound average='128'/>",
     );
     let db = domain("db", "52:54:00:00:00:02", "<inbound floor='100'/>");
-    let lost = domain("lost", "52:54:00:00:00:99", "<inbound average='1'/>");
+    let lost =
+        domain("lost", "52:54:00:00:00:99", "<inbound average='1'/>").replace("<mac address='52:54:00:00:00:99'/>", "");
     let options = Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() };
     let texts = [("web.xml", web.as_str()), ("db.xml", &db), ("lost.xml", &lost), ("net.xml", NETWORK)];
     let imported = import(&texts, &options).unwrap_or_else(|errors| panic!("{}", errors.lines()));
@@ -53,7 +54,10 @@ fn averages_are_ceilings_floors_guarantees_and_the_network_gives_rate_and_addres
     // HTB where there are floors; outbound there are none.
     assert!(down.link_before.is_some() && up.before.is_none());
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|note| note.contains("52:54:00:00:00:99 of lost has no address")), "{said:#?}");
+    assert!(
+        said.iter().any(|note| note.contains("an interface of lost has neither a MAC nor an address")),
+        "{said:#?}"
+    );
     assert!(said.iter().any(|note| note.starts_with("2 peaks")), "{said:#?}");
     let lost = imported.notes.iter().find(|note| note.to_string().contains("lost")).unwrap();
     assert_eq!((lost.location().file.as_str(), lost.location().line), ("lost.xml", 4));
@@ -65,7 +69,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     assert!(refused(&[("a.xml", "<domain>\n <x>\n</domain>")]).starts_with("a.xml:3:1: error: this is not XML"));
     assert!(refused(&[("a.xml", "\n<pool/>")]).contains("a.xml:2:1: error: this is a <pool>"));
     assert!(refused(&[("a.xml", NETWORK), ("b.xml", NETWORK)]).contains("b.xml:1:1: error: this is a second network"));
-    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface with an address is left to import"));
+    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface is left to import"));
     let wrong = domain("web", "52:54:00:00:00:01", "<inbound average='fast'/>");
     assert!(
         refused(&[("a.xml", NETWORK), ("web.xml", &wrong)])
@@ -120,4 +124,35 @@ fn rates_of_zero_and_a_lending_that_is_not_there_are_refused() {
     let errors = refused(&web, &as_is);
     assert!(errors.contains("no interface has a floor down, so that libvirt lends nothing"), "{errors}");
     assert!(errors.contains("leave --as-is out"), "{errors}");
+}
+
+#[test]
+fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters() {
+    let bridged = |name: &str, mac: &str, more: &str| {
+        domain(name, mac, "<inbound average='1000'/><outbound average='500'/>")
+            .replace("type='network'", "type='bridge'")
+            .replace("<source network='default'/>", &format!("<source bridge='br0'/>{more}"))
+    };
+    let filter = "<filterref filter='clean-traffic'><parameter name='IP' value='192.0.2.7'/><parameter name='IPV6' value='2001:db8::7'/></filterref>";
+    let web = bridged("web", "52:54:00:00:00:01", "");
+    let db = bridged("db", "52-54-00-0-0-2", "");
+    let dns = bridged("dns", "52:54:00:00:00:03", filter);
+    let rate = Rate::from_bps(100_000_000).ok();
+    let options = Options { rate, directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let texts = [("web.xml", web.as_str()), ("db.xml", &db), ("dns.xml", &dns)];
+    let imported = import(&texts, &options).unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    for (link, end) in imported.links.iter().zip(["dst", "src"]) {
+        let matches: Vec<String> = link.link.matches.iter().map(|(_, made)| made.to_string()).collect();
+        let told = [" mac 52:54:00:00:00:01", " mac 52:54:00:00:00:02", " net 192.0.2.7/32", " net 2001:db8::7/128"];
+        assert_eq!(matches, told.map(|told| format!("{end}{told}")));
+        assert_eq!(link.link.unreachable(), []);
+    }
+    let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|note| note.starts_with("2 interfaces are told by their MACs")), "{said:#?}");
+    // One MAC cannot tell two machines apart, and a MAC is six numbers.
+    let refused = |texts: &[(&str, &str)]| import(texts, &options).expect_err("wrong").lines();
+    let twin = bridged("twin", "52:54:00:00:00:01", "");
+    assert!(refused(&[("a.xml", &web), ("b.xml", &twin)]).contains("web and twin both have the MAC 52:54:00:00:00:01"));
+    let odd = bridged("odd", "52:54:00:00:01", "");
+    assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is no MAC"));
 }

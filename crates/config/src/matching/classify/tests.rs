@@ -7,13 +7,19 @@ fn reference(rules: &[(ClassId, Match)], default: ClassId, key: &FrameKey) -> Cl
     rules.iter().find(|(_, rule)| rule.matches(key)).map_or(default, |&(class, _)| class)
 }
 
+/// Addresses of Ethernet, of which there are three.
+fn macs(probability: f64) -> impl Strategy<Value = (Option<Mac>, Option<Mac>)> {
+    let mac = move || proptest::option::weighted(probability, (0u8..3).prop_map(|last| Mac([2, 0, 0, 0, 0, last])));
+    (mac(), mac())
+}
+
 /// Few values of each field, so that rules and frames meet.
 fn rule() -> impl Strategy<Value = Match> {
     use proptest::option::weighted as option;
     let port = || (0u16..12, 0u16..4).prop_map(|(first, more)| PortRange { first, last: first + more });
     let prefix = || (0u8..4, 22u8..33).prop_map(|(last, len)| Prefix::v4(Ipv4Addr::new(10, 0, last, last), len));
     let general = (
-        option(0.2, 0u16..3),
+        (option(0.2, 0u16..3), macs(0.15)),
         (option(0.1, 0u16..3), option(0.1, 0x88b4u16..0x88b7)),
         option(0.6, prop_oneof![Just(UDP), Just(TCP), Just(1u8)]),
         option(0.2, prefix()),
@@ -22,9 +28,9 @@ fn rule() -> impl Strategy<Value = Match> {
         option(0.4, port()),
         option(0.2, 0u8..3),
     )
-        .prop_map(|(vlan, (inner_vlan, ethertype), proto, src, dst, sport, dport, dscp)| {
+        .prop_map(|((vlan, (src_mac, dst_mac)), (inner_vlan, ethertype), proto, src, dst, sport, dport, dscp)| {
             let version = (src.is_some() || dst.is_some()).then_some(IpVersion::V4);
-            Match { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
+            Match { src_mac, dst_mac, vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
         });
     let by_port = (any::<bool>(), port()).prop_map(|(tcp, dport)| Match {
         proto: Some(if tcp { TCP } else { UDP }),
@@ -37,7 +43,7 @@ fn rule() -> impl Strategy<Value = Match> {
 fn key() -> impl Strategy<Value = FrameKey> {
     let address = || (0u8..4, 0u8..4).prop_map(|(c, d)| v4_mapped([10, 0, c, d]));
     (
-        proptest::option::of(0u16..3),
+        (proptest::option::of(0u16..3), macs(0.9)),
         (proptest::option::of(0u16..3), proptest::option::of(0x88b4u16..0x88b7)),
         0u8..4,
         prop_oneof![Just(UDP), Just(TCP), Just(1u8)],
@@ -46,16 +52,22 @@ fn key() -> impl Strategy<Value = FrameKey> {
         0u8..3,
     )
         .prop_map(
-            |(vlan, (inner_vlan, ethertype), version, proto, (src, dst), (sport, dport), dscp)| match version {
-                0 => FrameKey { vlan, inner_vlan, ethertype, ..FrameKey::default() },
-                1 => {
-                    let version = Some(IpVersion::V6);
-                    FrameKey { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
-                }
-                _ => {
-                    let version = Some(IpVersion::V4);
-                    FrameKey { vlan, inner_vlan, ethertype, version, proto, src, dst, sport, dport, dscp }
-                }
+            |(
+                (vlan, (src_mac, dst_mac)),
+                (inner_vlan, ethertype),
+                version,
+                proto,
+                (src, dst),
+                (sport, dport),
+                dscp,
+            )| {
+                let bare = FrameKey { src_mac, dst_mac, vlan, inner_vlan, ethertype, ..FrameKey::default() };
+                let version = match version {
+                    0 => return bare,
+                    1 => Some(IpVersion::V6),
+                    _ => Some(IpVersion::V4),
+                };
+                FrameKey { version, proto, src, dst, sport, dport, dscp, ..bare }
             },
         )
 }

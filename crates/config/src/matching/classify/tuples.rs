@@ -20,6 +20,8 @@ const MOST_VALUES: usize = 64;
 /// What is looked at of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Mask {
+    src_mac: bool,
+    dst_mac: bool,
     vlan: bool,
     inner_vlan: bool,
     ethertype: bool,
@@ -40,6 +42,8 @@ impl Mask {
     /// All that `rule` looks at.
     pub(super) fn of(rule: &Match) -> Self {
         let mut mask = Self {
+            src_mac: rule.src_mac.is_some(),
+            dst_mac: rule.dst_mac.is_some(),
             vlan: rule.vlan.is_some(),
             inner_vlan: rule.inner_vlan.is_some(),
             ethertype: rule.ethertype.is_some(),
@@ -59,6 +63,8 @@ impl Mask {
     /// All that either looks at.
     pub(super) fn union(self, other: Self) -> Self {
         Self {
+            src_mac: self.src_mac || other.src_mac,
+            dst_mac: self.dst_mac || other.dst_mac,
             vlan: self.vlan || other.vlan,
             inner_vlan: self.inner_vlan || other.inner_vlan,
             ethertype: self.ethertype || other.ethertype,
@@ -77,6 +83,8 @@ impl Mask {
     #[inline]
     pub(super) fn apply(&self, key: &FrameKey) -> FrameKey {
         FrameKey {
+            src_mac: key.src_mac.filter(|_| self.src_mac),
+            dst_mac: key.dst_mac.filter(|_| self.dst_mac),
             vlan: key.vlan.filter(|_| self.vlan),
             inner_vlan: key.inner_vlan.filter(|_| self.inner_vlan),
             ethertype: key.ethertype.filter(|_| self.ethertype),
@@ -93,7 +101,9 @@ impl Mask {
     /// What a frame shows in a table of these parts, in which versions of IP are one where none is asked for; nothing where it
     /// can meet no rule of it.
     fn value(&self, key: &FrameKey) -> Option<FrameKey> {
-        let missing = (self.vlan && key.vlan.is_none())
+        let missing = (self.src_mac && key.src_mac.is_none())
+            || (self.dst_mac && key.dst_mac.is_none())
+            || (self.vlan && key.vlan.is_none())
             || (self.inner_vlan && key.inner_vlan.is_none())
             || (self.ethertype && key.ethertype.is_none())
             || (self.ip && key.version.is_none())
@@ -155,6 +165,8 @@ fn values(rule: &Match) -> Option<Vec<(Mask, FrameKey)>> {
         for &(dport, dport_bits) in &dports {
             let mask = Mask { sport: rule.sport.map(|_| sport_bits), dport: rule.dport.map(|_| dport_bits), ..whole };
             let value = FrameKey {
+                src_mac: rule.src_mac,
+                dst_mac: rule.dst_mac,
                 vlan: rule.vlan,
                 inner_vlan: rule.inner_vlan,
                 ethertype: rule.ethertype,

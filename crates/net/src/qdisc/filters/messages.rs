@@ -1,6 +1,6 @@
 //! Filters as messages of rtnetlink(7): `struct tcmsg` with attributes of `linux/pkt_cls.h`.
 
-use fairlink_config::matching::{IpVersion, Prefix, TCP};
+use fairlink_config::matching::{IpVersion, Mac, Prefix, TCP};
 
 use super::place::{FIRST, LAST, Present};
 use super::{Fields, Filter, Port};
@@ -10,6 +10,9 @@ use crate::qdisc::messages::{NESTED, TC_HEADER, TCA_KIND, TCA_OPTIONS, header, t
 const TCA_MATCHALL_CLASSID: u16 = 1;
 
 const TCA_FLOWER_CLASSID: u16 = 1;
+/// Each followed by its mask.
+const ETH_DST: u16 = 4;
+const ETH_SRC: u16 = 6;
 const ETH_TYPE: u16 = 8;
 const IP_PROTO: u16 = 9;
 /// Each followed by its mask.
@@ -66,7 +69,14 @@ pub(crate) fn add(index: i32, major: u16, priority: u16, filter: &Filter, minor:
 }
 
 fn flower(options: &mut Vec<u8>, fields: &Fields) {
-    let Fields { outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } = *fields;
+    let Fields { src_mac, dst_mac, outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } =
+        *fields;
+    for (kind, mac) in [(ETH_DST, dst_mac), (ETH_SRC, src_mac)] {
+        if let Some(Mac(bytes)) = mac {
+            push_attribute(options, kind, &bytes);
+            push_attribute(options, kind + 1, &[0xff; 6]);
+        }
+    }
     let mut number = |kind: u16, value: Option<u16>, big_endian: bool| {
         if let Some(value) = value {
             push_attribute(options, kind, &if big_endian { value.to_be_bytes() } else { value.to_ne_bytes() });

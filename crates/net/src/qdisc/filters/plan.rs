@@ -215,7 +215,9 @@ fn disjoint(one: &Filter, other: &Filter) -> bool {
     let nets = |one: Option<Prefix>, other: Option<Prefix>| {
         one.zip(other).is_some_and(|(one, other)| !one.covers(&other) && !other.covers(&one))
     };
-    apart(one.outer, other.outer)
+    apart(one.src_mac, other.src_mac)
+        || apart(one.dst_mac, other.dst_mac)
+        || apart(one.outer, other.outer)
         || apart(one.vlan, other.vlan)
         || apart(one.inner, other.inner)
         || apart(one.inner_vlan, other.inner_vlan)

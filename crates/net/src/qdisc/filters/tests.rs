@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fairlink_config::matching::ethernet::{IPV4, IPV6, PROVIDER_VLAN, VLAN};
-use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Match, Prefix, TCP, UDP, frame_key, v4_mapped};
+use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Mac, Match, Prefix, TCP, UDP, frame_key, v4_mapped};
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{ClassId, Nanos};
 use proptest::prelude::*;
@@ -25,7 +25,8 @@ struct Frame {
 /// Whether a filter of flower takes a frame, by what its documentation says of each field.
 fn takes(filter: &Filter, frame: &Frame) -> bool {
     let Filter::Flower(fields) = filter else { return true };
-    let Fields { outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } = *fields;
+    let Fields { src_mac, dst_mac, outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } =
+        *fields;
     let tag = |at: usize, kind: Option<u16>, id: Option<u16>| {
         kind.is_none_or(|kind| frame.tags.get(at).is_some_and(|tag| tag.0 == kind))
             && id.is_none_or(|id| frame.tags.get(at).is_some_and(|tag| tag.1 == id))
@@ -41,7 +42,9 @@ fn takes(filter: &Filter, frame: &Frame) -> bool {
     let net = |prefix: Option<Prefix>, address| {
         prefix.is_none_or(|prefix| frame.key.version.is_some_and(|version| prefix.contains(version, address)))
     };
-    tag(0, outer, vlan)
+    src_mac.is_none_or(|mac| frame.key.src_mac == Some(mac))
+        && dst_mac.is_none_or(|mac| frame.key.dst_mac == Some(mac))
+        && tag(0, outer, vlan)
         && tag(1, inner, inner_vlan)
         && distance
         && ethertype.is_none_or(|kind| frame.key.ethertype == Some(kind))
@@ -69,7 +72,10 @@ fn found(priorities: &[Vec<(Filter, u16)>], frame: &Frame) -> Option<u16> {
 }
 
 /// Conditions of which a match has up to four: few, so that matches are of the same kinds and overlap.
-const CONDITIONS: [&str; 26] = [
+const CONDITIONS: [&str; 29] = [
+    "src mac 2:0:0:0:0:1",
+    "dst mac 02:00:00:00:00:01",
+    "dst mac 02:00:00:00:00:02",
     "vlan 1",
     "vlan 2",
     "inner vlan 1",
@@ -112,9 +118,12 @@ fn frames() -> impl Strategy<Value = Frame> {
     let tag = (proptest::sample::select(vec![VLAN, PROVIDER_VLAN]), 1u16..4);
     let port = || proptest::sample::select(vec![0u16, 4, 5, 6, 9, 65_535]);
     let address = || proptest::sample::select(vec![0usize, 1, 2, 3]);
-    (proptest::collection::vec(tag, 0..3), 0u8..4, address(), address(), port(), port(), 0u8..4, any::<bool>())
-        .prop_map(|(tags, kind, src, dst, sport, dport, proto, ef)| {
+    let macs = (1u8..3, 1u8..4);
+    (proptest::collection::vec(tag, 0..3), 0u8..4, address(), address(), port(), port(), 0u8..4, (any::<bool>(), macs))
+        .prop_map(|(tags, kind, src, dst, sport, dport, proto, (ef, macs))| {
             let mut key = FrameKey {
+                src_mac: Some(Mac([2, 0, 0, 0, 0, macs.0])),
+                dst_mac: Some(Mac([2, 0, 0, 0, 0, macs.1])),
                 vlan: tags.first().map(|tag| tag.1),
                 inner_vlan: tags.get(1).map(|tag| tag.1),
                 ethertype: Some([IPV4, IPV6, 0x0806, 0x88b5][usize::from(kind)]),
@@ -304,6 +313,10 @@ fn a_filter_has_the_layout_of_pkt_cls() {
     let v6 = self::options(v6.last().unwrap());
     assert_eq!(attribute_of(&v6, 17).unwrap()[..6], [255, 255, 255, 255, 128, 0]);
     assert_eq!((attribute_of(&v6, 18), attribute_of(&v6, 35)), (Some(&[0, 80][..]), Some(&[255, 255][..])));
+    let macs = self::options(&of_match(&parse("src mac 2:0:0:0:0:a dst mac 2:0:0:0:0:b")).unwrap()[0]);
+    let whole = Some(&[255; 6][..]);
+    assert_eq!([4, 5].map(|kind| attribute_of(&macs, kind)), [Some(&[2, 0, 0, 0, 0, 11][..]), whole]);
+    assert_eq!([6, 7].map(|kind| attribute_of(&macs, kind)), [Some(&[2, 0, 0, 0, 0, 10][..]), whole]);
     let all = self::options(&Filter::All);
     assert_eq!(attribute_of(&all, 1), Some(&0x1_0002u32.to_ne_bytes()[..]));
 }
