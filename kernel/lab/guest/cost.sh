@@ -13,7 +13,8 @@ measure() {
     pg d0 "pkt_size 1000"
     pg d0 "clone_skb 0"
     pg d0 "delay 0"
-    pg d0 "skb_priority 0x10011"
+    # pktgen reads decimals only: 1:11.
+    pg d0 "skb_priority 65553"
     pg d0 "dst_mac 02:00:00:00:00:02"
     pg d0 "dst 10.0.0.2"
     us=999999999

@@ -533,7 +533,7 @@ fn a_file_in_latin_1_is_refused_with_its_line() {
     assert!(said.contains("the byte 0xf1 in line 3, column 3") && said.contains("iconv -f latin1"), "{said}");
 }
 
-/// Three plans with the same minimum, as LibreQoS recommends.
+/// Three plans with the same minimum, as LibreQoS recommends, and the same of RouterOS.
 #[test]
 fn weights_decide_what_plans_get_when_all_are_busy() {
     let dir = Scratch::new();
@@ -543,8 +543,14 @@ fn weights_decide_what_plans_get_when_all_are_busy() {
         text += &format!("c{at},10.0.0.{},1,1,{plan},{plan}\n", at + 1);
     }
     fs::write(&file, text).unwrap();
-    let plans = |weights: &str| -> Vec<(u64, u64, f64)> {
-        let run = fairlink(&["import", "libreqos", &file, "--rate", "202mbit", "--weights", weights, "--json"]);
+    let export = dir.path("export.rsc");
+    let mut text = "/queue simple\n".to_owned();
+    for (at, plan) in [400, 200, 100, 100].iter().enumerate() {
+        text += &format!("add limit-at=1M/1M max-limit={plan}M/{plan}M name=c{at} target=10.0.0.{}/32\n", at + 1);
+    }
+    fs::write(&export, text).unwrap();
+    let plans = |tool: &str, file: &str, weights: &str| -> Vec<(u64, u64, f64)> {
+        let run = fairlink(&["import", tool, file, "--rate", "202mbit", "--weights", weights, "--json"]);
         assert_eq!(run.code, 0, "{}", run.stderr);
         let report = run.json();
         let of = |plan: &Value| {
@@ -554,13 +560,15 @@ fn weights_decide_what_plans_get_when_all_are_busy() {
         };
         report["links"][0]["plans"].as_array().unwrap().iter().map(of).collect()
     };
-    for (weights, expected) in
-        [("guarantee", [50.0, 50.0, 50.0]), ("ceiling", [100.0, 50.0, 25.0]), ("equal", [50.0, 50.0, 50.0])]
-    {
-        let found = plans(weights);
-        assert_eq!(found.iter().map(|plan| (plan.0, plan.1)).collect::<Vec<_>>(), [(400, 1), (200, 1), (100, 2)]);
-        for (plan, expected) in found.iter().zip(expected) {
-            assert!((plan.2 / expected - 1.0).abs() < 0.03, "{weights}: {found:?}");
+    for (tool, file) in [("libreqos", &file), ("mikrotik", &export)] {
+        for (weights, expected) in
+            [("guarantee", [50.0, 50.0, 50.0]), ("ceiling", [100.0, 50.0, 25.0]), ("equal", [50.0, 50.0, 50.0])]
+        {
+            let found = plans(tool, file, weights);
+            assert_eq!(found.iter().map(|plan| (plan.0, plan.1)).collect::<Vec<_>>(), [(400, 1), (200, 1), (100, 2)]);
+            for (plan, expected) in found.iter().zip(expected) {
+                assert!((plan.2 / expected - 1.0).abs() < 0.03, "{tool}, {weights}: {found:?}");
+            }
         }
     }
     let run = fairlink(&["import", "libreqos", &file, "--rate", "202mbit", "--weights", "equal", "--as-is"]);

@@ -10,7 +10,7 @@ use super::packet::ClassId;
 use super::promises::{Delay, Promises};
 use super::scheduler::Scheduler;
 use super::sharing::Sharing;
-use crate::parts::memory::one;
+use crate::parts::memory::{one, pause};
 
 /// Whether a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl SchedulerInfo {
     /// delay for traffic with a burst: the promise is then for that.
     pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
         let takes_burst = matches!(self.promises.delay, Some(Delay::LatencyRate(_) | Delay::Curves { .. }));
-        let all = core::iter::once(ClassId::ROOT).chain(tree.classes());
+        let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).inspect(|class| pause(class.index()));
         all.flat_map(|class| tree.features(class).map(move |feature| (class, feature))).filter(
             move |&(class, feature)| {
                 let describes_traffic = takes_burst && feature == Feature::Burst && tree.is_leaf(class);

@@ -95,6 +95,12 @@ enum Column {
     Sqm,
 }
 
+/// The name of a column without what differs between versions: capitals, underscores, and the unit at its end.
+fn plain(name: &str) -> String {
+    let name = name.to_lowercase().replace('_', " ");
+    name.strip_suffix("mbps").unwrap_or(&name).trim().to_owned()
+}
+
 /// Where the columns are.
 struct Head {
     names: Vec<String>,
@@ -104,10 +110,6 @@ struct Head {
 impl Head {
     fn of(row: &StringRecord, at: &Span, source: &Source, notes: &mut Notes, log: &mut Log) -> Option<Self> {
         let names: Vec<String> = row.iter().map(str::to_owned).collect();
-        let plain = |name: &str| {
-            let name = name.to_lowercase().replace('_', " ");
-            name.strip_suffix("mbps").unwrap_or(&name).trim().to_owned()
-        };
         let mut head = Self { names, places: [None; COLUMNS.len()] };
         let mut unknown = Vec::new();
         for (place, name) in head.names.iter().enumerate() {
@@ -149,6 +151,12 @@ impl Head {
         self.places[column as usize]
     }
 
+    /// Those of its columns that came with later versions, between others that all versions have.
+    fn of_later_versions(&self) -> Vec<&str> {
+        let came_later = |name: &&str| ["parent node id", "anchor node id"].contains(&plain(name).as_str());
+        self.names.iter().map(String::as_str).filter(came_later).collect()
+    }
+
     /// The fields of a row, one for each column. More fields than columns are those of a comment with commas in it, and only what stands behind
     /// the comment is taken from the right; nothing else is ever shifted.
     fn fields(&self, row: &StringRecord, at: &Span, commas: &mut Tally, log: &mut Log) -> Option<Vec<String>> {
@@ -175,14 +183,16 @@ impl Head {
             return Some(all);
         }
         let count = if fields.len() == 1 { "1 field".to_owned() } else { format!("{} fields", fields.len()) };
-        let what = match self.names.get(fields.len()..) {
-            Some(missing) => format!(
-                "this row has {count}, and there are {columns} columns: nothing stands for \"{}\"",
-                missing.join("\", \"")
-            ),
-            None => format!("this row has {count}, and there are {columns} columns"),
-        };
-        let help = if fields.len() < columns {
+        let short = columns.saturating_sub(fields.len());
+        let later = self.of_later_versions();
+        let mut what = format!("this row has {count}, and there are {columns} columns");
+        let help = if short > 0 && short == later.len() {
+            let missing = later.join("\" and \"");
+            format!(
+                "rows of earlier versions have nothing for \"{missing}\": take that out of the first row, or leave an empty field for each in the rows"
+            )
+        } else if short > 0 {
+            what += &format!(": nothing stands for \"{}\"", self.names[fields.len()..].join("\", \""));
             format!(
                 "leave a field empty where there is nothing, or take the columns out of the first row, which has: {}",
                 self.names.join(",")

@@ -160,6 +160,21 @@ fn with_row(row: &str) -> String {
 }
 
 #[test]
+fn rows_of_earlier_versions_below_a_later_first_row_are_told_apart_by_what_they_lack() {
+    // LibreQoS' own documentation has such an example: 15 columns, and 13 fields in each row.
+    let text = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,Parent Node ID,Anchor Node ID,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment\n\
+                1,a,1,b,Tower,,10.0.0.2,,1,1,2,2,\n";
+    let errors = refused(text, Some(NETWORK));
+    assert!(
+        errors.starts_with("devices.csv:2:1: error: this row has 13 fields, and there are 15 columns;"),
+        "{errors}"
+    );
+    assert!(errors.contains("have nothing for \"Parent Node ID\" and \"Anchor Node ID\": take that out"), "{errors}");
+    let mended = text.replace("Parent Node ID,Anchor Node ID,", "");
+    assert_eq!(made(&mended, Some(NETWORK), &Options::default()).links.len(), 1);
+}
+
+#[test]
 fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
     for (row, said) in [
         (

@@ -85,7 +85,7 @@ use crate::contract::{
     Members, Nanos, Packet, Promises, Scheduler, SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed,
     same_kind,
 };
-use crate::parts::memory::{Stack, bytes_of, filled};
+use crate::parts::memory::{Stack, bytes_of, filled, pause};
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod ceilings;
@@ -320,6 +320,7 @@ impl Hls {
             visits: alloc::vec::Vec::new(),
         };
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            pause(class.index());
             let parent = tree.parent(class).map_or(NIL, |parent| hls.leaves[parent.index()].parent);
             let weight = if class == ClassId::ROOT { 0 } else { weights.credits(class) as i64 };
             let is_leaf = tree.is_leaf(class);

@@ -52,6 +52,7 @@ impl RunWeights {
         let mut powers = filled(tree.len(), 0u8)?;
         let levels = tree.levels() as u64;
         for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            pause(parent.index());
             let share = u128::from((leaves_below[parent.index()] * u64::from(tree.link().max_packet) / levels).max(1));
             let sum: u128 = tree.children(parent).iter().map(|&child| u128::from(tree.weight(child))).sum();
             let (mut factor, mut divisor) = (1, 1u128);
