@@ -9,6 +9,7 @@ pub mod delays;
 pub mod figure;
 pub mod files;
 pub mod over_time;
+pub mod pdf;
 pub mod received;
 mod svg;
 pub mod sweep;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
 use fairlink_lab::claims::{Effort, Lab, Verdict, select};
+use fairlink_lab::figures::files::write_figures;
 use fairlink_lab::page::{self, Facts};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -35,7 +36,8 @@ pub(crate) struct Args {
     /// about ten minutes, or three with --quick.
     #[arg(long)]
     real: bool,
-    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing.
+    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing; and the plots as SVG and
+    /// PDF.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Threads; by default as many as there are processors. The outcome does not depend on it.
@@ -148,7 +150,7 @@ fn command(args: &Args) -> String {
     words.into_iter().chain(args.which.iter().cloned()).chain(quick).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the page, the same as JSON and Markdown, and the scenarios.
+/// Writes the page, the same as JSON and Markdown, the scenarios, and the figures as SVG and PDF.
 fn write(dir: &Path, document: &Document<'_>, facts: &Facts) -> Result<(), Failure> {
     let outcomes = document.claims;
     let json = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
@@ -169,6 +171,15 @@ fn write(dir: &Path, document: &Document<'_>, facts: &Facts) -> Result<(), Failu
     for (path, text) in &files {
         std::fs::write(path, text).map_err(|error| unwritten(path, &error))?;
     }
+    let figures = outcomes.iter().flat_map(|outcome| {
+        let figures = outcome.found.as_ref().map_or(&[][..], |found| &found.figures);
+        let stem = |place: usize| match figures.len() {
+            1 => outcome.claim.id.to_owned(),
+            _ => format!("{}-{}", outcome.claim.id, place + 1),
+        };
+        figures.iter().enumerate().map(move |(place, figure)| (stem(place), figure))
+    });
+    write_figures(figures, &dir.join("figures")).map_err(Failure::failed)?;
     note(format!("written: {}", files[0].0.display()));
     Ok(())
 }

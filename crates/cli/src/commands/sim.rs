@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Measure what the scheduler promises, and print the worst of each class beside its bound. It makes runs slower.
     #[arg(long)]
     metrics: bool,
-    /// Write figures (SVG) and their numbers (CSV) into this directory, which is made if it is missing.
+    /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
@@ -198,12 +198,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), Failure> {
     let refused = |error: FileError| Failure::wrong(error);
     let mut written = Vec::new();
+    let name = args.scenario.file_stem().unwrap_or(args.scenario.as_os_str()).to_string_lossy();
     if !keys.is_empty() {
         let file = args.scenario.file_name().unwrap_or(args.scenario.as_os_str()).to_string_lossy();
         let title = format!("{file} with other values of {}", keys[0].name);
         written.extend(files::write_sweep(keys, &summaries(runs), &title, dir).map_err(refused)?);
     }
-    written.extend(files::write_runs(runs, marks, dir).map_err(refused)?);
+    written.extend(files::write_runs(runs, &name, marks, dir).map_err(refused)?);
     written.iter().for_each(|path| note(format!("written: {}", path.display())));
     Ok(())
 }

@@ -63,6 +63,39 @@ pub fn rates(run: &Run, windows: &Windows, title: &str) -> Figure {
     figure
 }
 
+/// Rates under several schedulers, a panel for each on the same axes, with one legend. Runs without windows are passed over.
+#[must_use]
+pub fn schedulers(runs: &[&Run], title: &str) -> Figure {
+    let with_windows = runs.iter().filter_map(|run| Some((*run, run.windows.as_ref()?)));
+    let parts: Vec<(&Run, &Windows, Vec<usize>, usize)> = with_windows
+        .map(|(run, windows)| {
+            let (leaves, more) = busiest(run, windows);
+            (run, windows, leaves, more)
+        })
+        .collect();
+    // The same leaves everywhere, or a colour would be of two of them.
+    let mut all: Vec<usize> = parts.iter().flat_map(|(_, _, leaves, _)| leaves.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let more = parts.iter().map(|(.., more)| *more).max().unwrap_or(0) + all.len().saturating_sub(MAX_DRAWN);
+    all.truncate(MAX_DRAWN);
+    let mut panels: Vec<Panel> = parts
+        .iter()
+        .map(|(run, windows, ..)| rate_panel(run, windows, &all, &run.scheduler, false).high(150.0))
+        .collect();
+    let top = panels.iter().map(|panel| panel.y.end()).fold(0.0, f64::max);
+    let last = panels.len().saturating_sub(1);
+    for (place, panel) in panels.iter_mut().enumerate() {
+        panel.y = Axis::linear(panel.y.label.clone(), 0.0, top);
+        if place < last {
+            panel.x.label.clear();
+        }
+    }
+    let mut figure = Figure::new(title, panels);
+    figure.notes.extend(left_out(more));
+    figure
+}
+
 /// Rate, delay, queue and drops of the leaves that are ever busy, below each other.
 #[must_use]
 pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {

@@ -40,20 +40,31 @@ impl Figure {
     /// As an SVG document, 960 pixels wide.
     #[must_use]
     pub fn svg(&self) -> String {
-        let sheet = Sheet { width: WIDE };
+        self.whole(WIDE, 18.0)
+    }
+
+    /// As an SVG document for a column of a paper, 460 pixels wide.
+    #[must_use]
+    pub fn column_svg(&self) -> String {
+        self.whole(NARROW, SIZE)
+    }
+
+    /// With title and notes, in these widths and letters of a title in pixels. What does not fit into a line goes on in the next.
+    fn whole(&self, width: f64, size: f64) -> String {
         let mut svg = Svg::new();
-        let mut y = 30.0;
-        let mut size = 18.0;
-        while text_width(&self.title, size) > WIDE - 20.0 && size > 9.0 {
-            size -= 1.0;
+        let letters = |room: f64, size: f64| (room / text_width("x", size)) as usize;
+        let mut y = 12.0;
+        for line in broken(&self.title, letters(width - 20.0, size)) {
+            y += size;
+            svg.bold(&line, (width / 2.0, y), size, Anchor::Middle);
+            y += 4.0;
         }
-        svg.bold(&self.title, (WIDE / 2.0, y), size, Anchor::Middle);
-        y = self.body(sheet, &mut svg, y + 16.0);
-        for note in &self.notes {
+        y = self.body(Sheet { width }, &mut svg, y + 12.0);
+        for line in self.notes.iter().flat_map(|note| broken(note, letters(width - LEFT - 8.0, SIZE - 1.0))) {
             y += SIZE + 6.0;
-            svg.text(note, (LEFT, y), SIZE - 1.0, Anchor::Start);
+            svg.text(&line, (LEFT, y), SIZE - 1.0, Anchor::Start);
         }
-        svg.finish(WIDE, y + 18.0, &self.title)
+        svg.finish(width, y + 18.0, &self.title)
     }
 
     /// Panels and legend as SVG for a page that has title and notes as text of its own: for wide screens and for narrow ones.
@@ -204,6 +215,9 @@ impl Panel {
         self.series.iter().for_each(|series| draw_markers(series, svg, &frame));
         self.spreads.iter().for_each(|spread| draw_spread(spread, svg, &frame));
         let ends = draw_events(&self.events, svg, &frame);
+        if self.x.label.is_empty() {
+            return ends;
+        }
         let label = ends + SIZE + 8.0;
         svg.text(&self.x.label, (LEFT + sheet.inner() / 2.0, label), SIZE, Anchor::Middle);
         label + 8.0

@@ -77,6 +77,20 @@ fn the_drawing_of_rates_has_each_busy_class_its_ideal_and_the_phases() {
 }
 
 #[test]
+fn schedulers_beside_each_other_have_one_scale_one_legend_and_a_title_that_names_the_scenario() {
+    let report = report(&OPTIONS, 1);
+    let figure = over_time::schedulers(&report.runs.iter().collect::<Vec<_>>(), "exp2-H: rates");
+    assert_eq!(figure.panels.iter().map(|panel| &panel.title[..]).collect::<Vec<_>>(), ["fifo", "hls"]);
+    assert_eq!(figure.panels[0].y, figure.panels[1].y);
+    let svg = figure.column_svg();
+    assert!(svg.contains("width=\"460\"") && svg.contains(">exp2-H: rates</text>"), "{svg}");
+    // Under each panel ticks, and under the last alone what they are.
+    assert_eq!((svg.matches(">time (s)<").count(), svg.matches(">B2<").count()), (1, 1));
+    let looks = |place: usize| figure.panels[place].series.iter().filter(|series| series.name != "the ideal").count();
+    assert_eq!((looks(0), looks(1)), (3, 3), "A1, B2 and C");
+}
+
+#[test]
 fn the_tail_of_delays_falls_and_the_boxes_are_in_order() {
     let report = report(&OPTIONS, 2);
     let runs: Vec<&Run> = report.runs.iter().filter(|run| run.scheduler == "fifo").collect();
@@ -100,18 +114,34 @@ fn the_tail_of_delays_falls_and_the_boxes_are_in_order() {
 fn each_run_is_written_under_its_own_name() {
     let dir = std::env::temp_dir().join(format!("fairlink-plot-{}", std::process::id()));
     for (runs, expected) in [
-        (1, vec!["fifo.csv", "hls.svg", "hls-series.csv", "hls-delays.svg", "delays.svg", "delays.csv"]),
-        (2, vec!["fifo-seed1.csv", "hls-seed2.svg", "hls-seed2-series.svg", "hls-delays.svg"]),
+        (
+            1,
+            vec![
+                "fifo.csv",
+                "hls.svg",
+                "hls.pdf",
+                "hls-series.csv",
+                "hls-delays.svg",
+                "delays.svg",
+                "delays.csv",
+                "rates.pdf",
+            ],
+        ),
+        (2, vec!["fifo-seed1.csv", "hls-seed2.svg", "hls-seed2-series.svg", "hls-delays.svg", "rates.svg"]),
     ] {
-        let written = write_runs(&report(&OPTIONS, runs).runs, &Marks::default(), &dir).unwrap();
-        assert_eq!(written.len(), 8 * runs as usize + 2 + 2);
+        let written = write_runs(&report(&OPTIONS, runs).runs, "exp2-H", &Marks::default(), &dir).unwrap();
+        // Of each run rates and series, of each scheduler delays, of all rates, delays and a table of these.
+        assert_eq!(written.len(), 2 * (2 + 4) * runs as usize + 2 * 2 + 2 + 3);
         let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
         assert!(written.iter().all(|path| fs::metadata(path).unwrap().len() > 100));
     }
-    assert_eq!(write_runs(&report(&Options::default(), 1).runs, &Marks::default(), &dir).unwrap(), [] as [PathBuf; 0]);
+    assert_eq!(
+        write_runs(&report(&Options::default(), 1).runs, "x", &Marks::default(), &dir).unwrap(),
+        [] as [PathBuf; 0]
+    );
     let file = dir.join("fifo.csv");
-    let error = write_runs(&report(&OPTIONS, 1).runs, &Marks::default(), &file).unwrap_err();
+    let error = write_runs(&report(&OPTIONS, 1).runs, "x", &Marks::default(), &file).unwrap_err();
     assert_eq!(error.path, file);
     fs::remove_dir_all(dir).unwrap();
 }
