@@ -63,6 +63,10 @@ const FRAME: u64 = 1514;
 /// What HTB assures a queue without `limit-at`, in bit/s: next to nothing.
 const UNASSURED: u64 = 1000;
 const HTB: &str = "RouterOS' HTB";
+/// Where queues of all interfaces hang.
+const GLOBAL: &str = "global";
+/// What is said of the class for what no queue takes.
+const OTHERS: &str = "what no queue takes";
 
 /// Reads a file.
 ///
@@ -91,19 +95,31 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         notes: Notes::default(),
         tallies: Tallies::default(),
         kinds: kinds(&commands),
+        only_interface: only_interface(&commands),
     };
     let links = reading.links();
     if reading.log.has_errors() {
         return Err(reading.log.into_errors());
     }
     reading.tell();
-    let queues: usize = links.iter().map(|link| link.text.matches("\n[[class]]").count().saturating_sub(1)).sum();
+    let queues: usize = links.iter().map(|link| link.text.matches("\n[[class]]").count()).sum::<usize>()
+        - links.iter().filter(|link| link.text.contains(OTHERS)).count();
     let kept = vec![format!(
         "{queues} queues with their rates and parents, in {} link{}",
         links.len(),
         if links.len() == 1 { "" } else { "s" }
     )];
     sound(links, kept, reading.notes.all)
+}
+
+/// The interface that is the target of simple queues, where there is one alone.
+fn only_interface(commands: &[Command]) -> Option<&str> {
+    let simple =
+        |command: &&Command| command.section == "queue simple" && command.verb == "add" && !command.is_on("disabled");
+    let targets = commands.iter().filter(simple).flat_map(|command| command.get("target").split(',')).map(str::trim);
+    let mut interfaces = targets.filter(|target| !target.is_empty() && super::prefixes::parse(target).is_none());
+    let first = interfaces.next()?;
+    interfaces.all(|other| other == first).then_some(first)
 }
 
 /// What keeps the queues of a type, and which addresses share such a queue.
@@ -171,6 +187,8 @@ struct Reading<'a> {
     notes: Notes,
     tallies: Tallies,
     kinds: HashMap<String, Kind>,
+    /// The interface that is the target of simple queues, where there is one alone.
+    only_interface: Option<&'a str>,
 }
 
 impl<'a> Reading<'a> {

@@ -6,7 +6,7 @@ use fairlink_core::Rate;
 
 use super::mangle::{self, Marked};
 use super::words::{Command, Property};
-use super::{FRAME, HTB, MAX_LEVELS, Queue, Reading, UNASSURED};
+use super::{FRAME, GLOBAL, HTB, MAX_LEVELS, OTHERS, Queue, Reading, UNASSURED};
 use crate::import::plan::{Before, Class, ClassNames, Plan};
 use crate::import::{Direction, Draft, prefixes, write};
 use crate::matching::{Match, Reach};
@@ -33,6 +33,17 @@ impl<'a> Reading<'a> {
             );
             self.notes.left_out(self.source, Some(rule.at.clone()), what);
         }
+        let from_elsewhere = |rule: &&Command| {
+            let from = rule.get("in-interface");
+            !from.is_empty() && from != root && used.contains(&rule.get("new-packet-mark")) && !rule.is_on("disabled")
+        };
+        if let Some(rule) = self.commands.iter().find(from_elsewhere).filter(|_| root != GLOBAL) {
+            let from = rule.get("in-interface");
+            let what = format!(
+                "in-interface={from}: taken as true of all that leaves {root}, since no frame shows where it came in; so run the gateway between the two"
+            );
+            self.notes.changed(self.source, Some(rule.at.clone()), what);
+        }
         // Leaves in the order in which matches count, behind all inner queues.
         let mut order: Vec<usize> = (0..queues.len()).collect();
         if !simple {
@@ -57,7 +68,24 @@ impl<'a> Reading<'a> {
         let mut by_name: HashMap<&str, usize> = HashMap::new();
         let mut reach = Reach::default();
         let mut default = None;
+        // Packets that get a mark of no queue, before a rule that has one: no queue takes them.
+        let is_used = |rule: &Marked| used.contains(&rule.mark.as_str());
+        let last_used = marked.iter().rposition(is_used).unwrap_or(0);
+        let passed_by = marked[..last_used].iter().position(|rule| !is_used(rule)).filter(|_| !simple);
+        let first = |at: usize| {
+            let own: Vec<&str> = marks(queues[at].command).collect();
+            marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
+        };
+        let mut others = None;
         for at in places.into_iter().chain(leaves) {
+            if let Some(place) = passed_by.filter(|&place| others.is_none() && !inner[at] && first(at) > place) {
+                let unused = marked[place..last_used].iter().filter(|rule| !is_used(rule));
+                let texts = unused.flat_map(|rule| rule.matches.iter());
+                let taken = |text: &&String| Match::parse(text).is_ok_and(|made| reach.add(&made).is_none());
+                let matches = texts.filter(taken).cloned().collect();
+                others = Some(plan.classes.len());
+                plan.classes.push(rest(&mut names, top, matches));
+            }
             let queue = queues[at];
             let mut matches = Vec::new();
             if inner[at] {
@@ -92,21 +120,21 @@ impl<'a> Reading<'a> {
                 },
             });
         }
+        // Where a queue takes whatever comes to it, nothing is left for others.
+        let default =
+            default.or_else(|| plan.classes.iter().position(|class| class.matches.iter().any(|text| text == "any")));
+        let default = default.or(others);
         plan.default = default.unwrap_or(plan.classes.len());
         if default.is_none() {
-            let share = (top / 100).max(1);
+            others = Some(plan.classes.len());
+            plan.classes.push(rest(&mut names, top, Vec::new()));
+        }
+        if let Some(floor) = others.and_then(|at| plan.classes[at].floor) {
             let what = format!(
                 "what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}",
-                show_bps(share)
+                show_bps(floor)
             );
             self.notes.changed(self.source, None, what);
-            plan.classes.push(Class {
-                name: names.make("others"),
-                remark: "what no queue takes".to_owned(),
-                floor: Some(share),
-                before: Before { floor: Some(share), quantum: Some(FRAME), ..Before::default() },
-                ..Class::default()
-            });
         }
         plan.weigh(self.options.weights);
         if let Some(what) = self.options.weights.meaning() {
@@ -228,13 +256,22 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says.
+    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says. Of a router whose queues name one interface alone, that is whatever
+    /// comes.
     fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
         let mut all = Vec::new();
         for part in property.value.split(',') {
             match prefixes::parse(part.trim()) {
                 Some((prefix, _)) if prefix.is_all() => all.push("any".to_owned()),
                 Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
+                None if self.only_interface == Some(part.trim()) => {
+                    let what = format!(
+                        "\"{}={part}\": taken for all that no queue before it takes; run the gateway at that interface",
+                        property.name
+                    );
+                    self.notes.changed(self.source, Some(property.at.clone()), what);
+                    all.push("any".to_owned());
+                }
                 None => {
                     let what = format!(
                         "\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway",
@@ -245,6 +282,19 @@ impl<'a> Reading<'a> {
             }
         }
         (!all.is_empty()).then_some(all)
+    }
+}
+
+/// The class of what no queue takes: a hundredth of the link, of `top` bit/s.
+fn rest(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
+    let floor = Some((top / 100).max(1));
+    Class {
+        name: names.make("others"),
+        remark: OTHERS.to_owned(),
+        floor,
+        matches,
+        before: Before { floor, quantum: Some(FRAME), ..Before::default() },
+        ..Class::default()
     }
 }
 

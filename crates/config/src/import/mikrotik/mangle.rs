@@ -4,6 +4,7 @@
 //! `passthrough=no`. In a link file the first match counts. So rules that let packets go on are put in reverse order, behind what follows them.
 
 use super::super::prefixes;
+use super::GLOBAL;
 use super::words::Command;
 use crate::matching::{Match, reversed};
 use crate::problem::Span;
@@ -73,26 +74,54 @@ impl Connections {
     fn of(commands: &[Command], interface: &str) -> Self {
         let (mut all, mut failed) = (Vec::new(), Vec::new());
         for chain in CHAINS.into_iter().rev() {
-            let mut last = Vec::new();
-            let rules = commands.iter().filter(|rule| {
-                rule.section == "ip firewall mangle"
-                    && rule.verb == "add"
-                    && rule.get("action") == "mark-connection"
-                    && rule.get("chain") == chain
-                    && !rule.is_on("disabled")
-            });
-            for rule in rules {
+            // In the order in which the first counts: the mark, its matches, and whether a later rule may still change it.
+            let mut here: Vec<(String, Vec<String>, bool)> = Vec::new();
+            let mut unmarked = Vec::new();
+            let rules: Vec<&Command> = commands
+                .iter()
+                .filter(|rule| {
+                    rule.section == "ip firewall mangle"
+                        && rule.verb == "add"
+                        && rule.get("chain") == chain
+                        && !rule.is_on("disabled")
+                })
+                .collect();
+            for (at, &rule) in rules.iter().enumerate() {
+                let ends = rule.get("passthrough") == "no";
+                if rule.get("action") == "mark-packet" && ends && is_only_of_a_connection(rule) {
+                    // Here packets of these connections leave the chain.
+                    let closed = here.iter_mut().filter(|(mark, ..)| mark == rule.get("connection-mark"));
+                    closed.for_each(|(.., is_open)| *is_open = false);
+                }
+                if rule.get("action") != "mark-connection" {
+                    continue;
+                }
                 let mark = rule.get("new-connection-mark").to_owned();
+                let asks =
+                    |other: &&&Command| other.get("action") == "mark-packet" && other.get("connection-mark") == mark;
+                if rules[..at].iter().any(|other| asks(&other)) && !rules[at..].iter().any(|other| asks(&other)) {
+                    let why = "a mark of connections that is set behind the rule that asks for it".to_owned();
+                    failed.push((mark, rule.at.clone(), why));
+                    continue;
+                }
+                let place = here.iter().position(|(.., is_open)| *is_open).unwrap_or(here.len());
+                let is_ordered = here[place..].iter().all(|(.., is_open)| *is_open);
                 match both_ways(rule, interface) {
                     Ok(matches) if matches.is_empty() => {}
-                    Ok(matches) if rule.get("passthrough") == "no" => all.push((mark, matches)),
                     // Only connections without a mark: those before it keep theirs.
-                    Ok(matches) if rule.get("connection-mark") == "no-mark" => last.insert(0, (mark, matches)),
-                    Ok(matches) => last.push((mark, matches)),
+                    Ok(matches) if rule.get("connection-mark") == "no-mark" => unmarked.push((mark, matches)),
+                    Ok(matches) if is_ordered => here.insert(place, (mark, matches, !ends)),
+                    Ok(_) => {
+                        // What it takes from those before it cannot be said by an order.
+                        let why = "a rule behind those of which some are final and some are not";
+                        let open = here[place..].iter().filter(|(.., is_open)| *is_open).map(|(mark, ..)| mark.clone());
+                        failed.extend(open.chain([mark]).map(|mark| (mark, rule.at.clone(), why.to_owned())));
+                    }
                     Err(why) => failed.push((mark, rule.at.clone(), why)),
                 }
             }
-            all.extend(last.into_iter().rev());
+            all.extend(here.into_iter().map(|(mark, matches, _)| (mark, matches)));
+            all.extend(unmarked);
         }
         Self { all, failed }
     }
@@ -118,7 +147,10 @@ impl Connections {
             }
         }
         let of = |(mark, connection): &(String, Vec<String>)| {
-            let (rule, matches) = own.iter().find(|(rule, _)| rule.get("connection-mark") == mark)?;
+            let Some((rule, matches)) = own.iter().find(|(rule, _)| rule.get("connection-mark") == mark) else {
+                // Its packets get no mark, also where a rule behind this one would give them one.
+                return Some(Marked { mark: String::new(), matches: connection.clone() });
+            };
             let both = |one: &String, other: &String| match (one.as_str(), other.as_str()) {
                 ("any", other) | (other, "any") => other.to_owned(),
                 (one, other) => format!("{one} {other}"),
@@ -130,6 +162,14 @@ impl Connections {
         };
         self.all.iter().filter_map(of).filter(|marked| !marked.matches.is_empty()).collect()
     }
+}
+
+/// Returns true for a rule that asks for nothing but the mark of a connection.
+fn is_only_of_a_connection(rule: &Command) -> bool {
+    const SAYS_NOTHING: [&str; 8] =
+        ["action", "chain", "comment", "connection-mark", "new-packet-mark", "passthrough", "log", "log-prefix"];
+    !rule.get("connection-mark").is_empty()
+        && rule.properties.iter().all(|property| SAYS_NOTHING.contains(&property.name.as_str()))
 }
 
 /// A rule without some of its properties.
@@ -150,7 +190,7 @@ fn both_ways(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
     }
     let names = ["connection-state", "connection-mark", "new-connection-mark", "in-interface", "out-interface"];
     let (from, to) = (rule.get("in-interface"), rule.get("out-interface"));
-    if interface == "global" && !(from.is_empty() && to.is_empty()) {
+    if interface == GLOBAL && !(from.is_empty() && to.is_empty()) {
         return Err(if from.is_empty() { format!("out-interface={to}") } else { format!("in-interface={from}") });
     }
     let there = matches(&without(rule, &names), interface)?;
@@ -185,6 +225,7 @@ fn matches(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
         match property.name.as_str() {
             "action" | "chain" | "comment" | "disabled" | "new-packet-mark" | "passthrough" | "log" | "log-prefix" => {}
             "out-interface" if value == interface => {}
+            "in-interface" if ![GLOBAL, interface].contains(&value) && interface != GLOBAL => {}
             "protocol" => {
                 protocol = Some(value);
                 conditions.push(match value {

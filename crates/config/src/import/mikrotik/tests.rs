@@ -2,6 +2,7 @@ use fairlink_core::{ClassId, HostKey, Share};
 
 use super::*;
 use crate::link::LinkFile;
+use crate::matching::{FrameKey, IpVersion, Match, v4_mapped};
 use crate::problem::ProblemKind;
 
 /// An export with the oddities of those that are published: a section twice, lines that go on within words, quotes, a script in a value, types of queues,
@@ -375,4 +376,132 @@ add limit-at=1M max-limit=10M name=rest packet-mark=rest parent=all\n";
         notes.contains("marks packets as \"web\": the match language has nothing like layer7-protocol=x"),
         "{notes}"
     );
+}
+
+#[test]
+fn a_queue_for_all_of_an_interface_takes_what_no_queue_before_it_takes() {
+    let one = "/queue simple\nadd name=boss target=10.0.0.2/32 max-limit=50M/50M\nadd name=sqm target=ether1 max-limit=285M/285M\n";
+    let imported = made(one, &Options::default());
+    let link = &imported.links[0].link;
+    let texts: Vec<String> = link.matches.iter().map(|(_, made)| made.to_string()).collect();
+    assert_eq!((texts, link.unreachable()), (vec!["dst net 10.0.0.2/32".to_owned(), "any".to_owned()], vec![]));
+    // Nothing is left for others.
+    assert_eq!((link.tree.len(), link.default_class), (3, link.names.id("sqm")));
+    assert_eq!(imported.kept, ["2 queues with their rates and parents, in 1 link"]);
+    assert!(
+        imported.notes.iter().any(|note| note.to_string().contains("\"target=ether1\": taken for all that no queue"))
+    );
+    // Of two interfaces, nobody can say which is which.
+    let two = one.replace("target=10.0.0.2/32", "target=ether2");
+    let imported = made(&two, &Options::default());
+    assert_eq!(imported.links[0].link.unreachable().len(), 2);
+}
+
+#[test]
+fn where_a_packet_came_in_is_taken_for_granted_where_it_leaves_by_another_interface() {
+    let text = "/ip firewall mangle\nadd action=mark-packet chain=forward in-interface=wan new-packet-mark=down passthrough=no\n\
+                /queue tree\nadd name=all parent=lan packet-mark=down max-limit=100M\n";
+    let imported = made(text, &Options::default());
+    assert_eq!(imported.links[0].link.unreachable(), []);
+    let note = imported.notes.iter().find(|note| note.to_string().contains("in-interface=wan")).unwrap();
+    assert!(note.to_string().contains("taken as true of all that leaves lan"), "{note}");
+    // A packet does not leave by the interface that it came from, and the queues of all interfaces see both.
+    for parent in ["wan", "global"] {
+        let imported = made(&text.replace("parent=lan", &format!("parent={parent}")), &Options::default());
+        assert_eq!(imported.links[0].link.unreachable().len(), 1, "{parent}");
+    }
+}
+
+/// Rules that mark connections and then their packets, at random, beside a model that follows each packet through the chain.
+#[test]
+fn marks_of_connections_are_those_that_a_packet_and_the_next_of_its_connection_get() {
+    let conditions =
+        ["protocol=udp dst-port=5", "protocol=udp", "dst-address=10.0.0.0/8", "protocol=tcp dst-port=5", ""];
+    let holds = |rule: usize, udp: bool, port: u16, address: u32| match rule {
+        0 => udp && port == 5,
+        1 => udp,
+        2 => address >> 24 == 10,
+        3 => !udp && port == 5,
+        _ => true,
+    };
+    let mut state = 11u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    let mut compared = 0;
+    for _ in 0..2000 {
+        // Each rule: marks connections by a condition, or packets of a connection's mark.
+        let count = 2 + next(6);
+        let rules: Vec<(bool, usize, usize)> =
+            (0..count).map(|_| (next(2) == 0, next(5) as usize, next(3) as usize)).collect();
+        let mut text = String::from("/ip firewall mangle\n");
+        for &(connection, condition, mark) in &rules {
+            let chain = "chain=prerouting";
+            text += &match connection {
+                true => format!(
+                    "add action=mark-connection {chain} {} new-connection-mark=c{mark}\n",
+                    conditions[condition]
+                ),
+                // Those that let packets go on are not closed: they are not in this test.
+                false => format!(
+                    "add action=mark-packet {chain} connection-mark=c{mark} new-packet-mark=p{mark} passthrough=no\n"
+                ),
+            };
+        }
+        let mut log = Log::new(&SourceText::new("a.rsc", text.clone()));
+        let (marked, untold) = mangle::read(&commands(&text, &mut log), "wan");
+        if !untold.is_empty() {
+            continue;
+        }
+        for (udp, port, address) in [
+            (true, 5, 0x0a00_0001),
+            (true, 6, 0x0b00_0001),
+            (false, 5, 0x0a00_0001),
+            (false, 6, 0x0a00_0001),
+            (false, 6, 0x0b00_0001),
+        ] {
+            let pass = |connection: &mut Option<usize>| {
+                for &(marks_connection, condition, mark) in &rules {
+                    if marks_connection && holds(condition, udp, port, address) {
+                        *connection = Some(mark);
+                    } else if !marks_connection && *connection == Some(mark) {
+                        return Some(mark);
+                    }
+                }
+                None
+            };
+            let mut connection = None;
+            // A connection that lasts: what its packets get once nothing changes any more.
+            let marks: Vec<Option<usize>> = (0..6).map(|_| pass(&mut connection)).collect();
+            if marks[4] != marks[5] || marks[1] != marks[5] {
+                continue;
+            }
+            compared += 1;
+            let frame = frame(udp, port, address);
+            let found = marked.iter().find(|marked| {
+                marked.matches.iter().any(|text| Match::parse(text).is_ok_and(|made| made.matches(&frame)))
+            });
+            let expected = marks[5].map(|mark| format!("p{mark}"));
+            assert_eq!(
+                found.map(|marked| marked.mark.clone()).filter(|mark| !mark.is_empty()),
+                expected,
+                "{udp} {port} {address:x}\n{text}{marked:#?}"
+            );
+        }
+    }
+    assert!(compared > 2000, "{compared}");
+}
+
+fn frame(udp: bool, port: u16, address: u32) -> FrameKey {
+    FrameKey {
+        ethertype: Some(0x0800),
+        version: Some(IpVersion::V4),
+        proto: if udp { 17 } else { 6 },
+        src: v4_mapped([192, 0, 2, 1]),
+        dst: v4_mapped(address.to_be_bytes()),
+        sport: Some(40_000),
+        dport: Some(port),
+        ..FrameKey::default()
+    }
 }
