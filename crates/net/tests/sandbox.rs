@@ -1,0 +1,75 @@
+//! What a script in the sandbox cannot do, tried in a process of its own.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use fairlink_net::{PrivateNamespace, SANDBOX_USER, Sandbox};
+
+fn main() -> ExitCode {
+    support::main(&[("what_reaches_beyond_the_sandbox_is_refused", what_reaches_out_is_refused)])
+}
+
+/// Enters a sandbox; its directory. `None`, said, where this system gives none.
+fn enter() -> Option<PathBuf> {
+    let scratch = std::env::temp_dir().join(format!("fairlink-sandbox-{}", std::process::id()));
+    fs::create_dir(&scratch).unwrap();
+    chown(&scratch, Some(SANDBOX_USER), Some(SANDBOX_USER)).unwrap();
+    match (Sandbox { scratch: scratch.clone(), seconds: 10 }).enter() {
+        Ok(()) => Some(scratch),
+        Err(error) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+    }
+}
+
+fn what_reaches_out_is_refused(_: &PrivateNamespace) {
+    let outside = std::env::temp_dir().join(format!("fairlink-outside-{}", std::process::id()));
+    File::create(&outside).unwrap();
+    let Some(scratch) = enter() else { return };
+
+    // Files: all can be read, and those of the directory written.
+    fs::write(scratch.join("own"), "x").unwrap();
+    assert!(fs::read("/etc/passwd").is_ok());
+    for refused in [fs::write(&outside, "x"), fs::remove_file(&outside), fs::write(outside.with_extension("new"), "x")]
+    {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+    // All sets of capabilities are empty: inheritable, permitted, effective, bounding, ambient.
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let sets: Vec<&str> = status.lines().filter(|line| line.starts_with("Cap")).collect();
+    assert_eq!(sets.len(), 5);
+    assert!(sets.iter().all(|set| set.ends_with("\t0000000000000000")), "{sets:?}");
+
+    // SAFETY: pointers are null, and none of these calls is carried out.
+    let tried = unsafe {
+        [
+            ("socket", libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0)),
+            ("socket of netlink", libc::syscall(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0)),
+            ("ptrace", libc::syscall(libc::SYS_ptrace, libc::PTRACE_ATTACH, 1, 0, 0)),
+            ("mount", libc::syscall(libc::SYS_mount, 0, 0, 0, 0, 0)),
+            ("bpf", libc::syscall(libc::SYS_bpf, 0, 0, 0)),
+            ("io_uring", libc::syscall(libc::SYS_io_uring_setup, 1, 0)),
+            ("kill", libc::syscall(libc::SYS_kill, 1, 0)),
+            ("a session of its own", libc::syscall(libc::SYS_setsid)),
+            ("a group of its own", libc::syscall(libc::SYS_setpgid, 0, 0)),
+            ("a namespace", libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER)),
+            #[cfg(target_arch = "x86_64")]
+            ("getpid of x32", libc::syscall(0x4000_0000 | libc::SYS_getpid)),
+            #[cfg(target_arch = "x86_64")]
+            ("socket of x32", libc::syscall(0x4000_0000 | libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0)),
+        ]
+        .map(|(what, result)| (what, result, std::io::Error::last_os_error().raw_os_error()))
+    };
+    for (what, result, _) in tried {
+        assert_eq!(result, -1, "{what}");
+    }
+    // A program that is started is confined as well.
+    let child = Command::new("/bin/sh").args(["-c", "echo x > /etc/fairlink-test"]).output().unwrap();
+    assert!(!child.status.success(), "{child:?}");
+}
