@@ -28,6 +28,11 @@ fn enter() -> Option<PathBuf> {
     }
 }
 
+/// The error of a system call.
+fn error_of(result: libc::c_long) -> Option<i32> {
+    (result < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}
+
 fn what_reaches_out_is_refused(_: &PrivateNamespace) {
     let outside = std::env::temp_dir().join(format!("fairlink-outside-{}", std::process::id()));
     File::create(&outside).unwrap();
@@ -49,25 +54,27 @@ fn what_reaches_out_is_refused(_: &PrivateNamespace) {
     // SAFETY: pointers are null, and none of these calls is carried out.
     let tried = unsafe {
         [
-            ("socket", libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0)),
-            ("socket of netlink", libc::syscall(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0)),
-            ("ptrace", libc::syscall(libc::SYS_ptrace, libc::PTRACE_ATTACH, 1, 0, 0)),
-            ("mount", libc::syscall(libc::SYS_mount, 0, 0, 0, 0, 0)),
-            ("bpf", libc::syscall(libc::SYS_bpf, 0, 0, 0)),
-            ("io_uring", libc::syscall(libc::SYS_io_uring_setup, 1, 0)),
-            ("kill", libc::syscall(libc::SYS_kill, 1, 0)),
-            ("a session of its own", libc::syscall(libc::SYS_setsid)),
-            ("a group of its own", libc::syscall(libc::SYS_setpgid, 0, 0)),
-            ("a namespace", libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER)),
+            ("socket", error_of(libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0))),
+            ("socket of netlink", error_of(libc::syscall(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0))),
+            ("ptrace", error_of(libc::syscall(libc::SYS_ptrace, libc::PTRACE_ATTACH, 1, 0, 0))),
+            ("mount", error_of(libc::syscall(libc::SYS_mount, 0, 0, 0, 0, 0))),
+            ("bpf", error_of(libc::syscall(libc::SYS_bpf, 0, 0, 0))),
+            ("io_uring", error_of(libc::syscall(libc::SYS_io_uring_setup, 1, 0))),
+            ("kill", error_of(libc::syscall(libc::SYS_kill, 1, 0))),
+            ("a session of its own", error_of(libc::syscall(libc::SYS_setsid))),
+            ("a group of its own", error_of(libc::syscall(libc::SYS_setpgid, 0, 0))),
+            ("a namespace", error_of(libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER))),
             #[cfg(target_arch = "x86_64")]
-            ("getpid of x32", libc::syscall(0x4000_0000 | libc::SYS_getpid)),
+            ("getpid of x32", error_of(libc::syscall(0x4000_0000 | libc::SYS_getpid))),
             #[cfg(target_arch = "x86_64")]
-            ("socket of x32", libc::syscall(0x4000_0000 | libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0)),
+            (
+                "socket of x32",
+                error_of(libc::syscall(0x4000_0000 | libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0)),
+            ),
         ]
-        .map(|(what, result)| (what, result, std::io::Error::last_os_error().raw_os_error()))
     };
-    for (what, result, _) in tried {
-        assert_eq!(result, -1, "{what}");
+    for (what, error) in tried {
+        assert_eq!(error, Some(libc::EPERM), "{what}");
     }
     // A program that is started is confined as well.
     let child = Command::new("/bin/sh").args(["-c", "echo x > /etc/fairlink-test"]).output().unwrap();

@@ -278,3 +278,26 @@ fn rules_of_nft_are_followed_as_those_of_iptables() {
     let (found, notes) = classes(&rules, &packets);
     assert_eq!(found, ["1:10", "1:30", "1:20", "1:20", "1:20", "1:10", "1:30"], "{notes}");
 }
+
+#[test]
+fn scripts_that_return_with_a_mark_and_scripts_that_add_bits_are_followed() {
+    let rules = "iptables -t mangle -N S
+iptables -t mangle -A POSTROUTING -j S
+iptables -t mangle -A S -o eth0 -j CONNMARK --restore-mark
+iptables -t mangle -A S -m mark ! --mark 0 -j RETURN
+iptables -t mangle -A S -o eth0 -p udp --dport 53 -j MARK --set-mark 10
+iptables -t mangle -A S -m mark ! --mark 0 -j RETURN
+iptables -t mangle -A S -o eth0 -p tcp --tcp-flags FIN,SYN SYN -j MARK --set-mark 10
+iptables -t mangle -A S -o eth0 ! -d 192.0.2.0/24 -j RETURN
+iptables -t mangle -A S -o eth0 -j MARK --set-mark 20
+iptables -t mangle -A S -j CONNMARK --save-mark\n";
+    let (found, notes) = classes(rules, &[(17, 9, 53), (6, 9, 80)]);
+    assert_eq!(found, ["1:10", "1:20"], "{notes}");
+    let said = "WARNING: a rule is left out: the match language has nothing like \"--tcp-flags FIN,SYN SYN\"; frames that it gives to 1:10 go elsewhere";
+    assert!(notes.contains(said), "{notes}");
+    let rules = "iptables -t mangle -A POSTROUTING -p tcp --dport 22 -j MARK --or-mark 0xa
+iptables -t mangle -A POSTROUTING -p tcp --dport 22 -j RETURN
+iptables -t mangle -A POSTROUTING -p tcp -j MARK --or-mark 0x14\n";
+    let (found, notes) = classes(rules, &[(6, 9, 22), (6, 9, 80), (17, 9, 9)]);
+    assert_eq!(found, ["1:10", "1:20", "1:30"], "{notes}");
+}
