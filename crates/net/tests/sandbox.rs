@@ -2,11 +2,11 @@
 
 mod support;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::chown;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 use fairlink_net::{PrivateNamespace, SANDBOX_USER, Sandbox};
 
@@ -14,11 +14,20 @@ fn main() -> ExitCode {
     support::main(&[("what_reaches_beyond_the_sandbox_is_refused", what_reaches_out_is_refused)])
 }
 
+/// Has a program remove a path when this process, which may not do so by then, has ended and its pipe is closed.
+fn remove_at_the_end(path: &Path) {
+    let mut remover = Command::new("/bin/sh");
+    remover.args(["-c", "cat; rm -rf \"$0\""]).arg(path).stdin(Stdio::piped());
+    std::mem::forget(remover.spawn().unwrap());
+}
+
 /// Enters a sandbox; its directory. `None`, said, where this system gives none.
 fn enter() -> Option<PathBuf> {
     let scratch = std::env::temp_dir().join(format!("fairlink-sandbox-{}", std::process::id()));
     fs::create_dir(&scratch).unwrap();
-    chown(&scratch, Some(SANDBOX_USER), Some(SANDBOX_USER)).unwrap();
+    remove_at_the_end(&scratch);
+    // As root. Without it, the user stays the same.
+    let _ = chown(&scratch, Some(SANDBOX_USER), Some(SANDBOX_USER));
     match (Sandbox { scratch: scratch.clone(), seconds: 10 }).enter() {
         Ok(()) => Some(scratch),
         Err(error) => {
@@ -35,7 +44,8 @@ fn error_of(result: libc::c_long) -> Option<i32> {
 
 fn what_reaches_out_is_refused(_: &PrivateNamespace) {
     let outside = std::env::temp_dir().join(format!("fairlink-outside-{}", std::process::id()));
-    File::create(&outside).unwrap();
+    File::create(&outside).unwrap().set_permissions(Permissions::from_mode(0o666)).unwrap();
+    remove_at_the_end(&outside);
     let Some(scratch) = enter() else { return };
 
     // Files: all can be read, and those of the directory written.

@@ -389,7 +389,10 @@ impl Targets {
             }
         };
         let Some(class) = class else {
-            let why = format!("\"{}\" has a mark that no filter asks for, and there is no default class", region.made);
+            let why = format!(
+                "WARNING: \"{}\" has a mark that no filter asks for, and there is no default class: such frames go where a later match sends them",
+                region.made
+            );
             left_out(&at, why, log, notes);
             return None;
         };
