@@ -200,6 +200,13 @@ impl Prefix {
     fn shortened(&self, len: u8) -> Self {
         Self::new(self.version, self.bits, len)
     }
+
+    /// The prefixes that, with this one, are the prefix of a shorter length around it.
+    fn siblings(self, len: u8) -> impl Iterator<Item = Self> {
+        let least = if self.version == IpVersion::V4 { 96 } else { 0 };
+        (len.max(least) + 1..=self.len)
+            .map(move |len| Self::new(self.version, self.bits ^ (1 << (128 - u32::from(len))), len))
+    }
 }
 
 const fn mask(len: u8) -> u128 {
@@ -235,6 +242,14 @@ impl PortRange {
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && other.last <= self.last
+    }
+
+    /// What is left of a range around it.
+    fn around(self, outer: Option<Self>) -> impl Iterator<Item = Self> {
+        let outer = outer.unwrap_or(Self { first: 0, last: u16::MAX });
+        let below = self.first.checked_sub(1).map(|last| Self { first: outer.first, last });
+        let above = self.last.checked_add(1).map(|first| Self { first, last: outer.last });
+        below.into_iter().chain(above).filter(|range| range.first <= range.last)
     }
 
     /// Whether it is one port.
@@ -371,6 +386,81 @@ impl Match {
             && wider(self.dst, other.dst, Prefix::covers)
             && wider(self.sport, other.sport, PortRange::covers)
             && wider(self.dport, other.dport, PortRange::covers)
+    }
+
+    /// The match of exactly the frames that both match; `None` where there is no such frame.
+    pub(crate) fn both(&self, other: &Self) -> Option<Self> {
+        fn same<T: PartialEq + Copy>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
+            match (one, other) {
+                (Some(one), Some(other)) => (one == other).then_some(Some(one)),
+                _ => Some(one.or(other)),
+            }
+        }
+        let prefix = |one: Option<Prefix>, other: Option<Prefix>| match (one, other) {
+            (Some(one), Some(other)) if one.covers(&other) => Some(Some(other)),
+            (Some(one), Some(other)) => other.covers(&one).then_some(Some(one)),
+            _ => Some(one.or(other)),
+        };
+        let ports = |one: Option<PortRange>, other: Option<PortRange>| match (one, other) {
+            (Some(one), Some(other)) => {
+                let (first, last) = (one.first.max(other.first), one.last.min(other.last));
+                (first <= last).then_some(Some(PortRange { first, last }))
+            }
+            _ => Some(one.or(other)),
+        };
+        let made = Self {
+            src_mac: same(self.src_mac, other.src_mac)?,
+            dst_mac: same(self.dst_mac, other.dst_mac)?,
+            vlan: same(self.vlan, other.vlan)?,
+            inner_vlan: same(self.inner_vlan, other.inner_vlan)?,
+            ethertype: same(self.ethertype, other.ethertype)?,
+            version: same(self.version, other.version)?,
+            proto: same(self.proto, other.proto)?,
+            src: prefix(self.src, other.src)?,
+            dst: prefix(self.dst, other.dst)?,
+            sport: ports(self.sport, other.sport)?,
+            dport: ports(self.dport, other.dport)?,
+            dscp: same(self.dscp, other.dscp)?,
+        };
+        let has_ports = made.sport.is_some() || made.dport.is_some();
+        let no_ports = made.proto.is_some_and(|proto| ![6, 17].contains(&proto));
+        (!(has_ports && no_ports)).then_some(made)
+    }
+
+    /// Matches of the frames that this matches and `other` does not; `None` where no matches say that.
+    ///
+    /// Frames of TCP and UDP that show no ports, which are later fragments, are taken for what their first fragment is.
+    pub(crate) fn minus(&self, other: &Self) -> Option<Vec<Self>> {
+        let Some(both) = self.both(other) else { return Some(vec![*self]) };
+        // What can be parted are addresses and ports; all else has to be the same.
+        let parted = Self { src: None, dst: None, sport: None, dport: None, ..*self };
+        let alike = parted == Self { src: None, dst: None, sport: None, dport: None, ..both };
+        let narrows_ports = (self.sport, self.dport) != (both.sport, both.dport);
+        if !alike || narrows_ports && !matches!(self.proto, Some(6 | 17)) {
+            return None;
+        }
+        let (mut made, mut rest) = (Vec::new(), *self);
+        if let (true, Some(inner)) = (self.src != both.src, both.src) {
+            made.extend(inner.siblings(self.src.map_or(0, |src| src.len)).map(|src| Self { src: Some(src), ..rest }));
+            rest.src = both.src;
+        }
+        if let (true, Some(inner)) = (self.dst != both.dst, both.dst) {
+            made.extend(inner.siblings(self.dst.map_or(0, |dst| dst.len)).map(|dst| Self { dst: Some(dst), ..rest }));
+            rest.dst = both.dst;
+        }
+        if let (true, Some(inner)) = (self.sport != both.sport, both.sport) {
+            made.extend(inner.around(self.sport).map(|sport| Self { sport: Some(sport), ..rest }));
+            rest.sport = both.sport;
+        }
+        if let (true, Some(inner)) = (self.dport != both.dport, both.dport) {
+            made.extend(inner.around(self.dport).map(|dport| Self { dport: Some(dport), ..rest }));
+        }
+        Some(made)
+    }
+
+    /// The match of packets of the other way: source and destination are exchanged.
+    pub(crate) fn turned(&self) -> Self {
+        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
     }
 
     fn needs_ip(&self) -> bool {

@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod kernel;
 mod marks;
 mod options;
+mod order;
 mod read;
 mod setup;
 mod show;

@@ -3,9 +3,9 @@
 //! | layer | effect |
 //! | --- | --- |
 //! | user | root becomes a user without rights, in a network namespace of its own |
-//! | capabilities, `no_new_privs` | none are left, and no program gives new ones |
+//! | capabilities, `no_new_privs` | none are left in any set, and no program gives new ones |
 //! | landlock(7) | all files are read-only but those in one directory; no TCP ports |
-//! | seccomp(2) | no sockets, signals, mounts, modes, owners, namespaces or processes of others: `EPERM` |
+//! | seccomp(2) | no sockets, signals, mounts, modes, owners, namespaces or processes of others: `EPERM`; no system calls of x32 or of other architectures |
 //! | setrlimit(2) | processor time, memory, length of files |
 
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use landlock::{
     Scope,
 };
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
 };
 
 use crate::io::sys;
@@ -98,6 +99,8 @@ fn drop_user() -> Result<(), String> {
         // A second layer against the network; a container may refuse it, and sockets are refused in any case.
         // SAFETY: takes no pointers.
         let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
+        // While the right to do so is there: no program may get capabilities from this set.
+        caps::clear(None, CapSet::Bounding).map_err(|error| error.to_string())?;
         // SAFETY: a list of no groups is not read.
         sys::check(unsafe { libc::setgroups(0, std::ptr::null()) }).map_err(system)?;
         // SAFETY: take no pointers.
@@ -231,7 +234,7 @@ fn refuse_calls() -> Result<(), String> {
     Ok(())
 }
 
-fn programs(architecture: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::BackendError> {
     // The C library then takes clone, whose flags a filter sees.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
@@ -261,7 +264,23 @@ fn programs(architecture: TargetArch) -> Result<[BpfProgram; 2], seccompiler::Ba
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![others])?]);
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let second = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?;
-    Ok([first.try_into()?, second.try_into()?])
+    // Each of these two also ends a process that calls by another architecture (x86 of 32 bits on one of 64).
+    Ok([first.try_into()?, second.try_into()?, without_x32()])
+}
+
+/// A filter that refuses calls of x32, whose numbers no list of calls has. seccompiler compares a number with one call only.
+fn without_x32() -> BpfProgram {
+    /// The bit that marks them (`__X32_SYSCALL_BIT`).
+    const X32: u32 = 0x4000_0000;
+    const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF_SET: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    vec![
+        sock_filter { code: LOAD_NUMBER, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_SET, jt: 0, jf: 1, k: X32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::EPERM as u32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+    ]
 }
 
 /// Kills all processes of the group that `leader` began.

@@ -253,3 +253,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_left_of_a_match_and_what_two_have_in_common_take_the_frames_that_they_should() {
+    let texts = [
+        "ip tcp",
+        "ip tcp dst port 80",
+        "ip tcp dst port 0-79",
+        "ip udp src port 5-65535",
+        "ip src net 10.0.0.0/30",
+        "ip dst net 10.0.0.2/32 tcp",
+        "ip dst net 10.0.0.0/31 tcp src port 5",
+        "ip",
+        "ip6",
+        "ip6 tcp dst port 80",
+        "ip tcp src net 10.0.0.1/32 dst port 79-81",
+    ];
+    let mut keys = Vec::new();
+    for (proto, sport) in [6, 17].into_iter().flat_map(|proto| [4, 5, 6].map(|sport| (proto, sport))) {
+        for (host, dport) in (0..4).flat_map(|host| [78, 79, 80, 81].map(|dport| (host, dport))) {
+            for (version, make) in [(IpVersion::V4, v4_mapped as fn([u8; 4]) -> [u8; 16]), (IpVersion::V6, |_| [1; 16])]
+            {
+                let (src, dst) = (make([10, 0, 0, host]), make([10, 0, 0, 3 - host]));
+                let (sport, dport) = (Some(sport), Some(dport));
+                keys.push(FrameKey { version: Some(version), proto, src, dst, sport, dport, ..FrameKey::default() });
+            }
+        }
+    }
+    let mut said = 0;
+    for (one, other) in texts.iter().flat_map(|one| texts.map(|other| (*one, other))) {
+        let (one, other) = (Match::parse(one).unwrap(), Match::parse(other).unwrap());
+        for key in &keys {
+            let common = one.both(&other).is_some_and(|both| both.matches(key));
+            assert_eq!(common, one.matches(key) && other.matches(key), "{one} | {other} | {key:?}");
+            let Some(left) = one.minus(&other) else { continue };
+            let left = left.iter().filter(|left| left.matches(key)).count();
+            assert_eq!(left, usize::from(one.matches(key) && !other.matches(key)), "{one} | {other} | {key:?}");
+            said += 1;
+        }
+    }
+    assert!(said > 8000, "{said}");
+}

@@ -38,10 +38,13 @@ pub(super) fn read(
                 class = Some(words.read(word, Classid::parse, "write 1:2, hexadecimal", log)?);
             }
             "action" | "police" => {
-                let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
-                left_out(&word.at, why, log, notes);
-                let target =
-                    words.rest().windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
+                let rest = words.rest();
+                // What becomes of a policer is said where all filters of its class are known.
+                if word.text != "police" && !rest.iter().any(|word| word.text == "police") {
+                    let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
+                    left_out(&word.at, why, log, notes);
+                }
+                let target = rest.windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
                 class = class.or_else(|| Classid::parse(&target?[1].text));
             }
             option => {

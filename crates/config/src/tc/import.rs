@@ -9,10 +9,11 @@ use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::fit::{Asked, fit};
-use crate::matching::Reach;
+use crate::matching::{Match, Reach};
 use crate::problem::{Log, Problem, Problems, Source, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
+use crate::tc::order::{self, Order};
 use crate::tc::read;
 use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind};
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key, size_key};
@@ -424,6 +425,9 @@ impl Writer<'_> {
     /// Whether frames that no filter takes have no class.
     fn needs_default(&self, device: &Device) -> bool {
         let Some(root) = &device.root else { return false };
+        if takes_all(device).is_some() {
+            return false;
+        }
         let (RootKind::Htb { default, .. } | RootKind::Hfsc { default }) = root.kind else { return true };
         let named = default.and_then(|minor| Classid::new(root.major, minor));
         named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
@@ -431,7 +435,7 @@ impl Writer<'_> {
 
     /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
     /// filter may come to stand before another's.
-    fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<&'d Filter>)> {
+    fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<Match>)> {
         // What was tried before, in the order of the filters, and which of it is left.
         let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());
         let mut useful: Vec<&Filter> = Vec::new();
@@ -456,36 +460,29 @@ impl Writer<'_> {
                 }
             }
         }
-        // By class: positions of its filters among those that are left.
-        let mut places: HashMap<Classid, Vec<usize>> = HashMap::new();
-        for (place, filter) in useful.iter().enumerate() {
-            places.entry(filter.class).or_default().push(place);
+        let default = device.root.as_ref().and_then(|root| match root.kind {
+            RootKind::Htb { default, .. } | RootKind::Hfsc { default } => Classid::new(root.major, default?),
+            RootKind::Cbq { .. } => None,
+        });
+        let Order { classes: mut ordered, overtaken } = order::by_class(&useful, default);
+        for (place, by) in overtaken {
+            let (filter, by) = (useful[place], useful[by]);
+            let why = format!(
+                "WARNING: \"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
+                by.made, by.class, by.class, filter.class
+            );
+            self.changed(&filter.at, why);
         }
+        // Those without a filter stay first, in file order.
+        let places: HashMap<Classid, usize> =
+            ordered.iter().enumerate().map(|(place, (class, _))| (*class, place)).collect();
         let mut classes: Vec<_> = device.classes.iter().collect();
-        // Stable: those without a filter stay first, in file order.
-        classes.sort_by_key(|class| places.get(&class.id).map(|places| places[0]));
-        let of = |class: &Class| places.get(&class.id).into_iter().flatten().copied();
-        let written: Vec<usize> = classes.iter().flat_map(|class| of(class)).collect();
-        // By position in what is written: the last of all filters up to there. It grows, so that the first that overtakes another is found by halves.
-        let last: Vec<usize> = written
-            .iter()
-            .scan(0, |last, &place| {
-                *last = place.max(*last);
-                Some(*last)
-            })
-            .collect();
-        for (index, &place) in written.iter().enumerate() {
-            let overtakes = last.partition_point(|&last| last <= place);
-            if overtakes < index {
-                let (by, filter) = (useful[written[overtakes]], useful[place]);
-                let why = format!(
-                    "\"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
-                    by.made, by.class, by.class, filter.class
-                );
-                self.changed(&filter.at, why);
-            }
-        }
-        classes.into_iter().map(|class| (class, of(class).map(|place| useful[place]).collect())).collect()
+        classes.sort_by_key(|class| places.get(&class.id));
+        let mut of = |class: &Class| {
+            let parts = places.get(&class.id).map_or(Vec::new(), |&place| std::mem::take(&mut ordered[place].1));
+            parts.into_iter().map(|(_, made)| made).collect()
+        };
+        classes.into_iter().map(|class| (class, of(class))).collect()
     }
 
     fn overhead(&mut self, device: &Device, text: &mut String) {
@@ -504,7 +501,7 @@ impl Writer<'_> {
 
     fn default(&mut self, device: &Device, default: Option<u16>, text: &mut String) {
         let root = device.root.as_ref().expect("checked by the caller");
-        let named = default.and_then(|minor| Classid::new(root.major, minor));
+        let whole = default.and_then(|minor| Classid::new(root.major, minor));
         if let (Some(guarantee), RootKind::Hfsc { .. }) = (device.others, root.kind) {
             let rate = show_bps(guarantee);
             let why = format!(
@@ -522,6 +519,8 @@ impl Writer<'_> {
             self.changed(&root.at, why);
             return line(text, "default", OTHERS);
         }
+        let leaf = whole.filter(|&class| device.class(class).is_some() && device.is_leaf(class));
+        let named = leaf.or_else(|| takes_all(device).filter(|_| self.lending != Lending::Kept)).or(whole);
         match named {
             Some(class) if device.class(class).is_some() && device.is_leaf(class) => {
                 line(text, "default", &class.to_string())
@@ -547,7 +546,7 @@ impl Writer<'_> {
         &mut self,
         device: &Device,
         class: &Class,
-        filters: &[&Filter],
+        matches: &[Match],
         least_weight: Option<u64>,
         text: &mut String,
     ) {
@@ -575,7 +574,7 @@ impl Writer<'_> {
             None if self.lending == Lending::Fair && device.is_leaf(class.id) => line(text, "queue", DEFAULT_LEAF),
             None => {}
         }
-        let matches: Vec<String> = filters.iter().map(|filter| quoted(&filter.made.to_string())).collect();
+        let matches: Vec<String> = matches.iter().map(|made| quoted(&made.to_string())).collect();
         if !matches.is_empty() {
             writeln!(text, "match = [{}]", matches.join(", ")).expect("writing to a string does not fail");
         }
@@ -698,6 +697,12 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+/// The leaf that a filter gives all frames to.
+fn takes_all(device: &Device) -> Option<Classid> {
+    let mut all = device.filters.iter().filter(|filter| filter.made.is_any()).map(|filter| filter.class);
+    all.find(|&class| device.class(class).is_some() && device.is_leaf(class))
 }
 
 fn is_hfsc(kind: RootKind) -> bool {

@@ -1,8 +1,13 @@
-//! Marks of the firewall: which frames get one, by the mangle table of iptables and ip6tables.
+//! Marks of the firewall: which frames get one, by the rules of iptables, ip6tables and nft.
 //!
 //! A packet passes the chains in the order of [`HOOKS`], and each of them rule by rule. A rule that sets a mark lets it go on, so that a later
-//! rule counts; `RETURN` and `ACCEPT` end a chain. In a link file the first match counts. So a list is made in which a rule stands before
-//! those that it overrules. Sources: iptables(8), iptables-extensions(8), tc-fw(8).
+//! rule counts; verdicts end a chain. In a link file the first match counts: [`walk`] makes such a list. Bits of a mark that rules leave
+//! unknown are followed as unknown. Sources: iptables(8), iptables-extensions(8), nft(8), tc-fw(8), xt_mark.c.
+
+mod bits;
+mod iptables;
+mod nft;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -10,27 +15,38 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use crate::classid::Classid;
-use crate::matching::{Match, MatchErrorKind, reversed};
+use crate::matching::{Match, MatchErrorKind};
 use crate::problem::{Log, Problem, Span};
-use crate::services;
-use crate::tc::filter::prefix;
 use crate::tc::findings::{changed, left_out};
-use crate::tc::options::count;
-use crate::tc::setup::{Device, Filter, RootKind};
+use crate::tc::setup::{Device, Filter, MarkFilter, RootKind};
 use crate::tc::words::Word;
 
-/// The chains that what leaves an interface has passed, in order.
-const HOOKS: [&str; 4] = ["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING"];
-/// Deepest jump.
-const MAX_JUMPS: usize = 16;
+use bits::{Change, Mark};
+use walk::{Region, State, Walk};
+
+/// The hooks that what leaves an interface has passed, in order.
+const HOOKS: [&str; 5] = ["prerouting", "forward", "output", "postrouting", "egress"];
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
+/// Most rules whose loss is told one by one.
+const MAX_TOLD: usize = 200;
 
-/// The mangle tables of both families.
+/// The rules of the firewall.
 #[derive(Debug, Default)]
 pub(super) struct Firewall {
-    /// By family (`ip`, `ip6`) and name.
-    chains: BTreeMap<(&'static str, String), Vec<Rule>>,
+    chains: BTreeMap<ChainName, Vec<Rule>>,
+    /// Chains of nft that packets enter, and the sets of nft.
+    nft: nft::Tables,
+}
+
+/// What names a chain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ChainName {
+    /// `ip`, `ip6`, `inet` (both) or `netdev`.
+    family: String,
+    /// Tables of iptables begin with `-t`.
+    table: String,
+    chain: String,
 }
 
 #[derive(Debug)]
@@ -38,134 +54,199 @@ struct Rule {
     at: Span,
     /// The rule as written, without the command.
     text: String,
-    /// Alternatives, or why the match language has nothing like it.
-    matches: Result<Vec<Vec<String>>, String>,
-    input: Option<String>,
-    output: Option<String>,
-    /// `Some(false)`: for frames without a mark. `Some(true)`: for those with one.
-    marked: Option<bool>,
-    action: Action,
+    /// What a frame has to be, or why the match language has nothing like it.
+    conditions: Result<Conditions, String>,
+    input: Option<Interface>,
+    output: Option<Interface>,
+    /// All have to hold.
+    tests: Vec<Test>,
+    /// In order.
+    actions: Vec<Action>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Conditions {
+    /// Of each list one has to hold.
+    lists: Vec<Vec<String>>,
+    /// None may hold.
+    not: Vec<String>,
+}
+
+/// Interfaces that a rule asks for.
+#[derive(Clone, Debug)]
+struct Interface {
+    names: Vec<String>,
+    negated: bool,
+}
+
+/// A question about the mark of a frame, or of its connection.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    of_connection: bool,
+    value: u32,
+    mask: u32,
+    negated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Action {
-    Mark(u32),
-    /// Of the connection.
-    ConnectionMark(u32),
-    Save,
-    Restore,
-    Class(Classid),
+    Mark(Change),
+    /// The mark becomes one that is not known.
+    Unknown,
+    /// The mark of the connection.
+    Connection(Change),
+    /// The bits `frame` of the mark are put into the bits `connection` of the connection's.
+    Save {
+        frame: u32,
+        connection: u32,
+    },
+    Restore {
+        frame: u32,
+        connection: u32,
+    },
+    Class(Option<Classid>),
     /// Ends this chain.
     Return,
-    /// Ends all chains of the hook.
+    /// Ends all chains of the hook and the table.
     Accept,
     Jump(String),
-    /// Does not change what a frame is marked with.
-    Other,
-    /// Sets a part of the mark.
-    Part,
+    /// A jump from which frames return to where this chain was called.
+    Goto(String),
+}
+
+impl Rule {
+    /// Returns true where it sets a mark or a class.
+    fn sets(&self) -> bool {
+        self.actions.iter().any(|action| match action {
+            Action::Mark(_) | Action::Unknown | Action::Connection(_) | Action::Restore { .. } | Action::Class(_) => {
+                true
+            }
+            Action::Save { .. } | Action::Return | Action::Accept | Action::Jump(_) | Action::Goto(_) => false,
+        })
+    }
+
+    /// Returns true where the marks are as it asks; `None` where they may be.
+    fn holds(&self, mark: Mark, connection: Mark) -> Option<bool> {
+        let each = self.tests.iter().map(|test| {
+            let of = if test.of_connection { connection } else { mark };
+            of.is(test.value, test.mask).map(|is| is != test.negated)
+        });
+        let all: Vec<Option<bool>> = each.collect();
+        if all.contains(&Some(false)) {
+            return Some(false);
+        }
+        (!all.contains(&None)).then_some(true)
+    }
+
+    /// The matches of the frames of a family that it takes, and the matches among them that it does not.
+    fn frames(&self, family: &str) -> Result<(Vec<Match>, Vec<Match>), String> {
+        let conditions = self.conditions.as_ref().map_err(Clone::clone)?;
+        let base = Match::parse(family).map_err(|error| error.to_string())?;
+        let parsed = |condition: &String| match Match::parse(&format!("{family} {condition}")) {
+            _ if ["ip", "ip6"].contains(&condition.as_str()) => Ok((condition == family).then_some(base)),
+            Ok(made) => Ok(Some(made)),
+            // No frame of this family.
+            Err(error) if is_impossible(&error.kind) => Ok(None),
+            Err(error) => Err(format!("\"{condition}\": {error}")),
+        };
+        let mut all = vec![base];
+        for list in &conditions.lists {
+            let list: Vec<Match> = list.iter().filter_map(|one| parsed(one).transpose()).collect::<Result<_, _>>()?;
+            if all.len() * list.len() > MAX_MATCHES {
+                return Err(format!("more than {MAX_MATCHES} combinations"));
+            }
+            all = all.iter().flat_map(|head| list.iter().filter_map(move |last| head.both(last))).collect();
+        }
+        let not = conditions.not.iter().filter_map(|one| parsed(one).transpose()).collect::<Result<_, _>>()?;
+        Ok((all, not))
+    }
 }
 
 impl Firewall {
-    /// Reads a command of `iptables` or `ip6tables`. Rules of other tables are passed over: they set no marks.
+    /// Reads a command of `iptables`, `ip6tables` or `nft`.
     pub(super) fn read(&mut self, words: &[Word], log: &Log, notes: &mut Vec<Problem>) {
         let at = words[0].at.start..words[words.len() - 1].at.end.max(words[0].at.end);
-        let family = if words[0].text.contains("ip6tables") { "ip6" } else { "ip" };
-        let words: Vec<&str> = words[1..].iter().map(|word| word.text.as_str()).collect();
-        let table = words.windows(2).find(|pair| ["-t", "--table"].contains(&pair[0])).map_or("filter", |pair| pair[1]);
-        if table != "mangle" {
-            return;
-        }
-        let verb = words.iter().position(|word| {
-            matches!(
-                word.trim_start_matches('-'),
-                "A" | "append" | "I" | "insert" | "D" | "delete" | "F" | "flush" | "X"
-            ) && word.starts_with('-')
-        });
-        let Some(verb) = verb else { return };
-        let name = words.get(verb + 1).copied();
-        match (words[verb].trim_start_matches('-'), name) {
-            ("F" | "flush" | "X", None) => self.chains.retain(|(of, _), _| *of != family),
-            ("F" | "flush" | "X", Some(name)) => _ = self.chains.remove(&(family, name.to_owned())),
-            ("A" | "append", Some(name)) => {
-                let rule = rule(&words[verb + 2..], family, at);
-                self.chains.entry((family, name.to_owned())).or_default().push(rule);
-            }
-            ("I" | "insert", Some(name)) => {
-                let place = words.get(verb + 2).and_then(|word| word.parse::<usize>().ok());
-                let rule = rule(&words[verb + 2 + usize::from(place.is_some())..], family, at);
-                let chain = self.chains.entry((family, name.to_owned())).or_default();
-                chain.insert((place.unwrap_or(1).max(1) - 1).min(chain.len()), rule);
-            }
-            ("D" | "delete", Some(name)) => {
-                let rule = rule(&words[verb + 2..], family, at.clone());
-                let chain = self.chains.entry((family, name.to_owned())).or_default();
-                match chain.iter().position(|other| other.text == rule.text) {
-                    Some(place) => _ = chain.remove(place),
-                    None if chain.is_empty() => {}
-                    None => left_out(&at, "a rule is deleted that was not added in these words".to_owned(), log, notes),
-                }
-            }
-            _ => {}
-        }
+        let program = words[0].text.rsplit('/').next().unwrap_or_default();
+        let texts: Vec<&str> = words[1..].iter().map(|word| word.text.as_str()).collect();
+        let found = if program == "nft" {
+            nft::command(self, &texts, &at)
+        } else {
+            let family = if program.starts_with("ip6") { "ip6" } else { "ip" };
+            iptables::command(self, &texts, family, &at).into_iter().collect()
+        };
+        found.into_iter().for_each(|why| left_out(&at, why, log, notes));
     }
 
-    /// Makes filters with matches of a device's filters by mark and of rules with the target CLASSIFY.
-    pub(super) fn resolve(&self, device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
-        let by_mark = std::mem::take(&mut device.by_mark);
-        let mut listed = Vec::new();
-        for family in ["ip", "ip6"] {
-            for classes in [true, false] {
-                if classes || !by_mark.is_empty() {
-                    let mut walk = self.walk(family, &device.name, classes, false);
-                    if self.restores(family) {
-                        let back = self.walk(family, &device.name, classes, true);
-                        walk.entries.extend(back.entries);
-                    }
-                    listed.push((family, walk));
-                }
-            }
+    /// The chains that frames enter which leave or come in at a device, in order.
+    fn bases(&self, family: &str, device: &str) -> Vec<&ChainName> {
+        let mut found: Vec<(usize, i64, &ChainName)> = Vec::new();
+        for name in self.chains.keys().filter(|name| [family, "inet", "netdev"].contains(&name.family.as_str())) {
+            let place = match name.table.strip_prefix("-t ") {
+                Some(table) => iptables::priority(table).map(|priority| (name.chain.to_ascii_lowercase(), priority)),
+                None => self.nft.base(name, device),
+            };
+            let Some((hook, priority)) = place else { continue };
+            found.extend(HOOKS.iter().position(|known| *known == hook).map(|hook| (hook, priority, name)));
         }
-        let first = by_mark.iter().map(|filter| filter.preference).min().unwrap_or(0);
-        let mut used = vec![false; by_mark.len()];
-        let default = default_class(device);
-        let mut made = Vec::new();
-        for (family, walk) in listed {
-            for (at, why) in walk.untold {
-                left_out(&at, why, log, notes);
-            }
-            for (at, why) in walk.assumed {
-                changed(&at, why, log, notes);
-            }
-            for entry in walk.entries {
-                let (class, preference) = match entry.value {
-                    Some(Value::Class(class)) => (Some(class), 0),
-                    Some(Value::Mark(mark)) => {
-                        let found = by_mark.iter().position(|filter| {
-                            filter.mark.is_some_and(|wanted| wanted & filter.mask == mark & filter.mask)
-                        });
-                        found.into_iter().for_each(|place| used[place] = true);
-                        (found.map(|place| by_mark[place].class).or(default), first)
-                    }
-                    None => {
-                        if !device.filters.is_empty() {
-                            let why = "frames that this rule keeps from a mark go to the default class; other filters do not see them";
-                            changed(&entry.at, why.to_owned(), log, notes);
+        found.sort();
+        found.into_iter().map(|(.., name)| name).collect()
+    }
+
+    /// Returns true where packets get the marks of their connections.
+    fn restores(&self, family: &str) -> bool {
+        let of = |name: &ChainName| [family, "inet"].contains(&name.family.as_str());
+        let restores = |rule: &Rule| {
+            rule.actions.iter().any(|action| matches!(action, Action::Restore { .. }))
+                || rule.tests.iter().any(|test| test.of_connection)
+        };
+        self.chains.iter().any(|(name, rules)| of(name) && rules.iter().any(restores))
+    }
+
+    /// Returns true where marks or classes of frames depend on whether a rule of a chain takes them.
+    fn matters(&self, rule: &Rule, name: &ChainName) -> bool {
+        rule.sets()
+            || rule.actions.iter().any(|action| match action {
+                Action::Return | Action::Accept => self.sets(name, 0),
+                Action::Jump(to) | Action::Goto(to) => self.sets(&ChainName { chain: to.clone(), ..name.clone() }, 0),
+                _ => false,
+            })
+    }
+
+    /// Returns true for a chain that sets marks or classes, or one that it calls.
+    fn sets(&self, name: &ChainName, depth: usize) -> bool {
+        depth < 16
+            && self.chains.get(name).into_iter().flatten().any(|rule| {
+                rule.sets()
+                    || rule.actions.iter().any(|action| match action {
+                        Action::Jump(to) | Action::Goto(to) => {
+                            self.sets(&ChainName { chain: to.clone(), ..name.clone() }, depth + 1)
                         }
-                        (default, first)
-                    }
+                        _ => false,
+                    })
+            })
+    }
+
+    /// Makes filters with matches of a device's filters by mark and of rules that name a class.
+    pub(super) fn resolve(&self, device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
+        let mut by_mark = std::mem::take(&mut device.by_mark);
+        by_mark.sort_by_key(|filter| filter.preference);
+        let name = device.name.clone();
+        let mut targets = Targets { used: vec![false; by_mark.len()], by_mark, default: default_class(device) };
+        let first = targets.by_mark.first().map_or(0, |filter| filter.preference);
+        let mut made: Vec<Filter> = Vec::new();
+        for family in ["ip", "ip6"] {
+            let walk = Walk::leaving(self, family, &name);
+            self.tell(&walk, &targets, device, family, log, notes);
+            for classes in [true, false] {
+                let is_set = |region: &Region| match classes {
+                    true => region.state.class.is_some_and(|class| device.class(class).is_some()),
+                    false => !targets.by_mark.is_empty() && region.state.mark != Mark::ZERO,
                 };
-                let text = [family.to_owned()].into_iter().chain(entry.matches).collect::<Vec<_>>().join(" ");
-                let Some(class) = class else {
-                    let why = format!("\"{text}\" has a mark that no filter asks for, and there is no default class");
-                    left_out(&entry.at, why, log, notes);
-                    continue;
-                };
-                match Match::parse(&text) {
-                    Ok(parsed) => made.push(Filter { at: entry.at, preference, class, made: parsed }),
-                    // No frame passes both rules.
-                    Err(error) if is_impossible(&error.kind) => {}
-                    Err(error) => left_out(&entry.at, format!("\"{text}\" is left out: {error}"), log, notes),
+                // Frames that nothing behind them would take need no entry.
+                let needed = walk.regions.iter().rposition(is_set).map_or(0, |last| last + 1);
+                for region in &walk.regions[..needed] {
+                    let preference = if classes { 0 } else { first };
+                    made.extend(targets.filter(region, family, preference, device, log, notes));
                 }
             }
         }
@@ -174,6 +255,7 @@ impl Firewall {
             left_out(&at, format!("the rules become {} matches, and {MAX_MATCHES} are taken", made.len()), log, notes);
             made.truncate(MAX_MATCHES);
         }
+        let Targets { by_mark, used, .. } = targets;
         for (filter, _) in by_mark.iter().zip(&used).filter(|(_, used)| !**used) {
             let mark = filter.mark.map_or_else(|| "no mark of its own".to_owned(), |mark| format!("mark {mark:#x}"));
             let why = match self.chains.is_empty() {
@@ -184,7 +266,7 @@ impl Firewall {
         }
         let mut known = HashSet::new();
         made.retain(|filter| known.insert(filter.made));
-        let last = by_mark.iter().map(|filter| filter.preference).max().unwrap_or(0);
+        let last = by_mark.last().map_or(0, |filter| filter.preference);
         if device.filters.iter().any(|filter| filter.preference > first && filter.preference < last) {
             let why =
                 "filters by mark are tried one after the other here, before others of a later preference".to_owned();
@@ -194,36 +276,144 @@ impl Firewall {
         device.filters = made;
     }
 
-    /// Returns true where packets get the marks of their connections.
-    fn restores(&self, family: &str) -> bool {
-        self.chains
-            .iter()
-            .any(|((of, _), rules)| *of == family && rules.iter().any(|rule| rule.action == Action::Restore))
+    /// Says which rules are not followed, and which class they would have given frames to.
+    fn tell(
+        &self,
+        walk: &Walk<'_>,
+        targets: &Targets,
+        device: &Device,
+        family: &str,
+        log: &Log,
+        notes: &mut Vec<Problem>,
+    ) {
+        let mut told = HashSet::new();
+        for (at, why, rule) in &walk.untold {
+            if targets.by_mark.is_empty() && !self.names_class(rule, device) {
+                continue;
+            }
+            if !told.insert((at.start, why)) || told.len() > MAX_TOLD {
+                continue;
+            }
+            let classes = targets.of_rule(rule, family, device);
+            let warning = if rule.sets() { "WARNING: " } else { "" };
+            let lost = match classes.as_slice() {
+                [] => String::new(),
+                classes => format!("; frames that it gives to {} go elsewhere", classes.join(", ")),
+            };
+            left_out(at, format!("{warning}a rule is left out: {why}{lost}"), log, notes);
+        }
+        for (at, why) in &walk.assumed {
+            if !targets.by_mark.is_empty() && told.insert((at.start, why)) {
+                changed(at, why.clone(), log, notes);
+            }
+        }
     }
 
-    fn walk(&self, family: &'static str, device: &str, classes: bool, back: bool) -> Walk<'_> {
-        let mut walk = Walk {
-            firewall: self,
-            family,
-            device: device.to_owned(),
-            classes,
-            back,
-            restores: self.restores(family),
-            entries: Vec::new(),
-            locked: 0,
-            ended: false,
-            untold: Vec::new(),
-            assumed: Vec::new(),
-        };
-        for hook in HOOKS {
-            walk.locked = 0;
-            walk.ended = false;
-            walk.chain(hook, &[Vec::new()], 0);
+    fn names_class(&self, rule: &Rule, device: &Device) -> bool {
+        let is_here = |class: &Classid| device.class(*class).is_some();
+        rule.actions.iter().any(|action| matches!(action, Action::Class(Some(class)) if is_here(class)))
+    }
+}
+
+/// The classes of a device by mark.
+struct Targets {
+    /// In the order in which they are tried.
+    by_mark: Vec<MarkFilter>,
+    used: Vec<bool>,
+    default: Option<Classid>,
+}
+
+/// The outcome of the filters by mark.
+enum Found {
+    /// The position of the filter that takes the frames.
+    Filter(usize),
+    Nothing,
+    /// Bits that are not known decide between these filters.
+    Unknown(Vec<usize>),
+}
+
+impl Targets {
+    fn find(&self, mark: Mark, family: &str) -> Found {
+        let mut unknown = Vec::new();
+        for (place, filter) in self.by_mark.iter().enumerate() {
+            let Some(wanted) = filter.mark.filter(|_| filter.family.is_none_or(|of| of == family)) else { continue };
+            match mark.is(wanted, filter.mask) {
+                Some(true) if unknown.is_empty() => return Found::Filter(place),
+                Some(false) => {}
+                found => {
+                    unknown.push(place);
+                    if found.is_some() {
+                        break;
+                    }
+                }
+            }
         }
-        // Frames that nothing behind them would take need no entry.
-        let needed = walk.entries.iter().rposition(|entry| entry.value.is_some()).map_or(0, |last| last + 1);
-        walk.entries.truncate(needed);
-        walk
+        if unknown.is_empty() { Found::Nothing } else { Found::Unknown(unknown) }
+    }
+
+    /// The filter of a region; says where none can be made.
+    fn filter(
+        &mut self,
+        region: &Region,
+        family: &str,
+        preference: u64,
+        device: &Device,
+        log: &Log,
+        notes: &mut Vec<Problem>,
+    ) -> Option<Filter> {
+        let at = region.at.clone().or_else(|| self.by_mark.first().map(|filter| filter.at.clone())).unwrap_or(0..0);
+        let State { mark, class, .. } = region.state;
+        let here = class.filter(|&class| device.class(class).is_some());
+        let class = match (here, self.find(mark, family)) {
+            (Some(class), _) => Some(class),
+            (None, Found::Filter(place)) => {
+                self.used[place] = true;
+                Some(self.by_mark[place].class)
+            }
+            (None, Found::Nothing) => {
+                if !device.filters.is_empty() {
+                    let why = "frames that this rule keeps from a mark go to the default class; other filters do not see them";
+                    changed(&at, why.to_owned(), log, notes);
+                }
+                self.default
+            }
+            (None, Found::Unknown(places)) => {
+                let classes: Vec<String> = places.iter().map(|&place| self.by_mark[place].class.to_string()).collect();
+                let why = format!(
+                    "WARNING: whether frames \"{}\" get the mark of {} depends on bits that are not known; they go to the default class",
+                    region.made,
+                    classes.join(", ")
+                );
+                left_out(&at, why, log, notes);
+                self.default
+            }
+        };
+        let Some(class) = class else {
+            let why = format!(
+                "WARNING: \"{}\" has a mark that no filter asks for, and there is no default class: such frames go where a later match sends them",
+                region.made
+            );
+            left_out(&at, why, log, notes);
+            return None;
+        };
+        Some(Filter { at, preference, class, made: region.made })
+    }
+
+    /// The classes to which a rule gives frames without a mark.
+    fn of_rule(&self, rule: &Rule, family: &str, device: &Device) -> Vec<String> {
+        let (mut mark, mut class) = (Mark::ZERO, None);
+        for action in &rule.actions {
+            match action {
+                Action::Mark(change) | Action::Connection(change) => mark = change.of(mark),
+                Action::Class(named) => class = named.filter(|&class| device.class(class).is_some()),
+                _ => {}
+            }
+        }
+        let by_mark = || match self.find(mark, family) {
+            Found::Filter(place) => Some(self.by_mark[place].class),
+            _ => None,
+        };
+        class.or_else(by_mark).into_iter().map(|class| class.to_string()).collect()
     }
 }
 
@@ -241,327 +431,4 @@ fn default_class(device: &Device) -> Option<Classid> {
     let root = device.root.as_ref()?;
     let (RootKind::Htb { default, .. } | RootKind::Hfsc { default }) = root.kind else { return None };
     Classid::new(root.major, default?).filter(|&class| device.class(class).is_some() && device.is_leaf(class))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
-    Mark(u32),
-    Class(Classid),
-}
-
-/// Frames with one value, of which the first in a list counts.
-#[derive(Debug)]
-struct Entry {
-    at: Span,
-    matches: Vec<String>,
-    /// `None`: no mark.
-    value: Option<Value>,
-}
-
-/// The way of frames through the chains.
-struct Walk<'f> {
-    firewall: &'f Firewall,
-    family: &'static str,
-    device: String,
-    /// Looks for classes instead of marks.
-    classes: bool,
-    /// Looks at replies, whose connection has the mark.
-    back: bool,
-    restores: bool,
-    entries: Vec<Entry>,
-    /// The number of entries at the front that no later rule of this hook overrules.
-    locked: usize,
-    ended: bool,
-    untold: Vec<(Span, String)>,
-    assumed: Vec<(Span, String)>,
-}
-
-impl Walk<'_> {
-    /// Follows a chain for frames that one of `before` matches.
-    fn chain(&mut self, name: &str, before: &[Vec<String>], jumps: usize) {
-        let Some(rules) = self.firewall.chains.get(&(self.family, name.to_owned())) else { return };
-        // The alternatives of the rule before, if it set something that a rule with the same alternatives can close.
-        let mut set: Option<(Vec<Vec<String>>, usize)> = None;
-        for rule in rules {
-            if self.ended {
-                return;
-            }
-            if rule.action == Action::Other || !self.is_on_the_way(rule) {
-                continue;
-            }
-            let matches = match &rule.matches {
-                Ok(matches) if before.len() * matches.len() <= MAX_MATCHES => product(before, matches, self.back),
-                Ok(_) => {
-                    self.untold.push((rule.at.clone(), format!("more than {MAX_MATCHES} combinations: {}", rule.text)));
-                    continue;
-                }
-                Err(why) => {
-                    set = None;
-                    if !matches!(rule.action, Action::Save | Action::Restore) {
-                        let why = format!("a rule is left out: the match language has nothing like {why}");
-                        self.untold.push((rule.at.clone(), why));
-                    }
-                    continue;
-                }
-            };
-            let value = match rule.action {
-                Action::Mark(mark) if !self.classes => Some(Value::Mark(mark)),
-                Action::ConnectionMark(mark) if !self.classes && self.restores => Some(Value::Mark(mark)),
-                Action::Class(class) if self.classes => Some(Value::Class(class)),
-                _ => None,
-            };
-            match &rule.action {
-                _ if value.is_some() => {
-                    let behind = rule.marked == Some(false);
-                    let place = if behind { self.entries.len() } else { self.locked };
-                    self.insert(place, rule, &matches, value);
-                    set = (!behind).then_some((matches, place));
-                }
-                Action::Return | Action::Accept => {
-                    let all = rule.matches.as_ref().is_ok_and(|matches| matches == &[Vec::<String>::new()]);
-                    if rule.marked == Some(true) && all {
-                        self.locked = self.entries.len();
-                    } else if let Some((_, place)) = set.take().filter(|(earlier, _)| *earlier == matches) {
-                        self.locked = place + matches.len();
-                    } else if all && rule.marked.is_none() && rule.input.is_none() && rule.output.is_none() {
-                        self.ended |= rule.action == Action::Accept;
-                        return;
-                    } else if self.entries.iter().all(|entry| entry.value.is_none()) && rule.marked.is_none() {
-                        self.insert(self.locked, rule, &matches, None);
-                        self.locked += matches.len();
-                    } else {
-                        let why = "a rule is left out: it ends the chain for frames that earlier rules may have marked";
-                        self.untold.push((rule.at.clone(), why.to_owned()));
-                    }
-                }
-                Action::Jump(to) if jumps < MAX_JUMPS => {
-                    set = None;
-                    let locked = self.locked;
-                    self.chain(to, &matches, jumps + 1);
-                    if !self.ended {
-                        self.locked = locked;
-                    }
-                }
-                Action::Part if !self.classes => {
-                    let why = "a rule is left out: it sets a part of the mark".to_owned();
-                    self.untold.push((rule.at.clone(), why));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn insert(&mut self, place: usize, rule: &Rule, matches: &[Vec<String>], value: Option<Value>) {
-        let new = matches.iter().map(|matches| Entry { at: rule.at.clone(), matches: matches.clone(), value });
-        self.entries.splice(place..place, new);
-    }
-
-    /// Returns true where frames that leave the device can have passed the rule, as far as interfaces are concerned.
-    fn is_on_the_way(&mut self, rule: &Rule) -> bool {
-        let (input, output) = if self.back { (&rule.output, &rule.input) } else { (&rule.input, &rule.output) };
-        let here = |name: &Option<String>| name.as_deref().map(|name| is_interface(name, &self.device));
-        if here(output) == Some(false) || here(input) == Some(true) {
-            return false;
-        }
-        if let (Some(input), false) = (input, self.back) {
-            let why = format!("-i {input}: taken as true of all that leaves {}", self.device);
-            self.assumed.push((rule.at.clone(), why));
-        }
-        true
-    }
-}
-
-fn is_interface(pattern: &str, name: &str) -> bool {
-    pattern.strip_suffix('+').map_or(pattern == name, |head| name.starts_with(head))
-}
-
-/// Alternatives that hold where one of each holds.
-fn product(before: &[Vec<String>], matches: &[Vec<String>], back: bool) -> Vec<Vec<String>> {
-    let turned = |condition: &String| if back { reversed(condition) } else { condition.clone() };
-    let both = |head: &Vec<String>, tail: &Vec<String>| {
-        let mut all = head.clone();
-        for condition in tail.iter().map(turned) {
-            if !all.contains(&condition) {
-                all.push(condition);
-            }
-        }
-        all
-    };
-    before.iter().flat_map(|head| matches.iter().map(move |tail| both(head, tail))).collect()
-}
-
-/// The conditions of a rule's options, one after the other.
-#[derive(Default)]
-struct Options {
-    conditions: Vec<String>,
-    /// Of each list one has to hold.
-    lists: Vec<Vec<String>>,
-    untold: Option<String>,
-    input: Option<String>,
-    output: Option<String>,
-    marked: Option<bool>,
-}
-
-fn rule(words: &[&str], family: &'static str, at: Span) -> Rule {
-    // `--dport=80` is `--dport 80`.
-    let words: Vec<&str> = words
-        .iter()
-        .flat_map(|word| match word.split_once('=') {
-            Some((option, value)) if option.starts_with("--") => vec![option, value],
-            _ => vec![*word],
-        })
-        .collect();
-    let mut options = Options::default();
-    let mut action = Action::Other;
-    let mut words_left = words.iter().copied().peekable();
-    let mut negated = false;
-    while let Some(word) = words_left.next() {
-        if word == "!" {
-            negated = true;
-            continue;
-        }
-        if ["-j", "--jump", "-g", "--goto"].contains(&word) {
-            action = target(&words_left.by_ref().collect::<Vec<_>>());
-            break;
-        }
-        // Options of the match come before their values, and some have none.
-        let mut value = words_left.next_if(|next| !next.starts_with('-') || *next == "-").unwrap_or_default();
-        if value == "!" {
-            negated = true;
-            value = words_left.next().unwrap_or_default();
-        }
-        options.read(word, value, std::mem::take(&mut negated), family);
-    }
-    let text = words.join(" ");
-    let Options { conditions, lists, untold, input, output, marked } = options;
-    let combined = lists.iter().fold(vec![conditions], |all, list| {
-        let one = |head: &Vec<String>, last: &String| [&head[..], std::slice::from_ref(last)].concat();
-        all.iter().flat_map(|head| list.iter().map(move |last| one(head, last))).take(MAX_MATCHES + 1).collect()
-    });
-    let matches = untold.map_or(Ok(combined), Err);
-    Rule { at, text, matches, input, output, marked, action }
-}
-
-impl Options {
-    fn read(&mut self, option: &str, value: &str, negated: bool, family: &'static str) {
-        match self.condition(option, value, negated, family) {
-            Some(()) => {}
-            None => {
-                let not = if negated { "! " } else { "" };
-                self.untold.get_or_insert(format!("\"{not}{option} {value}\"").replace(" \"", "\""));
-            }
-        }
-    }
-
-    /// `None` where the match language has nothing like it.
-    fn condition(&mut self, option: &str, value: &str, negated: bool, family: &'static str) -> Option<()> {
-        let is_mark = option == "--mark";
-        if negated && !is_mark {
-            return None;
-        }
-        let name = option.trim_start_matches('-');
-        match name {
-            // What follows says it.
-            "m" | "match" | "comment" => {}
-            "i" | "in-interface" => self.input = Some(value.to_owned()),
-            "o" | "out-interface" => self.output = Some(value.to_owned()),
-            "p" | "protocol" | "proto" => match value.to_ascii_lowercase().as_str() {
-                "all" | "0" => {}
-                known @ ("tcp" | "udp" | "icmp") => self.conditions.push(known.to_owned()),
-                "icmpv6" | "ipv6-icmp" => self.conditions.push("icmp6".to_owned()),
-                "gre" => self.conditions.push("proto 47".to_owned()),
-                "esp" => self.conditions.push("proto 50".to_owned()),
-                "ah" => self.conditions.push("proto 51".to_owned()),
-                number => self.conditions.push(format!("proto {}", number.parse::<u8>().ok()?)),
-            },
-            "s" | "source" | "src" | "d" | "destination" | "dst" => {
-                let side = if name.starts_with('s') { "src" } else { "dst" };
-                let one = |address: &str| prefix(&with_length(address), family == "ip6").ok();
-                let all: Option<Vec<String>> =
-                    value.split(',').map(|address| one(address).map(|net| format!("{side} {net}"))).collect();
-                self.lists.push(all?);
-            }
-            "sport" | "source-port" | "dport" | "destination-port" | "sports" | "source-ports" | "dports"
-            | "destination-ports" | "ports" => {
-                let sides: &[&str] = match name.as_bytes()[0] {
-                    b's' => &["src"],
-                    b'd' => &["dst"],
-                    _ => &["src", "dst"],
-                };
-                let one = |range: &str| {
-                    let (first, last) = range.split_once(':').unwrap_or((range, range));
-                    let first: u16 = if first.is_empty() { 0 } else { service(first)? };
-                    let last: u16 = if last.is_empty() { u16::MAX } else { service(last)? };
-                    Some(if first == last { first.to_string() } else { format!("{first}-{last}") })
-                };
-                let ranges: Vec<String> = value.split(',').map(one).collect::<Option<_>>()?;
-                let both =
-                    |range: &String| sides.iter().map(move |side| format!("{side} port {range}")).collect::<Vec<_>>();
-                self.lists.push(ranges.iter().flat_map(both).collect());
-            }
-            "dscp" => self.conditions.push(format!("dscp {}", count(value)?)),
-            "dscp-class" => self.conditions.push(format!("dscp {}", value.to_ascii_lowercase())),
-            "mark" => {
-                let (mark, _) = value.split_once('/').unwrap_or((value, ""));
-                (count(mark)? == 0).then_some(())?;
-                self.marked = Some(negated);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-}
-
-/// A port by its number or by its name.
-fn service(name: &str) -> Option<u16> {
-    name.parse().ok().or_else(|| services::port(name))
-}
-
-/// `10.0.0.0/255.0.0.0` as `10.0.0.0/8`; other texts as they are.
-fn with_length(address: &str) -> String {
-    let mask = address.split_once('/').and_then(|(net, mask)| Some((net, mask.parse::<std::net::Ipv4Addr>().ok()?)));
-    match mask {
-        Some((net, mask)) if u32::from(mask).leading_ones() == u32::from(mask).count_ones() => {
-            format!("{net}/{}", u32::from(mask).leading_ones())
-        }
-        _ => address.to_owned(),
-    }
-}
-
-/// Reads a target and its options.
-fn target(words: &[&str]) -> Action {
-    let Some((&name, options)) = words.split_first() else { return Action::Other };
-    let value = |names: &[&str]| options.windows(2).find(|pair| names.contains(&pair[0])).map(|pair| pair[1]);
-    let number = |text: &str| {
-        let (mark, _) = text.split_once('/').unwrap_or((text, ""));
-        count(mark).and_then(|mark| u32::try_from(mark).ok())
-    };
-    match name {
-        "MARK" => match value(&["--set-mark", "--set-xmark"]).and_then(number) {
-            Some(mark) => Action::Mark(mark),
-            None => Action::Part,
-        },
-        "CONNMARK" if options.contains(&"--save-mark") => Action::Save,
-        "CONNMARK" if options.contains(&"--restore-mark") => Action::Restore,
-        "CONNMARK" => match value(&["--set-mark", "--set-xmark"]).and_then(number) {
-            Some(mark) => Action::ConnectionMark(mark),
-            None => Action::Part,
-        },
-        "CLASSIFY" => value(&["--set-class"]).and_then(Classid::parse).map_or(Action::Other, Action::Class),
-        "RETURN" => Action::Return,
-        "ACCEPT" => Action::Accept,
-        other if other.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit()) && is_extension(other) => {
-            Action::Other
-        }
-        other => Action::Jump(other.to_owned()),
-    }
-}
-
-/// Targets that leave marks as they are.
-fn is_extension(name: &str) -> bool {
-    const KNOWN: [&str; 17] = [
-        "LOG", "TOS", "DSCP", "TTL", "HL", "TCPMSS", "IMQ", "DROP", "REJECT", "ECN", "NFLOG", "ULOG", "TPROXY", "CT",
-        "CHECKSUM", "SET", "TEE",
-    ];
-    KNOWN.contains(&name)
 }

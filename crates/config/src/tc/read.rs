@@ -29,6 +29,7 @@ pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Pr
         firewall.resolve(device, log, notes);
         // The kernel tries filters by preference; those of one preference in the order in which they came.
         device.filters.sort_by_key(|filter| filter.preference);
+        police::ceilings(device, log, notes);
         default_by_filter(device, log, notes);
     }
     devices
@@ -61,10 +62,10 @@ fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     }
 }
 
-/// Returns true for a command of iptables or ip6tables.
+/// Returns true for a command of iptables, ip6tables or nft.
 fn is_firewall(command: &Command) -> bool {
     let program = |word: &Word| word.text.rsplit('/').next().unwrap_or_default().to_owned();
-    command.first().is_some_and(|first| ["iptables", "ip6tables"].contains(&program(first).as_str()))
+    command.first().is_some_and(|first| ["iptables", "ip6tables", "nft"].contains(&program(first).as_str()))
 }
 
 /// Where something hangs.
@@ -159,6 +160,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
                 return Some(());
             }
             let filter = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
+            device.policed.extend(police::of_class(command, &whole, filter.class));
             device.filters.push(filter);
             Some(())
         }
@@ -178,7 +180,13 @@ fn by_mark(
         None => (None, u32::MAX),
         Some(text) => {
             let (mark, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-            (number(mark), number(mask).unwrap_or(u32::MAX))
+            let (Some(mark), Some(mask)) = (number(mark), number(mask)) else {
+                let why =
+                    format!("WARNING: a filter by mark is left out: \"{text}\" is no mark such as 0x10 or 0x10/0xff");
+                left_out(&at, why, log, notes);
+                return None;
+            };
+            (Some(mark), mask)
         }
     };
     let mut class = None;
@@ -192,7 +200,13 @@ fn by_mark(
         left_out(&at, "a filter that names no class is left out".to_owned(), log, notes);
         return None;
     };
-    Some(MarkFilter { at, preference: place.preference.unwrap_or(u64::MAX), mark, mask, class })
+    let family = match place.protocol.map(|word| word.text.as_str()) {
+        None | Some("all") => None,
+        Some("ip" | "ipv4" | "0x0800") => Some("ip"),
+        Some("ipv6" | "ip6" | "0x86dd") => Some("ip6"),
+        Some(_) => Some("other"),
+    };
+    Some(MarkFilter { at, preference: place.preference.unwrap_or(u64::MAX), mark, mask, family, class })
 }
 
 /// Returns true for a filter at the queueing discipline of incoming traffic.
@@ -271,6 +285,7 @@ fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device 
             classes: Classes::default(),
             filters: Vec::new(),
             by_mark: Vec::new(),
+            policed: Vec::new(),
             ingress: None,
             no_link: None,
             needed: None,
@@ -309,6 +324,7 @@ fn whole_device(
     device.classes.clear();
     device.filters.clear();
     device.by_mark.clear();
+    device.policed.clear();
     device.root = None;
     let Some((rate, queue)) = found else {
         let why =
@@ -369,6 +385,7 @@ fn qdisc(
             device.classes.clear();
             device.filters.clear();
             device.by_mark.clear();
+            device.policed.clear();
         }
         // What hangs below a whole device is the queue of its one class.
         Some(Parent::Discipline(major))

@@ -16,6 +16,8 @@ pub(super) struct Device {
     pub(super) filters: Vec<Filter>,
     /// Filters by a mark of the firewall, which become matches when all rules are known.
     pub(super) by_mark: Vec<MarkFilter>,
+    /// Filters that drop what is above a rate.
+    pub(super) policed: Vec<Policed>,
     /// Handle of the queueing discipline of what comes in.
     pub(super) ingress: Option<u16>,
     /// Why there is no link of it, where a command that was read says so.
@@ -210,7 +212,18 @@ pub(super) struct MarkFilter {
     pub(super) preference: u64,
     pub(super) mark: Option<u32>,
     pub(super) mask: u32,
+    /// `ip` or `ip6` of a filter that sees only one of them, and another word for one that sees neither.
+    pub(super) family: Option<&'static str>,
     pub(super) class: Classid,
+}
+
+/// A filter that drops frames above a rate, and sends the others to a class.
+#[derive(Debug)]
+pub(super) struct Policed {
+    pub(super) at: Span,
+    pub(super) class: Classid,
+    /// In bit/s; `None` for a policer that does something else.
+    pub(super) rate: Option<u64>,
 }
 
 /// A filter whose meaning the match language has.

@@ -183,7 +183,7 @@ fn what_is_lost_is_named_with_its_line() {
         ),
         (
             format!("{filter} 1 u32 match ip dport 80 0xffff police rate 1mbit drop flowid 1:2"),
-            "what \"police\" of this filter does",
+            "a policer drops what is above its rate; here it waits in the queue of 1:2",
         ),
         (
             format!(

@@ -219,3 +219,24 @@ tc qdisc add dev eth2 root netem delay 10ms\n";
     assert!(notes.contains("netem at the root of eth2 has no rate"), "{notes}");
     assert!(notes.contains("a policer drops what is above its rate"), "{notes}");
 }
+
+#[test]
+fn a_policer_at_the_root_is_a_ceiling_and_one_of_all_frames_leaves_none_for_others() {
+    let text = "tc qdisc add dev eth0 root handle 1: htb default 30
+tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit
+tc class add dev eth0 parent 1:1 classid 1:20 htb rate 4mbit ceil 10mbit
+tc class add dev eth0 parent 1:1 classid 1:30 htb rate 4mbit ceil 10mbit
+tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 25 0xffff police rate 1mbit burst 10k drop flowid 1:20
+tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 26 0xffff police rate 2mbit burst 10k drop flowid 1:30
+tc qdisc add dev ppp0 handle ffff: ingress
+tc filter add dev ppp0 parent ffff: u32 match u32 0 0 police rate 5mbit burst 10k\n";
+    let imported = made(text, &Options::default());
+    let [shaped, policed] = &imported.links[..] else { panic!("two links") };
+    assert_eq!((ceiling(&shaped.link, "1:20"), ceiling(&shaped.link, "1:30")), (Some(M), Some(10 * M)));
+    assert!(!policed.text.contains("others") && policed.link.unreachable().is_empty(), "{}", policed.text);
+    let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
+    assert!(
+        notes.contains("WARNING: what \"police\" of this filter does has no counterpart: other frames go to 1:30, too"),
+        "{notes}"
+    );
+}

@@ -1,4 +1,5 @@
-//! Filters at what comes in: a policer's rate becomes a class of a link of its own, whose name is that of the device and `-ingress`.
+//! Policers. At what comes in, the rate becomes a class of a link of its own, whose name is that of the device and `-ingress`. At the root, it
+//! becomes the ceiling of the class that the filter names, where the class has no other frames.
 
 use super::{Place, device_named};
 use crate::classid::Classid;
@@ -6,9 +7,10 @@ use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out};
 use crate::tc::kernel::R2Q;
 use crate::tc::options::Words;
-use crate::tc::setup::{Class, Device, Root, RootKind, Settings};
+use crate::tc::setup::{Class, Device, Policed, Root, RootKind, Settings};
 use crate::tc::words::Word;
 use crate::tc::{filter, units};
+use crate::units::show_bps;
 
 /// The link that has the policers of a device.
 const MAJOR: u16 = 1;
@@ -63,4 +65,44 @@ pub(super) fn filter(
     device.classes.push(Class { at: whole.clone(), id, parent: None, set, queue: None });
     device.filters.push(read);
     Some(())
+}
+
+/// The policer of a filter at the root, which is read from the whole command.
+pub(super) fn of_class(command: &[Word], whole: &Span, class: Classid) -> Option<Policed> {
+    let police = command.iter().position(|word| word.text == "police")?;
+    let words: Vec<&str> = command[police..].iter().map(|word| word.text.as_str()).collect();
+    let rate = words.windows(2).find(|pair| pair[0] == "rate").and_then(|pair| units::rate(pair[1]));
+    let drops = words.iter().any(|word| *word == "drop" || word.starts_with("drop/"));
+    Some(Policed { at: whole.clone(), class, rate: rate.filter(|&rate| rate > 0 && drops) })
+}
+
+/// Gives classes the ceilings of their policers.
+pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
+    for Policed { at, class, rate } in std::mem::take(&mut device.policed) {
+        let default = device.root.as_ref().and_then(|root| match root.kind {
+            RootKind::Htb { default, .. } => Classid::new(root.major, default?),
+            _ => None,
+        });
+        let is_htb = matches!(device.root, Some(Root { kind: RootKind::Htb { .. }, .. }));
+        let alone = device.filters.iter().filter(|filter| filter.class == class).count() == 1 && default != Some(class);
+        let why = match (rate, alone) {
+            (None, _) => "it does not drop what is above a rate".to_owned(),
+            (_, false) => format!("other frames go to {class}, too"),
+            _ if !is_htb || !device.is_leaf(class) => format!("{class} is no leaf of htb"),
+            (Some(rate), true) => {
+                let Some(class) = device.classes.get_mut(class) else { continue };
+                let ceil = class.set.ceil.or(class.set.rate).unwrap_or(rate).min(rate);
+                class.set.ceil = Some(ceil);
+                class.set.rate = class.set.rate.map(|own| own.min(ceil));
+                let why = format!(
+                    "a policer drops what is above its rate; here it waits in the queue of {}, whose ceiling is {}",
+                    class.id,
+                    show_bps(ceil)
+                );
+                changed(&at, why, log, notes);
+                continue;
+            }
+        };
+        left_out(&at, format!("WARNING: what \"police\" of this filter does has no counterpart: {why}"), log, notes);
+    }
 }

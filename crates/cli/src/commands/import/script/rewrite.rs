@@ -26,7 +26,10 @@ pub(super) fn shell(text: &str) -> Result<String, String> {
     let Some(line) = text.lines().next().and_then(|line| line.strip_prefix("#!")) else { return Ok(bash.to_owned()) };
     let mut words = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
     let program = words.find(|word| *word != "env" && !word.starts_with('-')).unwrap_or("sh");
+    // Where it was written, sh is bash.
+    let is_bash = text.contains("[[ ") || text.lines().any(|line| line.trim_start().starts_with("function "));
     match program {
+        "sh" if is_bash => Ok(bash.to_owned()),
         "sh" | "ash" | "dash" | "busybox" => Ok("/bin/sh".to_owned()),
         "bash" | "ksh" | "mksh" | "zsh" => Ok(bash.to_owned()),
         other => Err(format!("this is a script of \"{other}\"; only those of a shell (sh, bash) are run")),
@@ -118,6 +121,8 @@ mod tests {
     #[test]
     fn scripts_of_other_languages_are_refused() {
         assert!(shell("#!/usr/bin/env -S python3 -u\n").unwrap_err().contains("\"python3\""));
+        let bash = shell("#!/bin/bash\n").unwrap();
+        assert_eq!(shell("#!/bin/sh\nif [[ -z $A ]]; then :; fi\n").unwrap(), bash);
         assert!(shell("#!/bin/sh -e\n").unwrap() == "/bin/sh" && shell("a\0b").is_err());
     }
 }

@@ -112,7 +112,10 @@ pub(super) fn all(record: &str, device: &str) -> Vec<(&'static str, String)> {
             "tc" => format!(
                 "while [ $# -gt 0 ]; do case \"$1\" in\n-b|-batch|-force) if [ \"$1\" = -force ]; then shift; continue; fi\nif [ -n \"$2\" ] && [ \"$2\" != - ]; then t=$(cat \"$2\"); else t=$(cat); fi\nprintf '%s\\0' 3 batch tc \"$t\" >> {record}; exit 0;;\n-n|-netns) shift; [ $# -gt 0 ] && shift;;\n-*) shift;;\n*) break;; esac; done\n{keep}\n"
             ),
-            "nft" => format!("case \"$*\" in *-f*) t=$(cat); set -- \"$@\" \"$t\";; esac\n{keep}\n"),
+            // A file of rules, or what is written to it.
+            "nft" => format!(
+                "f=; n=; for w in \"$@\"; do if [ -n \"$n\" ]; then f=$w; n=; fi; case \"$w\" in -f|--file) n=1;; esac; done\nif [ -n \"$f\" ]; then if [ \"$f\" = - ]; then t=$(cat); else t=$(cat \"$f\"); fi; printf '%s\\0' 3 nft nft \"$t\" >> {record}; exit 0; fi\n{keep}\n"
+            ),
             _ => format!("{keep}\ncase \" $* \" in *' -C '*|*' --check '*) exit 1;; esac\nexit 0\n"),
         };
         made.push((name, format!("{shell}{body}")));
@@ -175,7 +178,7 @@ impl Record {
         let (program, rest) = (words[0].as_str(), &words[1..]);
         match program {
             "tc" => self.tc(rest),
-            "nft" => self.listed.push(shown(words)),
+            "nft" => self.nft(&rest.join(" ")),
             _ => {
                 let family = if program.starts_with("ip6") { "ip6tables" } else { "iptables" };
                 self.line(&[&[family.to_owned()], rest].concat());
@@ -203,6 +206,26 @@ impl Record {
             }
             _ => self.listed.push(shown(&[&["tc".to_owned()], words].concat())),
         }
+    }
+
+    /// Rules of nft on one line: comments are taken out, and the ends of lines become those of statements.
+    fn nft(&mut self, text: &str) {
+        let is_query = text.split_whitespace().find(|word| !word.starts_with('-')).is_none_or(|word| word == "list");
+        if is_query {
+            return;
+        }
+        let lines = text.lines().map(|line| {
+            let mut quoted = false;
+            let end = line.char_indices().find(|&(_, c)| {
+                quoted ^= c == '"';
+                c == '#' && !quoted
+            });
+            let line = end.map_or(line, |(at, _)| &line[..at]);
+            line.strip_suffix('\\').map_or_else(|| format!("{line} ; "), str::to_owned)
+        });
+        // A single quote would end the word.
+        let text: String = lines.collect::<String>().replace('\'', " ");
+        self.line(&["nft".to_owned(), text.trim_end_matches([' ', ';']).to_owned()]);
     }
 
     fn line(&mut self, words: &[String]) {
@@ -250,6 +273,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Record, String> {
                     record.tc(words);
                 }
             }),
+            "nft" => record.nft(&command[2]),
             "restore" => restored(&command[1], &command[2], &mut record),
             "answered" => record.answered.push(shown(&command[1..])),
             _ => record.listed.push(shown(&command[1..])),
@@ -275,6 +299,14 @@ fn restored(program: &str, text: &str, record: &mut Record) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_of_nft_stand_on_one_line() {
+        let mut record = Record::default();
+        record.nft("table ip x { # it's mine\n  chain y {\n ip saddr \"#a\" \\\n accept\n}\n}\n");
+        record.nft("-a list ruleset");
+        assert_eq!(record.text, "nft 'table ip x {  ;   chain y { ;  ip saddr \"#a\"  accept ; } ; }'\n");
+    }
 
     #[test]
     fn a_record_is_read_whole_or_refused() {
