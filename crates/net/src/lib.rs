@@ -46,10 +46,10 @@ pub use {
     gateway::{
         BackendChoice, ClaimHolder, ClassChange, ClassStats, Committed, DelayStats, Dropped, FailOpen, FailOpenStats,
         Fate, Fleet, FleetError, Gateway, GatewayConfig, GatewayStats, InterfaceStats, IntervalStats, LateStats,
-        LimitCause, LimitStats, LinkChange, LinkEnd, Links, LivenessStats, LongFrames, MemoryBound, Metrics,
+        LimitCause, LimitStats, LinkChange, LinkEnd, Links, LivenessStats, LogEvent, LongFrames, MemoryBound, Metrics,
         MetricsError, OffloadPolicy, OpenError, Planner, Pools, Privileges, Processor, ReloadError, ReloadRequest,
-        Reloaded, ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service, Terms, TimeShares,
-        Vitals, Wanted, Watchdog, close_wires, has_room_to_read, remove_cables,
+        Reloaded, ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service, Severity, Terms,
+        TimeShares, Vitals, Wanted, Watchdog, close_wires, has_room_to_read, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},

@@ -26,6 +26,7 @@ use crate::gateway::config::GatewayConfig;
 use crate::gateway::fail_open::keep::{self, Keeper};
 use crate::gateway::links::Links;
 use crate::gateway::liveness::Vitals;
+use crate::gateway::log::LogEvent;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::reload::{ReloadRequest, ReloadedLinks};
 use crate::gateway::remote::Remote;
@@ -92,7 +93,7 @@ struct State {
     /// The process ends: no link comes any more.
     ending: bool,
     /// What happened to links, for whoever asks.
-    news: Vec<String>,
+    news: Vec<LogEvent>,
     /// Counts changes of the list of links.
     generation: u64,
 }
@@ -165,7 +166,7 @@ fn keep_whole(fleet: &Weak<Shared>) {
         drop(state);
         // The kernel may take its time to answer, and whoever asks for the state does not wait for that.
         for (keeper, vitals) in kept {
-            keeper.look().into_iter().for_each(|text| vitals.say(text));
+            keeper.look().into_iter().for_each(|event| vitals.say(event));
         }
         if over {
             return;
@@ -248,17 +249,17 @@ impl Fleet {
         self.0.lock().ways().map(|(way, _)| way).collect()
     }
 
-    /// What a watchdog watches, and a number that changes with it.
+    /// Returns what a watchdog watches, by the links' names, and a number that changes with it.
     #[must_use]
     pub fn vitals(&self) -> (u64, Vec<(String, Vitals)>) {
         let state = self.0.lock();
-        let vitals = state.ways().map(|(way, running)| (way, running.vitals.clone())).collect();
+        let vitals = state.ways().map(|(_, running)| (running.name.clone(), running.vitals.clone())).collect();
         (state.generation, vitals)
     }
 
-    /// What has happened to links since this was asked last, a sentence each.
+    /// Returns the messages about links that came and went since the last call.
     #[must_use]
-    pub fn news(&self) -> Vec<String> {
+    pub fn news(&self) -> Vec<LogEvent> {
         let mut state = self.0.lock();
         state.settle();
         std::mem::take(&mut state.news)
@@ -346,10 +347,11 @@ impl State {
     }
 
     fn keep(&mut self, end: LinkEnd) {
-        self.news.push(match &end.outcome {
-            Ok(stats) => format!("link {} has ended: {stats}", end.link),
-            Err(error) => format!("link {} has ended: {error}; {}", end.link, error.stats),
-        });
+        let event = match &end.outcome {
+            Ok(stats) => LogEvent::info(format!("link {} has ended: {stats}", end.link)),
+            Err(error) => LogEvent::error(format!("link {} has ended: {error}; {}", end.link, error.stats)),
+        };
+        self.news.push(event.of_link(end.link.as_str()));
         if self.ended.len() >= ACCOUNTS {
             self.ended.remove(0);
         }

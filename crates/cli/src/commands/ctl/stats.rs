@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
 use fairlink_net::{ControlError, GatewayStats, Watch};
-use serde::Serialize;
 
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
 use crate::failure::Failure;
-use crate::gateway_stats::{Classes, MOST, show};
+use crate::gateway_stats::{Classes, Document, MOST, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
@@ -72,12 +71,6 @@ pub(super) fn of_links(
     names.iter().map(|name| watch.stats(Some(name), next)).collect()
 }
 
-/// What `--json` prints where there are several links.
-#[derive(Serialize)]
-struct Document<'a> {
-    links: &'a [GatewayStats],
-}
-
 /// Asks once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
     let mut watch = Watch::connect(socket).map_err(unanswered)?;
@@ -90,10 +83,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
     }
     if out.json {
-        return match &stats[..] {
-            [one] => out.document(one),
-            several => out.document(&Document { links: several }),
-        };
+        return out.document(&Document::new(&stats));
     }
     for (at, stats) in stats.iter().enumerate() {
         if at > 0 {
