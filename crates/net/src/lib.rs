@@ -55,6 +55,7 @@ pub use {
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
+    io::heap::return_freed_memory,
     io::huge_pages::HugePages,
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::Pacing,

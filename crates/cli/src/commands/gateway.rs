@@ -16,7 +16,7 @@ use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
     BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LogEvent, LongFrames,
     Metrics, OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError,
-    Severity, control,
+    Severity, control, return_freed_memory,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -216,6 +216,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return unit::print(&args.links.files, out);
     }
     HugePages::ask();
+    return_freed_memory();
     let access = args.access()?;
     access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();
