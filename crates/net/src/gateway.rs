@@ -32,6 +32,7 @@ mod remote_error;
 mod run;
 mod service;
 pub(crate) mod stats;
+mod strays;
 mod trace;
 mod watchdog;
 

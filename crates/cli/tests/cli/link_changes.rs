@@ -124,6 +124,19 @@ wait $gateway
 for one in $asking; do wait $one || true; done
 "#;
 
+/// A link comes and goes again and again; then the memory that is the process's own and no file's, in kB.
+const OFTEN: &str = r#"
+"$F" gateway "$D/one.toml" --ignore-offloads --control "$D/socket" --json > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
+until_exists "$D/socket"
+for round in $(seq $RELOADS); do
+    ctl reload "$D/both.toml" > /dev/null
+    ctl reload "$D/one.toml" > /dev/null
+done
+sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$gateway/status > "$D/anonymous"
+kill -INT $gateway
+wait $gateway
+"#;
+
 const CLASS: &str = "name = \"all\"\nmatch = [\"udp dst port 5001\", \"any\"]\n";
 const SOURCE: &str = "[[source]]\nclass = \"all\"\nmodel = \"cbr\"\npacket = \"500B\"\nrate = \"2mbit\"\n";
 
@@ -172,6 +185,27 @@ fn play(script: &str, as_root: bool, files: &[(&str, String)]) -> Option<Play> {
         false => in_private_network(&script, &dir, &[])?,
     };
     Some(Play { dir, run })
+}
+
+#[test]
+fn a_gateway_stays_within_its_memory_bound_while_links_come_and_go() {
+    let rounds: u32 =
+        std::env::var("FAIRLINK_RELOADS").ok().and_then(|text| text.parse().ok()).map_or(30, |all: u32| all / 2);
+    let (one, two) = (link("one", "vb", "vc"), link("two", "vl", "vm"));
+    let script = format!("RELOADS={rounds}\n{OFTEN}");
+    let Some(play) = play(&script, false, &[("both.toml", format!("{one}{two}")), ("one.toml", one)]) else { return };
+    play.went_well();
+    let gateway = play.json("gateway.json");
+    let ends = gateway["links"].as_array().expect("a list");
+    let one = ends.iter().find(|end| end["link"] == "one").expect("it has served one");
+    assert_eq!(one["generation"], 0, "one was left alone: {one}");
+    let bound: u64 = ["pool_bytes", "scheduler_bytes", "classifier_bytes", "counters_bytes", "split_bytes"]
+        .iter()
+        .map(|key| one["memory"][key].as_u64().unwrap_or_else(|| panic!("{key}: {one}")))
+        .sum();
+    let kilobytes: u64 = play.read("anonymous").trim().parse().expect("a number");
+    println!("after {} reloads: {kilobytes} kB, bound {} kB", 2 * rounds, bound / 1024);
+    assert!(kilobytes * 1024 <= bound, "{kilobytes} kB, and the bound is {} kB", bound / 1024);
 }
 
 fn counts(received: &Value) -> [u64; 3] {

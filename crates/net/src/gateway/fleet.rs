@@ -32,6 +32,7 @@ use crate::gateway::reload::{ReloadRequest, ReloadedLinks};
 use crate::gateway::remote::Remote;
 use crate::gateway::run::{Gateway, RunError};
 use crate::gateway::stats::GatewayStats;
+use crate::gateway::strays::Strays;
 
 mod compare;
 mod error;
@@ -106,6 +107,8 @@ struct Running {
     remote: Remote,
     vitals: Vitals,
     keeper: Keeper,
+    /// For the thread that keeps all whole.
+    strays: Arc<Mutex<Strays>>,
     stop: Arc<AtomicBool>,
     /// Whether it goes by a reload.
     closing: bool,
@@ -125,7 +128,7 @@ impl Running {
                 move || gateway.run(&stop)
             })
             .map_err(OpenError::Thread)?;
-        Ok(Self { name, config, remote, vitals, keeper, stop, closing: false, thread })
+        Ok(Self { name, config, remote, vitals, keeper, strays: Arc::default(), stop, closing: false, thread })
     }
 
     /// Whether it serves a link of the files.
@@ -154,7 +157,7 @@ impl Shared {
     }
 }
 
-/// Keeps whole by what the gateways fail open, until the fleet is dropped or all have ended.
+/// Keeps whole by what the gateways fail open, and watches for frames without a class of their own, until the fleet is dropped or all have ended.
 fn keep_whole(fleet: &Weak<Shared>) {
     loop {
         std::thread::sleep(keep::EVERY);
@@ -163,10 +166,19 @@ fn keep_whole(fleet: &Weak<Shared>) {
         let over = state.ending && state.running.iter().all(|running| running.thread.is_finished());
         let kept: Vec<(Keeper, Vitals)> =
             state.running.iter().map(|running| (running.keeper.clone(), running.vitals.clone())).collect();
+        let watched: Vec<_> = state
+            .running
+            .iter()
+            .map(|running| (running.remote.clone(), running.vitals.clone(), Arc::clone(&running.strays)))
+            .collect();
         drop(state);
         // The kernel may take its time to answer, and whoever asks for the state does not wait for that.
         for (keeper, vitals) in kept {
             keeper.look().into_iter().for_each(|event| vitals.say(event));
+        }
+        for (remote, vitals, strays) in watched {
+            let mut strays = strays.lock().unwrap_or_else(PoisonError::into_inner);
+            strays.look(&remote).into_iter().for_each(|event| vitals.say(event));
         }
         if over {
             return;
