@@ -5,7 +5,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+#[cfg(target_os = "linux")]
+use fairlink_config::Problems;
+#[cfg(target_os = "linux")]
+use fairlink_net::LogEvent;
 
+#[cfg(target_os = "linux")]
+use crate::log;
 use crate::style::shown;
 
 /// Why a command did not do what was asked.
@@ -17,6 +23,9 @@ pub(crate) enum Failure {
     Wrong(anyhow::Error),
     /// A file is wrong, at a place that can be shown: exit 2.
     File(miette::Report),
+    /// It has been said in the log already: this exit code.
+    #[cfg(target_os = "linux")]
+    Logged(u8),
     /// Nobody reads the output any more, as in `fairlink schedulers | head -1`: exit 0.
     ClosedPipe,
 }
@@ -38,8 +47,24 @@ impl Failure {
             Self::Failed(error) => Self::Failed(error.context(what)),
             Self::Wrong(error) => Self::Wrong(error.context(what)),
             Self::File(report) => Self::File(report.wrap_err(what)),
-            Self::ClosedPipe => Self::ClosedPipe,
+            other => other,
         }
+    }
+
+    /// Writes the reason into the log. One that shows its place in a file stays as it is in a log for people.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn logged(self, as_json: bool) -> Self {
+        let (text, code) = match &self {
+            Self::Failed(error) => (chain(error), 1),
+            Self::Wrong(error) => (chain(error), 2),
+            Self::File(report) if as_json => {
+                let problems = report.downcast_ref::<Problems>();
+                (problems.map_or_else(|| report.to_string(), Problems::lines), 2)
+            }
+            _ => return self,
+        };
+        log::write(&LogEvent::error(text));
+        Self::Logged(code)
     }
 
     /// Tells the user, and gives the exit code.
@@ -59,6 +84,8 @@ impl Failure {
                 let _ = err.write_all(shown(&report).as_bytes());
                 ExitCode::from(2)
             }
+            #[cfg(target_os = "linux")]
+            Self::Logged(code) => ExitCode::from(code),
             Self::ClosedPipe => ExitCode::SUCCESS,
         }
     }

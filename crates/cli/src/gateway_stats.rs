@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fairlink_core::Amount;
 use fairlink_net::{ClassStats, GatewayStats};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::human;
@@ -44,11 +45,41 @@ impl Classes {
     }
 }
 
-/// Statistics as a table, or as the JSON that the control socket gives, which always has all classes.
-pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Result<(), Failure> {
-    if out.json {
-        return out.document(stats);
+/// The statistics of a gateway as JSON: of each link, however many there are, with all classes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    document: &'static str,
+    version: u32,
+    links: Vec<&'a GatewayStats>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of these links.
+    pub(crate) fn new(links: impl IntoIterator<Item = &'a GatewayStats>) -> Self {
+        Self { document: "stats", version: 1, links: links.into_iter().collect() }
     }
+}
+
+/// The statistics of several links: a table each, or [`Document`].
+pub(crate) fn show_all<'a>(
+    links: impl IntoIterator<Item = &'a GatewayStats>,
+    classes: Classes,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    if out.json {
+        return out.document(&Document::new(links));
+    }
+    for (at, stats) in links.into_iter().enumerate() {
+        if at > 0 {
+            out.line("")?;
+        }
+        show(stats, classes, out)?;
+    }
+    Ok(())
+}
+
+/// Statistics as a table.
+pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Result<(), Failure> {
     out.paragraph(
         &format!(
             "{} to {} at {} by {}, up {}",

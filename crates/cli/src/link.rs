@@ -92,7 +92,7 @@ pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
 /// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
 #[cfg(target_os = "linux")]
 pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
-    link.unreachable_warning(&link.unreachable())
+    link.unreachable_warning(link.unreachable())
 }
 
 /// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.

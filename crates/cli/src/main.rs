@@ -16,6 +16,8 @@ mod failure;
 mod gateway_stats;
 mod interrupt;
 mod link;
+#[cfg(target_os = "linux")]
+mod log;
 mod out;
 mod rows;
 mod style;

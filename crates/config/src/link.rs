@@ -10,7 +10,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Sharing,
@@ -106,6 +106,8 @@ pub struct LinkFile {
     pub classids: Vec<(Classid, ClassId)>,
     /// What is doubtful but usable.
     pub warnings: Vec<Problem>,
+    /// What [`LinkFile::unreachable`] has found.
+    unreachable: OnceLock<Vec<ClassId>>,
     source: Source,
     /// By id; of the link, its table.
     places: Vec<Place>,
@@ -363,6 +365,7 @@ impl LinkFile {
             when_full_span: head.when_full_span,
             rounds_span: head.rounds_span,
             transmit_span: head.transmit_span,
+            unreachable: OnceLock::new(),
             priority_span: head.priority_span,
         };
         file.default_class = file.find_default(head.default, log);
@@ -765,8 +768,15 @@ impl LinkFile {
     ///
     /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached where the search for a frame was given
     /// up, which takes thousands of overlapping matches.
+    ///
+    /// They are found when they are first asked for, by a classifier of the file's matches that is freed at the end. From then on the
+    /// answer is kept, also where `matches` are changed.
     #[must_use]
-    pub fn unreachable(&self) -> Vec<ClassId> {
+    pub fn unreachable(&self) -> &[ClassId] {
+        self.unreachable.get_or_init(|| self.find_unreachable())
+    }
+
+    fn find_unreachable(&self) -> Vec<ClassId> {
         let mut reached = vec![false; self.tree.len()];
         let mut budget = Budget::default();
         // Frames of no match go to the link itself where there is no default.

@@ -232,7 +232,7 @@ fn warnings_leave_the_file_usable() {
             LinkFile::parse("odd.toml", text, &options).unwrap_or_else(|problems| panic!("{}", problems.lines()));
         // Of a file without matches, a gateway alone would ask.
         let unreachable = Some(file.unreachable()).filter(|_| !file.matches.is_empty());
-        let unreachable = unreachable.and_then(|leaves| file.unreachable_warning(&leaves));
+        let unreachable = unreachable.and_then(|leaves| file.unreachable_warning(leaves));
         file.warnings.iter().chain(&unreachable).map(|problem| problem.line() + "\n").collect::<String>()
     };
     let cases = with_link(&[

@@ -339,14 +339,14 @@ mod tests {
             .replace("match = [\"udp dst port 20000\"]\n", "")
             .replace("[link]\n", "[link]\ndefault = \"C\"\n");
         let lost = link(&text);
-        let cases = compared(Some(&before), &lost, &[], &lost.unreachable()).unwrap();
+        let cases = compared(Some(&before), &lost, &[], lost.unreachable()).unwrap();
         let rates: Vec<_> = cases[0].classes.iter().map(|share| share.after_bps.unwrap()).collect();
         assert_eq!(rates, [0.0, 60e6, 40e6]);
         let had = cases[0].classes[0].before_bps.unwrap();
         assert!((had - 50e6).abs() < 1e6, "{had}");
         // As imported, it is the same link.
         let kept = text.replace("\"hls\"", "\"htb\"");
-        let cases = compared(Some(&link(&kept)), &link(&kept), &[], &lost.unreachable()).unwrap();
+        let cases = compared(Some(&link(&kept)), &link(&kept), &[], lost.unreachable()).unwrap();
         assert_eq!(cases[0].classes[0].before_bps, Some(0.0));
         let other = cases[0].classes[1].before_bps.unwrap();
         assert!((other - 60e6).abs() < 1e6, "{other}");

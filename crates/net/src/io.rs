@@ -7,6 +7,7 @@ pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
+pub(crate) mod heap;
 pub(crate) mod huge_pages;
 pub mod interface;
 pub(crate) mod netlink;

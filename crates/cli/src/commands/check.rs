@@ -200,13 +200,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 /// choose a class by its number.
 fn unreachable(link: &LinkFile, args: &Args) -> Vec<ClassId> {
     if args.is_for_gateway() {
-        return link.unreachable();
+        return link.unreachable().to_vec();
     }
     if link.matches.is_empty() {
         return Vec::new();
     }
     let numbered: HashSet<ClassId> = link.classids.iter().map(|&(_, class)| class).collect();
-    let mut unreachable = link.unreachable();
+    let mut unreachable = link.unreachable().to_vec();
     unreachable.retain(|leaf| !numbered.contains(leaf));
     unreachable
 }

@@ -14,19 +14,20 @@ use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
 use fairlink_net::{
-    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LongFrames, Metrics,
-    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, control,
+    BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LogEvent, LongFrames,
+    Metrics, OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError,
+    Severity, control, return_freed_memory,
 };
-use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::commands::ctl;
 use crate::failure::Failure;
-use crate::gateway_stats::{Classes, show};
+use crate::gateway_stats::{Classes, show_all};
 use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
-use crate::out::{Out, note};
+use crate::log;
+use crate::out::Out;
 
 /// How long the data thread has for an answer to SIGUSR1.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -98,6 +99,8 @@ pub(crate) struct Args {
     /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    log: log::LogArgs,
     /// Start nothing: print a unit for systemd that runs this command line. Without a link file, print the unit of which each link is an
     /// instance: fairlink-gateway@.service.
     #[arg(long, conflicts_with = "close")]
@@ -191,6 +194,17 @@ impl Planner for OwnFiles {
 
 /// Runs until Ctrl-C, then prints the statistics.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    args.log.start();
+    let done = start(args, out);
+    // What is asked of the command and not of a gateway has its answer as every command has.
+    if args.life.closes() || args.print_unit {
+        done
+    } else {
+        done.map_err(|failure| failure.logged(args.log.is_json()))
+    }
+}
+
+fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if args.life.closes() {
         return args.life.close();
     }
@@ -202,6 +216,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return unit::print(&args.links.files, out);
     }
     HugePages::ask();
+    return_freed_memory();
     let access = args.access()?;
     access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();
@@ -220,11 +235,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         let name = config.link_name().to_owned();
         let gateway = args.life.open(config.clone(), &stop);
         let gateway = gateway.map_err(|error| if several { error.within(name.clone()) } else { error })?;
-        let of = |text: String| if several { format!("{name}: {text}") } else { text };
-        gateway.notes().iter().for_each(|text| note(format!("note: {}", of(text.clone()))));
-        note(of(gateway.memory().to_string()));
-        note(of(life::backends(&gateway)));
-        note(of(life::fail_open(&gateway, config.own_traffic)));
+        let warnings = gateway.notes().iter().map(LogEvent::warn);
+        let states =
+            [gateway.memory().to_string(), life::backends(&gateway), life::fail_open(&gateway, config.own_traffic)];
+        let events = warnings.chain(states.into_iter().map(LogEvent::info));
+        events.for_each(|event| log::write(&event.of_link(name.as_str())));
+        log::write(&LogEvent::new(Severity::Debug, life::details(&config)).of_link(name.as_str()));
         gateways.push((config, gateway));
     }
     signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
@@ -232,15 +248,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     // Threads have the rights of the one that starts them.
     if let Some(privileges) = privileges {
         let dropped = privileges.drop_others();
-        dropped.notes.iter().for_each(|text| note(format!("note: {text}")));
-        note(dropped.to_string());
+        dropped.notes.iter().for_each(|text| log::write(&LogEvent::warn(text)));
+        log::write(&LogEvent::info(dropped.to_string()));
     }
     // Who finds the socket finds gateways that take frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(Failure::failed)?;
     let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
     // Whatever went wrong, each link has a clean end.
     let ended = fleet.join();
-    fleet.news().into_iter().for_each(note);
+    fleet.news().iter().for_each(log::write);
     served?;
     account(ended, out)
 }
@@ -263,23 +279,24 @@ fn serve(
         args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
     let metrics = metrics.map_err(Failure::wrong)?;
     if let Some(metrics) = &metrics {
-        note(format!("metrics at http://{}/metrics", metrics.address()));
+        log::write(&LogEvent::info(format!("metrics at http://{}/metrics", metrics.address())));
     }
     let mut way = fleet.ways().join("; ");
-    note(format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display()));
+    let ready = format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display());
+    log::write(&LogEvent::info(ready));
     watchdog.service().ready(&way);
     while !fleet.is_over() {
         let (now, vitals) = fleet.vitals();
         if std::mem::replace(&mut generation, now) != now {
-            watchdog.look().into_iter().for_each(note);
+            watchdog.look().iter().for_each(log::write);
             watchdog.set(vitals);
             let before = std::mem::replace(&mut way, fleet.ways().join("; "));
             if way != before {
-                note(format!("serves {way} from now on"));
+                log::write(&LogEvent::info(format!("serves {way} from now on")));
                 watchdog.service().ready(&way);
             }
         }
-        watchdog.look().into_iter().chain(fleet.news()).chain(links.news()).for_each(note);
+        watchdog.look().iter().chain(&fleet.news()).chain(&links.news()).for_each(log::write);
         control.look(links);
         if asked.swap(false, Ordering::Relaxed)
             && let Err(failure) = tell(links, out)
@@ -301,7 +318,7 @@ fn serve(
         }
         std::thread::sleep(NAP);
     }
-    watchdog.look().into_iter().for_each(note);
+    watchdog.look().iter().for_each(log::write);
     watchdog.service().stopping();
     Ok(())
 }
@@ -322,17 +339,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
             }
         }
     }
-    match all.as_slice() {
-        several @ [_, _, ..] if out.json => out.document(&Several { links: several })?,
-        all => {
-            for (place, stats) in all.iter().enumerate() {
-                if place > 0 {
-                    out.line("")?;
-                }
-                show(stats, Classes::Busiest, out)?;
-            }
-        }
-    }
+    show_all(&all, Classes::Busiest, out)?;
     out.flush()?;
     match failure {
         Some(failure) => Err(failure),
@@ -340,34 +347,32 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// What `--json` prints where there are several links.
-#[derive(Serialize)]
-struct Several<'a> {
-    links: &'a [GatewayStats],
-}
-
 /// Reads the link files again, of all links or of none. Whoever sent the signal finds on standard error what came of it.
 fn reload(fleet: &Fleet) {
     let reloaded = match fleet.reload(&ReloadRequest::default()) {
         Ok(reloaded) => reloaded,
-        Err(error @ FleetError::Half { .. }) => return note(format!("link file read again: {error}")),
+        Err(error @ FleetError::Half { .. }) => {
+            return log::write(&LogEvent::error(format!("link file read again: {error}")));
+        }
         Err(error) => {
-            return note(format!("link file read again and refused; everything stays as it was: {error}"));
+            let text = format!("link file read again and refused; everything stays as it was: {error}");
+            return log::write(&LogEvent::error(text));
         }
     };
     let several = reloaded.links.len() > 1;
     for ReloadedLink { link, reloaded, .. } in &reloaded.links {
-        reloaded.notes.iter().for_each(note);
+        reloaded.notes.iter().for_each(|text| log::write(&LogEvent::warn(text).of_link(link.as_str())));
         let done = reloaded.committed.unwrap_or_default();
         let of = if several { format!(" of {link}") } else { String::new() };
-        note(format!(
+        let text = format!(
             "link file{of} read again: change {}, {} queued and kept, {} dropped",
             done.generation,
             human::count(done.kept_packets as usize, "packet", "packets"),
             done.removed_packets + done.dropped_packets
-        ));
+        );
+        log::write(&LogEvent::info(text).of_link(link.as_str()));
     }
-    ctl::change::comings(&reloaded).into_iter().for_each(note);
+    ctl::change::comings(&reloaded).into_iter().for_each(|text| log::write(&LogEvent::info(text)));
 }
 
 fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
@@ -375,8 +380,10 @@ fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
 }
 
 fn tell(links: &Links, out: &mut Out) -> Result<(), Failure> {
+    let mut all = Vec::new();
     for (_, remote) in links.list() {
-        show(&*remote.stats(ANSWER).map_err(Failure::failed)?, Classes::Busiest, out)?;
+        all.push(remote.stats(ANSWER).map_err(Failure::failed)?);
     }
+    show_all(all.iter().map(|stats| &**stats), Classes::Busiest, out)?;
     out.flush()
 }

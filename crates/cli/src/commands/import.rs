@@ -357,7 +357,7 @@ fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared,
     };
     let has_plans = ["libreqos", "mikrotik"].contains(&tool);
     Ok(Compared {
-        unreachable,
+        unreachable: unreachable.to_vec(),
         cases,
         #[cfg(target_os = "linux")]
         capacity: Capacity::of(&link.link),

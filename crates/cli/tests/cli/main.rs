@@ -83,6 +83,13 @@ impl Run {
     }
 }
 
+/// The one link of a gateway's statistics, which have the same shape however many links there are.
+pub(crate) fn only_link(stats: &serde_json::Value) -> serde_json::Value {
+    assert_eq!((&stats["document"], &stats["version"]), (&"stats".into(), &1.into()), "{stats}");
+    let [link] = &stats["links"].as_array().expect("a list")[..] else { panic!("one link: {stats}") };
+    link.clone()
+}
+
 /// The binary with these arguments, without colour or terminal.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlink"));

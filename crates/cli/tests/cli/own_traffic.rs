@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_network, in_private_network, scenario};
+use crate::{Scratch, fairlink, in_network, in_private_network, only_link, scenario};
 
 /// `peer` is the other machine, with the ends `vb` and `vd`; this one has 10.8.0.1 at `va`, and 10.9.0.1 at `vc`.
 const MACHINES: &str = r#"
@@ -115,7 +115,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     assert!(read("twice.log").contains("already shapes what this host sends by va"), "{}", read("twice.log"));
 
     // The shares are those of the ideal, whatever the machine does to the sum.
-    let interval = json("interval.json");
+    let interval = only_link(&json("interval.json"));
     let class = |name: &str| {
         let classes = interval["classes"].as_array().expect("a list");
         classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {interval}"))

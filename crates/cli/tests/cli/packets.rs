@@ -2,10 +2,11 @@
 //! they refuse.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_private_network, scenario};
+use crate::{Scratch, fairlink, in_private_network, only_link, run, scenario};
 
 /// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
 const SCRIPT: &str = r#"
@@ -51,7 +52,7 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
 
-    let (sent, gateway, received) = (json("sent.json"), json("gateway.json"), json("received.json"));
+    let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
     assert_eq!(gateway["balanced"], true, "{gateway}");
     assert_eq!(packets(&gateway["queued"]), 0, "drained: {gateway}");
     let class = |document: &Value, name: &str| {
@@ -71,14 +72,43 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         assert!(arrived["delay_s"]["p99"].is_f64(), "{arrived}");
     }
     // Without a terminal, SIGHUP has the link file read again. Under nohup it does nothing.
-    assert_eq!((&json("hup.json")["balanced"], &json("hup.json")["generation"]), (&true.into(), &1.into()));
+    assert_eq!(
+        (&only_link(&json("hup.json"))["balanced"], &only_link(&json("hup.json"))["generation"]),
+        (&true.into(), &1.into())
+    );
     assert!(json("nohup.json")["duration_s"].as_f64().expect("a number") >= 0.6, "{}", read("nohup.json"));
-    let stats = json("stats.json");
+    let stats = only_link(&json("stats.json"));
     assert_eq!((&stats["scheduler"], &stats["link_bps"]), (&"hls".into(), &100_000_000.into()));
     assert!(read("stats.txt").contains("every packet is accounted for"), "{}", read("stats.txt"));
     assert!(read("gateway.log").contains("memory bound"), "{}", logs());
     assert!(read("second.log").contains("already running"), "{}", logs());
     assert!(read("large.log").contains("take 64.0 GiB, and 4.0 GiB are allowed"), "{}", logs());
+}
+
+#[test]
+fn the_log_is_an_object_a_line_or_text_that_the_journal_stamps() {
+    let (dir, link) = (Scratch::new(), scenario("exp2-H.toml"));
+    let unknown = dir.write("unknown.toml", "[link]\nrate = \"1mbit\"\nrates = 1\n");
+    let refused = ["--in", "nope0", "--out", "nope1"];
+    for (file, message) in [(&link, "nope0"), (&unknown, "rates")] {
+        let args: Vec<&str> = ["gateway", file, "--log", "json"].into_iter().chain(refused).collect();
+        let run = fairlink(&args);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        let lines = run.stderr.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let lines: Vec<Value> = lines.collect();
+        let last = lines.last().expect("a message");
+        assert_eq!(last["level"], "ERROR", "{last}");
+        assert!(last["message"].as_str().is_some_and(|text| text.contains(message)), "{last}");
+        assert!(last["timestamp"].as_str().is_some_and(|text| text.ends_with('Z')), "{last}");
+    }
+    // The service manager names the stream that standard error is.
+    for (stream, begins) in [("$(stat -Lc %d:%i /dev/stderr)", "<3>ERROR "), ("1:1", "20")] {
+        let script = format!("JOURNAL_STREAM={stream} exec \"$0\" gateway \"$1\" --in nope0 --out nope1");
+        let run = run(Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_fairlink"), &link]));
+        assert!(run.code == 2 && run.stderr.starts_with(begins) && run.stderr.contains("ERROR "), "{}", run.stderr);
+    }
+    let run = fairlink(&["gateway", &link, "--in", "a", "--out", "b", "--log-level", "loud"]);
+    assert!(run.code == 2 && run.stderr.contains("--log-level"), "{}", run.stderr);
 }
 
 #[test]

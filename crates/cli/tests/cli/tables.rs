@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_private_network, scenario};
+use crate::{Scratch, fairlink, in_private_network, only_link, scenario};
 
 const LINK: &str = r#"
 [link]
@@ -51,6 +51,7 @@ fn a_gateway_reads_tables_again_and_takes_a_file_whose_table_only_the_client_can
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("gateway.log"));
     let classes = |name: &str| -> Vec<String> {
         let stats: Value = serde_json::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let stats = only_link(&stats);
         let classes = stats["classes"].as_array().unwrap();
         classes.iter().map(|class| class["name"].as_str().unwrap().to_owned()).collect()
     };

@@ -9,6 +9,7 @@ use fairlink_core::{Nanos, Scheduler, Wake};
 use crate::gateway::claim::Claim;
 use crate::gateway::fail_open::Hold;
 use crate::gateway::liveness;
+use crate::gateway::log::LogEvent;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
@@ -106,14 +107,14 @@ impl Gateway {
         if !self.leaving && self.held.claims.iter().any(Claim::is_asked_for) {
             self.leaving = true;
             self.held.give_way();
-            self.liveness.say("another gateway takes the place of this one".to_owned());
+            self.liveness.say(LogEvent::info("another gateway takes the place of this one"));
         }
     }
 
     /// Begins the end at `now`. One that fails open takes nothing more, and fetches what it has taken.
     pub(super) fn begin_end(&mut self, now: Nanos) -> Ending {
         // Looked at once more, because nothing repairs it from now on. Whoever takes over may take it away.
-        self.keeper.look().into_iter().for_each(|text| self.liveness.say(text));
+        self.keeper.look().into_iter().for_each(|event| self.liveness.say(event));
         self.keeper.end();
         let lingering = self.held.hold.as_mut().is_some_and(Hold::let_pass);
         // It must not beat again.
@@ -173,7 +174,7 @@ impl Gateway {
                 Err(error) => {
                     let text = error.to_string();
                     if text != told {
-                        self.liveness.say(format!("{text}; trying again"));
+                        self.liveness.say(LogEvent::warn(format!("{text}; trying again")));
                         told = text;
                     }
                 }
@@ -220,7 +221,7 @@ impl Gateway {
         if let Some(hold) = &self.held.hold {
             hold.keep_by(&self.keeper);
         }
-        notes.into_iter().for_each(|text| self.liveness.say(text));
+        notes.into_iter().for_each(|text| self.liveness.say(LogEvent::warn(text)));
         Ok(())
     }
 }

@@ -199,7 +199,7 @@ fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) ->
 fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
     let holder = holder_of(stranger).map_or_else(|| "an unknown process".to_owned(), |holder| holder.to_string());
     format!(
-        "WARNING: {}: {holder} holds the name @{} that gateways use, and receives nothing there: the name is passed over; find out \
+        "{}: {holder} holds the name @{} that gateways use, and receives nothing there: the name is passed over; find out \
          what that process is for, and end it",
         interface.name,
         plain_name(interface.index)

@@ -26,11 +26,13 @@ use crate::gateway::config::GatewayConfig;
 use crate::gateway::fail_open::keep::{self, Keeper};
 use crate::gateway::links::Links;
 use crate::gateway::liveness::Vitals;
+use crate::gateway::log::LogEvent;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::reload::{ReloadRequest, ReloadedLinks};
 use crate::gateway::remote::Remote;
 use crate::gateway::run::{Gateway, RunError};
 use crate::gateway::stats::GatewayStats;
+use crate::gateway::strays::Strays;
 
 mod compare;
 mod error;
@@ -92,7 +94,7 @@ struct State {
     /// The process ends: no link comes any more.
     ending: bool,
     /// What happened to links, for whoever asks.
-    news: Vec<String>,
+    news: Vec<LogEvent>,
     /// Counts changes of the list of links.
     generation: u64,
 }
@@ -105,6 +107,8 @@ struct Running {
     remote: Remote,
     vitals: Vitals,
     keeper: Keeper,
+    /// For the thread that keeps all whole.
+    strays: Arc<Mutex<Strays>>,
     stop: Arc<AtomicBool>,
     /// Whether it goes by a reload.
     closing: bool,
@@ -124,7 +128,7 @@ impl Running {
                 move || gateway.run(&stop)
             })
             .map_err(OpenError::Thread)?;
-        Ok(Self { name, config, remote, vitals, keeper, stop, closing: false, thread })
+        Ok(Self { name, config, remote, vitals, keeper, strays: Arc::default(), stop, closing: false, thread })
     }
 
     /// Whether it serves a link of the files.
@@ -153,7 +157,7 @@ impl Shared {
     }
 }
 
-/// Keeps whole by what the gateways fail open, until the fleet is dropped or all have ended.
+/// Keeps whole by what the gateways fail open, and watches for frames without a class of their own, until the fleet is dropped or all have ended.
 fn keep_whole(fleet: &Weak<Shared>) {
     loop {
         std::thread::sleep(keep::EVERY);
@@ -162,10 +166,19 @@ fn keep_whole(fleet: &Weak<Shared>) {
         let over = state.ending && state.running.iter().all(|running| running.thread.is_finished());
         let kept: Vec<(Keeper, Vitals)> =
             state.running.iter().map(|running| (running.keeper.clone(), running.vitals.clone())).collect();
+        let watched: Vec<_> = state
+            .running
+            .iter()
+            .map(|running| (running.remote.clone(), running.vitals.clone(), Arc::clone(&running.strays)))
+            .collect();
         drop(state);
         // The kernel may take its time to answer, and whoever asks for the state does not wait for that.
         for (keeper, vitals) in kept {
-            keeper.look().into_iter().for_each(|text| vitals.say(text));
+            keeper.look().into_iter().for_each(|event| vitals.say(event));
+        }
+        for (remote, vitals, strays) in watched {
+            let mut strays = strays.lock().unwrap_or_else(PoisonError::into_inner);
+            strays.look(&remote).into_iter().for_each(|event| vitals.say(event));
         }
         if over {
             return;
@@ -248,17 +261,17 @@ impl Fleet {
         self.0.lock().ways().map(|(way, _)| way).collect()
     }
 
-    /// What a watchdog watches, and a number that changes with it.
+    /// Returns what a watchdog watches, by the links' names, and a number that changes with it.
     #[must_use]
     pub fn vitals(&self) -> (u64, Vec<(String, Vitals)>) {
         let state = self.0.lock();
-        let vitals = state.ways().map(|(way, running)| (way, running.vitals.clone())).collect();
+        let vitals = state.ways().map(|(_, running)| (running.name.clone(), running.vitals.clone())).collect();
         (state.generation, vitals)
     }
 
-    /// What has happened to links since this was asked last, a sentence each.
+    /// Returns the messages about links that came and went since the last call.
     #[must_use]
-    pub fn news(&self) -> Vec<String> {
+    pub fn news(&self) -> Vec<LogEvent> {
         let mut state = self.0.lock();
         state.settle();
         std::mem::take(&mut state.news)
@@ -346,10 +359,11 @@ impl State {
     }
 
     fn keep(&mut self, end: LinkEnd) {
-        self.news.push(match &end.outcome {
-            Ok(stats) => format!("link {} has ended: {stats}", end.link),
-            Err(error) => format!("link {} has ended: {error}; {}", end.link, error.stats),
-        });
+        let event = match &end.outcome {
+            Ok(stats) => LogEvent::info(format!("link {} has ended: {stats}", end.link)),
+            Err(error) => LogEvent::error(format!("link {} has ended: {error}; {}", end.link, error.stats)),
+        };
+        self.news.push(event.of_link(end.link.as_str()));
         if self.ended.len() >= ACCOUNTS {
             self.ended.remove(0);
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::gateway::liveness::Vitals;
+use crate::gateway::log::LogEvent;
 use crate::gateway::reload::{ReloadRequest, ReloadedLink, ReloadedLinks, Wanted};
 use crate::gateway::remote::Remote;
 
@@ -23,7 +24,7 @@ struct Inner {
     vitals: Mutex<Vec<(String, Vitals)>>,
     reloads: Mutex<Reloads>,
     /// Messages of the control socket and the metrics, until they are logged.
-    news: Mutex<Vec<String>>,
+    news: Mutex<Vec<LogEvent>>,
 }
 
 /// Reloads of all links so far.
@@ -113,16 +114,16 @@ impl Links {
     }
 
     /// Has this logged.
-    pub(super) fn say(&self, text: String) {
+    pub(super) fn say(&self, event: LogEvent) {
         let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
         if news.len() < MOST_NEWS {
-            news.push(text);
+            news.push(event);
         }
     }
 
-    /// Returns the messages of the control socket and the metrics since the last call, a sentence each.
+    /// Returns the messages of the control socket and the metrics since the last call.
     #[must_use]
-    pub fn news(&self) -> Vec<String> {
+    pub fn news(&self) -> Vec<LogEvent> {
         std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -15,6 +15,7 @@ use fairlink_core::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::STALE;
+use crate::gateway::log::LogEvent;
 use crate::io::clock::{Clock, MonotonicClock};
 
 /// So long a direction may stand still though frames wait and might go.
@@ -52,7 +53,7 @@ struct Shared {
     stalled: AtomicBool,
     without_interface: AtomicBool,
     said: AtomicBool,
-    messages: Mutex<VecDeque<String>>,
+    messages: Mutex<VecDeque<LogEvent>>,
 }
 
 /// What another thread sees of a gateway, without asking its data thread.
@@ -89,13 +90,13 @@ impl Vitals {
     }
 
     /// Has this told with what has happened.
-    pub(super) fn say(&self, text: String) {
-        say(self, text);
+    pub(super) fn say(&self, event: LogEvent) {
+        say(self, event);
     }
 
-    /// What has happened since this was asked last, a sentence each.
+    /// Returns the messages since the last call. They do not name the link.
     #[must_use]
-    pub fn messages(&self) -> Vec<String> {
+    pub fn messages(&self) -> Vec<LogEvent> {
         if !self.0.said.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
@@ -211,15 +212,16 @@ impl Liveness {
                     self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
                     say(
                         &self.vitals,
-                        format!(
+                        LogEvent::warn(format!(
                             "frames wait for {output} and none has left for {}, though they might: is its driver stuck?",
                             time(since)
-                        ),
+                        )),
                     );
                 }
                 Some(Turn::MovesAgain(since)) => {
                     self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
-                    say(&self.vitals, format!("frames leave by {output} again, after {}", time(since)));
+                    let text = format!("frames leave by {output} again, after {}", time(since));
+                    say(&self.vitals, LogEvent::info(text));
                 }
                 None => {}
             }
@@ -245,14 +247,14 @@ impl Liveness {
         self.stats.pauses += 1;
         self.stats.longest_pause_s = self.stats.longest_pause_s.max(pause.0 as f64 / 1e9);
         self.begin_anew();
-        say(&self.vitals, format!("the data thread did not run for {}{what}", time(pause)));
+        say(&self.vitals, LogEvent::warn(format!("the data thread did not run for {}{what}", time(pause))));
     }
 
     /// An interface has gone.
     pub(crate) fn lost(&mut self, text: String) {
         self.stats.interface_losses += 1;
         self.vitals.0.without_interface.store(true, Ordering::Release);
-        say(&self.vitals, text);
+        say(&self.vitals, LogEvent::warn(text));
     }
 
     /// It is back, after this time.
@@ -260,12 +262,12 @@ impl Liveness {
         self.stats.without_interface_s += after.0 as f64 / 1e9;
         self.vitals.0.without_interface.store(false, Ordering::Release);
         self.begin_anew();
-        say(&self.vitals, text);
+        say(&self.vitals, LogEvent::info(text));
     }
 
-    /// Tells whoever listens.
-    pub(crate) fn say(&self, text: String) {
-        say(&self.vitals, text);
+    /// Queues a message for the log.
+    pub(crate) fn say(&self, event: LogEvent) {
+        say(&self.vitals, event);
     }
 
     /// The data thread ends.
@@ -287,10 +289,10 @@ pub(crate) fn time(nanos: Nanos) -> String {
     }
 }
 
-fn say(vitals: &Vitals, text: String) {
+fn say(vitals: &Vitals, event: LogEvent) {
     let mut messages = vitals.0.messages.lock().unwrap_or_else(PoisonError::into_inner);
     if messages.len() < MESSAGES {
-        messages.push_back(text);
+        messages.push_back(event);
     }
     drop(messages);
     vitals.0.said.store(true, Ordering::Release);

@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::gateway::links::Links;
+use crate::gateway::log::LogEvent;
 
 /// Time between two messages.
 const QUIET: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ impl Refused {
             return;
         }
         if let Some(text) = self.told(error, Instant::now()) {
-            links.say(text);
+            links.say(LogEvent::warn(text));
         }
         std::thread::sleep(PAUSE);
     }
@@ -54,7 +55,7 @@ impl Refused {
             Some(libc::ENFILE) => "; this machine has as many files open as it may: `sysctl fs.file-max`",
             _ => "",
         };
-        Some(format!("WARNING: {} cannot take a connection{times}: {error}{remedy}", self.what))
+        Some(format!("{} cannot take a connection{times}: {error}{remedy}", self.what))
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(libc::EMFILE);
         let start = Instant::now();
         let first = refused.told(&full, start).expect("it is said");
-        assert!(first.starts_with("WARNING: the control socket cannot take a connection: "), "{first}");
+        assert!(first.starts_with("the control socket cannot take a connection: "), "{first}");
         assert!(first.contains("LimitNOFILE="), "{first}");
         assert!((1..100).all(|_| refused.told(&full, start + QUIET / 2).is_none()));
         let later = refused.told(&full, start + QUIET).expect("it is said again");
@@ -81,6 +82,6 @@ mod tests {
         refused.failed(&io::ErrorKind::WouldBlock.into(), &links);
         assert!(links.news().is_empty());
         refused.failed(&io::Error::from_raw_os_error(libc::ENFILE), &links);
-        assert!(links.news()[0].contains("fs.file-max"));
+        assert!(links.news()[0].message.contains("fs.file-max"));
     }
 }

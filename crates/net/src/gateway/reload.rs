@@ -331,7 +331,7 @@ impl Present {
                 return Err(ReloadError::NoLink { name: self.nominal.link_name().to_owned(), links });
             }
         };
-        let unreachable = link.unreachable_warning(&link.unreachable());
+        let unreachable = link.unreachable_warning(link.unreachable());
         notes.extend(std::mem::take(&mut link.warnings).iter().chain(&unreachable).map(|warning| warning.line()));
         Ok(Arc::new(link))
     }

@@ -61,6 +61,11 @@ pub(crate) fn reason_of_edge(edge: usize) -> usize {
     [9, 10, TOO_LONG_AT, 11, 13, 14, TOO_LONG_AT, 12, 13][edge]
 }
 
+/// Whether packets are dropped for this reason because the data thread came late.
+pub(crate) fn is_late(reason: &str) -> bool {
+    [SHED, STALE].contains(&reason)
+}
+
 /// Whether frames that are dropped for this reason could not have been sent by any scheduler.
 pub(crate) fn is_unfit(reason: &str) -> bool {
     [TOO_LONG, RUNT, CHECKSUM, JOINED, REFUSED].contains(&reason)
@@ -528,6 +533,9 @@ pub struct GatewayStats {
     /// What is to be known of the numbers: why an ideal is not computed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames earlier matches take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<String>,
     /// What came in, all classes.
     pub received: Amount,
     /// What went out, all classes.
@@ -737,6 +745,13 @@ impl std::fmt::Display for GatewayStats {
                 f,
                 "; WARNING: fail-open is broken and cannot be repaired (the log says why): frames may not pass when the gateway ends"
             )?;
+        }
+        if let Some(first) = self.unreachable.first() {
+            let more = match self.unreachable.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            write!(f, "; WARNING: no frame can reach the class {first:?}{more}: see `fairlink check FILE --gateway`")?;
         }
         for why in Unsplittable::ALL {
             let Some(packets) = self.super_packets_by_reason.get(why.key()) else { continue };

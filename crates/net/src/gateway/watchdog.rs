@@ -1,8 +1,11 @@
 //! Watches gateways from outside of their data threads: says what happens to them, and tells a service manager that all is well only
 //! while all of them are.
 
+use fairlink_core::Nanos;
+
 use crate::gateway::fail_open::STALE;
-use crate::gateway::liveness::Vitals;
+use crate::gateway::liveness::{Vitals, time};
+use crate::gateway::log::LogEvent;
 use crate::gateway::service::Service;
 
 /// Watches the gateways of a process.
@@ -36,23 +39,24 @@ impl Watchdog {
         self.gateways = gateways.into_iter().map(watch).collect();
     }
 
-    /// Looks at all of them. To be called several times a second. Returns what has happened since, a sentence each.
-    pub fn look(&mut self) -> Vec<String> {
+    /// Looks at all of them. To be called several times a second. Returns the messages since the last call.
+    pub fn look(&mut self) -> Vec<LogEvent> {
         let mut news = Vec::new();
         for Watched { name, vitals, pausing } in &mut self.gateways {
             let since = vitals.since_turn().unwrap_or_default();
             let stale = since.as_nanos() > u128::from(STALE.0);
             if stale && !*pausing {
-                news.push(format!("{name}: the data thread has not run for {} ms", since.as_millis()));
+                let text = format!("the data thread has not run for {}", time(Nanos(since.as_nanos() as u64)));
+                news.push(LogEvent::warn(text).of_link(name.as_str()));
             }
             *pausing = stale;
-            news.extend(vitals.messages().into_iter().map(|text| format!("{name}: {text}")));
+            news.extend(vitals.messages().into_iter().map(|event| event.of_link(name.as_str())));
         }
         if self.gateways.iter().all(|gateway| gateway.vitals.is_well()) {
             self.service.well();
         }
         if let Some(last) = news.last() {
-            self.service.status(last);
+            self.service.status(&last.to_string());
         }
         news
     }

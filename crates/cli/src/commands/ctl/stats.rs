@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
 use fairlink_net::{ControlError, GatewayStats, Watch};
-use serde::Serialize;
 
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
 use crate::failure::Failure;
-use crate::gateway_stats::{Classes, MOST, show};
+use crate::gateway_stats::{Classes, Document, MOST, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
@@ -72,11 +71,8 @@ pub(super) fn of_links(
     names.iter().map(|name| watch.stats(Some(name), next)).collect()
 }
 
-/// What `--json` prints where there are several links.
-#[derive(Serialize)]
-struct Document<'a> {
-    links: &'a [GatewayStats],
-}
+/// Why there are no limits where nothing is measured over a time.
+const NO_LIMITS: &str = "what limits a class is known over a time only: `fairlink ctl stats --interval 1s` measures limit, limited_by and limited_for_s";
 
 /// Asks once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
@@ -89,11 +85,12 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         pause(span, &stop);
         stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
     }
+    if next.is_none() {
+        let explain = |stats: &mut GatewayStats| stats.notes.push(NO_LIMITS.to_owned());
+        stats.iter_mut().for_each(explain);
+    }
     if out.json {
-        return match &stats[..] {
-            [one] => out.document(one),
-            several => out.document(&Document { links: several }),
-        };
+        return out.document(&Document::new(&stats));
     }
     for (at, stats) in stats.iter().enumerate() {
         if at > 0 {
@@ -101,6 +98,9 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         }
         let classes = if args.all { Classes::All } else { Classes::Busiest };
         show(stats, classes, out)?;
+        if next.is_none() {
+            stats.notes.iter().try_for_each(|text| out.paragraph(&format!("note: {text}"), 2))?;
+        }
         if stats.interval_s.is_some() {
             out.line("")?;
             let few = args.all || stats.classes.len() <= MOST;

@@ -18,6 +18,7 @@ use super::rates::{self, View};
 use super::stats::{interval, of_links, pause};
 use super::unanswered;
 use crate::failure::Failure;
+use crate::gateway_stats::Document;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
@@ -66,9 +67,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         .spawn(move || asking.run(watch))
         .map_err(Failure::failed)?;
     if out.json {
-        return tell(args, &from, &stop, |links| {
-            links.iter().try_for_each(|stats| out.json_line(stats)).and_then(|()| out.flush())
-        });
+        return tell(args, &from, &stop, |links| out.json_line(&Document::new(links)).and_then(|()| out.flush()));
     }
     if !out.is_terminal() {
         let view = View { class: args.class.clone(), width: out.width().unwrap_or(100), lines: None };

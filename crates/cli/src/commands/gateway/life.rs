@@ -8,12 +8,14 @@ use anyhow::anyhow;
 use fairlink_core::Nanos;
 use fairlink_net::control::Access;
 use fairlink_net::{
-    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, InterfaceStats, Links, OpenError, Service,
-    Vitals, Watchdog, close_wires, remove_cables,
+    Control, ControlError, FailOpen, Gateway, GatewayConfig, InterfaceError, InterfaceStats, Links, LogEvent,
+    OpenError, Service, Vitals, Watchdog, close_wires, remove_cables,
 };
 
 use crate::args::{choice, time};
 use crate::failure::Failure;
+use crate::human;
+use crate::log;
 use crate::out::note;
 
 /// How often an interface that is not there at the start is looked for.
@@ -94,7 +96,7 @@ impl Life {
                         return Err(Failure::Failed(anyhow!("stopped while waiting: {why}")));
                     }
                     if !std::mem::replace(&mut told, true) {
-                        note(format!("{why}; waiting for it"));
+                        log::write(&LogEvent::warn(format!("{why}; waiting for it")).of_link(config.link_name()));
                     }
                     std::thread::sleep(NAP);
                 }
@@ -145,7 +147,7 @@ impl Desk {
         match Control::start_for(&self.path, self.access, links.clone()) {
             Ok(control) => (self.control, self.until) = (Some(control), None),
             Err(error) if Instant::now() >= until => {
-                note(format!("no control socket: {error}"));
+                log::write(&LogEvent::error(format!("no control socket: {error}")));
                 self.until = None;
             }
             Err(_) => {}
@@ -166,6 +168,18 @@ pub(super) fn backends(gateway: &Gateway) -> String {
     format!("frames move at {}", told.collect::<Vec<_>>().join(", at "))
 }
 
+/// How a gateway was configured, in words.
+pub(super) fn details(config: &GatewayConfig) -> String {
+    format!(
+        "scheduler {}, {}, {}, pacing {}, data thread on processor {:?}",
+        config.scheduler.name,
+        human::count(config.tree.classes().len(), "class", "classes"),
+        human::count(config.matches.len(), "match", "matches"),
+        config.pacing.name(),
+        config.processor
+    )
+}
+
 /// What passes while the gateway does not run, in words.
 pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
@@ -183,7 +197,8 @@ pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
 /// Watches these gateways for whoever has started the process.
 pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
     let service = Service::from_environment().unwrap_or_else(|error| {
-        note(format!("the service manager at NOTIFY_SOCKET cannot be told anything: {error}"));
+        let text = format!("the service manager at NOTIFY_SOCKET cannot be told anything: {error}");
+        log::write(&LogEvent::warn(text));
         Service::default()
     });
     Watchdog::new(gateways, service)

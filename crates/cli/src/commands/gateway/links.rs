@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use fairlink_config::{LinkFile, Problems, ReadOptions};
-use fairlink_net::{GatewayConfig, Processor, has_room_to_read};
+use fairlink_net::{GatewayConfig, LogEvent, Processor, has_room_to_read};
 
 use crate::failure::Failure;
-use crate::link::{reach_warning, share_warnings, warn};
+use crate::link::{reach_warning, share_warnings};
+use crate::log;
 
 /// Which files, and between which interfaces.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,7 +73,8 @@ impl LinkArgs {
             let mut links = LinkFile::read_all(file, options)?;
             for link in &mut links {
                 let warnings = std::mem::take(&mut link.warnings);
-                warn(warnings.into_iter().chain(share_warnings(link)?).chain(reach_warning(link)));
+                let warnings = warnings.into_iter().chain(share_warnings(link)?).chain(reach_warning(link));
+                warnings.for_each(|warning| log::write(&LogEvent::warn(warning.line())));
             }
             Ok(links)
         };

@@ -41,6 +41,7 @@ impl Observation {
             interval_late: interval.map(|interval| interval.late),
             interval: interval.and_then(|interval| interval.stats(ClassId::ROOT, passage)),
             notes: interval.and_then(Interval::note).into_iter().collect(),
+            unreachable: passage.unreachable.iter().map(|class| passage.names[class.index()].clone()).collect(),
             received: total.received,
             sent: total.sent,
             dropped: total.dropped(),

@@ -23,7 +23,7 @@ use fairlink_theory::request::{Demand, Request};
 use super::delays::DelayTally;
 use super::observation::{Observation, Totals};
 use super::passage::{Passage, PoolId};
-use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_unfit};
+use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_late, is_unfit};
 
 pub(crate) use limits::LimitHistory;
 use limits::{Evidence, Limited};
@@ -49,6 +49,8 @@ pub(crate) struct ClassInterval {
     pub(crate) received: Amount,
     pub(crate) sent: Amount,
     pub(crate) dropped: Amount,
+    /// Those of the dropped packets that were because the data thread came late.
+    late_drops: u64,
     pub(crate) demand_bps: f64,
     pub(crate) rate_bps: f64,
     pub(crate) ideal_bps: Option<f64>,
@@ -255,12 +257,17 @@ impl ClassInterval {
                 .map(|(_, &amount)| amount)
                 .sum()
         };
+        let late_drops = |totals: &Totals| -> u64 {
+            let late = totals.dropped.iter().enumerate().filter(|&(reason, _)| is_late(REASONS[reason]));
+            late.map(|(_, amount)| amount.packets).sum()
+        };
         let unfit = unfit(later).checked_sub(unfit(earlier))?;
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
         Some(Self {
             received,
             sent,
             dropped,
+            late_drops: late_drops(later).saturating_sub(late_drops(earlier)),
             demand_bps: bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit.bytes)),
             rate_bps: bps(sent.bytes),
             ideal_bps: None,
@@ -275,6 +282,7 @@ impl ClassInterval {
         self.received += child.received;
         self.sent += child.sent;
         self.dropped += child.dropped;
+        self.late_drops += child.late_drops;
         self.demand_bps += child.demand_bps;
         self.rate_bps += child.rate_bps;
     }

@@ -33,6 +33,12 @@ pub(crate) struct Passage {
     pub(crate) bounds: OnceLock<Vec<Option<f64>>>,
     /// Its classes that share pools with those of other links.
     pub(crate) pooled: Vec<Pooled>,
+    /// The class of frames that no match takes.
+    pub(crate) default_class: ClassId,
+    /// The other classes that have matches, in their order.
+    pub(crate) matched: Vec<ClassId>,
+    /// Leaves that no frame can reach, as the link file says.
+    pub(crate) unreachable: Vec<ClassId>,
 }
 
 /// A class that shares a pool.
@@ -69,6 +75,14 @@ impl Pooled {
         });
         own.collect()
     }
+}
+
+/// The classes with matches, each once, without the default class.
+fn matched(config: &GatewayConfig) -> Vec<ClassId> {
+    let mut matched = vec![false; config.tree.len()];
+    config.matches.iter().for_each(|(class, _)| matched[class.index()] = true);
+    let leaves = config.tree.leaves().iter().copied();
+    leaves.filter(|&leaf| matched[leaf.index()] && leaf != config.default_class).collect()
 }
 
 /// Where delays are counted.
@@ -128,6 +142,9 @@ impl Passage {
             delays: DelayTable::new(&tree),
             bounds: OnceLock::new(),
             pooled: Vec::new(),
+            default_class: tree.leaves()[0],
+            matched: Vec::new(),
+            unreachable: Vec::new(),
             tree,
         }
     }
@@ -165,6 +182,9 @@ impl Passage {
             delays,
             bounds: OnceLock::new(),
             pooled: Pooled::of(config),
+            default_class: config.default_class,
+            matched: matched(config),
+            unreachable: config.link.as_ref().map(|link| link.unreachable().to_vec()).unwrap_or_default(),
         }
     }
 

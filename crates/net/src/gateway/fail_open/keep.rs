@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use super::place::{Place, is_there};
 use super::{table, wire};
+use crate::gateway::log::LogEvent;
 use crate::io::interface::Interface;
 use crate::io::sys;
 
@@ -146,9 +147,9 @@ impl Keeper {
         *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Compares the arrangement with what it should be and repairs it. Returns what was found, a sentence each: each repair, and a
+    /// Compares the arrangement with what it should be and repairs it. Returns what was found, one message each: each repair, and a
     /// failure when it is new.
-    pub(in crate::gateway) fn look(&self) -> Vec<String> {
+    pub(in crate::gateway) fn look(&self) -> Vec<LogEvent> {
         let Shared { parts, repairs, broken, told } = &*self.0;
         // Held to the end, so that nothing is installed after the gateway has ended.
         let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,16 +158,16 @@ impl Keeper {
         shared.lock().look(|fault, done| match done {
             Ok(()) => {
                 repairs.fetch_add(1, Ordering::Relaxed);
-                news.push(format!("fail-open repaired: {fault}; it was installed again"));
+                news.push(LogEvent::warn(format!("fail-open repaired: {fault}; it was installed again")));
             }
             Err(why) => failures.push(format!(
-                "WARNING: fail-open is broken: {fault}, and cannot be installed again: {why}; until it can, frames may not pass \
+                "fail-open is broken: {fault}, and cannot be installed again: {why}; until it can, frames may not pass \
                  when this gateway ends"
             )),
         });
         broken.store(!failures.is_empty(), Ordering::Relaxed);
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        news.extend(failures.iter().filter(|failure| !told.contains(failure)).cloned());
+        news.extend(failures.iter().filter(|failure| !told.contains(failure)).map(LogEvent::error));
         *told = failures;
         news
     }
@@ -194,7 +195,7 @@ mod tests {
         assert!(keeper.look().is_empty(), "it is whole");
         detach(&parts.lock().places[0].link);
         let news = keeper.look();
-        assert!(news.len() == 1 && news[0].contains("was not attached to lo any more"), "{news:?}");
+        assert!(news.len() == 1 && news[0].message.contains("was not attached to lo any more"), "{news:?}");
         assert!(parts.lock().places[0].link.is_attached().unwrap());
         assert!(keeper.look().is_empty());
         assert_eq!(keeper.upkeep(), Upkeep { repairs: 1, broken: false });

@@ -10,8 +10,10 @@
 //! | `processor` | link time was lost, because the data thread or the output came late | nothing |
 //!
 //! Classes and limits are those of the scheduler's own ideal, as `fluid --json` prints them for the same demands. A class that got clearly less
-//! than its ideal has no such reason: it is the processor where link time was lost meanwhile, and unknown otherwise. Where no ideal is computed,
-//! only what got all it asked for, a class at its own limit and a link at its rate are known.
+//! than its ideal has no such reason. It is the processor where link time was lost meanwhile and the class felt it: it has packets that still wait, or
+//! lost some because they came late. Otherwise it is unknown: what a queue dropped in a burst that has ended is less than the ideal, too, because
+//! that spreads the demand over the whole interval. Where no ideal is computed, only what got all it asked for, a class at its own limit, and a link at its rate
+//! are known; and, where siblings share without limits (`hdrr`), a class that still waits while the link is at its rate.
 
 use std::collections::HashMap;
 
@@ -62,22 +64,29 @@ impl Interval {
         // Rates are rounded down to whole bit/s at each level.
         let capacity = tree.link().rate.bps() as f64;
         let error = 64.0 + 1e-6 * capacity;
+        let link_is_full = self.class(ClassId::ROOT).is_some_and(|link| link.rate_bps >= AT_LIMIT * capacity);
+        let shares_alone = matches!(passage.scheduler.sharing, Sharing::SiblingVisits) && passage.pooled.is_empty();
         let found: Vec<Option<Limited>> = (0..tree.len())
             .map(|index| {
                 let class = ClassId(index as u32);
                 let interval = self.class(class)?;
                 let limit = limits.get(class).map(|limit| limit.bps as f64);
-                let got_all = interval.dropped.packets == 0 && later.totals[index].queued.packets == 0;
+                let waits = later.totals[index].queued.packets > 0;
+                let got_all = interval.dropped.packets == 0 && !waits;
                 let because = |cause, by| Some(Limited { cause, by, since: self.from });
+                let shared = |class| match shares_in(passage, class) {
+                    ClassId::ROOT => because(LimitCause::Link, Some(ClassId::ROOT)),
+                    parent => because(LimitCause::Parent, Some(parent)),
+                };
                 let Some(ideal) = interval.ideal_bps else {
                     return match limit {
                         _ if got_all => because(LimitCause::Demand, None),
                         Some(limit) if interval.rate_bps >= AT_LIMIT * limit => {
                             because(LimitCause::Ceiling, Some(class))
                         }
-                        _ if class == ClassId::ROOT && interval.rate_bps >= AT_LIMIT * capacity => {
-                            because(LimitCause::Link, Some(class))
-                        }
+                        _ if class == ClassId::ROOT && link_is_full => because(LimitCause::Link, Some(class)),
+                        // The link serves somebody all the time, and nothing but the shares of siblings decides whom.
+                        None if shares_alone && link_is_full && waits => shared(class),
                         _ => None,
                     };
                 };
@@ -85,7 +94,9 @@ impl Interval {
                     return because(LimitCause::Demand, None);
                 }
                 if interval.rate_bps < ENOUGH * ideal {
-                    return late.then_some(LimitCause::Processor).and_then(|cause| because(cause, None));
+                    return (late && (waits || interval.late_drops > 0))
+                        .then_some(LimitCause::Processor)
+                        .and_then(|cause| because(cause, None));
                 }
                 if ideal + error >= wanted[index] {
                     return because(LimitCause::Demand, None);
@@ -100,10 +111,7 @@ impl Interval {
                 if pooled && evidence.without_pools.get(index).is_some_and(|&alone| alone as f64 > ideal + error) {
                     return because(LimitCause::Pool, Some(class));
                 }
-                match shares_in(passage, class) {
-                    ClassId::ROOT => because(LimitCause::Link, Some(ClassId::ROOT)),
-                    parent => because(LimitCause::Parent, Some(parent)),
-                }
+                shared(class)
             })
             .collect();
         for (index, found) in found.into_iter().enumerate() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
+use fairlink_core::{ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
 use fairlink_theory::ideal::{Rule, Traffic};
 
 use crate::gateway::account::passage::{PoolId, Pooled};
 use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::account::{Interval, LimitHistory, Observation, Passage};
-use crate::gateway::stats::{GatewayStats, LimitCause, LimitStats};
+use crate::gateway::stats::{GatewayStats, LimitCause, LimitStats, REASONS};
 
 /// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.
 const A: usize = 1;
@@ -152,6 +152,46 @@ fn lost_link_time_is_a_reason_for_a_class_below_its_ideal_and_nothing_is_without
     assert_eq!((&text["interval"]["limit"], &text["interval"]["limited_by"]), (&"processor".into(), &().into()));
     let again: GatewayStats = serde_json::from_value(serde_json::to_value(&stats).unwrap()).unwrap();
     assert_eq!(again, stats);
+}
+
+#[test]
+fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
+    let mut played = Played::new(tree(None), "hls");
+    play(&mut played, 0, 10, [1, 1, 1, 1]);
+    let earlier = played.observe();
+    // A burst that A1's queue cannot hold, and nothing afterwards: the ideal spreads what was asked for over 200 ms.
+    play(&mut played, 10, 20, [30, 0, 0, 1]);
+    play(&mut played, 30, 180, [0, 0, 0, 1]);
+    let mut later = played.observe();
+    let burst = |later: &Observation| later.stats(Some(&between(&earlier, later))).classes[A1 - 1].clone();
+    let interval = burst(&later).interval.unwrap();
+    assert!(interval.dropped.packets > 0 && burst(&later).queued.packets == 0, "{interval:?}");
+    assert!(interval.rate_bps < 0.9 * interval.ideal_bps.unwrap(), "{interval:?}");
+    Arc::get_mut(&mut later.snapshot).unwrap().gateway.forfeited = Nanos(90_000_000);
+    let stats = later.stats(Some(&between(&earlier, &later)));
+    assert_eq!(told(&stats, A1), None, "the burst has ended, and lost nothing because of the processor");
+    assert_eq!(told(&stats, C), Some((LimitCause::Demand, None)));
+    // Where frames were dropped because they came late, it is the processor.
+    let a1 = later.totals.iter_mut().nth(A1).unwrap();
+    let (full, late) =
+        (DropReason::QueuePackets as usize, REASONS.iter().position(|&reason| reason == "shed").unwrap());
+    a1.dropped.swap(full, late);
+    let stats = later.stats(Some(&between(&earlier, &later)));
+    assert_eq!(told(&stats, A1), Some((LimitCause::Processor, None)));
+}
+
+#[test]
+fn siblings_under_hdrr_that_wait_are_limited_by_the_class_above_them() {
+    let stats = measured("hdrr", tree(None), [10, 1, 5, 1]);
+    for (class, expected) in [
+        (A, (LimitCause::Link, Some("link"))),
+        (A1, (LimitCause::Parent, Some("1"))),
+        (A2, (LimitCause::Demand, None)),
+        (B, (LimitCause::Link, Some("link"))),
+        (C, (LimitCause::Demand, None)),
+    ] {
+        assert_eq!(told(&stats, class), Some(expected), "{class}: {:?}", stats.notes);
+    }
 }
 
 #[test]

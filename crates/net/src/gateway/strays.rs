@@ -1,0 +1,204 @@
+//! Frames that go to the default class though classes with matches wait for frames: the sign of matches that do not fit the traffic, such as
+//! addresses before they are translated, or a direction taken for the other. `check` cannot see that, because it knows no traffic.
+//!
+//! Every [`SPAN`] a thread of the process compares two snapshots. It logs, once for each time that this begins to be so: more than half of
+//! the bytes went to the default class, in [`LEAST_PACKETS`] packets or more, while a class with matches has received nothing since the gateway
+//! started or was changed.
+
+use fairlink_core::{Amount, ClassId, Nanos};
+
+use crate::gateway::account::{Passage, Snapshot};
+use crate::gateway::log::LogEvent;
+use crate::gateway::remote::{Remote, Ticket};
+
+/// The shortest time that is judged.
+const SPAN: Nanos = Nanos::from_millis(10_000);
+/// Fewer packets than these say nothing.
+const LEAST_PACKETS: u64 = 100;
+/// Most classes that a message names.
+const MOST_NAMED: usize = 5;
+
+/// What was seen of one gateway.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    asked: Option<Ticket>,
+    before: Option<Seen>,
+    /// It was said, and is still so.
+    said: bool,
+}
+
+/// Counters at one time.
+#[derive(Debug)]
+struct Seen {
+    generation: u64,
+    at: Nanos,
+    all: Amount,
+    default: Amount,
+    /// By place in [`Passage::matched`], packets that were received before the gateway started or was changed.
+    base: Vec<u64>,
+}
+
+impl Strays {
+    /// Asks `remote` when it is time, and judges its answer. To be called about once a second.
+    pub(super) fn look(&mut self, remote: &Remote) -> Option<LogEvent> {
+        match self.asked.take() {
+            Some(ticket) => match remote.answer(ticket) {
+                Some(Ok(snapshot)) => self.judge(&snapshot),
+                Some(Err(_)) => None,
+                None => {
+                    self.asked = Some(ticket);
+                    None
+                }
+            },
+            None => {
+                self.asked = Some(remote.ask());
+                None
+            }
+        }
+    }
+
+    /// Judges what came since the last snapshot that was [`SPAN`] older.
+    fn judge(&mut self, snapshot: &Snapshot) -> Option<LogEvent> {
+        let passage = &*snapshot.passage;
+        let at = snapshot.gateway.uptime;
+        let of = |class: ClassId| received(snapshot, class);
+        let all: Amount = passage.tree.leaves().iter().map(|&leaf| of(leaf)).sum();
+        let default = of(passage.default_class);
+        let packets = || passage.matched.iter().map(|&class| of(class).packets).collect();
+        let base = match self.before.take() {
+            None if passage.generation == 0 => vec![0; passage.matched.len()],
+            Some(before) if before.generation == passage.generation => {
+                if at.saturating_sub(before.at) < SPAN {
+                    self.before = Some(before);
+                    return None;
+                }
+                let event = self.compare(passage, (at, all, default), &before, of);
+                self.before = Some(Seen { at, all, default, ..before });
+                return event;
+            }
+            // What came before a change, or before this look, counts for nothing.
+            _ => packets(),
+        };
+        self.said = false;
+        self.before = Some(Seen { generation: passage.generation, at, all, default, base });
+        None
+    }
+
+    fn compare(
+        &mut self,
+        passage: &Passage,
+        (at, all, default): (Nanos, Amount, Amount),
+        before: &Seen,
+        of: impl Fn(ClassId) -> Amount,
+    ) -> Option<LogEvent> {
+        let all = all.checked_sub(before.all)?;
+        let default = default.checked_sub(before.default)?;
+        if all.packets < LEAST_PACKETS {
+            return None;
+        }
+        let silent = passage.matched.iter().zip(&before.base).filter(|&(&class, &base)| of(class).packets == base);
+        let silent: Vec<&str> = silent.map(|(class, _)| passage.names[class.index()].as_str()).collect();
+        let stray = !silent.is_empty() && u128::from(default.bytes) * 2 > u128::from(all.bytes);
+        if !stray || std::mem::replace(&mut self.said, stray) {
+            self.said = stray;
+            return None;
+        }
+        let seconds = at.saturating_sub(before.at).0.div_ceil(1_000_000_000);
+        let percent = u128::from(default.bytes) * 100 / u128::from(all.bytes.max(1));
+        let name = &passage.names[passage.default_class.index()];
+        let since = if passage.generation == 0 { "the start" } else { "the last change" };
+        let text = format!(
+            "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since \
+             {since}: do the matches fit the traffic?",
+            named(&silent)
+        );
+        Some(LogEvent::warn(text).of_class(name.as_str()))
+    }
+}
+
+/// What was received for a leaf.
+fn received(snapshot: &Snapshot, class: ClassId) -> Amount {
+    let counts = &snapshot.classes[class.index()];
+    counts.inside.received + counts.edges.unfit()
+}
+
+/// Classes in a sentence.
+fn named(classes: &[&str]) -> String {
+    let (shown, more) = classes.split_at(classes.len().min(MOST_NAMED));
+    let names: Vec<String> = shown.iter().map(|name| format!("{name:?}")).collect();
+    let verb = if classes.len() == 1 { "has" } else { "have" };
+    match more.len() {
+        0 => format!("{} {verb}", names.join(", ")),
+        more => format!("{} and {more} more {verb}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::gateway::account::played::{Played, two_levels};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A gateway of three leaves, of which the first takes what no match takes.
+    fn gateway(generation: u64) -> Played {
+        let mut played = Played::new(two_levels(1, 3), "hls");
+        let leaves = played.passage.tree.leaves().to_vec();
+        let passage = Passage::of_tree(two_levels(1, 3), "hls");
+        let (default_class, matched) = (leaves[0], leaves[1..].to_vec());
+        played.passage = Arc::new(Passage { generation, default_class, matched, ..passage });
+        played
+    }
+
+    /// From second `from` on, ten times a second, so many frames for each leaf; then a look at `to`.
+    fn play(played: &mut Played, strays: &mut Strays, [from, to]: [u64; 2], frames: [usize; 3]) -> Option<LogEvent> {
+        for tenth in from * 10..to * 10 {
+            for (leaf, &frames) in frames.iter().enumerate() {
+                (0..frames).for_each(|_| played.arrive(leaf, 1000));
+            }
+            // Frames leave at ten in a millisecond.
+            (0..10).for_each(|part| played.turn(tenth * SECOND / 10 + part * 1_000_000));
+        }
+        played.turn(to * SECOND);
+        strays.judge(&played.observe().snapshot)
+    }
+
+    #[test]
+    fn frames_that_go_to_the_default_class_while_another_waits_are_logged_once_for_each_time_that_it_begins() {
+        let (mut played, mut strays) = (gateway(0), Strays::default());
+        assert_eq!(play(&mut played, &mut strays, [0, 1], [0, 0, 0]), None, "there is nothing to compare with");
+        assert_eq!(play(&mut played, &mut strays, [1, 8], [3, 2, 0]), None, "too short a time");
+        let event = play(&mut played, &mut strays, [8, 11], [3, 2, 0]).expect("a message");
+        let says = "60 % of the bytes of the last 10 s went to the default class \"2\", and \"4\" has received no frame since the start";
+        assert!(event.message.starts_with(says) && event.class.as_deref() == Some("2"), "{event:?}");
+        assert_eq!(play(&mut played, &mut strays, [11, 21], [3, 2, 0]), None, "it was said");
+        assert_eq!(play(&mut played, &mut strays, [21, 31], [2, 2, 0]), None, "half is not more than half");
+        assert!(play(&mut played, &mut strays, [31, 41], [3, 2, 0]).is_some(), "it has begun again");
+        assert_eq!(play(&mut played, &mut strays, [41, 51], [2, 3, 0]), None);
+        assert_eq!(play(&mut played, &mut strays, [51, 61], [3, 1, 1]), None, "each has received something");
+        assert_eq!(play(&mut played, &mut strays, [61, 71], [9, 0, 0]), None, "since the start");
+    }
+
+    #[test]
+    fn a_change_begins_anew_and_few_packets_say_nothing() {
+        let (mut played, mut strays) = (gateway(0), Strays::default());
+        assert_eq!(play(&mut played, &mut strays, [0, 1], [1, 1, 1]), None);
+        assert_eq!(play(&mut played, &mut strays, [1, 11], [1, 0, 0]), None, "both have received something");
+        let (tree, matched) = (two_levels(1, 3), played.passage.matched.clone());
+        let default_class = played.passage.default_class;
+        let passage = Passage { generation: 1, matched, default_class, ..Passage::of_tree(tree, "hls") };
+        played.passage = Arc::new(passage);
+        assert_eq!(play(&mut played, &mut strays, [11, 12], [1, 0, 0]), None, "the first look after a change");
+        let event = play(&mut played, &mut strays, [12, 22], [1, 0, 0]).expect("a message");
+        assert!(event.message.contains("\"3\", \"4\" have received no frame since the last change"), "{event:?}");
+        let (mut played, mut strays) = (gateway(0), Strays::default());
+        assert_eq!(play(&mut played, &mut strays, [0, 1], [0, 0, 0]), None);
+        assert_eq!(play(&mut played, &mut strays, [1, 10], [1, 0, 0]), None, "nine seconds");
+        let (mut played, mut strays) = (gateway(0), Strays::default());
+        assert_eq!(play(&mut played, &mut strays, [0, 9], [1, 0, 0]), None, "the first look");
+        assert_eq!(play(&mut played, &mut strays, [9, 18], [1, 0, 0]), None);
+        assert_eq!(play(&mut played, &mut strays, [18, 19], [0, 0, 0]), None, "90 packets in 10 s");
+    }
+}
