@@ -155,7 +155,9 @@ impl AfXdp {
         if let Some(redirection) = &redirection {
             custody.refill(pool);
             if let Err(error) = redirection.sockets.set_socket(0, &socket.fd) {
-                custody.release(pool);
+                drop(socket);
+                // SAFETY: nobody else has the socket's descriptor.
+                unsafe { custody.release(pool) };
                 return Err(Unfit(format!("{}: {error}", interface.name)));
             }
         }
@@ -248,8 +250,8 @@ impl Parts {
     }
 
     /// Takes back what the kernel has not taken of what was submitted last, and empties the ring.
-    fn withdraw(&mut self, frames: &[u32]) {
-        self.custody.withdraw(frames);
+    fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
+        self.custody.withdraw(pool, frames);
         // It passes over one entry in each call, and says so in the next one.
         for _ in 0..frames.len() + 2 {
             if self.custody.rings.transmission.pending() == 0 {
@@ -385,13 +387,13 @@ impl Backend for AfXdp {
                     *burst = (*burst * 2).min(BATCH);
                 }
                 Took::Some(taken) => {
-                    parts.withdraw(&batch[taken..]);
+                    parts.withdraw(pool, &batch[taken..]);
                     accepted += taken;
                     *burst = taken.max(1);
                     break Rest::Busy;
                 }
                 Took::Dropped(taken) => {
-                    parts.withdraw(&batch[taken..]);
+                    parts.withdraw(pool, &batch[taken..]);
                     accepted += taken - 1;
                     *burst = 1;
                     // It is known to be given up, and its bytes are free, once it has come back.
@@ -402,7 +404,7 @@ impl Backend for AfXdp {
                     break Rest::Busy;
                 }
                 Took::Failed(taken, error) => {
-                    parts.withdraw(&batch[taken..]);
+                    parts.withdraw(pool, &batch[taken..]);
                     accepted += taken;
                     *burst = 1;
                     match is_gone(&error) {
@@ -443,10 +445,11 @@ impl Backend for AfXdp {
 
     fn release(&mut self, pool: &mut FramePool) {
         self.counters = self.counters();
-        if let Some(Parts { redirection, mut custody, socket, watch }) = self.parts.take() {
-            // The kernel uses the frames until the rings are unmapped and the socket is closed.
+        if let Some(Parts { redirection, custody, socket, watch }) = self.parts.take() {
+            // The kernel uses the frames until the socket is closed and the rings are unmapped.
             drop((redirection, socket, watch));
-            custody.release(pool);
+            // SAFETY: the descriptor was just closed, and nobody else has it.
+            unsafe { custody.release(pool) };
         }
     }
 

@@ -5,7 +5,12 @@
 //! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
 //!
 //! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
-//! them. The pool notes of each frame whether it is taken, so that a frame given back twice is found at once.
+//! them. The pool notes of each frame who has it, so that a frame given back twice is found at once.
+//!
+//! A backend may share the memory with the kernel. Then the pool notes, too, which frames the kernel may write or read: it gives no
+//! reference to bytes that the kernel may write, and none to change them where the kernel may read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::Nanos;
 use thiserror::Error;
@@ -58,15 +63,30 @@ pub enum FramePoolError {
     },
 }
 
+/// Who has a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// Nobody.
+    Free,
+    /// Somebody in this process.
+    Process,
+    /// The kernel, which only reads it.
+    Reader,
+    /// The kernel, which may write it at any time.
+    Writer,
+}
+
 /// Frames of equal size; see the module.
 #[derive(Debug)]
 pub struct FramePool {
+    /// Tells it from all other pools of this process, also from those before it at the same address.
+    id: u64,
     memory: Region,
     frame_bytes: usize,
     /// Frames that there is room for.
     room: u32,
     free: Vec<u32>,
-    taken: Vec<bool>,
+    holders: Vec<Holder>,
     info: Vec<FrameInfo>,
     least_free: usize,
 }
@@ -75,7 +95,7 @@ pub struct FramePool {
 #[derive(Debug)]
 pub(crate) struct Growth {
     free: Vec<u32>,
-    taken: Vec<bool>,
+    holders: Vec<Holder>,
     info: Vec<FrameInfo>,
 }
 
@@ -84,7 +104,7 @@ impl Growth {
     pub(crate) fn new(from: u32, to: u32) -> Self {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
-        Self { free, taken: vec![false; to as usize], info: vec![FrameInfo::default(); to as usize] }
+        Self { free, holders: vec![Holder::Free; to as usize], info: vec![FrameInfo::default(); to as usize] }
     }
 }
 
@@ -117,13 +137,15 @@ impl FramePool {
             Ok(memory) => (room, memory),
             Err(_) => (frames, reserve(frames)?),
         };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             memory,
             frame_bytes,
             room,
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
-            taken: vec![false; frames as usize],
+            holders: vec![Holder::Free; frames as usize],
             info: vec![FrameInfo::default(); frames as usize],
             least_free: frames as usize,
         })
@@ -137,15 +159,15 @@ impl FramePool {
     /// Has as many frames as `growth` was made for, at most [`FramePool::room`]; nothing is done where those are not more. What it leaves in
     /// `growth` is to be freed.
     pub(crate) fn grow(&mut self, growth: &mut Growth) {
-        let (before, after) = (self.taken.len(), growth.taken.len());
+        let (before, after) = (self.holders.len(), growth.holders.len());
         if after <= before || after > self.room as usize {
             return;
         }
-        growth.taken[..before].copy_from_slice(&self.taken);
+        growth.holders[..before].copy_from_slice(&self.holders);
         growth.info[..before].copy_from_slice(&self.info);
         // Those given back last are on top.
         growth.free.extend_from_slice(&self.free);
-        std::mem::swap(&mut self.taken, &mut growth.taken);
+        std::mem::swap(&mut self.holders, &mut growth.holders);
         std::mem::swap(&mut self.info, &mut growth.info);
         std::mem::swap(&mut self.free, &mut growth.free);
         self.least_free += after - before;
@@ -154,7 +176,7 @@ impl FramePool {
     /// Bytes that a pool of `frames` frames of at least `frame_bytes` takes, bookkeeping included.
     pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
         let each = (frame_bytes as u64).next_multiple_of(64)
-            + (size_of::<u32>() + size_of::<bool>() + size_of::<FrameInfo>()) as u64;
+            + (size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
         frames as u64 * each
     }
 
@@ -162,7 +184,7 @@ impl FramePool {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
-        self.taken[frame as usize] = true;
+        self.holders[frame as usize] = Holder::Process;
         self.least_free = self.least_free.min(self.free.len());
         Some(frame)
     }
@@ -170,28 +192,77 @@ impl FramePool {
     /// Gives `frame` back.
     ///
     /// # Panics
-    /// When `frame` is not taken: two owners would be a bug of ours that corrupts packets.
+    /// When `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
     #[inline]
     pub(crate) fn give_back(&mut self, frame: u32) {
-        let taken = &mut self.taken[frame as usize];
-        assert!(*taken, "frame {frame} was given back twice");
-        *taken = false;
+        self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
         self.free.push(frame);
     }
 
+    /// Notes that the kernel may write `frame` from now on, a frame that the caller owns: it gets no reference to its bytes until
+    /// [`FramePool::end_lending`].
+    ///
+    /// # Panics
+    /// When the caller cannot own `frame`: a bug of ours.
+    #[inline]
+    pub(crate) fn lend_to_write(&mut self, frame: u32) {
+        self.pass(frame, Holder::Process, Holder::Writer, "is lent and not the caller's");
+    }
+
+    /// Notes that the kernel may read `frame` from now on, a frame that the caller owns: it may look at the bytes and not change them until
+    /// [`FramePool::end_lending`].
+    ///
+    /// # Panics
+    /// As [`FramePool::lend_to_write`].
+    #[inline]
+    pub(crate) fn lend_to_read(&mut self, frame: u32) {
+        self.pass(frame, Holder::Process, Holder::Reader, "is lent and not the caller's");
+    }
+
+    /// Makes `frame` the caller's again, which was lent to the kernel.
+    ///
+    /// # Panics
+    /// When it was not lent: a bug of ours.
+    ///
+    /// # Safety
+    /// The kernel has said that it is done with the frame, or can no longer reach it, and does not touch it until it is lent again.
+    #[inline]
+    pub(crate) unsafe fn end_lending(&mut self, frame: u32) {
+        let holder = &mut self.holders[frame as usize];
+        assert!(matches!(*holder, Holder::Reader | Holder::Writer), "frame {frame} was not lent: {holder:?}");
+        *holder = Holder::Process;
+    }
+
+    #[inline]
+    fn pass(&mut self, frame: u32, from: Holder, to: Holder, else_it: &str) {
+        let holder = &mut self.holders[frame as usize];
+        assert!(*holder == from, "frame {frame} {else_it}: {holder:?}");
+        *holder = to;
+    }
+
     /// All bytes of `frame`, used or not.
+    ///
+    /// # Panics
+    /// When the kernel may write the frame: a bug of ours.
     #[inline]
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {
-        let start = frame as usize * self.frame_bytes;
-        &self.memory[start..start + self.frame_bytes]
+        assert!(self.holders[frame as usize] != Holder::Writer, "the kernel may write frame {frame}");
+        // SAFETY: frames do not overlap. The kernel writes those that were lent to it to be written and no others, and this one was
+        // not; lending it takes `&mut self`, which the slice borrows. This process writes frames through `&mut self` alone.
+        unsafe { self.memory.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
     /// The bytes of `frame`, to be changed.
+    ///
+    /// # Panics
+    /// When the kernel may read or write the frame: a bug of ours.
     #[inline]
     pub(crate) fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
-        let start = frame as usize * self.frame_bytes;
-        &mut self.memory[start..start + self.frame_bytes]
+        let holder = self.holders[frame as usize];
+        assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
+        // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the slice borrows.
+        unsafe { self.memory.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
     /// Where the packet lies in `frame`.
@@ -235,6 +306,11 @@ impl FramePool {
         }
     }
 
+    /// A number that no other pool of this process has or had.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_mut_ptr()
@@ -243,7 +319,7 @@ impl FramePool {
     /// Frames in the pool.
     #[must_use]
     pub(crate) fn frames(&self) -> usize {
-        self.taken.len()
+        self.holders.len()
     }
 
     /// Frames that may be taken.
@@ -270,7 +346,7 @@ impl FramePool {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.frames() * self.frame_bytes
             + self.free.capacity() * size_of::<u32>()
-            + self.taken.capacity()
+            + self.holders.capacity() * size_of::<Holder>()
             + self.info.capacity() * size_of::<FrameInfo>()
     }
 }
@@ -329,6 +405,31 @@ mod tests {
         let frame = pool.take().unwrap();
         pool.give_back(frame);
         pool.give_back(frame);
+    }
+
+    #[test]
+    fn bytes_that_the_kernel_may_write_are_not_looked_at_and_those_that_it_may_read_not_changed() {
+        let mut pool = FramePool::new(2, 64).unwrap();
+        let frame = pool.take().unwrap();
+        pool.set_info(frame, FrameInfo { len: 4, ..FrameInfo::default() });
+        let panics = |act: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
+        pool.lend_to_write(frame);
+        assert!(panics(&mut || assert_eq!(pool.packet(frame).len(), 4)));
+        assert!(panics(&mut || pool.packet_mut(frame).fill(1)));
+        assert!(panics(&mut || pool.lend_to_read(frame)) && panics(&mut || pool.give_back(frame)));
+        // SAFETY: no kernel has it.
+        unsafe { pool.end_lending(frame) };
+        pool.packet_mut(frame).fill(2);
+        pool.lend_to_read(frame);
+        assert_eq!(pool.packet(frame), [2; 4]);
+        assert!(panics(&mut || pool.packet_mut(frame).fill(3)) && panics(&mut || pool.give_back(frame)));
+        // SAFETY: as above.
+        unsafe { pool.end_lending(frame) };
+        // SAFETY: as above.
+        assert!(panics(&mut || unsafe { pool.end_lending(frame) }));
+        pool.give_back(frame);
+        assert_eq!((pool.free(), pool.frame(frame)[..4].to_vec()), (2, vec![2; 4]));
+        assert!(panics(&mut || pool.lend_to_write(frame)), "nobody owns it");
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub(super) struct Reception {
     /// The messages of the slots before `ready` are set, but those of the slots before `used` must be set again.
     ready: usize,
     used: usize,
-    /// Where the pool's memory is that they point into, and the size of its frames.
-    pool: (usize, usize),
+    /// The pool whose memory they point into, by its number; 0 before the first.
+    pool: u64,
     /// The long buffers one after the other; none where frames are not described.
     long: Vec<u8>,
     /// Slots that were filled, and the first of them that is not handed over.
@@ -95,7 +95,7 @@ impl Reception {
             armed: [None; BATCH],
             ready: 0,
             used: 0,
-            pool: (0, 0),
+            pool: 0,
             long: vec![0; if described { BATCH * SLOT } else { 0 }],
             filled: [Received::default(); BATCH],
             count: 0,
@@ -146,8 +146,8 @@ impl Reception {
         let header = if self.described { VirtioHeader::LEN } else { 0 };
         let arrays = &mut *self.arrays;
         // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long buffer
-        // each, now or since they were received into last. All of them belong to this value or to this pool, which `arm` has
-        // checked to be still the same, and nobody borrows them until the call returns. `armed` holds each frame once, so no
+        // each, now or since they were received into last. All of them belong to this value or to this pool: `arm` has compared its
+        // number, and a pool neither moves nor loses frames. Nobody borrows them until the call returns. `armed` holds each frame once, so no
         // two overlap.
         let received = unsafe {
             libc::recvmmsg(
@@ -181,8 +181,10 @@ impl Reception {
     fn arm(&mut self, pool: &mut FramePool, max: usize) -> usize {
         let max = max.min(BATCH);
         let (base, frame_bytes) = (pool.as_mut_ptr(), pool.frame_bytes());
-        if self.pool != (base.addr(), frame_bytes) {
-            (self.pool, self.used, self.ready) = ((base.addr(), frame_bytes), 0, 0);
+        if self.pool != pool.id() {
+            (self.pool, self.used, self.ready) = (pool.id(), 0, 0);
+            // They are frames of the pool before, of which this one may have none, or another owner may have them.
+            self.armed = [None; BATCH];
         }
         // What does not fit into the pool's frame goes on in the long buffer where it would go on there.
         let overflow = if self.described { SLOT.saturating_sub(frame_bytes) } else { 0 };

@@ -1,7 +1,6 @@
 //! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -45,17 +44,22 @@ pub(crate) fn set_option<T: Copy>(
 /// Data for which any bytes are a valid value, as the kernel writes them.
 ///
 /// # Safety
-/// Every pattern of bits must be a value of the type.
-pub(crate) unsafe trait Plain: Copy + Default {}
+/// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the kernel reads.
+pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: any four bytes are an integer.
 unsafe impl Plain for libc::c_int {}
 // SAFETY: any sixteen bytes are sixteen bytes.
 unsafe impl Plain for [u8; 16] {}
+// SAFETY: any eight bytes are an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: an integer of eight bytes and two of four, which leave no padding.
+unsafe impl Plain for libc::xdp_desc {}
 
 /// The value of a socket option.
 pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
-    let mut value = T::default();
+    // SAFETY: zeros are a value of `T`, as any bytes are.
+    let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the length.
     check(unsafe {
@@ -183,6 +187,9 @@ pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
 }
 
 /// Memory of its own, zero at first, that takes room only where it has been written to.
+///
+/// The kernel may be told of it and write parts of it at any time. A reference to such a part would be undefined behaviour, also where
+/// nothing is read through it. So there is no safe way to a slice: the caller says that the bytes are the process's for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Region {
     at: NonNull<u8>,
@@ -191,7 +198,7 @@ pub(crate) struct Region {
 
 // SAFETY: the memory belongs to this value alone, as that of a `Vec` does.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference only reads.
+// SAFETY: a shared reference gives out only what an unsafe call asks for, and its caller answers for writers.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -215,27 +222,46 @@ impl Region {
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.at.as_ptr()
     }
-}
 
-impl Deref for Region {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped, readable and initialised, until `self` is dropped.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) }
+    /// `count` bytes from `start` on.
+    ///
+    /// # Panics
+    /// Where they are not all within the region.
+    ///
+    /// # Safety
+    /// Nobody writes these bytes while the slice lives, neither this process nor the kernel.
+    #[inline]
+    pub(crate) unsafe fn bytes(&self, start: usize, count: usize) -> &[u8] {
+        self.check(start, count);
+        // SAFETY: the bytes are mapped, initialised, and were just checked to lie within the mapping, which lives as long as `self`. The
+        // caller answers for writers.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(start), count) }
     }
-}
 
-impl DerefMut for Region {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed for as long as the slice is.
-        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.bytes) }
+    /// As [`Region::bytes`], to be changed.
+    ///
+    /// # Panics
+    /// As [`Region::bytes`].
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these bytes while the slice lives, neither this process nor the kernel.
+    #[inline]
+    pub(crate) unsafe fn bytes_mut(&mut self, start: usize, count: usize) -> &mut [u8] {
+        self.check(start, count);
+        // SAFETY: as in `bytes`, and `self` is borrowed for as long as the slice is.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().add(start), count) }
+    }
+
+    #[inline]
+    fn check(&self, start: usize, count: usize) {
+        let fits = start.checked_add(count).is_some_and(|end| end <= self.bytes);
+        assert!(fits, "{count} bytes from byte {start} of a region of {}", self.bytes);
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is whole, and nobody has a reference into it.
+        // SAFETY: the mapping is whole, and slices into it borrow this value.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }

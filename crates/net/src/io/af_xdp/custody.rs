@@ -84,6 +84,7 @@ impl Custody {
         }
         for _ in 0..wanted {
             let Some(frame) = pool.take() else { break };
+            pool.lend_to_write(frame);
             self.places[frame as usize] = Place::Receiving;
             self.receiving += 1;
             self.rings.fill.put(u64::from(frame) * self.frame_bytes);
@@ -108,6 +109,9 @@ impl Custody {
             *place = Place::Elsewhere;
             *receiving -= 1;
             let frame = frame as u32;
+            // SAFETY: the kernel was given the frame to receive into and has put it into the ring of received ones, once: it writes it no
+            // more until it is in the fill ring again.
+            unsafe { pool.end_lending(frame) };
             if start + u64::from(len) > *frame_bytes {
                 pool.give_back(frame);
                 return;
@@ -140,6 +144,7 @@ impl Custody {
             let FrameInfo { start, len, .. } = pool.info(frame);
             let addr = u64::from(frame) * self.frame_bytes + u64::from(start);
             self.rings.transmission.put(libc::xdp_desc { addr, len, options: 0 });
+            pool.lend_to_read(frame);
             self.places[frame as usize] = Place::Sending;
         }
         self.sending += count;
@@ -149,9 +154,11 @@ impl Custody {
 
     /// Takes `frames` back, the last ones that were submitted, which the kernel has not taken; they are the caller's again. Only for a
     /// kernel that looks at the ring in this thread's own calls. It passes over what stands in their place.
-    pub(super) fn withdraw(&mut self, frames: &[u32]) {
+    pub(super) fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.rings.transmission.overwrite(frames.len() as u32, NOTHING);
         for &frame in frames {
+            // SAFETY: the kernel looks at the ring in this thread's own calls alone, and no longer finds the frame there.
+            unsafe { pool.end_lending(frame) };
             self.places[frame as usize] = Place::Elsewhere;
         }
         self.sending -= frames.len();
@@ -159,21 +166,21 @@ impl Custody {
 
     /// Takes back what the kernel has sent.
     pub(super) fn complete(&mut self, pool: &mut FramePool) {
-        self.completed(|frame| pool.give_back(frame));
+        self.completed(pool, FramePool::give_back);
     }
 
     /// As [`Custody::complete`], but for `refused`, which the kernel has given up: it is the caller's again. Returns whether the kernel has
     /// given it back.
     pub(super) fn complete_but(&mut self, pool: &mut FramePool, refused: u32) -> bool {
         let mut found = false;
-        self.completed(|frame| match frame == refused {
+        self.completed(pool, |pool, frame| match frame == refused {
             true => found = true,
             false => pool.give_back(frame),
         });
         found
     }
 
-    fn completed(&mut self, mut back: impl FnMut(u32)) {
+    fn completed(&mut self, pool: &mut FramePool, mut back: impl FnMut(&mut FramePool, u32)) {
         let Self { rings, frame_bytes, places, sending, .. } = self;
         rings.completion.take(u32::MAX, |address| {
             let frame = address / *frame_bytes;
@@ -181,19 +188,27 @@ impl Custody {
             if let Some(place) = place.filter(|place| **place == Place::Sending) {
                 *place = Place::Elsewhere;
                 *sending -= 1;
-                back(frame as u32);
+                // SAFETY: the kernel was given the frame to send and has put it into the completion ring: it is done with it.
+                unsafe { pool.end_lending(frame as u32) };
+                back(pool, frame as u32);
             }
         });
     }
 
-    /// Gives all frames that are here back to `pool`. The kernel must not use them any more.
-    pub(super) fn release(&mut self, pool: &mut FramePool) {
-        for (frame, place) in (0..).zip(&mut self.places) {
-            if std::mem::replace(place, Place::Elsewhere) != Place::Elsewhere {
+    /// Unmaps the rings and gives all frames that are here back to `pool`.
+    ///
+    /// # Safety
+    /// The socket's descriptor is closed, so that the mapped rings alone keep the socket in the kernel.
+    pub(super) unsafe fn release(self, pool: &mut FramePool) {
+        let Self { rings, places, .. } = self;
+        drop(rings);
+        for (frame, place) in (0..).zip(places) {
+            if place != Place::Elsewhere {
+                // SAFETY: the socket is gone: the kernel has taken it from the interface and waited for all that used it.
+                unsafe { pool.end_lending(frame) };
                 pool.give_back(frame);
             }
         }
-        (self.receiving, self.sending) = (0, 0);
     }
 }
 

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::io::sys::Plain;
+
 /// Memory of the kernel's, mapped into this process.
 #[derive(Debug)]
 struct Mapping {
@@ -32,9 +34,9 @@ pub(super) struct Places {
     pub(super) entries: u64,
 }
 
-/// This process's end of a ring of entries `T`, plain data of which the kernel may write any bytes.
+/// This process's end of a ring of entries `T`, of which the kernel may write any bytes.
 #[derive(Debug)]
-pub(super) struct Ring<T: Copy> {
+pub(super) struct Ring<T: Plain> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -48,9 +50,9 @@ pub(super) struct Ring<T: Copy> {
 
 // SAFETY: the counters are atomic, and entries are read and written as a whole through pointers that this value alone has in this
 // process. Nothing of it is bound to a thread.
-unsafe impl<T: Copy + Send> Send for Ring<T> {}
+unsafe impl<T: Plain + Send> Send for Ring<T> {}
 
-impl<T: Copy> Ring<T> {
+impl<T: Plain> Ring<T> {
     /// Maps a ring of `length` entries, a power of two, of `socket` at this `offset`.
     ///
     /// # Errors
@@ -156,7 +158,7 @@ impl<T: Copy> Ring<T> {
         let count = self.waiting().min(most);
         for number in 0..count {
             // SAFETY: the place lies within the ring's memory and is aligned. The other side has written the entry before its
-            // counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, which is plain data.
+            // counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, as any bytes are (`Plain`).
             each(unsafe { self.entry(self.own.wrapping_add(number)).read_volatile() });
         }
         if count > 0 {
@@ -167,7 +169,7 @@ impl<T: Copy> Ring<T> {
 }
 
 #[cfg(test)]
-impl<T: Copy> Ring<T> {
+impl<T: Plain> Ring<T> {
     /// Both ends of a ring of `length` entries in ordinary memory, which is never freed.
     pub(super) fn ends(length: u32, empty: T) -> (Self, Self) {
         let counters: &'static [AtomicU32; 3] = Box::leak(Box::default());

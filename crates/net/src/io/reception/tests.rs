@@ -196,3 +196,19 @@ proptest! {
         prop_assert_eq!(pool.free(), pool.frames());
     }
 }
+
+#[test]
+fn slots_hold_no_frames_of_a_pool_before() {
+    let mut counters = BackendCounters::default();
+    let mut reception = Reception::new(true);
+    let mut before = FramePool::new(80, FRAME as u32).unwrap();
+    reception.place(&mut before, &[(described(0), None, datagram(10, 1)), (described(0), None, datagram(20, 2))]);
+    assert_eq!(all(&mut reception, &mut before, 64, &mut counters).len(), 2);
+    assert_eq!(reception.arm(&mut before, BATCH), BATCH);
+    drop(before);
+    // Most likely at the same address; fewer frames than the slots had numbers of.
+    let mut pool = FramePool::new(3, FRAME as u32).unwrap();
+    assert_eq!((reception.arm(&mut pool, BATCH), reception.held(), pool.free()), (3, 3, 0));
+    reception.release(&mut pool);
+    assert_eq!(pool.free(), 3);
+}
