@@ -1,4 +1,5 @@
 //! The commit that is built, for reports: `FAIRLINK_COMMIT`, empty where there is no repository.
+#![forbid(unsafe_code)]
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
 //! Whatever a file, a match, a quantity or a demand holds, reading it ends in a value or an error that can be shown.
 #![no_main]
+#![forbid(unsafe_code)]
 
 use fairlink_config::demand::parse_demand;
 use fairlink_config::matching::Match;

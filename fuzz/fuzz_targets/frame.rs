@@ -2,6 +2,7 @@
 //! cache. Prefixes of the input are tried as well: frames cut short at every place in their headers. Frames are marked with CE, and
 //! checksums that the input's first bytes say were left unfinished are completed: nothing else of the frame changes.
 #![no_main]
+#![forbid(unsafe_code)]
 
 use std::sync::{LazyLock, Mutex};
 

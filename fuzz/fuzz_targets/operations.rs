@@ -1,5 +1,6 @@
 //! Trees and sequences of calls made from the fuzzer's bytes, on every scheduler, with all checks of the contract suite.
 #![no_main]
+#![forbid(unsafe_code)]
 
 #[path = "../../crates/core/tests/contract/checks.rs"]
 #[allow(dead_code)]

@@ -1,6 +1,7 @@
 //! Configurations for the kernel module, of any bytes: nothing panics, what is read can be written and is read the same, whole and as records,
 //! and the scheduler is built or refused. Records of any bytes, as a kernel may tell them: they are read or refused.
 #![no_main]
+#![forbid(unsafe_code)]
 
 use fairlink_core::{ClassId, Members};
 use fairlink_qdisc::{Config, MAGIC, MAX_RECORD, VERSION, assemble};

@@ -1,6 +1,7 @@
 //! Super-frames of any content with any description: nothing panics, packets are bounded in number and length, their payloads are
 //! the super-frame's, each byte once and in order, and a checksum that is left unfinished can be finished.
 #![no_main]
+#![forbid(unsafe_code)]
 
 use fairlink_net::{MOST_SEGMENTS, Segments, Unfinished, VirtioHeader, complete_checksum};
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,7 @@
 //! Recordings, scripts of the HTB text, tc commands and configurations of other tools, of any content: reading ends in a value or an error that can
 //! be shown, what was read can be played, and what was imported is a link file.
 #![no_main]
+#![forbid(unsafe_code)]
 
 use fairlink_config::Problems;
 use fairlink_config::import::{Direction, Imported, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc as import_tc};

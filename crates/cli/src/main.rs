@@ -4,6 +4,7 @@
 //!
 //! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run failed;
 //! 2: the command line or a file is wrong.
+#![forbid(unsafe_code)]
 
 mod args;
 #[cfg(target_os = "linux")]

@@ -5,6 +5,7 @@
 //! cargo bench -p fairlink-config --bench classify              # 8 to 65,536 rules
 //! cargo bench -p fairlink-config --bench classify -- 8 1024
 //! ```
+#![forbid(unsafe_code)]
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;

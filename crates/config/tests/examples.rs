@@ -1,4 +1,5 @@
 //! The files that users copy are sound, and say what their comments say.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 

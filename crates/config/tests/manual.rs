@@ -1,4 +1,5 @@
 //! The users' manual names every key and word, and its examples are sound.
+#![forbid(unsafe_code)]
 
 use fairlink_config::{LinkFile, ReadOptions};
 

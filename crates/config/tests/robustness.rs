@@ -1,4 +1,5 @@
 //! No file makes a panic, however broken, and large files are read.
+#![forbid(unsafe_code)]
 
 use std::fmt::Write;
 

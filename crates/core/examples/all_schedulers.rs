@@ -1,4 +1,5 @@
 //! All schedulers by name, for `scripts/core-size`: what a program that lets its user choose links.
+#![forbid(unsafe_code)]
 
 use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,

@@ -1,4 +1,5 @@
 //! One scheduler and nothing else, for `scripts/core-size`: what a kernel module or a dataplane that needs `hls` alone links.
+#![forbid(unsafe_code)]
 
 use fairlink_core::schedulers::hls;
 use fairlink_core::{

@@ -1,5 +1,6 @@
 //! Building a scheduler takes the memory that it says beforehand, and asks for all of it in a way that can be refused: with an
 //! allocator that refuses, at every point, construction ends with an error and never with the process.
+#![forbid(unsafe_code)]
 
 use std::alloc::System;
 

@@ -12,6 +12,7 @@
 //! * [`trace`]: every packet of a simulation in a file.
 //! * [`import`]: what classes get before and after an import.
 //! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
+#![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod claims;

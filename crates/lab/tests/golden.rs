@@ -4,6 +4,7 @@
 //! same value; the tolerance is half of the confidence interval, or a part in a thousand. Where a change is meant,
 //! `FAIRLINK_GOLDEN=write cargo test -p fairlink-lab --test golden` writes the tables anew, and the difference is for people to read.
 //! `FAIRLINK_CLAIMS=hls,htb.share` tries these alone; tables are written of papers that are tried whole.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -17,6 +17,7 @@
 //!    because what the root lends does not depend on the level at which a class's guarantee was used.
 //!
 //! A row with a ceiling is in both; no class may exceed it. Exits 1 where any of this fails.
+#![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -8,6 +8,7 @@
 //! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5], connections in each class with
 //! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise], by what it moves frames with `--backend NAME`
 //! [af_packet].
+#![forbid(unsafe_code)]
 
 #[path = "../tests/support/cables.rs"]
 mod cables;

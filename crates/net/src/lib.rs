@@ -15,6 +15,7 @@
 //!
 //! # Unsafe code
 //! Unsafe code lives here, at system calls and at the allocator that asks for huge pages (the core has one prefetch instruction). Each block says why it is sound.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod clock_report;
 mod demo;

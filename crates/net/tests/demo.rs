@@ -1,5 +1,6 @@
 //! Experiment 2 of [hls], scenario H, on real packets, shortened. Where each frame went and in which order is asserted; rates
 //! depend on the machine and are printed.
+#![forbid(unsafe_code)]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! What the generator says of its own frames, recordings that are replayed, and TCP of the kernel through the gateway, in private network
 //! namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine and are printed.
+#![forbid(unsafe_code)]
 
 #[path = "support/both_ends.rs"]
 mod both_ends;

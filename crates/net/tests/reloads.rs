@@ -9,6 +9,7 @@
 //!
 //! Frames that the machine has no time for are counted apart: those that the kernel's buffer before the gateway did not hold, those that the gateway shed
 //! before they came into a queue, and those that the receiver's buffer did not hold.
+#![forbid(unsafe_code)]
 
 #[path = "support/cables.rs"]
 mod cables;

@@ -1,5 +1,6 @@
 //! TCP of the kernel through the gateway with the offloads that every veth and every virtual machine has on, in private network
 //! namespaces. Order, content, checksums and the account are asserted; rates depend on the machine and are printed.
+#![forbid(unsafe_code)]
 
 #[path = "support/cables.rs"]
 mod cables;

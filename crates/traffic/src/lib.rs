@@ -15,6 +15,7 @@
 //! # Errors and panics
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
 //! function's page says which.
+#![forbid(unsafe_code)]
 
 pub mod between;
 mod burstiness;

@@ -8,6 +8,7 @@
 //! Words are those of a `Shape`; leaves, levels and pattern may be lists. All subjects of a shape are measured in turn, round after
 //! round, so that a disturbance meets all of them. Each figure is the median of the rounds, `harness` and `rings`, which are always there,
 //! included. For figures that do not wander, count instructions: `scripts/instructions`.
+#![forbid(unsafe_code)]
 
 use std::time::Instant;
 

@@ -9,6 +9,7 @@
 //! What callgrind says is collected, over the number of packets, is what one costs. As many packets pass before, so that no start-up
 //! round is counted. `harness` is the workload without a scheduler, to be subtracted, and `rings` are bare rings. To see where the
 //! instructions go, read callgrind's output file with `callgrind_annotate`. Exit code 3: the scheduler takes no such tree.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
 //! The `fairlink` binary as its users see it: output, JSON as documented, exit codes. One module per group of commands.
+#![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
 mod af_xdp;

@@ -12,6 +12,7 @@
 //!
 //! Wall time decides how many cases are run, never whether they pass: `FAIRLINK_SECONDS` (60), from `FAIRLINK_SEED` (1) on, of
 //! `FAIRLINK_SCHEDULER` alone where it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
+#![forbid(unsafe_code)]
 
 mod account;
 mod bounds;

@@ -208,7 +208,9 @@ impl Region {
     /// Where the kernel has no room for them.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // Miri knows no more than the two.
+        let sparse = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | sparse;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         if at == libc::MAP_FAILED {

@@ -1,4 +1,5 @@
 //! Tests of the simulator with the schedulers of the core, in one program so that they link once.
+#![forbid(unsafe_code)]
 
 mod batch;
 mod changes;

@@ -1,4 +1,5 @@
 //! The claims of this crate, on random trees; one program, so that it is linked once.
+#![forbid(unsafe_code)]
 
 mod bounds;
 mod fairness;

@@ -2,6 +2,7 @@
 //!
 //! Nothing of what is tested is used to test it: the clock, the traffic within its limits, and who gets how much are kept here. A short
 //! suite by default; `FAIRLINK_TREES=10000` makes it as many trees per scheduler.
+#![forbid(unsafe_code)]
 
 mod trees;
 mod watch;
