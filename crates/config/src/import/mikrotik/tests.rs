@@ -384,7 +384,7 @@ fn a_queue_for_all_of_an_interface_takes_what_no_queue_before_it_takes() {
     let imported = made(one, &Options::default());
     let link = &imported.links[0].link;
     let texts: Vec<String> = link.matches.iter().map(|(_, made)| made.to_string()).collect();
-    assert_eq!((texts, link.unreachable()), (vec!["dst net 10.0.0.2/32".to_owned(), "any".to_owned()], vec![]));
+    assert_eq!((texts, link.unreachable()), (vec!["dst net 10.0.0.2/32".to_owned(), "any".to_owned()], &[][..]));
     // Nothing is left for others.
     assert_eq!((link.tree.len(), link.default_class), (3, link.names.id("sqm")));
     assert_eq!(imported.kept, ["2 queues with their rates and parents, in 1 link"]);
