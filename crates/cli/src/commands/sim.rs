@@ -14,7 +14,7 @@ use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
-use fairlink_lab::figures::figure::Event;
+use fairlink_lab::figures::figure::{Event, Width};
 use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, WINDOW};
@@ -70,6 +70,9 @@ pub(crate) struct Args {
     /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// How wide the figures of --out are: for a screen (960 pixels), a column of a paper (240 pt), or its page (504 pt).
+    #[arg(long, value_name = "WIDTH", requires = "out")]
+    width: Option<FigureWidth>,
     /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
     /// seed and link in its name.
     #[arg(long, value_name = "FILE")]
@@ -82,6 +85,25 @@ pub(crate) struct Args {
     lenient: bool,
     #[command(flatten)]
     rows: RowArgs,
+}
+
+/// How wide figures are.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum FigureWidth {
+    #[default]
+    Screen,
+    Column,
+    Page,
+}
+
+impl From<FigureWidth> for Width {
+    fn from(width: FigureWidth) -> Self {
+        match width {
+            FigureWidth::Screen => Self::Screen,
+            FigureWidth::Column => Self::Column,
+            FigureWidth::Page => Self::Page,
+        }
+    }
 }
 
 /// What is left out of averages.
@@ -168,7 +190,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let mut runs = outcome?;
     if let Some(dir) = &args.out {
-        write(args, &keys, &runs, &marks(&points[0].file), dir)?;
+        let scenario = file_name(&args.scenario);
+        let width = args.width.unwrap_or_default().into();
+        write(args, &keys, &runs, &Marks { scenario, width, ..marks(&points[0].file) }, dir)?;
     }
     // One run alone says nothing of others, and may be large.
     let several = args.runs > 1 || !keys.is_empty();
@@ -198,15 +222,18 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), Failure> {
     let refused = |error: FileError| Failure::wrong(error);
     let mut written = Vec::new();
-    let name = args.scenario.file_stem().unwrap_or(args.scenario.as_os_str()).to_string_lossy();
     if !keys.is_empty() {
-        let file = args.scenario.file_name().unwrap_or(args.scenario.as_os_str()).to_string_lossy();
+        let file = file_name(&args.scenario);
         let title = format!("{file} with other values of {}", keys[0].name);
         written.extend(files::write_sweep(keys, &summaries(runs), &title, dir).map_err(refused)?);
     }
-    written.extend(files::write_runs(runs, &name, marks, dir).map_err(refused)?);
+    written.extend(files::write_runs(runs, marks, dir).map_err(refused)?);
     written.iter().for_each(|path| note(format!("written: {}", path.display())));
     Ok(())
+}
+
+fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// The `R` commands of a scenario's scripts, as the HTB text has them below its x axis: flow and new rate.
@@ -226,7 +253,7 @@ fn marks(file: &Scenario) -> Marks {
     } else {
         format!("Below the axis: each R of the script; {}.", flows.join(", "))
     };
-    Marks { events: events.collect(), note }
+    Marks { events: events.collect(), note, ..Marks::default() }
 }
 
 /// All runs that are to be made.

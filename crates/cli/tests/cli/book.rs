@@ -71,16 +71,38 @@ fn the_tutorial_of_a_home_link_works_as_it_stands() {
     let calls = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls: Vec<(f64, &str)> = calls
         .filter(|row| {
-            row.first() == Some(&"calls") && row.len() > 10 && row[1].parse::<u64>().is_ok() && row[5].contains('.')
+            row.first() == Some(&"calls")
+                && row.len() > 10
+                && row[6] != "-"
+                && row[1].parse::<u64>().is_ok()
+                && row[5].contains('.')
         })
         .map(|row| (row[6].parse().expect("a delay"), row[7]))
         .collect();
     let units: Vec<&str> = calls.iter().map(|(_, unit)| *unit).collect();
     assert_eq!(units, ["us", "us", "ms"], "{calls:?}\n{out}");
     assert!(calls[2].0 > 100.0, "{calls:?}\n{out}");
+    // 200 pings beside an upload, under fifo and under the file's scheduler: at the end of a row is the longest delay.
+    let pings = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let longest: Vec<f64> = pings
+        .filter(|row| row.starts_with(&["devices", "200", "200", "0", "0"]))
+        .map(|row| row[row.len() - 2].parse::<f64>().expect("a delay") * seconds(row[row.len() - 1]))
+        .collect();
+    assert!(longest.len() == 2 && longest[0] > 0.05 && longest[0] > 50.0 * longest[1], "{longest:?}\n{out}");
     // The gateway passes no more than the file's rate, however much is sent.
     let passed: f64 = ["devices", "bulk"].iter().flat_map(|class| received(&out, class)).sum();
     assert!(passed > 1.0 && passed <= 19.5, "{passed} Mbit/s\n{out}");
+}
+
+/// A unit of time, as tables have it, in seconds.
+fn seconds(unit: &str) -> f64 {
+    match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        other => panic!("{other} is no unit of time"),
+    }
 }
 
 #[test]

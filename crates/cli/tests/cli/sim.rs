@@ -98,6 +98,15 @@ fn out_writes_rates_against_time_as_csv_and_svg() {
     let csv = fs::read_to_string(dir.path("plots/new/hls.csv")).expect("a file");
     assert!(csv.lines().count() > 10, "{csv}");
     assert!(fs::read_to_string(dir.path("plots/new/hls.svg")).expect("a file").contains("<svg"));
+    let paper = dir.path("plots/paper");
+    let args = ["sim", &file, "--scheduler", "hls", "--scheduler", "fifo", "--out", &paper, "--width", "column"];
+    assert_eq!(fairlink(&args).code, 0);
+    let compared = fs::read_to_string(dir.path("plots/paper/schedulers.svg")).expect("a file");
+    assert!(compared.contains(" width=\"240pt\""), "{compared}");
+    assert!(compared.contains("<title>small.toml: rates by scheduler</title>"), "{compared}");
+    assert!(compared.contains(">hls<") && compared.contains(">fifo<"), "{compared}");
+    let alone = fairlink(&["sim", &file, "--width", "page"]);
+    assert!(alone.code == 2 && alone.stderr.contains("--out"), "{}", alone.stderr);
     let run = fairlink(&["sim", &file, "--out", "/dev/null/plots"]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("/dev/null/plots"), "{}", run.stderr);

@@ -66,11 +66,6 @@ impl Axis {
         Self { unit: Unit::Time, ..self }
     }
 
-    /// Its largest value.
-    pub(super) const fn end(&self) -> f64 {
-        self.max
-    }
-
     /// Where a value is, from 0 at the start to 1 at the end; `None` where it cannot be on this axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = match self.scale {

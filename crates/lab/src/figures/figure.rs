@@ -225,6 +225,30 @@ impl Panel {
     }
 }
 
+/// How wide a figure is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Width {
+    /// 960 pixels, for a screen.
+    #[default]
+    Screen,
+    /// 240 pt (3.33 in), a column of a paper. No text is smaller than 7 pt.
+    Column,
+    /// 504 pt (7 in), both columns of a paper. No text is smaller than 7 pt.
+    Page,
+}
+
+impl Width {
+    /// Points on paper; `None` for a screen.
+    #[must_use]
+    pub fn points(self) -> Option<f64> {
+        match self {
+            Self::Screen => None,
+            Self::Column => Some(240.0),
+            Self::Page => Some(504.0),
+        }
+    }
+}
+
 /// Panels below each other, and what they are about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {

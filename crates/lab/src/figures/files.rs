@@ -1,5 +1,6 @@
 //! Figures of runs as files in a directory.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use fairlink_traffic::clocks::Clocks;
 
 use super::clocks;
 use super::delays::{self, Delays};
-use super::figure::{Event, Figure};
+use super::figure::{Event, Figure, Width};
 use super::over_time;
 use super::pdf;
 use super::received::{self, Received};
@@ -47,12 +48,12 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// A drawing as SVG and as PDF.
-    fn draw(&mut self, stem: &str, svg: &str) -> Result<(), FileError> {
-        self.write(&format!("{stem}.svg"), svg)?;
+    /// A figure of this width as SVG, and as PDF for a paper: as wide as its page, where the SVG is for a screen.
+    fn draw(&mut self, stem: &str, figure: &Figure, width: Width) -> Result<(), FileError> {
+        self.write(&format!("{stem}.svg"), figure.svg_for(width))?;
         let name = format!("{stem}.pdf");
-        let pdf =
-            pdf::pdf(svg).map_err(|error| FileError { path: self.dir.join(&name), error: io::Error::other(error) })?;
+        let pdf = pdf::pdf(&figure.svg_for(if width == Width::Screen { Width::Page } else { width }));
+        let pdf = pdf.map_err(|error| FileError { path: self.dir.join(&name), error: io::Error::other(error) })?;
         self.write(&name, pdf)
     }
 }
@@ -64,6 +65,10 @@ pub struct Marks {
     pub events: Vec<Event>,
     /// A sentence below the legend; nothing where empty.
     pub note: String,
+    /// What was played, such as the scenario's file; titles begin with it. Nothing where empty.
+    pub scenario: String,
+    /// How wide figures are.
+    pub width: Width,
 }
 
 impl Marks {
@@ -73,6 +78,11 @@ impl Marks {
             figure.notes.insert(0, self.note.clone());
         }
         figure
+    }
+
+    /// A title that begins with the scenario.
+    fn title(&self, of: &str) -> String {
+        if self.scenario.is_empty() { of.to_owned() } else { format!("{}: {of}", self.scenario) }
     }
 }
 
@@ -85,7 +95,7 @@ pub fn write_figures<'a>(
     dir: &Path,
 ) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
-    figures.into_iter().try_for_each(|(stem, figure)| files.draw(&stem, &figure.svg()))?;
+    figures.into_iter().try_for_each(|(stem, figure)| files.draw(&stem, figure, Width::Screen))?;
     Ok(files.written)
 }
 
@@ -97,22 +107,22 @@ pub fn write_figures<'a>(
 pub fn write_received(received: &Received, marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
     files.write("received.csv", &received::csv(received))?;
-    files.draw("received", &marks.on(received::figure(received, "Received rates and delays")).svg())?;
+    files.draw("received", &marks.on(received::figure(received, "Received rates and delays")), Width::Screen)?;
     Ok(files.written)
 }
 
-/// Writes what `runs` of `scenario` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs
+/// Writes what `runs` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs
 /// without [`windows`](fairlink_sim::Options::window) are passed over.
 ///
 /// Files are named after the scheduler, after the seed where there are several, and after the number of the setting, from 1, where there
 /// are several. `marks` are in figures against time: `hls.svg` and `hls.csv` have rates, `hls-series.svg` and `hls-series.csv` rates, delays, queues and drops,
-/// `hls-delays.svg` the distributions of delays. Of several schedulers, `rates.svg` has the rates under each in a panel of its own, for a column of a
-/// paper; of several seeds, those of the first. `delays.svg` compares the schedulers in box plots, `delays.csv` has all distributions. Delays of several seeds are put
-/// together. Each figure is written as PDF, too.
+/// `hls-delays.svg` the distributions of delays. `schedulers.svg` and `schedulers-delays.svg` have rates and longest delays under all
+/// schedulers, where there are several. `delays.svg` compares the schedulers in box plots, `delays.csv` has all
+/// distributions. Delays of several seeds are put together. Each figure is written as PDF, too.
 ///
 /// # Errors
 /// [`FileError`]; files written before it stay.
-pub fn write_runs(runs: &[Run], scenario: &str, marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
     let several_seeds = runs.iter().any(|run| run.seed != runs[0].seed && run.sweep == runs[0].sweep);
     let several_settings = runs.iter().any(|run| run.sweep != runs[0].sweep);
@@ -131,19 +141,14 @@ pub fn write_runs(runs: &[Run], scenario: &str, marks: &Marks, dir: &Path) -> Re
                 false => (format!("{}{suffix}", run.scheduler), format!("{}{settings}", run.scheduler)),
             };
             files.write(&format!("{stem}.csv"), &over_time::rates_csv(windows))?;
-            let rates = marks.on(over_time::rates(run, windows, &format!("{scenario}: rates under {title}")));
-            files.draw(&stem, &rates.svg())?;
+            let rates = marks.on(over_time::rates(run, windows, &marks.title(&format!("rates under {title}"))));
+            files.draw(&format!("{stem}"), &rates, marks.width)?;
             files.write(&format!("{stem}-series.csv"), &over_time::series_csv(windows))?;
-            let title = format!("{scenario}: rates, delays, queues and drops under {title}");
-            let series = over_time::series(run, windows, &title);
-            files.draw(&format!("{stem}-series"), &marks.on(series).svg())?;
+            let title = marks.title(&format!("rates, delays, queues and drops under {title}"));
+            let series = marks.on(over_time::series(run, windows, &title));
+            files.draw(&format!("{stem}-series"), &series, marks.width)?;
         }
-        let first = |one: &&Run| one.seed == setting[0].seed && one.windows.is_some();
-        let firsts: Vec<&Run> = setting.iter().filter(first).collect();
-        if firsts.len() > 1 {
-            let rates = marks.on(over_time::schedulers(&firsts, &format!("{scenario}: rates{settings}")));
-            files.draw(&format!("rates{suffix}"), &rates.column_svg())?;
-        }
+        write_compared(setting, marks, (&suffix, &settings), several_seeds, &mut files)?;
         let mut schedulers: Vec<(String, Vec<Delays>)> = Vec::new();
         for runs in setting.chunk_by(|one, other| one.scheduler == other.scheduler) {
             let delays = delays::of_runs(&runs.iter().collect::<Vec<_>>());
@@ -152,16 +157,45 @@ pub fn write_runs(runs: &[Run], scenario: &str, marks: &Marks, dir: &Path) -> Re
             }
         }
         for (scheduler, delays) in &schedulers {
-            let title = format!("{scenario}: delays under {scheduler}{settings}");
-            files.draw(&format!("{scheduler}{suffix}-delays"), &delays::distributions(delays, &title).svg())?;
+            let title = marks.title(&format!("delays under {scheduler}{settings}"));
+            let figure = delays::distributions(delays, &title);
+            files.draw(&format!("{scheduler}{suffix}-delays"), &figure, marks.width)?;
         }
         if !schedulers.is_empty() {
-            let title = format!("{scenario}: delays by class and scheduler{settings}");
-            files.draw(&format!("delays{suffix}"), &delays::boxes(&schedulers, &title).svg())?;
+            let title = marks.title(&format!("delays by class and scheduler{settings}"));
+            files.draw(&format!("delays{suffix}"), &delays::boxes(&schedulers, &title), marks.width)?;
             files.write(&format!("delays{suffix}.csv"), &delays::csv(&schedulers))?;
         }
     }
     Ok(files.written)
+}
+
+/// The rates and the delays under several schedulers in a figure each, for each seed.
+fn write_compared(
+    setting: &[Run],
+    marks: &Marks,
+    (suffix, settings): (&str, &str),
+    several_seeds: bool,
+    files: &mut Files<'_>,
+) -> Result<(), FileError> {
+    let seeds: BTreeSet<u64> = setting.iter().map(|run| run.seed).collect();
+    for seed in seeds {
+        let runs = setting.iter().filter(|run| run.seed == seed);
+        let runs: Vec<_> = runs.filter_map(|run| Some((run, run.windows.as_ref()?))).collect();
+        if runs.len() < 2 {
+            continue;
+        }
+        let (stem, of) = match several_seeds {
+            true => (format!("-seed{seed}"), format!(", seed {seed}")),
+            false => (String::new(), String::new()),
+        };
+        let figure = over_time::compared(&runs, &marks.title(&format!("rates by scheduler{of}{settings}")));
+        files.draw(&format!("schedulers{suffix}{stem}"), &marks.on(figure), marks.width)?;
+        let title = marks.title(&format!("longest delays by scheduler{of}{settings}"));
+        let figure = marks.on(over_time::compared_delays(&runs, &title));
+        files.draw(&format!("schedulers{suffix}{stem}-delays"), &figure, marks.width)?;
+    }
+    Ok(())
 }
 
 /// Writes `sweep.csv`, and `sweep` as SVG and PDF, into `dir`, which is made if it is not there, and returns the paths.
@@ -171,7 +205,7 @@ pub fn write_runs(runs: &[Run], scenario: &str, marks: &Marks, dir: &Path) -> Re
 pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
     files.write("sweep.csv", &sweep::csv(keys, summaries))?;
-    files.draw("sweep", &sweep::figure(keys, summaries, title).svg())?;
+    files.draw("sweep", &sweep::figure(keys, summaries, title), Width::Screen)?;
     Ok(files.written)
 }
 
@@ -182,7 +216,7 @@ pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path)
 pub fn write_clocks(found: &Clocks, title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
     files.write("clock.csv", &clocks::csv(found))?;
-    files.draw("clock", &clocks::figure(found, title).svg())?;
+    files.draw("clock", &clocks::figure(found, title), Width::Screen)?;
     Ok(files.written)
 }
 

@@ -57,41 +57,54 @@ pub fn series_csv(windows: &Windows) -> String {
 /// of phases.
 #[must_use]
 pub fn rates(run: &Run, windows: &Windows, title: &str) -> Figure {
-    let (leaves, more) = busiest(run, windows);
-    let mut figure = Figure::new(title, vec![rate_panel(run, windows, &leaves, "", true).high(400.0)]);
+    let (leaves, more) = busiest(&[(run, windows)]);
+    let top = top(&[(run, windows)]);
+    let mut figure = Figure::new(title, vec![rate_panel(run, windows, &leaves, ("", true), top).high(400.0)]);
     figure.notes.extend(left_out(more));
     figure
 }
 
-/// Rates under several schedulers, a panel for each on the same axes, with one legend. Runs without windows are passed over.
+/// Rates of the leaves against time under several schedulers: a panel for each, one below the other, with the same axes, the same looks
+/// and one legend. All runs are of one scenario.
 #[must_use]
-pub fn schedulers(runs: &[&Run], title: &str) -> Figure {
-    let with_windows = runs.iter().filter_map(|run| Some((*run, run.windows.as_ref()?)));
-    let parts: Vec<(&Run, &Windows, Vec<usize>, usize)> = with_windows
-        .map(|(run, windows)| {
-            let (leaves, more) = busiest(run, windows);
-            (run, windows, leaves, more)
-        })
-        .collect();
-    // The same leaves everywhere, or a colour would be of two of them.
-    let mut all: Vec<usize> = parts.iter().flat_map(|(_, _, leaves, _)| leaves.iter().copied()).collect();
-    all.sort_unstable();
-    all.dedup();
-    let more = parts.iter().map(|(.., more)| *more).max().unwrap_or(0) + all.len().saturating_sub(MAX_DRAWN);
-    all.truncate(MAX_DRAWN);
-    let mut panels: Vec<Panel> = parts
-        .iter()
-        .map(|(run, windows, ..)| rate_panel(run, windows, &all, &run.scheduler, false).high(150.0))
-        .collect();
-    let top = panels.iter().map(|panel| panel.y.end()).fold(0.0, f64::max);
-    let last = panels.len().saturating_sub(1);
-    for (place, panel) in panels.iter_mut().enumerate() {
-        panel.y = Axis::linear(panel.y.label.clone(), 0.0, top);
-        if place < last {
+pub fn compared(runs: &[(&Run, &Windows)], title: &str) -> Figure {
+    let (leaves, more) = busiest(runs);
+    let top = top(runs);
+    let panel = |(n, &(run, windows)): (usize, &(&Run, &Windows))| {
+        let mut panel = rate_panel(run, windows, &leaves, (run.scheduler.as_str(), false), top).high(260.0);
+        if n + 1 < runs.len() {
             panel.x.label.clear();
         }
-    }
-    let mut figure = Figure::new(title, panels);
+        panel
+    };
+    let mut figure = Figure::new(title, runs.iter().enumerate().map(panel).collect());
+    figure.notes.extend(left_out(more));
+    figure
+}
+
+/// The longest delays of the leaves in each window under several schedulers, as [`compared`] has the rates.
+#[must_use]
+pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
+    let (leaves, more) = busiest(runs);
+    let delay = |row: &Window, column: usize| row.leaves.get(column).and_then(|leaf| leaf.delay_max_s);
+    let rows = runs.iter().flat_map(|(_, windows)| &windows.rows);
+    let longest = rows.flat_map(|row| leaves.iter().filter_map(|&column| delay(row, column))).fold(0.0, f64::max);
+    let panel = |(n, &(run, windows)): (usize, &(&Run, &Windows))| {
+        let mut x = time_axis(run);
+        if n + 1 < runs.len() {
+            x.label.clear();
+        }
+        let y = Axis::linear("longest delay", 0.0, longest * 1.05).of_time();
+        let mut panel = Panel::new(run.scheduler.as_str(), x, y).high(260.0);
+        panel.borders = borders(run);
+        let line = |(n, &column): (usize, &usize)| {
+            let points = steps(windows, |row| (row.start_s, delay(row, column)));
+            Series::steps(&windows.names[column], points, Look::nth(n).layered(n, leaves.len()))
+        };
+        panel.series = leaves.iter().enumerate().map(line).collect();
+        panel
+    };
+    let mut figure = Figure::new(title, runs.iter().enumerate().map(panel).collect());
     figure.notes.extend(left_out(more));
     figure
 }
@@ -99,7 +112,7 @@ pub fn schedulers(runs: &[&Run], title: &str) -> Figure {
 /// Rate, delay, queue and drops of the leaves that are ever busy, below each other.
 #[must_use]
 pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
-    let (leaves, more) = busiest(run, windows);
+    let (leaves, more) = busiest(&[(run, windows)]);
     let panel = |title: &str, y: &str, of_time: bool, value: &dyn Fn(&Window, &LeafWindow) -> Option<f64>| {
         let values = |&column: &usize| -> Vec<(f64, f64)> {
             let point = |row: &Window| (row.start_s, row.leaves.get(column).and_then(|leaf| value(row, leaf)));
@@ -120,7 +133,7 @@ pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
     };
     let seconds = |row: &Window| (row.end_s - row.start_s).max(1e-9);
     let panels = vec![
-        rate_panel(run, windows, &leaves, "rate", false).high(190.0),
+        rate_panel(run, windows, &leaves, ("rate", false), top(&[(run, windows)])).high(190.0),
         panel("mean delay of the packets that left in a window", "delay", true, &|_, leaf| leaf.delay_mean_s),
         panel("longest delay of the packets that left in a window", "delay", true, &|_, leaf| leaf.delay_max_s),
         panel("mean length of the queue", "packets", false, &|_, leaf| Some(leaf.queue_mean_packets)),
@@ -155,12 +168,18 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
     points
 }
 
-fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], title: &str, with_inner: bool) -> Panel {
-    let unit = RateUnit::for_link(run.link_bps);
-    let fastest = run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
+/// Where the axis of rates ends, in bit/s.
+fn top(runs: &[(&Run, &Windows)]) -> f64 {
+    let rates = |&(run, _): &(&Run, _)| run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
+    let fastest = runs.iter().map(rates).fold(0.0, f64::max);
     // A link of which little is used would press all lines to the bottom.
-    let highest = windows.rows.iter().flat_map(|row| &row.rates_bps).copied().fold(0.0, f64::max);
-    let top = if highest > 0.0 && highest < fastest / 3.0 { highest * 1.1 } else { fastest * 1.05 };
+    let rows = runs.iter().flat_map(|(_, windows)| &windows.rows);
+    let highest = rows.flat_map(|row| &row.rates_bps).copied().fold(0.0, f64::max);
+    if highest > 0.0 && highest < fastest / 3.0 { highest * 1.1 } else { fastest * 1.05 }
+}
+
+fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner): (&str, bool), top: f64) -> Panel {
+    let unit = RateUnit::for_link(run.link_bps);
     let y = Axis::linear(format!("rate ({})", unit.name), 0.0, top / unit.bps);
     let mut panel = Panel::new(title, time_axis(run), y);
     panel.borders = borders(run);
@@ -190,13 +209,14 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], title: &str, with_
 
 /// Columns of the leaves that are drawn, in their order: those with the highest ideal or measured rate in some phase. And how many busy
 /// ones are not.
-fn busiest(run: &Run, windows: &Windows) -> (Vec<usize>, usize) {
+fn busiest(runs: &[(&Run, &Windows)]) -> (Vec<usize>, usize) {
+    let Some((_, windows)) = runs.first() else { return (Vec::new(), 0) };
     let highest = |column: usize| {
         let of_phase = |phase: &Phase| {
             let class = phase.classes.iter().find(|class| class.name == windows.names[column]);
             class.map_or(0.0, |class| class.rate_bps.max(class.fair_bps))
         };
-        run.phases.iter().map(of_phase).fold(0.0, f64::max)
+        runs.iter().flat_map(|(run, _)| &run.phases).map(of_phase).fold(0.0, f64::max)
     };
     let leaves = (0..windows.names.len()).filter(|&column| windows.leaf[column]);
     let mut busy: Vec<(usize, f64)> =

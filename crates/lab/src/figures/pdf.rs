@@ -5,11 +5,8 @@ use std::sync::{Arc, LazyLock};
 use svg2pdf::usvg::{self, fontdb};
 use svg2pdf::{ConversionOptions, PageOptions};
 
-/// Points of a page for each pixel of a drawing: one 460 pixels wide fills a column of 3.35 inches, one of 960 pixels a page of two columns, 7 inches. The
-/// letters of an axis, 13 and 14 pixels high, have 6.8 and 7.4 points then.
-const POINTS_PER_PIXEL: f32 = 0.525;
-/// Of a PDF.
-const POINTS_PER_INCH: f32 = 72.0;
+/// CSS, and so SVG, has so many pixels an inch.
+const PIXELS_PER_INCH: f32 = 96.0;
 
 /// Why a drawing has no PDF.
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +27,14 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// The drawing `svg` as a PDF of one page, its width in points 0.525 times that in pixels.
+/// The drawing `svg` as a PDF of one page of the same size.
 ///
 /// # Errors
 /// [`PdfError`].
 pub fn pdf(svg: &str) -> Result<Vec<u8>, PdfError> {
     let options = usvg::Options { fontdb: FONTS.clone(), ..usvg::Options::default() };
     let tree = usvg::Tree::from_str(svg, &options)?;
-    let page = PageOptions { dpi: POINTS_PER_INCH / POINTS_PER_PIXEL };
+    let page = PageOptions { dpi: PIXELS_PER_INCH };
     svg2pdf::to_pdf(&tree, ConversionOptions::default(), page).map_err(|error| PdfError::Conversion(error.to_string()))
 }
 
@@ -45,7 +42,7 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PdfError> {
 mod tests {
     use super::*;
     use crate::figures::axis::Axis;
-    use crate::figures::figure::{Figure, Look, Panel, Series};
+    use crate::figures::figure::{Figure, Look, Panel, Series, Width};
 
     /// The first number behind `key`.
     fn number(text: &str, key: &str) -> Option<f64> {
@@ -58,11 +55,11 @@ mod tests {
         let mut panel = Panel::new("µ & <b>", Axis::linear("time (s)", 0.0, 1.0), Axis::linear("rate", 0.0, 1.0));
         panel.series.push(Series::line("hls", vec![(0.0, 0.0), (1.0, 1.0)], Look::nth(0)));
         let figure = Figure::new("a figure", vec![panel]);
-        for (svg, width) in [(figure.svg(), 504.0), (figure.column_svg(), 241.5)] {
-            let made = pdf(&svg).unwrap();
+        for (width, points) in [(Width::Screen, 720.0), (Width::Page, 504.0), (Width::Column, 240.0)] {
+            let made = pdf(&figure.svg_for(width)).unwrap();
             assert!(made.starts_with(b"%PDF-") && made.len() < 100_000, "{} B", made.len());
             let text = String::from_utf8_lossy(&made);
-            assert!(number(&text, "/MediaBox [0 0").is_some_and(|found| (found - width).abs() < 1.0), "{width}");
+            assert!(number(&text, "/MediaBox [0 0").is_some_and(|found| (found - points).abs() < 1.0), "{points}");
             // Text stays text, in letters that are embedded.
             assert!(text.contains("/FontFile") && text.contains("DejaVuSans"), "no font");
         }

@@ -101,14 +101,24 @@ impl Svg {
         let _ = writeln!(self.body, "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{anchor}{more}>{text}</text>");
     }
 
-    /// All of it, on white.
+    /// All of it, on white, a pixel for a pixel.
     pub(super) fn finish(self, width: f64, height: f64, title: &str) -> String {
+        self.printed(width, height, (px(width), px(height)), title)
+    }
+
+    /// All of it, on white, on paper: so many points wide.
+    pub(super) fn finish_in_points(self, width: f64, height: f64, points: f64, title: &str) -> String {
+        let size = (format!("{}pt", px(points)), format!("{}pt", px(height * points / width)));
+        self.printed(width, height, size, title)
+    }
+
+    fn printed(self, width: f64, height: f64, size: (String, String), title: &str) -> String {
         let (width, height, title) = (px(width), px(height), escaped(title));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" \
              viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" fill=\"#222222\">\n<title>{title}</title>\n\
              <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{}</svg>\n",
-            self.body
+            size.0, size.1, self.body
         )
     }
 }

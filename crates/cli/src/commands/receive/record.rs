@@ -80,5 +80,5 @@ fn marks(script: &Script, first_s: f64) -> Marks {
         Event { x: first_s + after, text: event.to_string() }
     };
     let note = "Below the axis: each R of the script, as if its first was the first frame; FLOW: rate.".to_owned();
-    Marks { events: script.rates.iter().map(event).filter(|event| event.x >= 0.0).collect(), note }
+    Marks { events: script.rates.iter().map(event).filter(|event| event.x >= 0.0).collect(), note, ..Marks::default() }
 }

@@ -1,7 +1,7 @@
 //! How a figure becomes lines and letters.
 
 use super::super::svg::{Anchor, Stroke, Svg, text_width};
-use super::{Event, Figure, GREY, Join, Look, Marker, Panel, Series, Spread};
+use super::{Event, Figure, GREY, Join, Look, Marker, Panel, Series, Spread, Width};
 
 const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#444444";
@@ -10,6 +10,8 @@ const FRAME: &str = "#444444";
 const WIDE: f64 = 960.0;
 /// Width of figures on a narrow screen.
 const NARROW: f64 = 460.0;
+/// Pixels for a point on paper: the smallest text, of [`SIZE`] - 3 pixels, has 7.1 pt.
+const FOR_A_POINT: f64 = 1.54;
 const LEFT: f64 = 86.0;
 const RIGHT: f64 = 24.0;
 const SIZE: f64 = 14.0;
@@ -37,34 +39,45 @@ impl Sheet {
 }
 
 impl Figure {
+    /// As an SVG document of this width. On paper panels are half as high, and long titles and notes are broken.
+    #[must_use]
+    pub fn svg_for(&self, width: Width) -> String {
+        let Some(points) = width.points() else { return self.svg() };
+        let sheet = Sheet { width: points * FOR_A_POINT };
+        let letters = |size: f64| ((sheet.width - 12.0) / text_width("x", size)) as usize;
+        let mut svg = Svg::new();
+        let mut y = 6.0;
+        for line in fitted(&self.title, letters(SIZE)) {
+            y += SIZE + 3.0;
+            svg.bold(&line, (sheet.width / 2.0, y), SIZE, Anchor::Middle);
+        }
+        let low = |panel: &Panel| panel.clone().high(panel.height / 2.0);
+        let figure = Self { panels: self.panels.iter().map(low).collect(), ..self.clone() };
+        y = figure.body(sheet, &mut svg, y + 4.0);
+        for line in self.notes.iter().flat_map(|note| fitted(note, letters(SIZE - 2.0))) {
+            y += SIZE + 2.0;
+            svg.text(&line, (6.0, y), SIZE - 2.0, Anchor::Start);
+        }
+        svg.finish_in_points(sheet.width, y + 10.0, points, &self.title)
+    }
+
     /// As an SVG document, 960 pixels wide.
     #[must_use]
     pub fn svg(&self) -> String {
-        self.whole(WIDE, 18.0)
-    }
-
-    /// As an SVG document for a column of a paper, 460 pixels wide.
-    #[must_use]
-    pub fn column_svg(&self) -> String {
-        self.whole(NARROW, SIZE)
-    }
-
-    /// With title and notes, in these widths and letters of a title in pixels. What does not fit into a line goes on in the next.
-    fn whole(&self, width: f64, size: f64) -> String {
+        let sheet = Sheet { width: WIDE };
         let mut svg = Svg::new();
-        let letters = |room: f64, size: f64| (room / text_width("x", size)) as usize;
-        let mut y = 12.0;
-        for line in broken(&self.title, letters(width - 20.0, size)) {
-            y += size;
-            svg.bold(&line, (width / 2.0, y), size, Anchor::Middle);
-            y += 4.0;
+        let mut y = 30.0;
+        let mut size = 18.0;
+        while text_width(&self.title, size) > WIDE - 20.0 && size > 9.0 {
+            size -= 1.0;
         }
-        y = self.body(Sheet { width }, &mut svg, y + 12.0);
-        for line in self.notes.iter().flat_map(|note| broken(note, letters(width - LEFT - 8.0, SIZE - 1.0))) {
+        svg.bold(&self.title, (WIDE / 2.0, y), size, Anchor::Middle);
+        y = self.body(sheet, &mut svg, y + 16.0);
+        for note in &self.notes {
             y += SIZE + 6.0;
-            svg.text(&line, (LEFT, y), SIZE - 1.0, Anchor::Start);
+            svg.text(note, (LEFT, y), SIZE - 1.0, Anchor::Start);
         }
-        svg.finish(width, y + 18.0, &self.title)
+        svg.finish(WIDE, y + 18.0, &self.title)
     }
 
     /// Panels and legend as SVG for a page that has title and notes as text of its own: for wide screens and for narrow ones.
@@ -141,6 +154,15 @@ fn broken(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// As [`broken`], and words that are longer than a line go on in the next one.
+fn fitted(text: &str, most: usize) -> Vec<String> {
+    let cut = |line: String| {
+        let letters: Vec<char> = line.chars().collect();
+        letters.chunks(most.max(1)).map(|part| part.iter().collect()).collect::<Vec<String>>()
+    };
+    broken(text, most).into_iter().flat_map(cut).collect()
+}
+
 impl Look {
     fn mark(&self, svg: &mut Svg, (x, y): (f64, f64)) {
         let Some(marker) = self.marker else { return };
@@ -199,9 +221,12 @@ impl Frame<'_> {
 impl Panel {
     /// Below `y`; where it ends.
     fn draw(&self, sheet: Sheet, svg: &mut Svg, y: f64) -> f64 {
-        let top = if self.title.is_empty() { y + 8.0 } else { y + 26.0 };
-        if !self.title.is_empty() {
-            svg.bold(&self.title, (LEFT, top - 8.0), SIZE, Anchor::Start);
+        let letters = ((sheet.width - LEFT) / text_width("x", SIZE)) as usize;
+        let lines = if self.title.is_empty() { Vec::new() } else { fitted(&self.title, letters) };
+        let further = lines.len().saturating_sub(1) as f64 * (SIZE + 3.0);
+        let top = if lines.is_empty() { y + 8.0 } else { y + 26.0 + further };
+        for (above, line) in lines.iter().rev().enumerate() {
+            svg.bold(line, (LEFT, top - 8.0 - above as f64 * (SIZE + 3.0)), SIZE, Anchor::Start);
         }
         let frame = Frame { sheet, panel: self, top, bottom: top + self.height };
         self.draw_axes(svg, &frame);
@@ -216,7 +241,7 @@ impl Panel {
         self.spreads.iter().for_each(|spread| draw_spread(spread, svg, &frame));
         let ends = draw_events(&self.events, svg, &frame);
         if self.x.label.is_empty() {
-            return ends;
+            return ends + 4.0;
         }
         let label = ends + SIZE + 8.0;
         svg.text(&self.x.label, (LEFT + sheet.inner() / 2.0, label), SIZE, Anchor::Middle);
@@ -403,5 +428,6 @@ mod tests {
         assert_eq!(broken("one two three", 8), ["one two", "three"]);
         assert_eq!(broken("incomprehensible", 8), ["incomprehensible"]);
         assert_eq!(broken("", 8), [""]);
+        assert_eq!(fitted("a name-that-is-long", 8), ["a", "name-tha", "t-is-lon", "g"]);
     }
 }

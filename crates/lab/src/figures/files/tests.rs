@@ -1,5 +1,6 @@
 use super::*;
 use crate::experiments::hls;
+use crate::figures::figure::Panel;
 use crate::measure::OPTIONS;
 use fairlink_core::{Leniency, Nanos, Rate, registry::find};
 use fairlink_sim::{Options, Report, compare};
@@ -77,20 +78,6 @@ fn the_drawing_of_rates_has_each_busy_class_its_ideal_and_the_phases() {
 }
 
 #[test]
-fn schedulers_beside_each_other_have_one_scale_one_legend_and_a_title_that_names_the_scenario() {
-    let report = report(&OPTIONS, 1);
-    let figure = over_time::schedulers(&report.runs.iter().collect::<Vec<_>>(), "exp2-H: rates");
-    assert_eq!(figure.panels.iter().map(|panel| &panel.title[..]).collect::<Vec<_>>(), ["fifo", "hls"]);
-    assert_eq!(figure.panels[0].y, figure.panels[1].y);
-    let svg = figure.column_svg();
-    assert!(svg.contains("width=\"460\"") && svg.contains(">exp2-H: rates</text>"), "{svg}");
-    // Under each panel ticks, and under the last alone what they are.
-    assert_eq!((svg.matches(">time (s)<").count(), svg.matches(">B2<").count()), (1, 1));
-    let looks = |place: usize| figure.panels[place].series.iter().filter(|series| series.name != "the ideal").count();
-    assert_eq!((looks(0), looks(1)), (3, 3), "A1, B2 and C");
-}
-
-#[test]
 fn the_tail_of_delays_falls_and_the_boxes_are_in_order() {
     let report = report(&OPTIONS, 2);
     let runs: Vec<&Run> = report.runs.iter().filter(|run| run.scheduler == "fifo").collect();
@@ -119,29 +106,91 @@ fn each_run_is_written_under_its_own_name() {
             vec![
                 "fifo.csv",
                 "hls.svg",
-                "hls.pdf",
                 "hls-series.csv",
+                "schedulers.svg",
+                "schedulers.pdf",
                 "hls-delays.svg",
                 "delays.svg",
                 "delays.csv",
-                "rates.pdf",
             ],
         ),
-        (2, vec!["fifo-seed1.csv", "hls-seed2.svg", "hls-seed2-series.svg", "hls-delays.svg", "rates.svg"]),
+        (2, vec!["fifo-seed1.csv", "hls-seed2.svg", "hls-seed2-series.svg", "schedulers-seed2.svg", "hls-delays.svg"]),
     ] {
-        let written = write_runs(&report(&OPTIONS, runs).runs, "exp2-H", &Marks::default(), &dir).unwrap();
-        // Of each run rates and series, of each scheduler delays, of all rates, delays and a table of these.
-        assert_eq!(written.len(), 2 * (2 + 4) * runs as usize + 2 * 2 + 2 + 3);
+        let written = write_runs(&report(&OPTIONS, runs).runs, &Marks::default(), &dir).unwrap();
+        // Of each run two figures and two tables, of each seed two figures of both schedulers, of both schedulers delays, and of all together delays and a table.
+        assert_eq!(written.len(), (2 * (2 * 2 + 2) + 2 * 2) * runs as usize + 2 * 2 + 2 + 1);
         let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
         assert!(written.iter().all(|path| fs::metadata(path).unwrap().len() > 100));
     }
-    assert_eq!(
-        write_runs(&report(&Options::default(), 1).runs, "x", &Marks::default(), &dir).unwrap(),
-        [] as [PathBuf; 0]
-    );
+    assert_eq!(write_runs(&report(&Options::default(), 1).runs, &Marks::default(), &dir).unwrap(), [] as [PathBuf; 0]);
     let file = dir.join("fifo.csv");
-    let error = write_runs(&report(&OPTIONS, 1).runs, "x", &Marks::default(), &file).unwrap_err();
+    let error = write_runs(&report(&OPTIONS, 1).runs, &Marks::default(), &file).unwrap_err();
     assert_eq!(error.path, file);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn schedulers_stand_in_one_figure_with_the_same_axes_and_one_legend() {
+    let report = report(&OPTIONS, 1);
+    let runs: Vec<_> = report.runs.iter().map(|run| (run, run.windows.as_ref().unwrap())).collect();
+    let figure = over_time::compared(&runs, "exp2-H.toml: rates by scheduler");
+    let panels = &figure.panels;
+    assert_eq!(panels.iter().map(|panel| panel.title.as_str()).collect::<Vec<_>>(), ["fifo", "hls"]);
+    assert_eq!(panels[0].y, panels[1].y);
+    assert_eq!((panels[0].x.label.as_str(), panels[1].x.label.as_str()), ("", "time (s)"));
+    let looks = |panel: &Panel| -> Vec<_> {
+        let lines = panel.series.iter().filter(|series| series.name != "the ideal");
+        lines.map(|series| (series.name.clone(), series.look)).collect()
+    };
+    assert_eq!(looks(&panels[0]), looks(&panels[1]));
+    assert_eq!(looks(&panels[0]).len(), 3);
+    // What is drawn is what was measured: in the second window A2 is not there, and B2 and C get 3 and 4 Mbit/s under HLS.
+    let points: Vec<f64> = panels[1].series.iter().take(3).map(|series| series.points[1].1).collect();
+    assert_eq!(points, [3.0, 3.0, 4.0]);
+    let longest = |run: &Run| run.classes.iter().filter_map(|class| class.delay_s.max).fold(0.0, f64::max);
+    let delays = over_time::compared_delays(&runs, "");
+    for (panel, run) in delays.panels.iter().zip(&report.runs) {
+        let points = panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
+        assert_eq!(points.filter(|delay| delay.is_finite()).fold(0.0, f64::max), longest(run));
+    }
+    assert_eq!(delays.panels[0].y, delays.panels[1].y);
+    let svg = figure.svg();
+    assert_eq!((svg.matches(">C<").count(), svg.matches(">time (s)<").count()), (1, 1), "{svg}");
+}
+
+#[test]
+fn on_paper_no_text_is_smaller_than_7_points_or_beyond_the_edge_and_titles_name_the_scenario() {
+    let dir = std::env::temp_dir().join(format!("fairlink-paper-{}", std::process::id()));
+    let report = report(&OPTIONS, 1);
+    for (width, points) in [(Width::Column, 240.0), (Width::Page, 504.0)] {
+        let scenario = "a-scenario-with-a-name-as-long-as-some-are.toml".to_owned();
+        let marks =
+            Marks { scenario, width, note: "A sentence that is longer than a column. ".repeat(4), ..Marks::default() };
+        let written = write_runs(&report.runs, &marks, &dir).unwrap();
+        let drawn: Vec<_> = written.iter().filter(|path| path.extension().is_some_and(|end| end == "svg")).collect();
+        assert_eq!(drawn.len(), 2 * 3 + 3, "{written:?}");
+        assert!(drawn.iter().any(|path| path.ends_with("schedulers.svg")));
+        for path in drawn {
+            let svg = fs::read_to_string(path).unwrap();
+            assert!(svg.contains(&format!("width=\"{points}pt\"")) && svg.contains("<title>a-scenario-with"), "{svg}");
+            let value = |line: &str, key: &str| -> f64 {
+                line.split(&format!(" {key}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+            };
+            let wide: f64 = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            for line in svg.lines().filter(|line| line.starts_with("<text")) {
+                assert!(value(line, "font-size") * points / wide >= 7.0, "{}: {line}", path.display());
+                let text = line.split('>').nth(1).unwrap().split('<').next().unwrap();
+                let (x, half) = (value(line, "x"), text.chars().count() as f64 * value(line, "font-size") * 0.6 / 2.0);
+                let (left, right) = match line {
+                    _ if line.contains("rotate") => (x, x),
+                    _ if line.contains("\"middle\"") => (x - half, x + half),
+                    _ if line.contains("\"end\"") => (x - 2.0 * half, x),
+                    _ => (x, x + 2.0 * half),
+                };
+                assert!(left >= 0.0 && right <= wide, "{}: {line}: {left} .. {right} of {wide}", path.display());
+            }
+        }
+    }
     fs::remove_dir_all(dir).unwrap();
 }
