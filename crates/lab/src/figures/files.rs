@@ -106,7 +106,7 @@ pub fn write_figures<'a>(
 /// [`FileError`]; files written before it stay.
 pub fn write_received(received: &Received, marks: &Marks, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
-    files.write("received.csv", &received::csv(received))?;
+    files.write("received.csv", received::csv(received))?;
     files.draw("received", &marks.on(received::figure(received, "Received rates and delays")), Width::Screen)?;
     Ok(files.written)
 }
@@ -140,10 +140,10 @@ pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf
                 ),
                 false => (format!("{}{suffix}", run.scheduler), format!("{}{settings}", run.scheduler)),
             };
-            files.write(&format!("{stem}.csv"), &over_time::rates_csv(windows))?;
+            files.write(&format!("{stem}.csv"), over_time::rates_csv(windows))?;
             let rates = marks.on(over_time::rates(run, windows, &marks.title(&format!("rates under {title}"))));
-            files.draw(&format!("{stem}"), &rates, marks.width)?;
-            files.write(&format!("{stem}-series.csv"), &over_time::series_csv(windows))?;
+            files.draw(&stem, &rates, marks.width)?;
+            files.write(&format!("{stem}-series.csv"), over_time::series_csv(windows))?;
             let title = marks.title(&format!("rates, delays, queues and drops under {title}"));
             let series = marks.on(over_time::series(run, windows, &title));
             files.draw(&format!("{stem}-series"), &series, marks.width)?;
@@ -164,7 +164,7 @@ pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf
         if !schedulers.is_empty() {
             let title = marks.title(&format!("delays by class and scheduler{settings}"));
             files.draw(&format!("delays{suffix}"), &delays::boxes(&schedulers, &title), marks.width)?;
-            files.write(&format!("delays{suffix}.csv"), &delays::csv(&schedulers))?;
+            files.write(&format!("delays{suffix}.csv"), delays::csv(&schedulers))?;
         }
     }
     Ok(files.written)
@@ -204,7 +204,7 @@ fn write_compared(
 /// [`FileError`].
 pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
-    files.write("sweep.csv", &sweep::csv(keys, summaries))?;
+    files.write("sweep.csv", sweep::csv(keys, summaries))?;
     files.draw("sweep", &sweep::figure(keys, summaries, title), Width::Screen)?;
     Ok(files.written)
 }
@@ -215,7 +215,7 @@ pub fn write_sweep(keys: &[Key], summaries: &[Summary], title: &str, dir: &Path)
 /// [`FileError`].
 pub fn write_clocks(found: &Clocks, title: &str, dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
-    files.write("clock.csv", &clocks::csv(found))?;
+    files.write("clock.csv", clocks::csv(found))?;
     files.draw("clock", &clocks::figure(found, title), Width::Screen)?;
     Ok(files.written)
 }
