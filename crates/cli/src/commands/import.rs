@@ -353,7 +353,7 @@ fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared,
     let unreachable = link.link.unreachable();
     let cases = match no_compare {
         true => Vec::new(),
-        false => compared(link.link_before.as_ref(), &link.link, &link.idle, &unreachable).map_err(Failure::failed)?,
+        false => compared(link.link_before.as_ref(), &link.link, &link.idle, unreachable).map_err(Failure::failed)?,
     };
     let has_plans = ["libreqos", "mikrotik"].contains(&tool);
     Ok(Compared {
