@@ -172,7 +172,7 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
     assert_eq!(told(&stats, A1), None, "the burst has ended, and lost nothing because of the processor");
     assert_eq!(told(&stats, C), Some((LimitCause::Demand, None)));
     // Where frames were dropped because they came late, it is the processor.
-    let a1 = later.totals.iter_mut().nth(A1).unwrap();
+    let a1 = later.totals.get_mut(A1).unwrap();
     let (full, late) =
         (DropReason::QueuePackets as usize, REASONS.iter().position(|&reason| reason == "shed").unwrap());
     a1.dropped.swap(full, late);
