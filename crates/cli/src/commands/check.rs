@@ -154,16 +154,19 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     warnings.extend(link.overruled_warnings());
     let unreachable = unreachable(&link, args);
     warnings.extend(link.unreachable_warning(&unreachable));
-    let mut gateway_bps = None;
     #[cfg(target_os = "linux")]
-    if args.gateway {
+    let gateway_bps = if args.gateway {
         if let Err(problems) = for_gateway(&link, leniency)? {
             return refuse(problems, None, out);
         }
         let capacity = Capacity::of(&link);
-        gateway_bps = capacity.bps();
         warnings.extend(capacity.warning(&link));
-    }
+        capacity.bps()
+    } else {
+        None
+    };
+    #[cfg(not(target_os = "linux"))]
+    let gateway_bps = None;
     let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
     warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::of(&link, &args.load)?;

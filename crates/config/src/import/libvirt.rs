@@ -189,7 +189,10 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     }
     let what = "floors: libvirt's HTB shares what is left by quanta; here it is shared in proportion to the guarantees, max-min fair";
     notes.changed(source, None, what.to_owned());
-    let kept = vec![format!("{} interfaces with addresses or MACs, averages and floors", interfaces.len())];
+    let kept = vec![match interfaces.len() {
+        1 => "1 interface with addresses or a MAC, average and floor".to_owned(),
+        more => format!("{more} interfaces with addresses or MACs, averages and floors"),
+    }];
     sound(links, kept, notes.all)
 }
 
@@ -324,7 +327,7 @@ fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interf
         all.push(interface);
     }
     let Some(first) = all.first() else {
-        let what = "no interface is left to import";
+        let what = "no interface with a MAC or an address is left to import";
         wrong(0..0, what, "give domains with interfaces, as virsh dumpxml prints them", log);
         return all;
     };

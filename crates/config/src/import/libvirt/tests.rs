@@ -69,7 +69,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     assert!(refused(&[("a.xml", "<domain>\n <x>\n</domain>")]).starts_with("a.xml:3:1: error: this is not XML"));
     assert!(refused(&[("a.xml", "\n<pool/>")]).contains("a.xml:2:1: error: this is a <pool>"));
     assert!(refused(&[("a.xml", NETWORK), ("b.xml", NETWORK)]).contains("b.xml:1:1: error: this is a second network"));
-    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface is left to import"));
+    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface with a MAC or an address is left to import"));
     let wrong = domain("web", "52:54:00:00:00:01", "<inbound average='fast'/>");
     assert!(
         refused(&[("a.xml", NETWORK), ("web.xml", &wrong)])

@@ -89,6 +89,8 @@ struct Asked {
 }
 
 const CURVES: [&str; 3] = ["linkshare", "realtime", "upperlimit"];
+/// The place of the first of them.
+const LINK_SHARE: usize = 0;
 
 /// A class of a tree.
 #[derive(Debug)]
@@ -332,9 +334,11 @@ impl Queue {
         let most = if discipline == Discipline::Priq { 15 } else { 7 };
         let priority = asked.priority.unwrap_or(1);
         let inner = !self.below.is_empty();
+        let has_link_share = discipline == Discipline::Hfsc && asked.curves[LINK_SHARE].is_some();
         let refused = match () {
             () if priority > most => Some(format!("a priority of {priority}, and the largest is {most}")),
-            () if bandwidth == 0 || bandwidth > Rate::MAX.bps() => {
+            // Of hfsc it only stands for a link-sharing curve that is not given.
+            () if bandwidth == 0 && !has_link_share || bandwidth > Rate::MAX.bps() => {
                 Some(format!("a bandwidth of {}", show_bps(bandwidth)))
             }
             () if bandwidth > above && discipline != Discipline::Priq => {

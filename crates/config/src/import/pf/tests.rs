@@ -304,3 +304,13 @@ fn ports_are_ranges_as_pf_has_them() {
     }
     assert!(Match::parse("tcp dst port 80-90").is_ok());
 }
+
+#[test]
+fn a_queue_of_hfsc_may_have_no_bandwidth_beside_a_link_sharing_curve() {
+    let text = "altq on em0 bandwidth 2Mb hfsc queue { main, spamd }\nqueue main bandwidth 99% hfsc(default linkshare 99%)\n\
+                queue spamd bandwidth 0% hfsc(realtime 0, upperlimit 1%, linkshare 1%)\npass in on em0 proto tcp to port smtp queue spamd\n";
+    let imported = import("pf.conf", text, &Options::default()).unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    assert_eq!(imported.links[0].link.unreachable(), []);
+    let bare = import("pf.conf", text.replace(", linkshare 1%", ""), &Options::default()).expect_err("nothing for it");
+    assert!(bare.lines().contains("has a bandwidth of 0 bit/s"), "{}", bare.lines());
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fairlink_core::{ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
 use fairlink_theory::ideal::{Rule, Traffic};
 
+use super::Evidence;
 use crate::gateway::account::passage::{PoolId, Pooled};
 use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::account::{Interval, LimitHistory, Observation, Passage};
@@ -181,17 +182,31 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
 }
 
 #[test]
-fn siblings_under_hdrr_that_wait_are_limited_by_the_class_above_them() {
-    let stats = measured("hdrr", tree(None), [10, 1, 5, 1]);
-    for (class, expected) in [
+fn siblings_that_wait_while_the_link_is_full_are_limited_by_the_class_above_them_also_without_an_ideal() {
+    let mut played = Played::new(tree(None), "hdrr");
+    play(&mut played, 0, 100, [10, 1, 5, 1]);
+    let earlier = played.observe();
+    play(&mut played, 100, 200, [10, 1, 5, 1]);
+    let later = played.observe();
+    let mut interval = between(&earlier, &later);
+    let passage = &*played.passage;
+    let expected = [
         (A, (LimitCause::Link, Some("link"))),
         (A1, (LimitCause::Parent, Some("1"))),
         (A2, (LimitCause::Demand, None)),
         (B, (LimitCause::Link, Some("link"))),
         (C, (LimitCause::Demand, None)),
-    ] {
-        assert_eq!(told(&stats, class), Some(expected), "{class}: {:?}", stats.notes);
+    ];
+    let check = |interval: &Interval| {
+        let stats = later.stats(Some(interval));
+        expected.iter().for_each(|&(class, limit)| assert_eq!(told(&stats, class), Some(limit), "{class}"));
+    };
+    check(&interval);
+    for class in passage.tree.classes().chain([ClassId::ROOT]) {
+        interval.class_mut(class).unwrap().ideal_bps = None;
     }
+    interval.find_limits(&Evidence { passage, later: &later, without_pools: &[], kernel_dropped: 0 });
+    check(&interval);
 }
 
 #[test]
