@@ -91,6 +91,8 @@ struct Asked {
 const CURVES: [&str; 3] = ["linkshare", "realtime", "upperlimit"];
 /// The place of the first of them.
 const LINK_SHARE: usize = 0;
+/// The place of the second.
+const REAL_TIME: usize = 1;
 
 /// A class of a tree.
 #[derive(Debug)]
@@ -358,6 +360,10 @@ impl Queue {
         for (place, (made, spec)) in curves.iter_mut().zip(&asked.curves).enumerate() {
             let Some((first, rate)) = spec else { continue };
             let curve = Curve { first: first.map(|(slope, ms)| (slope.of(above), ms)), rate: rate.of(above) };
+            // "realtime 0" is no promise.
+            if place == REAL_TIME && curve.rate == 0 && curve.first.is_none() {
+                continue;
+            }
             if [curve.rate, curve.first.map_or(0, |(slope, _)| slope)].into_iter().any(|bps| bps > Rate::MAX.bps()) {
                 let what = format!("a slope of the {} curve is above {}", CURVES[place], show_bps(Rate::MAX.bps()));
                 wrong(self.at.clone(), what, "lower it", &mut reading.log);
