@@ -1,4 +1,4 @@
-//! Whether the gateway on this machine is fast enough for a link. A measurement needs a network namespace of its own, which a process cannot
+//! Compares the rate of a link with what the gateway on this machine moves. A measurement needs a network namespace of its own, which a process cannot
 //! leave again, so it is made by a child: `fairlink bench --gateway --quick --json`.
 
 use std::process::{Command, Stdio};
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_warned_of_where_it_is_faster_than_the_gateway_or_nobody_knows() {
+    fn a_link_is_warned_of_where_it_is_faster_than_the_gateway_or_the_gateway_was_not_measured() {
         let said = |capacity: Capacity, rate: &str| capacity.warning(&link(rate)).map(|warning| warning.to_string());
         assert_eq!(said(Capacity::Moves(6e9), "6gbit"), None);
         assert_eq!(said(Capacity::Unasked, "6gbit"), None);

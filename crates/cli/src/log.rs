@@ -71,7 +71,7 @@ impl LogArgs {
         };
     }
 
-    /// Whether each line is an object.
+    /// Returns true where each line is an object.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -89,7 +89,7 @@ pub(crate) fn write(event: &LogEvent) {
     }
 }
 
-/// Whether standard error is the stream to the journal that the service manager names, and not a file that it was redirected to.
+/// Returns true where standard error is the stream to the journal that the service manager names, and not a file that it was redirected to.
 fn is_journal() -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let own = io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from).and_then(|file| file.metadata());
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written, for a look at it.
+    /// Keeps the bytes of a log for a test.
     #[derive(Clone, Default)]
     struct Seen(Arc<Mutex<Vec<u8>>>);
 

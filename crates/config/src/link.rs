@@ -6,6 +6,7 @@ mod several;
 mod steep;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,8 +14,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Sharing,
-    Shortfall, WhenFull, registry,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
+    WhenFull, registry,
 };
 use miette::Severity;
 
@@ -43,8 +44,6 @@ pub const MAX_OVERHEAD: u64 = 1024;
 /// Most packets queued in all classes together, where a file says nothing of it and has few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
-/// Most classes that a warning lists by name.
-const MAX_LISTED: usize = 10;
 /// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 /// The most that a file may allow, in bytes: 1 TiB.
@@ -454,133 +453,6 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(ClassId::ROOT), ProblemKind::Refused { message }))
     }
 
-    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`, relative to it.
-    #[must_use]
-    pub fn share_warning(&self, class: ClassId, error: f64) -> Problem {
-        let kind = ProblemKind::ShareError {
-            name: self.names.name(class).to_owned(),
-            scheduler: self.scheduler.clone(),
-            percent: format!("{:+.1}", error * 100.0),
-        };
-        Problem::new(Severity::Warning, &self.source, self.span(class), kind)
-    }
-
-    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are busy; `enough` bytes lose
-    /// nothing.
-    #[must_use]
-    pub fn small_burst_warning(&self, class: ClassId, enough: u64, reached_bps: u64, busy: usize) -> Problem {
-        let config = self.tree.config(class);
-        let kind = ProblemKind::SmallBurst {
-            name: self.names.name(class).to_owned(),
-            burst: config.ceiling_burst.unwrap_or_default(),
-            enough,
-            ceiling_bps: config.ceiling.map_or(0, Rate::bps),
-            reached_bps,
-            busy,
-            leaves: self.tree.leaves().len(),
-        };
-        Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
-    }
-
-    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small: while all leaves are busy the class gets
-    /// `with_bps` where default bursts give `without_bps`. `enough` bytes lose nothing, where that is known.
-    #[must_use]
-    pub fn costly_burst_warning(
-        &self,
-        (class, feature, burst): (ClassId, Feature, u64),
-        enough: Option<u64>,
-        (with_bps, without_bps): (f64, f64),
-    ) -> Problem {
-        let key = if feature == Feature::CeilingBurst { "ceiling_burst" } else { "burst" };
-        let enough = enough.map_or_else(String::new, |enough| format!("; {} lose nothing", show_size(enough)));
-        let why = format!(
-            "of {} at class {:?} is too small: it gets {} and not {} while all leaves are busy{enough}",
-            show_size(burst),
-            self.names.name(class),
-            show_bps(with_bps as u64),
-            show_bps(without_bps as u64),
-        );
-        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or leave the key out for the default" };
-        Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
-    }
-
-    /// Warnings of limits and quanta that the scheduler cannot keep as they are written: an upper limit (or a ceiling) below the real-time
-    /// curves that go before it, and quanta below the largest packet where all are multiplied then.
-    #[must_use]
-    pub fn overruled_warnings(&self) -> Vec<Problem> {
-        let (info, tree) = (self.info(), &self.tree);
-        let mut warnings = Vec::new();
-        let warn = |class: ClassId, feature: Feature, key: &'static str, why: String, help: &'static str| {
-            let kind = ProblemKind::Misplaced { key, why, help };
-            Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
-        };
-        if info.supports(Feature::ServiceCurves) && info.supports(Feature::LinkCurves) {
-            // By class: the real-time rates at it and below it, in bit/s.
-            let mut first = vec![0u64; tree.len()];
-            for class in tree.classes().rev() {
-                let config = tree.config(class);
-                let own = config.real_time.and_then(|curve| curve.m2).map_or(0, Rate::bps);
-                first[class.index()] = first[class.index()].saturating_add(own);
-                let above = tree.parent(class).unwrap_or(ClassId::ROOT).index();
-                first[above] = first[above].saturating_add(first[class.index()]);
-            }
-            for class in tree.classes() {
-                let config = tree.config(class);
-                let curve = config.upper_limit.map(|curve| (Feature::LinkCurves, "upper_limit", curve.m2));
-                let ceiling = config.ceiling.map(|ceiling| (Feature::Ceiling, "ceiling", Some(ceiling)));
-                let Ok(most) = Rate::from_bps(first[class.index()]) else { continue };
-                for (feature, key, limit) in [curve, ceiling].into_iter().flatten() {
-                    if let Some(limit) = limit.filter(|limit| limit.bps() < most.bps()) {
-                        let why = format!(
-                            "of {} at class {:?} does not hold back real-time curves of {}, which go first",
-                            show_rate(limit),
-                            self.names.name(class),
-                            show_rate(most)
-                        );
-                        warnings.push(warn(class, feature, key, why, "raise the limit, or lower the real-time curves"));
-                    }
-                }
-            }
-        }
-        if let Sharing::Lenders | Sharing::Allotted = info.sharing {
-            let largest = tree.link().max_packet;
-            let quantum = |leaf: ClassId| Some((leaf, tree.config(leaf).quantum.filter(|&quantum| quantum > 0)?));
-            let smallest = tree.leaves().iter().filter_map(|&leaf| quantum(leaf)).min_by_key(|&(_, quantum)| quantum);
-            if let Some((leaf, quantum)) = smallest.filter(|&(_, quantum)| quantum < largest) {
-                let why = format!(
-                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are multiplied until the smallest covers it",
-                    self.names.name(leaf)
-                );
-                warnings.push(warn(
-                    leaf,
-                    Feature::Quantum,
-                    "quantum",
-                    why,
-                    "write quanta of at least the largest packet in the same proportions",
-                ));
-            }
-        }
-        warnings
-    }
-
-    /// A warning that nothing is proven of `what` behind the link's transmit queue.
-    #[must_use]
-    pub fn transmit_warning(&self, what: &str) -> Problem {
-        let why = format!("lies between {} and the link: {what}", self.scheduler);
-        let help = "leave it out to have what the scheduler promises by itself";
-        let span = self.transmit_span.clone().or_else(|| self.span(ClassId::ROOT));
-        Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
-    }
-
-    /// A warning about the link's rate where it is more than a gateway on this machine moves, or where that is not known: `why` follows
-    /// "\"rate\"".
-    #[must_use]
-    pub fn rate_warning(&self, why: String) -> Problem {
-        let help = "use the kernel module for more, or several links on processors of their own; `fairlink bench --gateway` measures with short frames, too";
-        let kind = ProblemKind::Misplaced { key: "rate", why, help };
-        Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
-    }
-
     /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
     fn not_admitted(&self, fails_at: Nanos) -> Problems {
         let slope = |class: ClassId| {
@@ -793,19 +665,6 @@ impl LinkFile {
             reached[class.index()] = found != Witness::None;
         }
         self.tree.leaves().iter().copied().filter(|leaf| !reached[leaf.index()]).collect()
-    }
-
-    /// A warning that no frame can reach these leaves, at the first of them; `None` where there are none. See [`LinkFile::unreachable`].
-    #[must_use]
-    pub fn unreachable_warning(&self, leaves: &[ClassId]) -> Option<Problem> {
-        let first = leaves.first()?;
-        let listed = leaves.len().min(MAX_LISTED);
-        let kind = ProblemKind::NoMatch {
-            names: leaves[..listed].iter().map(|&leaf| self.names.name(leaf).to_owned()).collect(),
-            more: leaves.len() - listed,
-            covered: self.matches.iter().any(|(class, _)| leaves.contains(class)),
-        };
-        Some(Problem::new(Severity::Warning, &self.source, self.span(*first), kind))
     }
 }
 

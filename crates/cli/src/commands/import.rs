@@ -220,7 +220,7 @@ struct Compared {
     /// Its leaves that no frame can reach.
     unreachable: Vec<ClassId>,
     cases: Vec<Case>,
-    /// Whether the gateway on this machine is fast enough.
+    /// The rate of the gateway on this machine, beside the link's.
     #[cfg(target_os = "linux")]
     capacity: Capacity,
     /// True where the ceilings of its classes are plans of subscribers.

@@ -87,7 +87,7 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-/// How wide figures are.
+/// The width of figures.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum FigureWidth {
     #[default]

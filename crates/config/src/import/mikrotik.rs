@@ -65,7 +65,7 @@ const UNASSURED: u64 = 1000;
 const HTB: &str = "RouterOS' HTB";
 /// Where queues of all interfaces hang.
 const GLOBAL: &str = "global";
-/// What is said of the class for what no queue takes.
+/// The remark of the class for packets that no queue takes.
 const OTHERS: &str = "what no queue takes";
 
 /// Reads a file.

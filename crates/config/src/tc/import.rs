@@ -464,7 +464,14 @@ impl Writer<'_> {
             RootKind::Htb { default, .. } | RootKind::Hfsc { default } => Classid::new(root.major, default?),
             RootKind::Cbq { .. } => None,
         });
-        let Order { classes: mut ordered, overtaken } = order::by_class(&useful, default);
+        let Order { classes: mut ordered, overtaken, is_compared } = order::by_class(&useful, default);
+        if let (false, Some(first)) = (is_compared, useful.first()) {
+            let why = format!(
+                "WARNING: {} filters, of which classes take turns, were not compared: a frame that several of them take may go to another class",
+                useful.len()
+            );
+            self.changed(&first.at, why);
+        }
         for (place, by) in overtaken {
             let (filter, by) = (useful[place], useful[by]);
             let why = format!(

@@ -6,7 +6,8 @@ use crate::classid::Classid;
 use crate::matching::{Match, Reach};
 use crate::tc::setup::Filter;
 
-/// Most filters that are compared in pairs. More of them keep the order of the first filters of their classes.
+/// Most filters that are compared in pairs. More of them keep the order of the first filters of their classes, and [`Order::is_compared`] is false where that
+/// may change who gets a frame.
 const MAX_PAIRS: usize = 2048;
 
 /// Most matches that one filter may be parted into.
@@ -26,6 +27,8 @@ pub(super) struct Order {
     pub(super) classes: Classes,
     /// A filter, and a later one of the list that comes before it now and takes some of its frames.
     pub(super) overtaken: Pairs,
+    /// False where there were too many filters to find those that are overtaken.
+    pub(super) is_compared: bool,
 }
 
 /// Puts filters, of which the first that takes a frame counts, into an order by classes. `default` gets what none takes.
@@ -34,19 +37,20 @@ pub(super) struct Order {
 pub(super) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
     let all: Vec<usize> = (0..filters.len()).collect();
     let classes = first_come(filters, &all);
-    if filters.len() > MAX_PAIRS {
-        return Order { classes, overtaken: Vec::new() };
-    }
     let written: Vec<&Part> = classes.iter().flat_map(|(_, parts)| parts).collect();
+    if filters.len() > MAX_PAIRS {
+        let is_compared = written.is_sorted_by_key(|part| part.0);
+        return Order { classes, overtaken: Vec::new(), is_compared };
+    }
     let keeps_order = written
         .iter()
         .enumerate()
         .all(|(at, part)| written[..at].iter().all(|other| other.0 < part.0 || other.1.both(&part.1).is_none()));
     if keeps_order {
-        return Order { classes, overtaken: Vec::new() };
+        return Order { classes, overtaken: Vec::new(), is_compared: true };
     }
     let (classes, overtaken) = sorted(first_come(filters, &needed(filters, default)));
-    Order { classes: reachable(classes), overtaken }
+    Order { classes: reachable(classes), overtaken, is_compared: true }
 }
 
 /// Classes in the order of their first filters.
@@ -131,6 +135,7 @@ fn reachable(classes: Classes) -> Classes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matching::{IpVersion, Prefix};
 
     fn order(all: &[(&str, u16)], default: u16) -> (Vec<(u16, Vec<usize>)>, Pairs) {
         let filters: Vec<Filter> = all
@@ -143,9 +148,27 @@ mod tests {
             })
             .collect();
         let refs: Vec<&Filter> = filters.iter().collect();
-        let Order { classes, overtaken } = by_class(&refs, Classid::new(1, default));
+        let Order { classes, overtaken, .. } = by_class(&refs, Classid::new(1, default));
         let places = |parts: Vec<Part>| parts.into_iter().map(|(place, _)| place).collect();
         (classes.into_iter().map(|(class, parts)| (class.minor(), places(parts))).collect(), overtaken)
+    }
+
+    #[test]
+    fn too_many_filters_are_said_to_be_not_compared_where_classes_take_turns() {
+        let filter = |place: u32, minor: u16| Filter {
+            at: 0..0,
+            preference: 0,
+            class: Classid::new(1, minor).unwrap(),
+            made: Match { dst: Some(Prefix::v4(place.into(), 32)), version: Some(IpVersion::V4), ..Match::ANY },
+        };
+        let compared = |class: fn(u32) -> u16, count: u32| {
+            let filters: Vec<Filter> = (0..count).map(|place| filter(place, class(place))).collect();
+            by_class(&filters.iter().collect::<Vec<_>>(), None).is_compared
+        };
+        let most = MAX_PAIRS as u32;
+        assert!(compared(|place| 1 + place as u16 % 2, 9));
+        assert!(!compared(|place| 1 + place as u16 % 2, most + 1));
+        assert!(compared(|place| 1 + (place / 100) as u16, most + 1), "no class has a filter behind another's");
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Panel {
     }
 }
 
-/// How wide a figure is.
+/// The width of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Width {
     /// 960 pixels, for a screen.

@@ -67,7 +67,7 @@ pub struct Marks {
     pub note: String,
     /// What was played, such as the scenario's file; titles begin with it. Nothing where empty.
     pub scenario: String,
-    /// How wide figures are.
+    /// The width of figures.
     pub width: Width,
 }
 

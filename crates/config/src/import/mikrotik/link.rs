@@ -46,12 +46,12 @@ impl<'a> Reading<'a> {
         }
         // Leaves in the order in which matches count, behind all inner queues.
         let mut order: Vec<usize> = (0..queues.len()).collect();
+        let first = |at: usize| {
+            let own: Vec<&str> = marks(queues[at].command).collect();
+            marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
+        };
         if !simple {
-            let first = |at: &usize| {
-                let own: Vec<&str> = marks(queues[*at].command).collect();
-                marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
-            };
-            order.sort_by_key(first);
+            order.sort_by_key(|&at| first(at));
         }
         let (inner_order, leaves): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&at| inner[at]);
         let places = parents_first(queues, &inner_order);
@@ -72,10 +72,6 @@ impl<'a> Reading<'a> {
         let is_used = |rule: &Marked| used.contains(&rule.mark.as_str());
         let last_used = marked.iter().rposition(is_used).unwrap_or(0);
         let passed_by = marked[..last_used].iter().position(|rule| !is_used(rule)).filter(|_| !simple);
-        let first = |at: usize| {
-            let own: Vec<&str> = marks(queues[at].command).collect();
-            marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
-        };
         let mut others = None;
         for at in places.into_iter().chain(leaves) {
             if let Some(place) = passed_by.filter(|&place| others.is_none() && !inner[at] && first(at) > place) {

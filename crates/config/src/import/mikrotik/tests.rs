@@ -391,7 +391,7 @@ fn a_queue_for_all_of_an_interface_takes_what_no_queue_before_it_takes() {
     assert!(
         imported.notes.iter().any(|note| note.to_string().contains("\"target=ether1\": taken for all that no queue"))
     );
-    // Of two interfaces, nobody can say which is which.
+    // The link is one of two interfaces, and the file does not say which.
     let two = one.replace("target=10.0.0.2/32", "target=ether2");
     let imported = made(&two, &Options::default());
     assert_eq!(imported.links[0].link.unreachable().len(), 2);
