@@ -1,6 +1,7 @@
 //! `fairlink ctl`: talks to a running gateway.
 
 pub(crate) mod change;
+mod limits;
 mod rates;
 pub(crate) mod stats;
 mod trace;
@@ -27,7 +28,7 @@ pub(crate) struct Args {
 /// What can be asked.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
-    /// Packets and bytes received, sent, dropped and queued, and delays, by class; with --interval also rates beside their ideals.
+    /// Packets and bytes received, sent, dropped and queued, delays, and what limits which class; with --interval also rates beside their ideals.
     Stats(stats::Args),
     /// Rate, fluid ideal, share of the guarantee, delays and drops of each class, again and again until Ctrl-C.
     ///

@@ -21,6 +21,9 @@ ctl() { "$F" ctl "$@" --control "$D/socket"; }
 sleep 0.3
 ctl stats --interval 400ms --json > "$D/interval.json"
 ctl stats --interval 50ms > "$D/interval.txt"
+ctl stats > "$D/plain.txt"
+ctl stats --json > "$D/plain.json"
+ctl stats --interval 0s --json > "$D/now.json"
 ctl watch --count 2 --interval 200ms --json > "$D/watch.json"
 ctl watch --count 2 --interval 100ms --class B > "$D/watch.txt"
 ! ctl watch --class nobody 2> "$D/nobody.log"
@@ -70,6 +73,20 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     ideals_are_what_fluid_computes(&stats, &link);
     let text = read("interval.txt");
     assert!(text.contains("every packet is accounted for") && text.contains("of guar."), "{text}");
+
+    // Without an interval, too, it is said what holds which class.
+    let plain = only_link(&parsed(&read("plain.json")));
+    assert!(plain["interval_s"].as_f64().is_some_and(|seconds| seconds >= 0.25), "{plain}");
+    let leaves = || plain["classes"].as_array().unwrap().iter().filter(|class| class["leaf"] == true);
+    for leaf in leaves().filter(|leaf| leaf["interval"]["limit"] != "demand") {
+        assert!(leaf["queued"]["packets"] != 0 || leaf["interval"]["dropped"]["packets"] != 0, "{leaf}");
+    }
+    let held = |cause| leaves().any(|leaf| leaf["interval"]["limit"] == cause);
+    assert!(held("demand") || held("parent") || held("link"), "{plain}");
+    let text = read("plain.txt");
+    assert!(text.contains("in the last 2") && !text.contains("of guar."), "{text}");
+    let now = only_link(&parsed(&read("now.json")));
+    assert!(now["interval_s"].is_null() && now["notes"].to_string().contains("without `--interval 0s`"), "{now}");
 
     let watched = lines("watch.json");
     assert_eq!(watched.len(), 2);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fairlink_core::Nanos;
 use fairlink_net::{ControlError, GatewayStats, Watch};
 
+use super::limits;
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
@@ -18,8 +19,9 @@ use crate::out::Out;
 /// Of what, and since when.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Also what happens within this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class.
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    /// Also what happens within this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. Else 250 ms are
+    /// measured, for what limits each class; `--interval 0s` answers at once, without limits.
+    #[arg(long, value_name = "TIME", value_parser = interval_or_none)]
     interval: Option<Nanos>,
     /// This link alone, of a gateway that has several.
     #[arg(long, value_name = "NAME")]
@@ -29,6 +31,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
+/// What is measured for the limits of classes where nobody asks for a time: as long as a person waits gladly, and long beside bursts.
+const GLANCE: Duration = Duration::from_millis(250);
 /// The shortest interval.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 /// The longest, for which the gateway keeps a connection.
@@ -43,6 +47,14 @@ pub(crate) fn interval(text: &str) -> Result<Nanos, String> {
         Ok(time)
     } else {
         Err("write at least 10ms and at most 3600s".to_owned())
+    }
+}
+
+/// The same, or 0s.
+fn interval_or_none(text: &str) -> Result<Nanos, String> {
+    match args::time(text) {
+        Ok(Nanos::ZERO) => Ok(Nanos::ZERO),
+        _ => interval(text).map_err(|error| format!("{error}, or 0s")),
     }
 }
 
@@ -72,12 +84,13 @@ pub(super) fn of_links(
 }
 
 /// Why there are no limits where nothing is measured over a time.
-const NO_LIMITS: &str = "what limits a class is known over a time only: `fairlink ctl stats --interval 1s` measures limit, limited_by and limited_for_s";
+const NO_LIMITS: &str = "what limits a class is known over a time only: without `--interval 0s`, `fairlink ctl stats` measures limit, limited_by and limited_for_s";
 
 /// Asks once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
     let mut watch = Watch::connect(socket).map_err(unanswered)?;
-    let next = args.interval.map(|time| Duration::from_nanos(time.0));
+    let span = args.interval.map_or(GLANCE, |time| Duration::from_nanos(time.0));
+    let next = (!span.is_zero()).then_some(span);
     let mut stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
     if let Some(span) = next {
         // Ctrl-C ends the interval, and what there is until then is shown.
@@ -98,10 +111,12 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         }
         let classes = if args.all { Classes::All } else { Classes::Busiest };
         show(stats, classes, out)?;
-        if next.is_none() {
+        // Rates of so short a time are for whoever asks for them.
+        if args.interval.is_none_or(|interval| interval == Nanos::ZERO) {
+            let limits = stats.interval_s.map_or_else(Vec::new, |seconds| limits::lines(&stats.classes, seconds));
+            limits.iter().try_for_each(|line| out.paragraph(line, 2))?;
             stats.notes.iter().try_for_each(|text| out.paragraph(&format!("note: {text}"), 2))?;
-        }
-        if stats.interval_s.is_some() {
+        } else if stats.interval_s.is_some() {
             out.line("")?;
             let few = args.all || stats.classes.len() <= MOST;
             let lines = (!few).then_some(MOST);
