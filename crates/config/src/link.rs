@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo, Shortfall,
-    WhenFull, registry,
+    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate, SchedulerInfo,
+    Shortfall, WhenFull, registry,
 };
 use miette::Severity;
 
-use crate::class::{self, LinkFacts, Place, RawClasses};
+use crate::class::{self, LinkFacts, Place, RawClasses, default_limits};
 use crate::classid::Classid;
 use crate::document;
 use crate::link::head::Head;
@@ -29,7 +29,7 @@ use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Sp
 use crate::reader::{self, Table, Value, closest};
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tc::kernel::KERNEL_HTB_LEVELS;
-use crate::tree::{self, Built};
+use crate::tree::{self, Built, own_limit};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
 use pools::PoolSpec;
@@ -107,6 +107,8 @@ pub struct LinkFile {
     pub warnings: Vec<Problem>,
     /// What [`LinkFile::unreachable`] has found.
     unreachable: OnceLock<Vec<ClassId>>,
+    /// By id: the file says nothing of the queue of this class.
+    default_queues: Box<[bool]>,
     source: Source,
     /// By id; of the link, its table.
     places: Vec<Place>,
@@ -314,8 +316,10 @@ impl LinkFile {
         let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue, rounds };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
+        let mut default_queues = vec![false; tree.len()].into_boxed_slice();
         for (class, &id) in classes.all.iter().zip(&ids) {
             places[id.index()] = class.name_at;
+            default_queues[id.index()] = class.default_queue;
             check_buffer(id, class.name_at, &tree, log);
             check_push_out(id, class.name_at, &tree, log);
         }
@@ -365,6 +369,7 @@ impl LinkFile {
             rounds_span: head.rounds_span,
             transmit_span: head.transmit_span,
             unreachable: OnceLock::new(),
+            default_queues,
             priority_span: head.priority_span,
         };
         file.default_class = file.find_default(head.default, log);
@@ -374,6 +379,24 @@ impl LinkFile {
             Err(problems) => log.add_all(problems),
         }
         Some(file)
+    }
+
+    /// By id: the limits that the queues of which this file says nothing have at the rates of `tree`, which has the same classes as
+    /// [`LinkFile::tree`]; `None` for other queues and for inner classes.
+    #[must_use]
+    pub fn default_queues(&self, tree: &Hierarchy) -> Vec<Option<QueueLimits>> {
+        let link = tree.link();
+        let mut most = vec![link.rate; tree.len()];
+        let mut limits = vec![None; tree.len()];
+        // Parents come before their children.
+        for class in tree.classes() {
+            let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
+            most[class.index()] = above.min(own_limit(tree.config(class)));
+            if tree.is_leaf(class) && self.default_queues.get(class.index()) == Some(&true) {
+                limits[class.index()] = Some(default_limits(most[class.index()], &link, tree.leaves().len()));
+            }
+        }
+        limits
     }
 
     /// The scheduler's entry in the registry.

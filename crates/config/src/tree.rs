@@ -68,7 +68,7 @@ pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span,
 }
 
 /// The ceiling of a class, or the steeper slope of its upper limit.
-fn own_limit(config: &ClassConfig) -> Rate {
+pub(crate) fn own_limit(config: &ClassConfig) -> Rate {
     let curve = config.upper_limit.and_then(|curve| curve.m1.max(curve.m2));
     config.ceiling.into_iter().chain(curve).min().unwrap_or(Rate::MAX)
 }

@@ -24,8 +24,8 @@ use std::time::Duration;
 use fairlink_config::link::{LinkFile, ReadOptions};
 use fairlink_config::matching::Classifier;
 use fairlink_core::{
-    Change, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange, MeteredRetired,
-    Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
+    Change, ClassConfig, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange,
+    MeteredRetired, Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
 };
 
 mod error;
@@ -75,6 +75,25 @@ struct Deviations {
     guarantees: BTreeMap<ClassId, Rate>,
     ceilings: BTreeMap<ClassId, Rate>,
 }
+
+impl Deviations {
+    fn is_empty(&self) -> bool {
+        self.link.is_none() && self.guarantees.is_empty() && self.ceilings.is_empty()
+    }
+}
+
+/// The length of queues that the link file says nothing of, where rates deviate from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queues {
+    /// For the most that their classes get at the rates of now.
+    AsRates,
+    /// For the most that their classes get at the rates of the file.
+    AsFile,
+}
+
+/// Said where queues could not grow with their rates.
+const KEPT_QUEUES: &str = "queues without a buffer in the link file keep the length that they have at the file's rates: there is no room for \
+                           longer ones; a larger memory in [link] has room when the gateway starts again";
 
 /// A gateway as it runs, for whoever prepares changes.
 #[derive(Debug)]
@@ -241,14 +260,14 @@ impl Present {
                 };
             }
         }
-        let (mut config, scaled) = self.effective(&nominal, &deviations)?;
-        check_classes(&config)?;
-        let mut of_interfaces = Vec::new();
-        fit_largest_packet(&mut config, &self.input, &mut of_interfaces)?;
-        if config.tree.link().max_packet != self.config.tree.link().max_packet {
-            notes.append(&mut of_interfaces);
-        }
-        let needs = self.needs(&config)?;
+        let (config, scaled, needs) = match self.fitted(&nominal, &deviations, Queues::AsRates, &mut notes) {
+            // Rates that rise are not refused for want of room for longer queues.
+            Err(ReloadError::PoolRoom { .. } | ReloadError::PoolFixed { .. }) if !deviations.is_empty() => {
+                notes.push(KEPT_QUEUES.to_owned());
+                self.fitted(&nominal, &deviations, Queues::AsFile, &mut notes)?
+            }
+            fitted => fitted?,
+        };
         let needed = needs.to_prepare(&config.tree);
         has_room(needed).map_err(|_| ReloadError::NoRoom { needed })?;
         let heirs = self.heirs(&config, moves)?;
@@ -300,6 +319,26 @@ impl Present {
         Ok(Draft { nominal, deviations, config, order, reloaded, frames })
     }
 
+    /// The classes at the rates that deviate from the file, with frames as the interfaces carry them, and the memory that they need; and the
+    /// factor of guarantees.
+    fn fitted(
+        &self,
+        nominal: &GatewayConfig,
+        deviations: &Deviations,
+        queues: Queues,
+        notes: &mut Vec<String>,
+    ) -> Result<(GatewayConfig, f64, Needs), ReloadError> {
+        let (mut config, scaled) = self.effective(nominal, deviations, queues)?;
+        check_classes(&config)?;
+        let mut of_interfaces = Vec::new();
+        fit_largest_packet(&mut config, &self.input, &mut of_interfaces)?;
+        let needs = self.needs(&config)?;
+        if config.tree.link().max_packet != self.config.tree.link().max_packet {
+            notes.append(&mut of_interfaces);
+        }
+        Ok((config, scaled, needs))
+    }
+
     /// The link file: the gateway's own, or this text.
     fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
         let options = ReadOptions { leniency: self.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
@@ -342,7 +381,12 @@ impl Present {
     }
 
     /// What `nominal` is with `deviations`, and by what its guarantees were multiplied.
-    fn effective(&self, nominal: &GatewayConfig, deviations: &Deviations) -> Result<(GatewayConfig, f64), ReloadError> {
+    fn effective(
+        &self,
+        nominal: &GatewayConfig,
+        deviations: &Deviations,
+        queues: Queues,
+    ) -> Result<(GatewayConfig, f64), ReloadError> {
         let tree = &nominal.tree;
         let before = tree.link().rate.bps();
         let rate = deviations.link.unwrap_or(tree.link().rate);
@@ -379,13 +423,20 @@ impl Present {
                 config.real_time = Some(scaled_curve(curve, scale));
             }
         });
-        let tree = rebuilt.map_err(|error| match error {
+        let mut tree = rebuilt.map_err(|error| match error {
             HierarchyError::GuaranteesExceedParent { parent, children_bps, parent_bps } => {
                 let parent = if parent == ClassId::ROOT { "the link".to_owned() } else { nominal.name(parent) };
                 ReloadError::Guarantees { parent, parent_bps, children_bps }
             }
             other => ReloadError::Tree(other),
         })?;
+        if let (Some(link), Queues::AsRates, false) = (&nominal.link, queues, deviations.is_empty()) {
+            let limits = link.default_queues(&tree);
+            let refit = |class: ClassId, config: &mut ClassConfig| {
+                config.limits = limits[class.index()].unwrap_or(config.limits);
+            };
+            tree = tree.rebuilt(tree.link(), refit).map_err(ReloadError::Tree)?;
+        }
         for class in tree.classes() {
             let Terms { guarantee_bps, ceiling_bps, .. } = Terms::of(&tree, class);
             let deviates = deviations.guarantees.contains_key(&class) || deviations.ceilings.contains_key(&class);

@@ -631,3 +631,39 @@ fn the_pace_is_that_of_the_new_rate_from_the_next_packet_on() {
     world.change(&Wanted::LinkRate { rate: Rate::from_bps(8_000_000).unwrap() }, false).unwrap();
     assert_eq!(sent_by(&mut world, 30), 5 + 20);
 }
+
+#[test]
+fn a_queue_that_the_file_says_nothing_of_follows_the_rate_and_others_stay() {
+    let file = "[link]\nrate = \"10mbit\"\ndefault = \"a\"\n[[class]]\nname = \"a\"\nmatch = [\"udp dst port 5097\"]\n\
+                [[class]]\nname = \"b\"\nbuffer = \"50p\"\nmatch = [\"udp dst port 5098\"]\n";
+    let mut world = world(file);
+    let limits = |world: &World, name| {
+        let class = find(&world.present.config, name).unwrap();
+        let limits = world.present.config.tree.config(class).limits;
+        (limits.packets, limits.bytes)
+    };
+    let set = |world: &mut World, class: Option<&str>, bps| {
+        let rate = Rate::from_bps(bps).unwrap();
+        let wanted = match class {
+            None => Wanted::LinkRate { rate },
+            Some(class) => Wanted::Ceiling { class: class.to_owned(), rate },
+        };
+        world.change(&wanted, false).unwrap()
+    };
+    // 100 ms of what it can get at most, and no less than ten packets.
+    assert_eq!(limits(&world, "a"), (1000, 125_000));
+    set(&mut world, None, 4_000_000);
+    assert_eq!((limits(&world, "a"), limits(&world, "b")), ((1000, 50_000), (50, u32::MAX)));
+    set(&mut world, Some("a"), 2_000_000);
+    assert_eq!(limits(&world, "a"), (1000, 25_000));
+    set(&mut world, None, 8_000_000);
+    assert_eq!(limits(&world, "a"), (1000, 25_000));
+    // At 1 Gbit/s it would be 8,333 packets, for which the pool has no room.
+    set(&mut world, Some("a"), 1_000_000_000);
+    let kept = set(&mut world, None, 1_000_000_000);
+    assert_eq!((kept.notes, limits(&world, "a")), (vec![KEPT_QUEUES.to_owned()], (1000, 125_000)));
+    assert_eq!(world.present.config.tree.link().rate.bps(), 1_000_000_000);
+    // A file ends that.
+    world.change(&to(file.to_owned()), false).unwrap();
+    assert_eq!(limits(&world, "a"), (1000, 125_000));
+}
