@@ -23,18 +23,18 @@ type Classes = Vec<(Classid, Vec<Part>)>;
 type Pairs = Vec<(usize, usize)>;
 
 /// Filters by class.
-pub(super) struct Order {
-    pub(super) classes: Classes,
+pub(crate) struct Order {
+    pub(crate) classes: Classes,
     /// A filter, and a later one of the list that comes before it now and takes some of its frames.
-    pub(super) overtaken: Pairs,
+    pub(crate) overtaken: Pairs,
     /// False where there were too many filters to find those that are overtaken.
-    pub(super) is_compared: bool,
+    pub(crate) is_compared: bool,
 }
 
 /// Puts filters, of which the first that takes a frame counts, into an order by classes. `default` gets what none takes.
 ///
 /// A filter that has to come before another class is parted such that it leaves out that class's frames, where matches can say so.
-pub(super) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
+pub(crate) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
     let all: Vec<usize> = (0..filters.len()).collect();
     let classes = first_come(filters, &all);
     let written: Vec<&Part> = classes.iter().flat_map(|(_, parts)| parts).collect();
