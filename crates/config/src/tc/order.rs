@@ -109,15 +109,17 @@ fn before_others(left: &[(Classid, Vec<Part>)], at: usize) -> (Vec<Part>, Pairs)
     let (mut made, mut lost) = (Vec::new(), Vec::new());
     for &(place, whole) in &left[at].1 {
         let mut parts = vec![whole];
-        for (earlier, other) in others().filter(|(earlier, _)| *earlier < place) {
-            if parts.iter().all(|part| part.both(other).is_none()) {
+        for &(earlier, ref other) in others().filter(|(earlier, _)| *earlier < place) {
+            // What both take is no other's where an own filter before both takes it.
+            let is_own = |both: Match| left[at].1.iter().any(|(first, own)| *first < earlier && own.covers(&both));
+            if parts.iter().all(|part| part.both(other).is_none_or(is_own)) {
                 continue;
             }
             let less: Option<Vec<Match>> =
                 parts.iter().map(|part| part.minus(other)).collect::<Option<Vec<_>>>().map(|all| all.concat());
             match less.filter(|less| less.len() <= MAX_PARTS) {
                 Some(less) => parts = less,
-                None => lost.push((*earlier, place)),
+                None => lost.push((earlier, place)),
             }
         }
         made.extend(parts.into_iter().map(|part| (place, part)));
