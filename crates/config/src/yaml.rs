@@ -166,8 +166,16 @@ struct Open {
     at: Span,
     anchor: usize,
     list: Vec<Node>,
-    /// Of a mapping: its entries, and the key whose value is next.
-    entries: Option<(Vec<(String, Node)>, Option<(String, Span)>)>,
+    /// `None` for a list.
+    mapping: Option<Mapping>,
+}
+
+/// A mapping as far as it has come.
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<(String, Node)>,
+    /// The key whose value is next.
+    key: Option<String>,
 }
 
 struct Loader<'t> {
@@ -186,11 +194,11 @@ impl Loader<'_> {
                 self.done(Node { at, value }, anchor, 1)
             }
             Event::SequenceStart(anchor, _) => self.begin(at, anchor, None),
-            Event::MappingStart(anchor, _) => self.begin(at, anchor, Some((Vec::new(), None))),
+            Event::MappingStart(anchor, _) => self.begin(at, anchor, Some(Mapping::default())),
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(open) = self.open.pop() else { return Ok(()) };
-                let value = match open.entries {
-                    Some((entries, _)) => Value::Object(merged(entries)),
+                let value = match open.mapping {
+                    Some(mapping) => Value::Object(merged(mapping.entries)),
                     None => Value::List(open.list),
                 };
                 self.done(Node { at: open.at, value }, open.anchor, 1)
@@ -210,16 +218,11 @@ impl Loader<'_> {
         }
     }
 
-    fn begin(
-        &mut self,
-        at: Span,
-        anchor: usize,
-        entries: Option<(Vec<(String, Node)>, Option<(String, Span)>)>,
-    ) -> Result<(), Wrong> {
+    fn begin(&mut self, at: Span, anchor: usize, mapping: Option<Mapping>) -> Result<(), Wrong> {
         if self.open.len() == MAX_DEPTH {
             return Err((at, format!("lists and mappings are nested more than {MAX_DEPTH} deep")));
         }
-        self.open.push(Open { at, anchor, list: Vec::new(), entries });
+        self.open.push(Open { at, anchor, list: Vec::new(), mapping });
         Ok(())
     }
 
@@ -236,8 +239,8 @@ impl Loader<'_> {
         }
         match self.open.last_mut() {
             None => self.documents.push(node),
-            Some(Open { entries: None, list, .. }) => list.push(node),
-            Some(Open { entries: Some((entries, key)), .. }) => match key.take() {
+            Some(Open { mapping: None, list, .. }) => list.push(node),
+            Some(Open { mapping: Some(Mapping { entries, key }), .. }) => match key.take() {
                 None => {
                     let text = match node.value {
                         Value::Text(text) | Value::Number(text) => text,
@@ -250,9 +253,9 @@ impl Loader<'_> {
                     if entries.iter().any(|(known, _)| *known == text) {
                         return Err((node.at, format!("the key \"{text}\" stands twice in this mapping")));
                     }
-                    *key = Some((text, node.at));
+                    *key = Some(text);
                 }
-                Some((text, _)) => entries.push((text, node)),
+                Some(text) => entries.push((text, node)),
             },
         }
         Ok(())

@@ -163,9 +163,10 @@ fn kinds(commands: &[Command]) -> HashMap<String, Kind> {
     };
     let made = made.map(|made| (made.get("name").to_owned(), kind(made)));
     // Those that are still as they were from the beginning count as none: see `Reading::kind`.
-    let changed = changed.iter().filter(|(name, made)| {
-        let default = ["default", "ethernet-default", "default-small"].contains(&name.as_str());
-        !(default && made.get("kind") == "pfifo") && !["none", "mq-pfifo"].contains(&made.get("kind"))
+    let changed = changed.iter().filter(|(name, made)| match made.get("kind") {
+        "none" | "mq-pfifo" => false,
+        "pfifo" => !["default", "ethernet-default", "default-small"].contains(&name.as_str()),
+        _ => true,
     });
     let changed: Vec<(String, Kind)> = changed.map(|(name, made)| (name.clone(), kind(made))).collect();
     own.chain(changed).chain(made).collect()
