@@ -39,6 +39,7 @@ pub mod sweep;
 pub mod tc;
 mod tree;
 pub mod units;
+mod yaml;
 
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;

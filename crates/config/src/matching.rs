@@ -474,16 +474,6 @@ impl Match {
     }
 }
 
-/// The text of a match for packets of the other way: source and destination are exchanged.
-pub(crate) fn reversed(text: &str) -> String {
-    let word = |word| match word {
-        "src" => "dst",
-        "dst" => "src",
-        other => other,
-    };
-    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
-}
-
 /// The text form that [`Match::parse`] reads back as the same match.
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

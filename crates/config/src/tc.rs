@@ -15,9 +15,9 @@ pub(crate) mod import;
 pub(crate) mod kernel;
 mod marks;
 mod options;
-mod order;
+pub(crate) mod order;
 mod read;
-mod setup;
+pub(crate) mod setup;
 mod show;
 #[cfg(test)]
 mod tests;

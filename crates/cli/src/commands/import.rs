@@ -47,7 +47,7 @@ enum Tool {
     Tc(TcArgs),
     /// MikroTik RouterOS: an export with queue trees or simple queues.
     Mikrotik(MikrotikArgs),
-    /// Kubernetes: bandwidth annotations of pods, from `kubectl get pods -A -o json`.
+    /// Kubernetes: bandwidth annotations of pods, from `kubectl get pods -A -o json` or `-o yaml`, and of manifests.
     K8s(K8sArgs),
     /// libvirt: XML of domains, and of their network.
     Libvirt(LibvirtArgs),
@@ -119,7 +119,7 @@ struct MikrotikArgs {
 
 #[derive(Debug, clap::Args)]
 struct K8sArgs {
-    /// The pods: what `kubectl get pods -A -o json` prints.
+    /// The pods: what `kubectl get pods -A -o json` or `-o yaml` prints, or manifests of pods, Deployments and the like, which have no addresses.
     file: PathBuf,
     /// Rate of the node's link.
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
@@ -243,9 +243,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let unmatched: usize = links.iter().map(|link| link.unreachable.len()).sum();
     let refused = (unmatched > 0 && !args.allow_unmatched).then(|| {
         Failure::failed(anyhow!(
-            "nothing was imported: no frame can reach {}; mend the configuration, or add --allow-unmatched and write the missing matches into \
-             the link file",
-            count(unmatched, "class", "classes")
+            "nothing was imported: no frame can reach {}; {}, or add --allow-unmatched and write the missing matches into the link file",
+            count(unmatched, "class", "classes"),
+            match tool {
+                "k8s" => "export the pods that run, which have addresses: kubectl get pods -A -o yaml > pods.yaml",
+                _ => "mend the configuration",
+            }
         ))
     });
     let files = if refused.is_some() { Vec::new() } else { files(&links, args.out.is_some()) };

@@ -176,6 +176,31 @@ fn many_circuits_are_written_as_tables_and_the_report_stays_short() {
     assert!(again.stderr.contains("down.toml is there already"), "{}", again.stderr);
 }
 
+/// A manifest has no address, so that no frame reaches its classes; the pods that run have some.
+#[test]
+fn manifests_are_named_until_pods_that_run_are_given() {
+    let dir = Scratch::new();
+    let template = "metadata: {annotations: {kubernetes.io/ingress-bandwidth: 10M}}";
+    let manifest =
+        format!("kind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 2\n  template: {{{template}}}\n");
+    let file = dir.write("web.yaml", &manifest);
+    let run = fairlink(&["import", "k8s", &file, "--rate", "1gbit"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.stderr);
+    for said in ["WARNING", "web 1 of 2, web 2 of 2", "kubectl get pods -A -o yaml"] {
+        assert!(run.stderr.contains(said), "{}", run.stderr);
+    }
+    let allowed = fairlink(&["import", "k8s", &file, "--rate", "1gbit", "--allow-unmatched"]);
+    assert_eq!(allowed.code, 0, "{}", allowed.stderr);
+    assert_eq!(allowed.stdout.matches("ceiling = \"10Mbit\"").count(), 2, "{}", allowed.stdout);
+    let pod = format!(
+        "kind: Pod\n{}\nstatus: {{podIP: 10.0.0.1}}\n",
+        template.replace("{annotations", "{name: web-1, annotations")
+    );
+    let run = fairlink(&["import", "k8s", &dir.write("pods.yaml", &pod), "--rate", "1gbit"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("match = [\"dst net 10.0.0.1/32\"]"), "{}", run.stdout);
+}
+
 #[test]
 fn what_is_wrong_ends_with_2_and_nothing_is_written() {
     let dir = Scratch::new();

@@ -8,6 +8,7 @@
 //! | `average` of an interface | ceiling |
 //! | `floor` of an interface | guarantee |
 //! | `average` of a network | rate of the link |
+//! | `<bandwidth>` of a port group | that of each of its interfaces that has none of its own |
 //!
 //! Frames are told apart by addresses: those that the network gives to their MAC (`<dhcp><host mac=... ip=.../>`), those of `<ip address=...>` in the
 //! interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface without any, such as one at a bridge, is told by its MAC, which
@@ -76,8 +77,21 @@ struct Interface {
     at: Span,
     mac: Option<Mac>,
     prefixes: Vec<Prefix>,
-    /// Inbound and outbound.
+    /// Inbound and outbound; `None` without a `<bandwidth>`.
+    own: Option<[Limits; 2]>,
+    /// The network that it belongs to, and its port group there, where they are named.
+    network: Option<String>,
+    group: Option<String>,
+    /// Its own limits, else those of its port group.
     limits: [Limits; 2],
+}
+
+/// A port group of the network.
+struct Group {
+    name: String,
+    is_default: bool,
+    /// `None` without a `<bandwidth>`.
+    limits: Option<[Limits; 2]>,
 }
 
 impl Interface {
@@ -100,6 +114,8 @@ struct Found {
     addresses: HashMap<Mac, Vec<Prefix>>,
     /// Of the network: inbound and outbound, and where it says so.
     network: [Limits; 2],
+    network_name: String,
+    groups: Vec<Group>,
     networks: Vec<(Source, Span)>,
 }
 
@@ -109,7 +125,7 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     for source in sources {
         let mut log = Log::new(source);
         match Document::parse(source.inner()) {
-            Ok(document) => file(&document, source, &mut found, &mut notes, &mut log),
+            Ok(document) => file(&document, source, &mut found, &mut log),
             Err(error) => {
                 let line = error.pos().row.saturating_sub(1) as usize;
                 let start: usize = source.inner().split_inclusive('\n').take(line).map(str::len).sum();
@@ -139,6 +155,7 @@ fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
         );
         return Err(log.into_errors());
     }
+    grouped(&mut found, &mut notes)?;
     let interfaces = told_apart(&mut found, &mut notes, &mut log);
     let directions = if options.directions.is_empty() { &[Direction::Down][..] } else { &options.directions };
     let mut links = Vec::new();
@@ -200,7 +217,7 @@ fn child<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut Notes, log: &mut Log) {
+fn file(document: &Document<'_>, source: &Source, found: &mut Found, log: &mut Log) {
     let root = document.root_element();
     match root.tag_name().name() {
         "domain" => {
@@ -208,19 +225,32 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
             let interfaces = root.descendants().filter(|node| node.has_tag_name("interface"));
             for interface in interfaces {
                 let mac = child(interface, "mac").and_then(|mac| self::mac(mac, "address", log));
+                let from = child(interface, "source");
+                let named = |key: &str| from.and_then(|from| from.attribute(key)).map(str::to_owned);
                 found.interfaces.push(Interface {
                     name: name.clone(),
                     source: source.clone(),
                     at: interface.range(),
                     mac,
                     prefixes: own_prefixes(interface),
-                    limits: bandwidth(interface, log),
+                    own: child(interface, "bandwidth").map(|_| bandwidth(interface, log)),
+                    network: named("network"),
+                    group: named("portgroup"),
+                    limits: <[Limits; 2]>::default(),
                 });
             }
         }
         "network" => {
             found.networks.push((source.clone(), root.range()));
             found.network = bandwidth(root, log);
+            found.network_name = child(root, "name").and_then(|name| name.text()).unwrap_or_default().trim().to_owned();
+            for group in root.children().filter(|node| node.has_tag_name("portgroup")) {
+                found.groups.push(Group {
+                    name: group.attribute("name").unwrap_or_default().to_owned(),
+                    is_default: group.attribute("default") == Some("yes"),
+                    limits: child(group, "bandwidth").map(|_| bandwidth(group, log)),
+                });
+            }
             for host in root.descendants().filter(|node| node.has_tag_name("host") && node.has_attribute("mac")) {
                 let Some(ip) = host.attribute("ip") else { continue };
                 match prefixes::parse(ip) {
@@ -231,10 +261,6 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, notes: &mut
                     }
                     None => wrong(host.range(), format!("\"{ip}\" is no address"), "write ip='192.168.122.5'", log),
                 }
-            }
-            let groups = root.children().filter(|node| node.has_tag_name("portgroup")).count();
-            if groups > 0 {
-                notes.left_out(source, None, format!("{groups} port groups"));
             }
         }
         other => {
@@ -294,6 +320,49 @@ fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
         };
         Limits { average: rate("average"), floor: rate("floor"), peak: rate("peak") }
     })
+}
+
+/// Gives each interface its limits: its own, else those of its port group, as libvirt does. A group that the network does not have is an error.
+fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
+    let Found { interfaces, network_name, groups, networks, .. } = found;
+    for interface in interfaces {
+        if let Some(own) = interface.own {
+            interface.limits = own;
+            continue;
+        }
+        let at = interface.at.start..interface.at.start;
+        let is_there = !networks.is_empty() && interface.network.as_ref() == Some(network_name);
+        let group = match &interface.group {
+            Some(name) if is_there => {
+                let group = groups.iter().find(|group| group.name == *name);
+                if group.is_none() {
+                    let mut log = Log::new(&interface.source);
+                    let what = format!("the network \"{network_name}\" has no port group \"{name}\"");
+                    let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+                    let help = match &names[..] {
+                        [] => "take portgroup='...' out, or give the network that has it".to_owned(),
+                        names => format!("it has: {}", names.join(", ")),
+                    };
+                    wrong(at, what, help, &mut log);
+                    return Err(log.into_errors());
+                }
+                group
+            }
+            Some(name) => {
+                let network = interface.network.as_deref().unwrap_or_default();
+                let what = format!(
+                    "limits of an interface of {} that its port group \"{name}\" may have: give the network \"{network}\", too (virsh net-dumpxml)",
+                    interface.name
+                );
+                notes.left_out(&interface.source, Some(at), what);
+                None
+            }
+            None if is_there => groups.iter().find(|group| group.is_default),
+            None => None,
+        };
+        interface.limits = group.and_then(|group| group.limits).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Interfaces with addresses, in the order in which matches count.

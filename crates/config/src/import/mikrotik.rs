@@ -15,15 +15,19 @@
 
 mod link;
 mod mangle;
+mod router;
+mod takers;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use fairlink_core::Rate;
 
+use self::mangle::Place;
+use self::router::Router;
 use self::words::{Command, commands};
 use super::notes::{Notes, Tally, wrong, wrong_also};
 use super::{Direction, Imported, Weights, file_stem, sound};
@@ -91,6 +95,7 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         source,
         options,
         commands: &commands,
+        router: Router::of(&commands),
         log,
         notes: Notes::default(),
         tallies: Tallies::default(),
@@ -136,6 +141,16 @@ fn kinds(commands: &[Command]) -> HashMap<String, Kind> {
     ];
     let own = own.into_iter().map(|(name, kind, per)| (name.to_owned(), (kind.to_owned(), per)));
     let made = commands.iter().filter(|command| command.section == "queue type" && command.verb == "add");
+    // An export names the types that there are from the beginning by their numbers.
+    let changed = commands
+        .iter()
+        .filter(|command| command.section == "queue type" && command.verb == "set" && command.find("kind").is_some());
+    let changed: Vec<(String, &Command)> = changed
+        .filter_map(|command| {
+            let number: usize = command.words.first()?.parse().ok()?;
+            Some(((*FIRST_TYPES.get(number)?).to_owned(), command))
+        })
+        .collect();
     let kind = |made: &Command| {
         // Ports among them part flows, as fq_codel does.
         let by = |what: &str| made.get("pcq-classifier").split(',').any(|word| word.trim() == what);
@@ -144,10 +159,32 @@ fn kinds(commands: &[Command]) -> HashMap<String, Kind> {
             (false, true) => Some("dst-ip"),
             _ => None,
         };
-        (made.get("name").to_owned(), (made.get("kind").to_owned(), per))
+        (made.get("kind").to_owned(), per)
     };
-    own.chain(made.map(kind)).collect()
+    let made = made.map(|made| (made.get("name").to_owned(), kind(made)));
+    // Those that are still as they were from the beginning count as none: see `Reading::kind`.
+    let changed = changed.iter().filter(|(name, made)| match made.get("kind") {
+        "none" | "mq-pfifo" => false,
+        "pfifo" => !["default", "ethernet-default", "default-small"].contains(&name.as_str()),
+        _ => true,
+    });
+    let changed: Vec<(String, Kind)> = changed.map(|(name, made)| (name.clone(), kind(made))).collect();
+    own.chain(changed).chain(made).collect()
 }
+
+/// Types of queues that there are from the beginning, by their numbers in RouterOS 6 and 7.
+const FIRST_TYPES: [&str; 10] = [
+    "default",
+    "ethernet-default",
+    "wireless-default",
+    "synchronous-default",
+    "hotspot-default",
+    "pcq-upload-default",
+    "pcq-download-default",
+    "only-hardware-queue",
+    "multi-queue-ethernet-default",
+    "default-small",
+];
 
 /// A queue that is not disabled.
 struct Queue<'c> {
@@ -183,6 +220,7 @@ struct Reading<'a> {
     source: &'a Source,
     options: &'a Options,
     commands: &'a [Command],
+    router: Router<'a>,
     log: Log,
     notes: Notes,
     tallies: Tallies,
@@ -234,21 +272,94 @@ impl<'a> Reading<'a> {
             }
             match queues {
                 Queues::Simple => {
-                    let roots: Vec<&Queue<'_>> = all.iter().collect();
-                    links.extend(self.link((direction.as_str(), "", None), &roots, direction, true));
+                    let queues: Vec<&Queue<'_>> = all.iter().collect();
+                    let target = self.only_interface;
+                    let place = match direction {
+                        Direction::Down => Place { out: target, into: None },
+                        Direction::Up => Place { out: None, into: target },
+                    };
+                    let root =
+                        Root { name: direction.as_str().to_owned(), whose: "the link".to_owned(), limit: None, place };
+                    links.extend(self.link(&root, &queues, direction, true));
                 }
                 Queues::Tree => {
-                    let tops = tops(&all, self.options.parent.as_deref());
+                    let mut bases = tops(&all, None);
+                    let places = self.told_by_interface(&all, &mut bases);
+                    let mut tops = tops(&all, self.options.parent.as_deref());
+                    for (top, base) in tops.iter_mut().zip(&bases).filter(|(top, _)| **top == GLOBAL) {
+                        *top = base;
+                    }
                     for root in self.roots(&tops) {
                         let below = all.iter().zip(&tops).filter(|(queue, top)| **top == root && queue.name != root);
                         let below: Vec<&Queue<'_>> = below.map(|(queue, _)| queue).collect();
                         let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
-                        links.extend(self.link((&file_stem(root), root, limit), &below, direction, false));
+                        // What a queue hangs below, where the root is one.
+                        let base = all.iter().position(|queue| queue.name == root).map_or(root, |at| bases[at]);
+                        let own = if base == GLOBAL { Place::default() } else { Place { out: Some(base), into: None } };
+                        let place = places.get(base).copied().unwrap_or(own);
+                        let name = if place.into.is_some() { format!("from-{root}") } else { root.to_owned() };
+                        let root = Root { name: file_stem(&name), whose: root.to_owned(), limit, place };
+                        links.extend(self.link(&root, &below, direction, false));
                     }
                 }
             }
         }
         links
+    }
+
+    /// Gives queues of `global` whose marks are all of what leaves by one interface, or of what comes in by one, that interface to hang off, where the file does
+    /// not say which network is there. Returns where the frames of such queues are.
+    fn told_by_interface(&mut self, all: &[Queue<'a>], tops: &mut [&'a str]) -> HashMap<&'a str, Place<'a>> {
+        let mut places = HashMap::new();
+        let taken: HashSet<&str> = tops.iter().copied().filter(|top| *top != GLOBAL).collect();
+        let places_of: HashMap<&str, usize> = all.iter().enumerate().map(|(at, queue)| (queue.name, at)).collect();
+        let above = |&at: &usize| places_of.get(all[at].parent).copied();
+        let top_of = |at: usize| std::iter::successors(Some(at), above).take(MAX_LEVELS).last().unwrap_or(at);
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        (0..all.len()).for_each(|at| groups.entry(top_of(at)).or_default().push(at));
+        let mut rules_of: HashMap<&str, Vec<&Command>> = HashMap::new();
+        let marks_packets = |rule: &&Command| {
+            rule.section == "ip firewall mangle" && rule.get("action") == "mark-packet" && !rule.is_on("disabled")
+        };
+        for rule in self.commands.iter().filter(marks_packets) {
+            rules_of.entry(rule.get("new-packet-mark")).or_default().push(rule);
+        }
+        for (top, group) in groups.iter().filter(|(top, _)| all[**top].parent == GLOBAL) {
+            let top = &all[*top];
+            let marks = group.iter().flat_map(|&at| link::marks(all[at].command));
+            let rules = marks.flat_map(|mark| rules_of.get(mark).into_iter().flatten());
+            let interfaces: HashSet<(&str, &str)> =
+                rules.map(|rule| (rule.get("out-interface"), rule.get("in-interface"))).collect();
+            let place = match interfaces.iter().next() {
+                Some(&(out, _)) if !out.is_empty() && interfaces.iter().all(|other| other.0 == out) => {
+                    Place { out: Some(out), into: None }
+                }
+                Some(&("", into)) if !into.is_empty() && interfaces.len() == 1 => Place { out: None, into: Some(into) },
+                _ => continue,
+            };
+            let Some(interface) = place.out.or(place.into) else { continue };
+            let is_open = places.get(interface).is_none_or(|other: &Place<'_>| other.out == place.out);
+            if interface.starts_with('!')
+                || self.router.nets_at(&[interface]).is_some()
+                || taken.contains(interface)
+                || !is_open
+            {
+                continue;
+            }
+            places.insert(interface, place);
+            for &at in group {
+                if tops[at] == GLOBAL {
+                    tops[at] = interface;
+                }
+            }
+            let way = if place.out.is_some() { "leaves by" } else { "comes in by" };
+            let what = format!(
+                "\"{}\" of global: all its marks are of what {way} {interface}, so it is a link of its own; run its gateway there",
+                top.name
+            );
+            self.notes.changed(self.source, Some(top.command.at.clone()), what);
+        }
+        places
     }
 
     /// Where the queues of a tree hang, in the order of the file.
@@ -485,6 +596,16 @@ impl<'a> Reading<'a> {
             self.notes.changed(self.source, None, what.to_owned());
         }
     }
+}
+
+/// Where a link's queues hang.
+struct Root<'a> {
+    /// The stem of its files.
+    name: String,
+    /// What errors call it.
+    whose: String,
+    limit: Option<u64>,
+    place: Place<'a>,
 }
 
 /// Deepest tree that is read.

@@ -15,6 +15,8 @@ const SHOWN: &str = "qdisc htb 1: dev e root r2q 10 default 0x2\nclass htb 1:2 d
     filter dev e parent 1: protocol ipv6 pref 1 u32 chain 0 flowid 1:2\n  match 20010db8/ffffffff at 24\n\
     [{\"kind\":\"pfifo\",\"handle\":\"2:\",\"parent\":\"1:2\",\"options\":{\"limit\":5}}]\n";
 const PODS: &str = r#"{"kind": "List", "items": [{"metadata": {"name": "a", "annotations": {"kubernetes.io/ingress-bandwidth": "1M"}}, "status": {"podIP": "10.0.0.1"}}]}"#;
+const YAML: &str = "kind: Pod\nmetadata:\n  name: &n a\n  annotations: {kubernetes.io/ingress-bandwidth: 1M}\n---\nkind: Deployment\nmetadata: {name: b}\nspec:\n  replicas: 2\n  \
+    template:\n    metadata:\n      annotations: {kubernetes.io/egress-bandwidth: \"2M\"}\n";
 const XML: &str = "<domain><name>a</name><devices><interface><mac address='52:54:0:0:0:1'/><ip address='10.0.0.1'/><bandwidth><inbound average='10' floor='5'/></bandwidth></interface></devices></domain>";
 
 const PF: &str = "ports = \"{ 80, 8000:8010 }\"\naltq on em0 hfsc bandwidth 10Mb queue { a, b }\nqueue a bandwidth 20% hfsc(realtime (2Mb 10 1Mb)) { c }\nqueue c hfsc\nqueue b \\\n bandwidth 5Mb hfsc(default)\n\
@@ -44,6 +46,9 @@ fn readers() -> Vec<(&'static str, Read)> {
         (SHOWN, |text| tc::import("a.tc", text, &tc::Options::default())),
         (PODS, |text| {
             k8s::import("a.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions: Vec::new() })
+        }),
+        (YAML, |text| {
+            k8s::import("a.yaml", text, &k8s::Options { rate: Rate::MAX, node: None, directions: Vec::new() })
         }),
         (PF, |text| pf::import("pf.conf", text, &pf::Options::default())),
         (XML, |text| {
@@ -104,7 +109,7 @@ proptest! {
 
     #[test]
     fn a_damaged_text_is_imported_or_refused(
-        reader in 0..8usize,
+        reader in 0..9usize,
         cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[ -~\\n\\\\\"{}\\[\\]/,=ü]{0,4}"), 1..4),
     ) {
         let (text, read) = readers().swap_remove(reader);

@@ -23,18 +23,18 @@ type Classes = Vec<(Classid, Vec<Part>)>;
 type Pairs = Vec<(usize, usize)>;
 
 /// Filters by class.
-pub(super) struct Order {
-    pub(super) classes: Classes,
+pub(crate) struct Order {
+    pub(crate) classes: Classes,
     /// A filter, and a later one of the list that comes before it now and takes some of its frames.
-    pub(super) overtaken: Pairs,
+    pub(crate) overtaken: Pairs,
     /// False where there were too many filters to find those that are overtaken.
-    pub(super) is_compared: bool,
+    pub(crate) is_compared: bool,
 }
 
 /// Puts filters, of which the first that takes a frame counts, into an order by classes. `default` gets what none takes.
 ///
 /// A filter that has to come before another class is parted such that it leaves out that class's frames, where matches can say so.
-pub(super) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
+pub(crate) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
     let all: Vec<usize> = (0..filters.len()).collect();
     let classes = first_come(filters, &all);
     let written: Vec<&Part> = classes.iter().flat_map(|(_, parts)| parts).collect();
@@ -109,15 +109,17 @@ fn before_others(left: &[(Classid, Vec<Part>)], at: usize) -> (Vec<Part>, Pairs)
     let (mut made, mut lost) = (Vec::new(), Vec::new());
     for &(place, whole) in &left[at].1 {
         let mut parts = vec![whole];
-        for (earlier, other) in others().filter(|(earlier, _)| *earlier < place) {
-            if parts.iter().all(|part| part.both(other).is_none()) {
+        for &(earlier, ref other) in others().filter(|(earlier, _)| *earlier < place) {
+            // What both take is no other's where an own filter before both takes it.
+            let is_own = |both: Match| left[at].1.iter().any(|(first, own)| *first < earlier && own.covers(&both));
+            if parts.iter().all(|part| part.both(other).is_none_or(is_own)) {
                 continue;
             }
             let less: Option<Vec<Match>> =
                 parts.iter().map(|part| part.minus(other)).collect::<Option<Vec<_>>>().map(|all| all.concat());
             match less.filter(|less| less.len() <= MAX_PARTS) {
                 Some(less) => parts = less,
-                None => lost.push((*earlier, place)),
+                None => lost.push((earlier, place)),
             }
         }
         made.extend(parts.into_iter().map(|part| (place, part)));

@@ -228,9 +228,9 @@ pub(super) struct Policed {
 
 /// A filter whose meaning the match language has.
 #[derive(Debug)]
-pub(super) struct Filter {
-    pub(super) at: Span,
-    pub(super) preference: u64,
-    pub(super) class: Classid,
-    pub(super) made: Match,
+pub(crate) struct Filter {
+    pub(crate) at: Span,
+    pub(crate) preference: u64,
+    pub(crate) class: Classid,
+    pub(crate) made: Match,
 }

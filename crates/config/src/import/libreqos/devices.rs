@@ -68,8 +68,8 @@ const COLUMNS: [(Column, &[&str]); 14] = [
     (Column::Ipv6, &["ipv6"]),
     (Column::DownMin, &["download min"]),
     (Column::UpMin, &["upload min"]),
-    (Column::DownMax, &["download max"]),
-    (Column::UpMax, &["upload max"]),
+    (Column::DownMax, &["download max", "download"]),
+    (Column::UpMax, &["upload max", "upload"]),
     (Column::Comment, &["comment"]),
     (Column::Sqm, &["sqm"]),
 ];
@@ -105,12 +105,14 @@ fn plain(name: &str) -> String {
 struct Head {
     names: Vec<String>,
     places: [Option<usize>; COLUMNS.len()],
+    /// True for files of versions up to 0.7, which have one rate for each direction.
+    has_one_rate: bool,
 }
 
 impl Head {
     fn of(row: &StringRecord, at: &Span, source: &Source, notes: &mut Notes, log: &mut Log) -> Option<Self> {
         let names: Vec<String> = row.iter().map(str::to_owned).collect();
-        let mut head = Self { names, places: [None; COLUMNS.len()] };
+        let mut head = Self { names, places: [None; COLUMNS.len()], has_one_rate: false };
         let mut unknown = Vec::new();
         for (place, name) in head.names.iter().enumerate() {
             let name = plain(name);
@@ -124,7 +126,15 @@ impl Head {
                 None => unknown.push(head.names[place].clone()),
             }
         }
-        let needed = [Column::DownMin, Column::UpMin, Column::DownMax, Column::UpMax];
+        let is_called =
+            |column: Column, name: &str| head.place(column).is_some_and(|at| plain(&head.names[at]) == name);
+        head.has_one_rate = is_called(Column::DownMax, "download")
+            && is_called(Column::UpMax, "upload")
+            && head.place(Column::DownMin).or(head.place(Column::UpMin)).is_none();
+        let needed = match head.has_one_rate {
+            true => &[][..],
+            false => &[Column::DownMin, Column::UpMin, Column::DownMax, Column::UpMax],
+        };
         let absent: Vec<&str> = needed
             .iter()
             .filter(|&&column| head.place(column).is_none())
@@ -136,6 +146,10 @@ impl Head {
             let help = "begin the file with: Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment";
             wrong(at.clone(), what, help, log);
             return None;
+        }
+        if head.has_one_rate {
+            let what = "one rate for each direction, as in versions up to 0.7: taken for minimum and maximum, so that spare bandwidth goes by it";
+            notes.changed(source, Some(at.clone()), what.to_owned());
         }
         if !unknown.is_empty() {
             notes.left_out(
@@ -279,7 +293,10 @@ impl Reading<'_> {
                 None
             })
         };
-        let rates = [[Column::DownMin, Column::DownMax], [Column::UpMin, Column::UpMax]];
+        let rates = match head.has_one_rate {
+            true => [[Column::DownMax; 2], [Column::UpMax; 2]],
+            false => [[Column::DownMin, Column::DownMax], [Column::UpMin, Column::UpMax]],
+        };
         let read = rates.map(|pair| pair.map(&mut rate));
         let mut found = [[0; 2]; 2];
         for ((pair, columns), found) in read.iter().zip(rates).zip(&mut found) {

@@ -127,6 +127,13 @@ impl Reading<'_> {
             wrong(at, what, "write {\"downloadBandwidthMbps\": 100, \"uploadBandwidthMbps\": 100}", self.log);
             return;
         }
+        // LibreQoS takes the last of them, so that nodes of the others vanish without a word.
+        let twice = |key: &str| value.entries().iter().filter(|(known, _)| known == key).count() > 1;
+        if let Some((key, _)) = value.entries().iter().find(|(key, _)| twice(key)) {
+            let what = format!("\"{key}\" stands twice in the node \"{name}\", and LibreQoS reads the last one only");
+            wrong(at, what, "write it once, with all of what both say", self.log);
+            return;
+        }
         let is_virtual = value.get("virtual") == Some(&Json::Bool(true));
         let mut missing = 0;
         let rates = ["downloadBandwidthMbps", "uploadBandwidthMbps"].map(|key| {

@@ -357,3 +357,26 @@ fn circuits_of_a_virtual_node_hang_below_the_one_above_it() {
     let imported = made(&with_row("2,c,2,d,Group,,10.0.0.2,,1,1,2,2,"), Some(NETWORK), &Options::default());
     assert_eq!(class(&imported.links[0].link, "2").0, "Mast");
 }
+
+/// Files of versions up to 0.7 have one rate for each direction, which is the least and the most.
+#[test]
+fn one_rate_for_each_direction_is_minimum_and_maximum() {
+    let devices = "ID,Hostname,IPv4,IPv6,Download,Upload\n,a,100.65.0.0,8e95:12ce::/56,100,10\n,b,100.65.0.1,8e95:12ce:0:100::/56,50,5\n";
+    let imported = made(devices, None, &Options { rate: Rate::from_bps(600_000_000).ok(), ..both() });
+    let [down, up] = &imported.links[..] else { panic!("two links") };
+    for (link, name, rate) in [(down, "a", 100_000_000), (down, "b", 50_000_000), (up, "a", 10_000_000)] {
+        let (_, guarantee, ceiling) = class(&link.link, name);
+        assert_eq!((guarantee, ceiling), (rate, Some(rate)), "{name}");
+    }
+    assert!(imported.notes.iter().any(|note| note.to_string().starts_with("one rate for each direction")));
+    // A minimum beside it is another version's, whose maximum is missing.
+    let mixed = devices.replace("Download,Upload", "Download Min,Upload");
+    assert!(refused(&mixed, None).contains("names no column"));
+}
+
+#[test]
+fn a_key_that_stands_twice_in_a_node_is_refused() {
+    let network = "{\"S\": {\"downloadBandwidthMbps\": 9, \"uploadBandwidthMbps\": 9,\n \"children\": {\"A\": {}}, \"children\": {\"B\": {}}}}";
+    let lines = refused("ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,10.0.0.1,1,1,2,2\n", Some(network));
+    assert!(lines.starts_with("network.json:1:2: error: \"children\" stands twice in the node \"S\""), "{lines}");
+}

@@ -99,16 +99,12 @@ fn averages_above_the_link_and_floors_above_their_average_are_cut() {
 }
 
 #[test]
-fn hosts_are_found_by_their_mac_in_capitals_too_and_groups_of_ports_are_left_out() {
-    let network = NETWORK
-        .replace("52:54:00:00:00:01", "52:54:00:00:00:AB")
-        .replace("</network>", "<portgroup name='a'/><portgroup name='b'/></network>");
+fn hosts_are_found_by_their_mac_in_capitals_too() {
+    let network = NETWORK.replace("52:54:00:00:00:01", "52:54:00:00:00:AB");
     let web = domain("web", "52:54:00:00:00:aB", "<inbound average='10'/>");
     let imported = import(&[("web.xml", &web), ("net.xml", &network)], &Options::default());
     let imported = imported.unwrap_or_else(|errors| panic!("{}", errors.lines()));
     assert_eq!(imported.links[0].link.matches[0].1.to_string(), "dst net 192.168.122.5/32");
-    let note = imported.notes.iter().find(|note| note.to_string().contains("port groups")).unwrap();
-    assert_eq!((note.to_string().as_str(), note.location().file.as_str()), ("2 port groups", "net.xml"));
 }
 
 #[test]
@@ -155,4 +151,43 @@ fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters
     assert!(refused(&[("a.xml", &web), ("b.xml", &twin)]).contains("web and twin both have the MAC 52:54:00:00:00:01"));
     let odd = bridged("odd", "52:54:00:00:01", "");
     assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is no MAC"));
+}
+
+/// An interface has its own limits, else those of the port group that it names, else those of the default one.
+#[test]
+fn limits_of_a_port_group_are_those_of_its_interfaces() {
+    let network = NETWORK.replace(
+        "</network>",
+        "<portgroup name='a'><bandwidth><inbound average='300'/></bandwidth></portgroup>\
+         <portgroup name='b' default='yes'><bandwidth><inbound average='70' floor='5'/></bandwidth></portgroup><portgroup name='c'/></network>",
+    );
+    let of = |group: &str, own: &str| {
+        let web = domain("web", "52:54:00:00:00:01", "")
+            .replace("<bandwidth></bandwidth>", own)
+            .replace("network='default'", &format!("network='default'{group}"));
+        import(&[("web.xml", &web), ("net.xml", &network)], &Options::default())
+    };
+    for (group, own, expected) in [
+        (" portgroup='a'", "", (None, Some(2_400_000))),
+        ("", "", (Some(40_000), Some(560_000))),
+        (" portgroup='c'", "", (None, None)),
+        (" portgroup='a'", "<bandwidth><inbound average='9'/></bandwidth>", (None, Some(72_000))),
+        // A bandwidth of its own that says nothing of this direction stands, too.
+        (" portgroup='a'", "<bandwidth><outbound average='9'/></bandwidth>", (None, None)),
+    ] {
+        let imported = of(group, own).unwrap_or_else(|errors| panic!("{}", errors.lines()));
+        assert_eq!(class(&imported.links[0].link, "web"), expected, "{group} {own}");
+    }
+    let lines = of(" portgroup='x'", "").err().unwrap().lines();
+    assert!(lines.starts_with("web.xml:4:") && lines.contains("has no port group \"x\"; it has: a, b, c"), "{lines}");
+    let web = domain("web", "52:54:00:00:00:01", "")
+        .replace("<bandwidth></bandwidth>", "")
+        .replace("network='default'", "network='default' portgroup='a'");
+    let imported =
+        import(&[("web.xml", &web)], &Options { rate: Rate::from_bps(1_000_000).ok(), ..Options::default() });
+    let said: Vec<String> = imported.unwrap().notes.iter().map(ToString::to_string).collect();
+    assert!(
+        said.iter().any(|note| note.contains("its port group \"a\" may have: give the network \"default\"")),
+        "{said:#?}"
+    );
 }

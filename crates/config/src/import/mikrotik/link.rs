@@ -4,60 +4,30 @@ use std::collections::{HashMap, HashSet};
 
 use fairlink_core::Rate;
 
-use super::mangle::{self, Marked};
+use super::takers::Taker;
 use super::words::{Command, Property};
-use super::{FRAME, GLOBAL, HTB, MAX_LEVELS, OTHERS, Queue, Reading, UNASSURED};
+use super::{FRAME, HTB, MAX_LEVELS, OTHERS, Queue, Reading, Root, UNASSURED};
 use crate::import::plan::{Before, Class, ClassNames, Plan};
 use crate::import::{Direction, Draft, prefixes, write};
-use crate::matching::{Match, Reach};
 use crate::units::show_bps;
 
 impl<'a> Reading<'a> {
     /// The link of these queues, of which parents may come after their children.
     pub(super) fn link(
         &mut self,
-        (name, root, root_limit): (&str, &str, Option<u64>),
+        root: &Root<'a>,
         queues: &[&Queue<'a>],
         direction: Direction,
         simple: bool,
     ) -> Option<Draft> {
         let parents: HashSet<&str> = queues.iter().map(|queue| queue.parent).collect();
         let inner: Vec<bool> = queues.iter().map(|queue| parents.contains(queue.name)).collect();
-        let (top, rate_why) = self.rate(root, root_limit, queues)?;
-        let (marked, untold) = mangle::read(self.commands, root);
-        let used: Vec<&str> = queues.iter().flat_map(|queue| marks(queue.command)).collect();
-        for rule in untold.iter().filter(|rule| used.contains(&rule.mark.as_str())) {
-            let what = format!(
-                "a rule that marks packets as \"{}\": the match language has nothing like {}",
-                rule.mark, rule.why
-            );
-            self.notes.left_out(self.source, Some(rule.at.clone()), what);
-        }
-        let from_elsewhere = |rule: &&Command| {
-            let from = rule.get("in-interface");
-            !from.is_empty() && from != root && used.contains(&rule.get("new-packet-mark")) && !rule.is_on("disabled")
-        };
-        if let Some(rule) = self.commands.iter().find(from_elsewhere).filter(|_| root != GLOBAL) {
-            let from = rule.get("in-interface");
-            let what = format!(
-                "in-interface={from}: taken as true of all that leaves {root}, since no frame shows where it came in; so run the gateway between the two"
-            );
-            self.notes.changed(self.source, Some(rule.at.clone()), what);
-        }
-        // Leaves in the order in which matches count, behind all inner queues.
-        let mut order: Vec<usize> = (0..queues.len()).collect();
-        let first = |at: usize| {
-            let own: Vec<&str> = marks(queues[at].command).collect();
-            marked.iter().position(|rule| own.contains(&rule.mark.as_str())).unwrap_or(usize::MAX)
-        };
-        if !simple {
-            order.sort_by_key(|&at| first(at));
-        }
-        let (inner_order, leaves): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&at| inner[at]);
-        let places = parents_first(queues, &inner_order);
+        let (top, rate_why) = self.rate(root, queues)?;
+        let taken = self.takers(root.place, queues, &inner, direction, simple);
+        let (inner_order, leaves): (Vec<usize>, Vec<usize>) = (0..queues.len()).partition(|&at| inner[at]);
         let mut names = ClassNames::default();
         let mut plan = Plan {
-            name: name.to_owned(),
+            name: root.name.clone(),
             rate: top,
             rate_why: rate_why.to_owned(),
             mtu: FRAME as u32,
@@ -66,38 +36,42 @@ impl<'a> Reading<'a> {
             lending: Some(HTB),
         };
         let mut by_name: HashMap<&str, usize> = HashMap::new();
-        let mut reach = Reach::default();
-        let mut default = None;
-        // Packets that get a mark of no queue, before a rule that has one: no queue takes them.
-        let is_used = |rule: &Marked| used.contains(&rule.mark.as_str());
-        let last_used = marked.iter().rposition(is_used).unwrap_or(0);
-        let passed_by = marked[..last_used].iter().position(|rule| !is_used(rule)).filter(|_| !simple);
+        // Leaves in the order in which matches count, behind all inner queues.
+        let mut order: Vec<(Taker, Vec<String>)> =
+            parents_first(queues, &inner_order).into_iter().map(|at| (Some(at), Vec::new())).collect();
+        order.extend(taken.by_taker);
+        let rest: Vec<usize> =
+            leaves.into_iter().filter(|&at| order.iter().all(|(taker, _)| *taker != Some(at))).collect();
+        order.extend(rest.into_iter().map(|at| (Some(at), Vec::new())));
+        if taken.default.is_none() && order.iter().all(|(taker, _)| taker.is_some()) {
+            order.push((None, Vec::new()));
+        }
         let mut others = None;
-        for at in places.into_iter().chain(leaves) {
-            if let Some(place) = passed_by.filter(|&place| others.is_none() && !inner[at] && first(at) > place) {
-                let unused = marked[place..last_used].iter().filter(|rule| !is_used(rule));
-                let texts = unused.flat_map(|rule| rule.matches.iter());
-                let taken = |text: &&String| Match::parse(text).is_ok_and(|made| reach.add(&made).is_none());
-                let matches = texts.filter(taken).cloned().collect();
-                others = Some(plan.classes.len());
-                plan.classes.push(rest(&mut names, top, matches));
-            }
+        for (taker, matches) in order {
+            let place = plan.classes.len();
+            let Some(at) = taker else {
+                others = Some(place);
+                plan.classes.push(rest_class(&mut names, top, matches));
+                continue;
+            };
             let queue = queues[at];
-            let mut matches = Vec::new();
-            if inner[at] {
-                if simple && !queue.command.get("target").is_empty() {
-                    self.tallies.silent.add(&queue.command.at);
-                }
-            } else {
-                if !simple && marks(queue.command).any(|mark| mark == "no-mark") {
-                    default = Some(plan.classes.len());
-                }
-                matches = self.matches(queue, &marked, direction, simple, &mut reach);
+            if inner[at] && simple && !queue.command.get("target").is_empty() {
+                self.tallies.silent.add(&queue.command.at);
             }
             if !inner[at] {
                 self.tallies.priorities.push(queue.priority);
+                if matches.is_empty() && taken.default != Some(at) {
+                    let what = format!(
+                        "what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written",
+                        queue.name
+                    );
+                    self.notes.left_out(self.source, Some(queue.command.at.clone()), what);
+                }
             }
-            by_name.insert(queue.name, plan.classes.len());
+            if taken.default == Some(at) {
+                plan.default = place;
+            }
+            by_name.insert(queue.name, place);
             plan.classes.push(Class {
                 name: names.make(queue.name),
                 parent: by_name.get(queue.parent).copied().filter(|_| queue.parent != queue.name),
@@ -116,14 +90,8 @@ impl<'a> Reading<'a> {
                 },
             });
         }
-        // Where a queue takes whatever comes to it, nothing is left for others.
-        let default =
-            default.or_else(|| plan.classes.iter().position(|class| class.matches.iter().any(|text| text == "any")));
-        let default = default.or(others);
-        plan.default = default.unwrap_or(plan.classes.len());
-        if default.is_none() {
-            others = Some(plan.classes.len());
-            plan.classes.push(rest(&mut names, top, Vec::new()));
+        if let (None, Some(others)) = (taken.default, others) {
+            plan.default = others;
         }
         if let Some(floor) = others.and_then(|at| plan.classes[at].floor) {
             let what = format!(
@@ -152,12 +120,12 @@ impl<'a> Reading<'a> {
     }
 
     /// What the link of these queues carries in bit/s, and how that is known. `None` where it is not, and the log says so.
-    fn rate(&mut self, root: &str, root_limit: Option<u64>, queues: &[&Queue<'a>]) -> Option<(u64, &'static str)> {
-        let whose = if root.is_empty() { "the link" } else { root };
+    fn rate(&mut self, root: &Root<'_>, queues: &[&Queue<'a>]) -> Option<(u64, &'static str)> {
+        let whose = &root.whose;
         if let Some(rate) = self.options.rate {
             return Some((rate.bps(), "as asked for"));
         }
-        if let Some(limit) = root_limit {
+        if let Some(limit) = root.limit {
             return Some((limit, "the queue's max-limit"));
         }
         let names: HashSet<&str> = queues.iter().map(|queue| queue.name).collect();
@@ -176,63 +144,8 @@ impl<'a> Reading<'a> {
         Some((sum, "what the queues at the top may send together"))
     }
 
-    /// What a leaf takes, less what earlier ones do.
-    fn matches(
-        &mut self,
-        queue: &Queue<'_>,
-        marked: &[Marked],
-        direction: Direction,
-        simple: bool,
-        reach: &mut Reach,
-    ) -> Vec<String> {
-        let command = queue.command;
-        let own: Vec<&str> = marks(command).collect();
-        let of_marks: Option<Vec<String>> = (!own.is_empty()).then(|| {
-            marked
-                .iter()
-                .filter(|rule| own.contains(&rule.mark.as_str()))
-                .flat_map(|rule| rule.matches.iter().cloned())
-                .collect()
-        });
-        let of_target = if simple { self.target(command, direction) } else { None };
-        let texts: Vec<String> = match (of_marks, of_target) {
-            (Some(marks), Some(targets)) => marks
-                .iter()
-                .flat_map(|mark| {
-                    targets
-                        .iter()
-                        .map(move |target| if mark == "any" { target.clone() } else { format!("{mark} {target}") })
-                })
-                .collect(),
-            (Some(all), None) | (None, Some(all)) => all,
-            (None, None) => Vec::new(),
-        };
-        let mut kept = Vec::new();
-        for text in texts {
-            match Match::parse(&text) {
-                Ok(made) if reach.add(&made).is_none() => kept.push(text),
-                Ok(_) => {
-                    let what = format!("\"{text}\" of the queue \"{}\": an earlier queue takes all of it", queue.name);
-                    self.notes.left_out(self.source, Some(command.at.clone()), what);
-                }
-                Err(error) => {
-                    let what = format!("\"{text}\" of the queue \"{}\": {error}", queue.name);
-                    self.notes.left_out(self.source, Some(command.at.clone()), what);
-                }
-            }
-        }
-        if kept.is_empty() && !own.contains(&"no-mark") {
-            let what = format!(
-                "what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written",
-                queue.name
-            );
-            self.notes.left_out(self.source, Some(command.at.clone()), what);
-        }
-        kept
-    }
-
     /// Matches of target and destination of a simple queue; `None` where there are none.
-    fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
+    pub(super) fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
         let there = |names: &[&str]| {
             names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty())
         };
@@ -268,6 +181,15 @@ impl<'a> Reading<'a> {
                     self.notes.changed(self.source, Some(property.at.clone()), what);
                     all.push("any".to_owned());
                 }
+                None if self.router.nets_at(&[part.trim()]).is_some() => {
+                    let nets = self.router.nets_at(&[part.trim()]).unwrap_or_default();
+                    all.extend(nets.iter().map(|net| format!("{side} net {net}")));
+                    let what = format!(
+                        "\"{}={part}\": taken for its network (/ip address), without networks that are routed behind it",
+                        property.name
+                    );
+                    self.notes.changed(self.source, Some(property.at.clone()), what);
+                }
                 None => {
                     let what = format!(
                         "\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway",
@@ -282,7 +204,7 @@ impl<'a> Reading<'a> {
 }
 
 /// The class of what no queue takes: a hundredth of the link, of `top` bit/s.
-fn rest(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
+fn rest_class(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
     let floor = Some((top / 100).max(1));
     Class {
         name: names.make("others"),
@@ -295,7 +217,7 @@ fn rest(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
 }
 
 /// The packet marks that a queue takes.
-fn marks(command: &Command) -> impl Iterator<Item = &str> {
+pub(super) fn marks(command: &Command) -> impl Iterator<Item = &str> {
     let all = ["packet-mark", "packet-marks", "flow"].into_iter().find_map(|name| command.find(name));
     all.map_or("", |property| &property.value).split(',').map(str::trim).filter(|mark| !mark.is_empty())
 }

@@ -1,280 +1,354 @@
-//! Packet marks of `/ip firewall mangle` as matches, as far as the match language reaches.
+//! Packet marks of `/ip firewall mangle`: which frames get one, as a list of which the first match counts.
 //!
-//! A packet goes through the rules in order. One that marks it lets it go on, so that a later one may mark it again, unless it says
-//! `passthrough=no`. In a link file the first match counts. So rules that let packets go on are put in reverse order, behind what follows them.
+//! A packet goes through the chains, and in each of them rule by rule. A rule that marks it lets it go on, so that a later one may mark it again, unless it
+//! says `passthrough=no`, which ends the chain. Marks of connections last: what a packet's connection got from earlier packets is there from the start.
+//!
+//! Frames are parted into regions, each with the marks that its packets have so far. The first region in the list whose match a frame meets is the frame's.
+//! A rule puts a region before each that it changes: what both match, with the new marks. The rules are gone through once for the first packet of a connection
+//! and [`LATER`] times for those that follow.
 
-use super::super::prefixes;
-use super::GLOBAL;
+mod conditions;
+
+use std::collections::HashMap;
+
+use self::conditions::Condition;
+use super::router::Router;
 use super::words::Command;
-use crate::matching::{Match, reversed};
+use crate::matching::{Match, Reach};
 use crate::problem::Span;
 
-/// Packets that get a mark.
-#[derive(Debug)]
+/// Frames with the mark that they get; an empty one for none.
+#[derive(Clone, Debug)]
 pub(super) struct Marked {
     pub(super) mark: String,
-    pub(super) matches: Vec<String>,
+    pub(super) is: Match,
 }
 
-/// A rule that cannot be imported.
+/// A rule that cannot be imported, or only in part.
 #[derive(Debug)]
 pub(super) struct Untold {
     pub(super) at: Span,
+    /// The mark that it gives packets; empty for a rule that moves them between chains.
     pub(super) mark: String,
     pub(super) why: String,
+    pub(super) is_partial: bool,
+}
+
+/// What the rules do to the frames at a place.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// In the order in which the first that matches counts.
+    pub(super) marked: Vec<Marked>,
+    pub(super) untold: Vec<Untold>,
+    /// Conditions that were taken for others, in words.
+    pub(super) taken: Vec<(Span, String)>,
+}
+
+/// Where frames are seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place<'a> {
+    /// The interface that all of them leave by.
+    pub(super) out: Option<&'a str>,
+    /// The interface that all of them came in by.
+    pub(super) into: Option<&'a str>,
 }
 
 /// The order in which a packet passes the chains.
 const CHAINS: [&str; 5] = ["prerouting", "input", "forward", "output", "postrouting"];
+/// Passes of later packets of a connection, after which a mark that still changes is one that never settles.
+const LATER: usize = 3;
+/// Most regions.
+const MAX_REGIONS: usize = 20_000;
+/// Regions that are not worth looking for those that others cover.
+const FEW: usize = 64;
+/// Deepest nesting of jumps.
+const MAX_JUMPS: u8 = 8;
 
-/// What marks packets, in the order in which the first one counts. `interface` is where the queues hang: what leaves by it is what they see.
-pub(super) fn read(commands: &[Command], interface: &str) -> (Vec<Marked>, Vec<Untold>) {
-    let (mut marked, mut untold) = (Vec::new(), Vec::new());
-    let rules = |chain: &'static str| {
-        commands.iter().filter(move |rule| {
-            rule.section == "ip firewall mangle"
-                && rule.verb == "add"
-                && rule.get("action") == "mark-packet"
-                && rule.get("chain") == chain
-                && !rule.is_on("disabled")
-        })
-    };
-    let connections = Connections::of(commands, interface);
-    let mut by_connection: Vec<&Command> = Vec::new();
-    // What a later chain marks counts.
-    for chain in CHAINS.into_iter().rev() {
-        let mut last = Vec::new();
-        for rule in rules(chain) {
-            if !rule.get("connection-mark").is_empty() && connections.asked_by(rule) {
-                by_connection.push(rule);
+/// A mark, by its position in the list of marks; `None` for none.
+type Mark = Option<usize>;
+
+/// What a packet has on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    connection: Mark,
+    packet: Mark,
+    /// No further rule of the chain sees it.
+    has_ended: bool,
+    /// In how many chains by jumps it is.
+    level: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    is: Match,
+    state: State,
+}
+
+/// A mark that a rule asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Any,
+    Is(Mark),
+    IsNot(Mark),
+}
+
+impl Asked {
+    fn holds(self, mark: Mark) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Is(wanted) => mark == wanted,
+            Self::IsNot(unwanted) => mark != unwanted,
+        }
+    }
+}
+
+/// What a rule does to the packets that meet it.
+#[derive(Clone, Copy, Debug)]
+enum Action<'c> {
+    Connection(Mark),
+    Packet(Mark),
+    Jump(&'c str),
+    Return,
+    /// Something that no mark depends on.
+    Other,
+}
+
+#[derive(Debug)]
+struct Rule<'c> {
+    connection: Asked,
+    packet: Asked,
+    /// The packets of a connection that it sees: the first, those that follow.
+    sees: [bool; 2],
+    matches: Vec<Match>,
+    action: Action<'c>,
+    /// Packets that meet it leave the chain.
+    ends: bool,
+}
+
+/// What marks packets at `place`. A condition that no frame shows is taken as true only for marks that `is_used` is true of.
+pub(super) fn read(
+    commands: &[Command],
+    router: &Router<'_>,
+    place: Place<'_>,
+    is_used: &dyn Fn(&str) -> bool,
+) -> Marks {
+    let mut walk =
+        Walk { marks: Vec::new(), chains: HashMap::new(), made: Marks::default(), prune_at: FEW, is_too_much: false };
+    let rules: Vec<&Command> = commands
+        .iter()
+        .filter(|rule| rule.section == "ip firewall mangle" && rule.verb == "add" && !rule.is_on("disabled"))
+        .collect();
+    for &rule in &rules {
+        if let Some(made) = walk.rule(rule, &rules, router, place, is_used) {
+            walk.chains.entry(rule.get("chain")).or_default().push(made);
+        }
+    }
+    walk.run();
+    walk.made
+}
+
+struct Walk<'c> {
+    marks: Vec<&'c str>,
+    chains: HashMap<&'c str, Vec<Rule<'c>>>,
+    made: Marks,
+    /// Regions to have before those that others cover are taken out again.
+    prune_at: usize,
+    is_too_much: bool,
+}
+
+impl<'c> Walk<'c> {
+    fn mark(&mut self, name: &'c str) -> Mark {
+        if ["", "no-mark"].contains(&name) {
+            return None;
+        }
+        Some(self.marks.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.marks.push(name);
+            self.marks.len() - 1
+        }))
+    }
+
+    fn asked(&mut self, text: &'c str) -> Asked {
+        match text.strip_prefix('!') {
+            _ if text.is_empty() => Asked::Any,
+            Some(name) => Asked::IsNot(self.mark(name)),
+            None => Asked::Is(self.mark(text)),
+        }
+    }
+
+    /// A rule, as far as it can be read; `None` where it cannot or no packet meets it.
+    fn rule(
+        &mut self,
+        rule: &'c Command,
+        all: &[&'c Command],
+        router: &Router<'_>,
+        place: Place<'_>,
+        is_used: &dyn Fn(&str) -> bool,
+    ) -> Option<Rule<'c>> {
+        let action = match rule.get("action") {
+            "mark-connection" => Action::Connection(self.mark(rule.get("new-connection-mark"))),
+            "mark-packet" => Action::Packet(self.mark(rule.get("new-packet-mark"))),
+            "jump" => Action::Jump(rule.get("jump-target")),
+            "return" => Action::Return,
+            _ => Action::Other,
+        };
+        // `accept` is what a rule without an action does.
+        let ends = ["", "accept"].contains(&rule.get("action")) || rule.get("passthrough") == "no";
+        if let (Action::Other, false) = (action, ends) {
+            return None;
+        }
+        let sees = match rule.get("connection-state") {
+            "" => [true, true],
+            states => {
+                let has = |state: &str| states.split(',').any(|one| one == state);
+                [has("new"), has("established") || has("related")]
+            }
+        };
+        let is_connection = matches!(action, Action::Connection(_));
+        let sets = |mark: &str| {
+            all.iter().any(|other| other.get("action") == "mark-connection" && other.get("new-connection-mark") == mark)
+        };
+        let asked = rule.get("connection-mark").trim_start_matches('!');
+        let why = match rule.get("connection-state") {
+            state if state.starts_with('!') => Some(format!("connection-state={state}")),
+            state if sees == [false, false] || sees == [true, false] && !is_connection => {
+                Some(format!("connection-state={state}"))
+            }
+            _ if !["", "no-mark"].contains(&asked) && !sets(asked) => {
+                Some(format!("connection-mark={asked}, which no rule of this file sets"))
+            }
+            _ => None,
+        };
+        let marks = told_marks(rule, all);
+        let tell = |made: &mut Marks, why: &str, is_partial: bool| {
+            let untold = marks.iter().map(|mark| Untold {
+                at: rule.at.clone(),
+                mark: mark.clone(),
+                why: why.to_owned(),
+                is_partial,
+            });
+            made.untold.extend(untold);
+        };
+        let condition = match why {
+            Some(why) => Err(why),
+            None if is_connection => conditions::both_ways(rule, router, place),
+            None => conditions::of(rule, router, place),
+        };
+        match condition {
+            Err(why) => {
+                tell(&mut self.made, &why, false);
+                None
+            }
+            Ok(Condition { assumes: true, .. }) if !marks.iter().any(|mark| is_used(mark)) => None,
+            Ok(Condition { matches, lacks, taken, .. }) => {
+                if let Some(lacks) = lacks {
+                    tell(&mut self.made, &lacks, true);
+                }
+                self.made.taken.extend(taken.into_iter().map(|taken| (rule.at.clone(), taken)));
+                let (connection, packet) =
+                    (self.asked(rule.get("connection-mark")), self.asked(rule.get("packet-mark")));
+                (!matches.is_empty()).then_some(Rule { connection, packet, sees, matches, action, ends })
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        let chains = std::mem::take(&mut self.chains);
+        let mut regions = vec![Region { is: Match::ANY, state: State::default() }];
+        let all = || chains.values().flatten();
+        let lasts = all().any(|rule| matches!(rule.action, Action::Connection(_)));
+        let differ = all().any(|rule| rule.sees[0] != rule.sees[1]);
+        for pass in 0..=if lasts { LATER } else { usize::from(differ) } {
+            regions.iter_mut().for_each(|region| region.state.packet = None);
+            for chain in CHAINS {
+                for region in &mut regions {
+                    region.state = State { has_ended: false, level: 0, ..region.state };
+                }
+                self.chain(&chains, chain, 0, usize::from(pass > 0), &mut regions);
+            }
+        }
+        prune(&mut regions);
+        if self.is_too_much {
+            let why = format!("rules that part packets into more than {MAX_REGIONS} kinds");
+            self.made.untold.push(Untold { at: 0..0, mark: String::new(), why, is_partial: false });
+        }
+        let name = |mark: Mark| mark.map_or(String::new(), |mark| self.marks[mark].to_owned());
+        self.made.marked =
+            regions.iter().map(|region| Marked { mark: name(region.state.packet), is: region.is }).collect();
+    }
+
+    fn chain(
+        &mut self,
+        chains: &HashMap<&'c str, Vec<Rule<'c>>>,
+        name: &str,
+        level: u8,
+        seen: usize,
+        regions: &mut Vec<Region>,
+    ) {
+        for rule in chains.get(name).into_iter().flatten().filter(|rule| rule.sees[seen]) {
+            self.apply(rule, level, regions);
+            if let (Action::Jump(target), true) = (rule.action, level < MAX_JUMPS) {
+                self.chain(chains, target, level + 1, seen, regions);
+                for region in regions.iter_mut().filter(|region| region.state.level == level + 1) {
+                    region.state.level = level;
+                }
+            }
+        }
+    }
+
+    /// Puts before each region what meets the rule, with what the rule makes of its marks.
+    fn apply(&mut self, rule: &Rule<'_>, level: u8, regions: &mut Vec<Region>) {
+        let mut made: Vec<Region> = Vec::with_capacity(regions.len());
+        for &Region { is, state } in regions.iter() {
+            let meets = !state.has_ended
+                && state.level == level
+                && rule.connection.holds(state.connection)
+                && rule.packet.holds(state.packet);
+            let mut new = state;
+            match rule.action {
+                Action::Connection(mark) => new.connection = mark,
+                Action::Packet(mark) => new.packet = mark,
+                Action::Jump(_) => new.level += 1,
+                Action::Return if level > 0 => new.level = level - 1,
+                Action::Return | Action::Other => {}
+            }
+            new.has_ended |= rule.ends && !matches!(rule.action, Action::Jump(_) | Action::Return)
+                || level == 0 && matches!(rule.action, Action::Return);
+            let parts = if meets && new != state { &rule.matches[..] } else { &[] };
+            let whole = parts.iter().any(|part| part.covers(&is));
+            if whole {
+                made.push(Region { is, state: new });
                 continue;
             }
-            let mark = rule.get("new-packet-mark").to_owned();
-            match matches(rule, interface) {
-                Ok(matches) if rule.get("passthrough") == "no" => marked.push(Marked { mark, matches }),
-                Ok(matches) => last.push(Marked { mark, matches }),
-                Err(why) => untold.push(Untold { at: rule.at.clone(), mark, why }),
-            }
+            made.extend(parts.iter().filter_map(|part| Some(Region { is: is.both(part)?, state: new })));
+            made.push(Region { is, state });
         }
-        marked.extend(last.into_iter().rev());
-    }
-    marked.extend(connections.marked(&by_connection, interface, &mut untold));
-    (marked, untold)
-}
-
-/// Connections that get a mark, in the order in which the first one counts. Replies have the mark of their connection.
-struct Connections {
-    /// The mark and what its packets match.
-    all: Vec<(String, Vec<String>)>,
-    /// Rules that cannot be read: their mark, where they are, and why.
-    failed: Vec<(String, Span, String)>,
-}
-
-impl Connections {
-    fn of(commands: &[Command], interface: &str) -> Self {
-        let (mut all, mut failed) = (Vec::new(), Vec::new());
-        for chain in CHAINS.into_iter().rev() {
-            // In the order in which the first counts: the mark, its matches, and whether a later rule may still change it.
-            let mut here: Vec<(String, Vec<String>, bool)> = Vec::new();
-            let mut unmarked = Vec::new();
-            let rules: Vec<&Command> = commands
-                .iter()
-                .filter(|rule| {
-                    rule.section == "ip firewall mangle"
-                        && rule.verb == "add"
-                        && rule.get("chain") == chain
-                        && !rule.is_on("disabled")
-                })
-                .collect();
-            for (at, &rule) in rules.iter().enumerate() {
-                let ends = rule.get("passthrough") == "no";
-                if rule.get("action") == "mark-packet" && ends && is_only_of_a_connection(rule) {
-                    // Here packets of these connections leave the chain.
-                    let closed = here.iter_mut().filter(|(mark, ..)| mark == rule.get("connection-mark"));
-                    closed.for_each(|(.., is_open)| *is_open = false);
-                }
-                if rule.get("action") != "mark-connection" {
-                    continue;
-                }
-                let mark = rule.get("new-connection-mark").to_owned();
-                let asks =
-                    |other: &&&Command| other.get("action") == "mark-packet" && other.get("connection-mark") == mark;
-                if rules[..at].iter().any(|other| asks(&other)) && !rules[at..].iter().any(|other| asks(&other)) {
-                    let why = "a mark of connections that is set behind the rule that asks for it".to_owned();
-                    failed.push((mark, rule.at.clone(), why));
-                    continue;
-                }
-                let place = here.iter().position(|(.., is_open)| *is_open).unwrap_or(here.len());
-                let is_ordered = here[place..].iter().all(|(.., is_open)| *is_open);
-                match both_ways(rule, interface) {
-                    Ok(matches) if matches.is_empty() => {}
-                    // Only connections without a mark: those before it keep theirs.
-                    Ok(matches) if rule.get("connection-mark") == "no-mark" => unmarked.push((mark, matches)),
-                    Ok(matches) if is_ordered => here.insert(place, (mark, matches, !ends)),
-                    Ok(_) => {
-                        // What it takes from those before it cannot be said by an order.
-                        let why = "a rule behind those of which some are final and some are not";
-                        let open = here[place..].iter().filter(|(.., is_open)| *is_open).map(|(mark, ..)| mark.clone());
-                        failed.extend(open.chain([mark]).map(|mark| (mark, rule.at.clone(), why.to_owned())));
-                    }
-                    Err(why) => failed.push((mark, rule.at.clone(), why)),
-                }
-            }
-            all.extend(here.into_iter().map(|(mark, matches, _)| (mark, matches)));
-            all.extend(unmarked);
+        if made.len() > self.prune_at {
+            prune(&mut made);
+            self.prune_at = 2 * made.len() + FEW;
         }
-        Self { all, failed }
-    }
-
-    fn asked_by(&self, rule: &Command) -> bool {
-        self.all.iter().any(|(mark, _)| mark == rule.get("connection-mark"))
-    }
-
-    /// Returns the marks that packet rules set on packets of these connections.
-    fn marked(&self, rules: &[&Command], interface: &str, untold: &mut Vec<Untold>) -> Vec<Marked> {
-        let mut own: Vec<(&Command, Vec<String>)> = Vec::new();
-        for rule in rules {
-            for (_, at, why) in self.failed.iter().filter(|(mark, ..)| mark == rule.get("connection-mark")) {
-                let mark = rule.get("new-packet-mark").to_owned();
-                untold.push(Untold { at: at.clone(), mark, why: why.clone() });
-            }
-            match matches(&without(rule, &["connection-mark"]), interface) {
-                Ok(matches) => own.push((rule, matches)),
-                Err(why) => {
-                    let mark = rule.get("new-packet-mark").to_owned();
-                    untold.push(Untold { at: rule.at.clone(), mark, why });
-                }
-            }
+        match made.len() > MAX_REGIONS {
+            true => self.is_too_much = true,
+            false => *regions = made,
         }
-        let of = |(mark, connection): &(String, Vec<String>)| {
-            let Some((rule, matches)) = own.iter().find(|(rule, _)| rule.get("connection-mark") == mark) else {
-                // Its packets get no mark, also where a rule behind this one would give them one.
-                return Some(Marked { mark: String::new(), matches: connection.clone() });
-            };
-            let both = |one: &String, other: &String| match (one.as_str(), other.as_str()) {
-                ("any", other) | (other, "any") => other.to_owned(),
-                (one, other) => format!("{one} {other}"),
-            };
-            let all = connection.iter().flat_map(|one| matches.iter().map(move |other| both(one, other)));
-            // No packet meets both.
-            let matches: Vec<String> = all.filter(|text| Match::parse(text).is_ok()).collect();
-            Some(Marked { mark: rule.get("new-packet-mark").to_owned(), matches })
-        };
-        self.all.iter().filter_map(of).filter(|marked| !marked.matches.is_empty()).collect()
     }
 }
 
-/// Returns true for a rule that asks for nothing but the mark of a connection.
-fn is_only_of_a_connection(rule: &Command) -> bool {
-    const SAYS_NOTHING: [&str; 8] =
-        ["action", "chain", "comment", "connection-mark", "new-packet-mark", "passthrough", "log", "log-prefix"];
-    !rule.get("connection-mark").is_empty()
-        && rule.properties.iter().all(|property| SAYS_NOTHING.contains(&property.name.as_str()))
+/// Takes out regions that earlier ones cover.
+fn prune(regions: &mut Vec<Region>) {
+    let mut reach = Reach::default();
+    regions.retain(|region| reach.add(&region.is).is_none());
 }
 
-/// A rule without some of its properties.
-fn without(rule: &Command, names: &[&str]) -> Command {
-    let mut rule = rule.clone();
-    rule.properties.retain(|property| !names.contains(&property.name.as_str()));
-    rule
-}
-
-/// The matches of packets that leave by `interface` and belong to connections that a rule marks: of first packets as written, of replies with
-/// source and destination exchanged.
-fn both_ways(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
-    if !["", "new"].contains(&rule.get("connection-state")) {
-        return Err(format!("connection-state={}", rule.get("connection-state")));
-    }
-    if !["", "no-mark"].contains(&rule.get("connection-mark")) {
-        return Err(format!("connection-mark={}", rule.get("connection-mark")));
-    }
-    let names = ["connection-state", "connection-mark", "new-connection-mark", "in-interface", "out-interface"];
-    let (from, to) = (rule.get("in-interface"), rule.get("out-interface"));
-    if interface == GLOBAL && !(from.is_empty() && to.is_empty()) {
-        return Err(if from.is_empty() { format!("out-interface={to}") } else { format!("in-interface={from}") });
-    }
-    let there = matches(&without(rule, &names), interface)?;
-    let mut all = Vec::new();
-    if from != interface && (to.is_empty() || to == interface) {
-        all.extend(there.iter().cloned());
-    }
-    if to != interface && (from.is_empty() || from == interface) {
-        all.extend(
-            there
-                .iter()
-                .map(|text| reversed(text))
-                .filter(|text| !there.contains(text) || all.is_empty())
-                .collect::<Vec<_>>(),
-        );
-    }
-    Ok(all)
-}
-
-/// The matches of a rule, of which any may hold.
-fn matches(rule: &Command, interface: &str) -> Result<Vec<String>, String> {
-    let mut conditions: Vec<String> = Vec::new();
-    // Of each list, one entry has to hold.
-    let mut lists: Vec<Vec<String>> = Vec::new();
-    let mut protocol = None;
-    for property in &rule.properties {
-        let value = property.value.as_str();
-        let said = || format!("{}={value}", property.name);
-        if value.starts_with('!') {
-            return Err(said());
-        }
-        match property.name.as_str() {
-            "action" | "chain" | "comment" | "disabled" | "new-packet-mark" | "passthrough" | "log" | "log-prefix" => {}
-            "out-interface" if value == interface => {}
-            "in-interface" if ![GLOBAL, interface].contains(&value) && interface != GLOBAL => {}
-            "protocol" => {
-                protocol = Some(value);
-                conditions.push(match value {
-                    "tcp" | "udp" | "icmp" => value.to_owned(),
-                    "icmpv6" => "icmp6".to_owned(),
-                    "gre" => "proto 47".to_owned(),
-                    "ipsec-esp" => "proto 50".to_owned(),
-                    "ipsec-ah" => "proto 51".to_owned(),
-                    number if number.parse::<u8>().is_ok() => format!("proto {number}"),
-                    _ => return Err(said()),
-                });
-            }
-            "src-address" | "dst-address" => {
-                let (prefix, _) = prefixes::parse(value).ok_or_else(said)?;
-                conditions.push(format!("{} net {prefix}", &property.name[..3]));
-            }
-            "src-port" | "dst-port" => {
-                lists.push(value.split(',').map(|port| format!("{} port {port}", &property.name[..3])).collect());
-            }
-            "port" => {
-                let either = |port| ["src", "dst"].map(|side| format!("{side} port {port}"));
-                lists.push(value.split(',').flat_map(either).collect());
-            }
-            "dscp" => conditions.push(format!("dscp {value}")),
-            _ => return Err(said()),
-        }
-    }
-    if !lists.is_empty() && !["tcp", "udp"].contains(&protocol.unwrap_or_default()) {
-        return Err("ports without protocol=tcp or protocol=udp".to_owned());
-    }
-    let mut all = vec![conditions];
-    for list in lists {
-        if all.len() * list.len() > MAX_MATCHES {
-            return Err(format!("more than {MAX_MATCHES} combinations of ports"));
-        }
-        all = all
+/// The packet marks that a rule gives, or that depend on the mark of connections that it gives. One empty mark for a rule that gives none.
+fn told_marks(rule: &Command, all: &[&Command]) -> Vec<String> {
+    let mark = rule.get("new-connection-mark");
+    match rule.get("action") {
+        "mark-packet" => vec![rule.get("new-packet-mark").to_owned()],
+        "mark-connection" => all
             .iter()
-            .flat_map(|head| list.iter().map(move |one| [&head[..], std::slice::from_ref(one)].concat()))
-            .collect();
+            .filter(|other| other.get("action") == "mark-packet" && other.get("connection-mark") == mark)
+            .map(|other| other.get("new-packet-mark").to_owned())
+            .collect(),
+        _ => vec![String::new()],
     }
-    let texts: Vec<String> = all
-        .into_iter()
-        .map(|conditions| if conditions.is_empty() { "any".to_owned() } else { conditions.join(" ") })
-        .collect();
-    for text in &texts {
-        Match::parse(text).map_err(|error| error.to_string())?;
-    }
-    Ok(texts)
 }
-
-/// Most matches of one rule.
-const MAX_MATCHES: usize = 200;

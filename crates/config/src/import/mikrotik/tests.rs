@@ -2,7 +2,7 @@ use fairlink_core::{ClassId, HostKey, Share};
 
 use super::*;
 use crate::link::LinkFile;
-use crate::matching::{FrameKey, IpVersion, Match, v4_mapped};
+use crate::matching::{FrameKey, IpVersion, v4_mapped};
 use crate::problem::ProblemKind;
 
 /// An export with the oddities of those that are published: a section twice, lines that go on within words, quotes, a script in a value, types of queues,
@@ -110,7 +110,7 @@ fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
     assert_eq!(class(down, "voice").0, "up");
     assert_eq!(matches(down, "voice"), ["dscp ef"]);
     // A rule that lets packets go on comes behind those that follow it: the later mark counts.
-    assert_eq!(matches(down, "web"), ["src net 10.0.9.0/24", "tcp dst port 80", "tcp dst port 443"]);
+    assert_eq!(matches(down, "web"), ["tcp dst port 80", "tcp dst port 443", "src net 10.0.9.0/24"]);
     let order: Vec<&str> = down.matches.iter().map(|(class, _)| down.names.name(*class)).collect();
     assert_eq!(order, ["voice", "web", "web", "web"]);
     let left_out = said(&imported, false);
@@ -163,7 +163,10 @@ fn the_first_match_is_the_mark_that_routeros_gives() {
                 &format!("add action=mark-packet chain={chain} new-packet-mark=m{at} {} {pass}\n", conditions[*rule]);
         }
         let mut log = Log::new(&SourceText::new("a.rsc", text.clone()));
-        let (marked, untold) = mangle::read(&commands(&text, &mut log), "wan");
+        let commands = commands(&text, &mut log);
+        let place = mangle::Place { out: Some("wan"), into: None };
+        let mangle::Marks { marked, untold, .. } =
+            mangle::read(&commands, &router::Router::of(&commands), place, &|_| true);
         assert!(untold.is_empty() && !log.has_errors(), "{text}");
         for (udp, port, address) in [
             (true, 5, 0x0a00_0001),
@@ -183,9 +186,9 @@ fn the_first_match_is_the_mark_that_routeros_gives() {
                     }
                 }
             }
-            let rule_of = |mark: &str| rules[mark[1..].parse::<usize>().unwrap()].0;
-            let first = marked.iter().find(|marked| holds(rule_of(&marked.mark), udp, port, address));
-            assert_eq!(first.map(|marked| marked.mark.clone()), mark, "{text}");
+            let frame = frame(udp, port, address);
+            let first = marked.iter().find(|marked| marked.is.matches(&frame)).unwrap();
+            assert_eq!(first.mark, mark.unwrap_or_default(), "{text}");
         }
     }
 }
@@ -405,11 +408,9 @@ fn where_a_packet_came_in_is_taken_for_granted_where_it_leaves_by_another_interf
     assert_eq!(imported.links[0].link.unreachable(), []);
     let note = imported.notes.iter().find(|note| note.to_string().contains("in-interface=wan")).unwrap();
     assert!(note.to_string().contains("taken as true of all that leaves lan"), "{note}");
-    // A packet does not leave by the interface that it came from, and the queues of all interfaces see both.
-    for parent in ["wan", "global"] {
-        let imported = made(&text.replace("parent=lan", &format!("parent={parent}")), &Options::default());
-        assert_eq!(imported.links[0].link.unreachable().len(), 1, "{parent}");
-    }
+    // A packet does not leave by the interface that it came from.
+    let imported = made(&text.replace("parent=lan", "parent=wan"), &Options::default());
+    assert_eq!(imported.links[0].link.unreachable().len(), 1);
 }
 
 /// Rules that mark connections and then their packets, at random, beside a model that follows each packet through the chain.
@@ -450,7 +451,10 @@ fn marks_of_connections_are_those_that_a_packet_and_the_next_of_its_connection_g
             };
         }
         let mut log = Log::new(&SourceText::new("a.rsc", text.clone()));
-        let (marked, untold) = mangle::read(&commands(&text, &mut log), "wan");
+        let commands = commands(&text, &mut log);
+        let place = mangle::Place { out: Some("wan"), into: None };
+        let mangle::Marks { marked, untold, .. } =
+            mangle::read(&commands, &router::Router::of(&commands), place, &|_| true);
         if !untold.is_empty() {
             continue;
         }
@@ -479,9 +483,7 @@ fn marks_of_connections_are_those_that_a_packet_and_the_next_of_its_connection_g
             }
             compared += 1;
             let frame = frame(udp, port, address);
-            let found = marked.iter().find(|marked| {
-                marked.matches.iter().any(|text| Match::parse(text).is_ok_and(|made| made.matches(&frame)))
-            });
+            let found = marked.iter().find(|marked| marked.is.matches(&frame));
             let expected = marks[5].map(|mark| format!("p{mark}"));
             assert_eq!(
                 found.map(|marked| marked.mark.clone()).filter(|mark| !mark.is_empty()),
@@ -504,4 +506,314 @@ fn frame(udp: bool, port: u16, address: u32) -> FrameKey {
         dport: Some(port),
         ..FrameKey::default()
     }
+}
+
+/// Queues of all interfaces whose marks are of one interface are a link there; where the file says which network an interface has, they are told by it.
+#[test]
+fn queues_of_global_are_told_apart_by_interfaces() {
+    let text = "/ip firewall mangle
+add action=mark-packet chain=forward out-interface=lan new-packet-mark=down passthrough=yes
+add action=mark-packet chain=forward in-interface=lan new-packet-mark=up passthrough=yes
+add action=mark-packet chain=forward out-interface=dmz new-packet-mark=dmz passthrough=no
+/queue tree
+add name=d parent=global packet-mark=down max-limit=100M
+add name=u parent=global packet-mark=up max-limit=10M\n";
+    let imported = import("a.rsc", text, &Options::default()).unwrap();
+    let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
+    // The same interface has one link of its own; the other queue is named.
+    assert_eq!(names, ["lan", "global"]);
+    assert_eq!([0, 1].map(|at| imported.links[at].link.unreachable().len()), [0, 1]);
+    let other = text.replace("in-interface=lan", "in-interface=lan2");
+    let imported = import("a.rsc", other.as_str(), &Options::default()).unwrap();
+    let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
+    assert_eq!(names, ["lan", "from-lan2"]);
+    assert!(imported.links.iter().all(|link| link.link.unreachable().is_empty()));
+    assert!(said(&imported, true).iter().any(|note| note.contains("all its marks are of what comes in by lan2")));
+    let chosen = Options { parent: Some("lan2".to_owned()), ..Options::default() };
+    assert_eq!(import("a.rsc", other, &chosen).unwrap().links[0].name, "from-lan2");
+    // A queue as the link is where what it hangs below is.
+    let below = text.replace(
+        "name=d parent=global packet-mark=down",
+        "name=t parent=global\nadd name=d parent=t packet-mark=down max-limit=9M\nadd name=e parent=t packet-mark=x",
+    );
+    let chosen = Options { parent: Some("t".to_owned()), rate: Rate::from_bps(M).ok(), ..Options::default() };
+    let imported = import("a.rsc", below, &chosen).unwrap();
+    assert_eq!((imported.links[0].name.as_str(), imported.links[0].link.unreachable().len()), ("t", 1));
+    let with_net = format!("/ip address\nadd address=10.1.0.1/16 interface=lan\n{text}");
+    let imported = made(&with_net, &Options::default());
+    let link = &imported.links[0].link;
+    assert_eq!(
+        (matches(link, "d"), matches(link, "u")),
+        (vec!["dst net 10.1.0.0/16".to_owned()], vec!["src net 10.1.0.0/16".to_owned()])
+    );
+    assert!(said(&imported, true).iter().any(|note| note.starts_with("out-interface=lan: taken for its network")));
+}
+
+#[test]
+fn address_lists_are_their_static_entries_and_what_they_lack_is_said() {
+    let text = "/ip firewall address-list
+add list=vip address=10.0.0.1
+add list=vip address=10.0.1.0/24
+add list=vip address=10.9.9.9 disabled=yes
+/ip firewall mangle
+add action=mark-packet chain=forward dst-address-list=vip new-packet-mark=vip passthrough=no
+add action=mark-packet chain=forward src-address-list=!vip new-packet-mark=rest passthrough=no
+/queue tree
+add name=vip parent=lan packet-mark=vip max-limit=100M
+add name=rest parent=lan packet-mark=rest max-limit=10M\n";
+    let imported = made(text, &Options::default());
+    let link = &imported.links[0].link;
+    assert_eq!(matches(link, "vip"), ["dst net 10.0.0.1/32", "dst net 10.0.1.0/24"]);
+    let of = |source: &str, to: &str| {
+        let (source, to): (std::net::Ipv4Addr, std::net::Ipv4Addr) = (source.parse().unwrap(), to.parse().unwrap());
+        let frame = FrameKey { src: v4_mapped(source.octets()), dst: v4_mapped(to.octets()), ..frame(true, 1, 0) };
+        let found = link.matches.iter().find(|(_, made)| made.matches(&frame)).map(|(class, _)| *class);
+        link.names.name(found.or(link.default_class).unwrap()).to_owned()
+    };
+    assert_eq!(of("192.0.2.1", "10.0.1.9"), "vip");
+    assert_eq!(of("192.0.2.1", "10.0.2.9"), "rest");
+    assert_eq!(of("10.0.1.7", "10.0.2.9"), "others");
+    assert_eq!(said(&imported, false), [] as [String; 0]);
+    for (entry, note) in [
+        (
+            "add list=vip address=vip.example.org",
+            "a part of a rule that marks packets as \"vip\": 1 entries of the address list \"vip\" that are no addresses",
+        ),
+        (
+            "/ip firewall filter\nadd action=add-src-to-address-list address-list=vip chain=input",
+            "a part of a rule that marks packets as \"vip\": what rules add to the address list \"vip\" while the router runs",
+        ),
+    ] {
+        let imported = made(
+            &text.replace(
+                "add list=vip address=10.9",
+                &format!("{entry}\n/ip firewall address-list\nadd list=vip address=10.9"),
+            ),
+            &Options::default(),
+        );
+        let notes = said(&imported, false);
+        assert!(notes.iter().any(|said| said.starts_with(note)), "{notes:#?}");
+        assert!(imported.links[0].link.unreachable().is_empty());
+    }
+    let none = text.replace("list=vip address", "list=other address");
+    let imported = made(&none, &Options::default());
+    assert_eq!(imported.links[0].link.unreachable().len(), 2);
+    assert!(
+        said(&imported, false)
+            .iter()
+            .any(|note| note.contains("the address list \"vip\", of which this file has no entry"))
+    );
+}
+
+#[test]
+fn types_of_queues_that_are_changed_are_what_they_are_then() {
+    let text = "/queue type\nset 0 kind=sfq\nset 9 kind=fq-codel\nset 1 kind=pfifo\n/queue simple\nadd name=a target=10.0.0.1 max-limit=1M/2M queue=default/default\n\
+        add name=b target=10.0.0.2 max-limit=1M/2M\n";
+    let notes = said(&made(text, &Options::default()), true);
+    assert!(notes.iter().any(|note| note.starts_with("1 queue of sfq")), "{notes:?}");
+}
+
+/// Rules at random, with address lists, jumps and marks that they ask for, beside a model that follows each packet.
+#[test]
+fn packets_get_the_marks_that_a_model_of_the_rules_gives_them() {
+    const CONDITIONS: [&str; 7] = [
+        "",
+        "protocol=udp",
+        "dst-address-list=l",
+        "dst-address-list=!l",
+        "protocol=udp dst-port=5",
+        "dst-address=10.0.0.0/8",
+        "dst-address-list=!l protocol=udp",
+    ];
+    let in_list = |address: u32| address >> 23 == 20 || address == 0x0b00_0001;
+    let holds = |condition: usize, udp: bool, port: u16, address: u32| match condition {
+        0 => true,
+        1 => udp,
+        2 => in_list(address),
+        3 => !in_list(address),
+        4 => udp && port == 5,
+        5 => address >> 24 == 10,
+        _ => !in_list(address) && udp,
+    };
+    let mut state = 5u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    // What a rule does: marks, jumps (to "j", but not from there), accepts, returns.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Does {
+        Mark(bool),
+        Jump,
+        Accept,
+        Return,
+    }
+    let mut marks = std::collections::BTreeSet::new();
+    for _ in 0..1500 {
+        let rules: Vec<(usize, usize, Does, bool)> = (0..1 + next(7))
+            .map(|_| {
+                let chain = next(3) as usize;
+                let does = match next(8) {
+                    0 if chain < 2 => Does::Jump,
+                    1 => Does::Accept,
+                    2 => Does::Return,
+                    other => Does::Mark(other % 2 == 0),
+                };
+                (chain, next(7) as usize, does, next(3) == 0)
+            })
+            .collect();
+        let mut text = "/ip firewall address-list\nadd list=l address=10.0.0.0-10.127.255.255\nadd list=l address=11.0.0.1\n/ip firewall mangle\n".to_owned();
+        for (at, &(chain, condition, does, asks)) in rules.iter().enumerate() {
+            let chain = ["prerouting", "forward", "j"][chain];
+            let does = match does {
+                Does::Mark(goes_on) => {
+                    format!("mark-packet new-packet-mark=m{at} passthrough={}", if goes_on { "yes" } else { "no" })
+                }
+                Does::Jump => "jump jump-target=j".to_owned(),
+                Does::Accept => "accept".to_owned(),
+                Does::Return => "return".to_owned(),
+            };
+            let asked = if asks { "packet-mark=no-mark" } else { "" };
+            text += &format!("add chain={chain} action={does} {} {asked}\n", CONDITIONS[condition]);
+        }
+        let mut log = Log::new(&SourceText::new("a.rsc", text.clone()));
+        let commands = commands(&text, &mut log);
+        let mangle::Marks { marked, untold, .. } =
+            mangle::read(&commands, &router::Router::of(&commands), mangle::Place::default(), &|_| true);
+        assert!(untold.is_empty() && !log.has_errors(), "{text}\n{untold:#?}");
+        for (udp, port, address) in [
+            (true, 5, 0x0a00_0001),
+            (true, 6, 0x0a80_0001),
+            (false, 5, 0x0a00_0001),
+            (true, 5, 0x0b00_0001),
+            (false, 5, 0x0b00_0002),
+            (false, 7, 0x0a80_0001),
+        ] {
+            /// Goes through a chain; false where it was ended.
+            fn pass(
+                chain: usize,
+                rules: &[(usize, usize, Does, bool)],
+                holds: &dyn Fn(usize) -> bool,
+                mark: &mut Option<usize>,
+            ) -> bool {
+                for (at, &(_, condition, does, asks)) in rules.iter().enumerate().filter(|(_, rule)| rule.0 == chain) {
+                    if !holds(condition) || asks && mark.is_some() {
+                        continue;
+                    }
+                    match does {
+                        Does::Mark(goes_on) => {
+                            *mark = Some(at);
+                            if !goes_on {
+                                return false;
+                            }
+                        }
+                        Does::Jump => {
+                            if !pass(2, rules, holds, mark) {
+                                return false;
+                            }
+                        }
+                        Does::Accept => return false,
+                        Does::Return => return true,
+                    }
+                }
+                true
+            }
+            let mut mark = None;
+            for chain in 0..2 {
+                pass(chain, &rules, &|condition| holds(condition, udp, port, address), &mut mark);
+            }
+            let frame = frame(udp, port, address);
+            let first = marked.iter().find(|marked| marked.is.matches(&frame)).unwrap();
+            marks.insert(first.mark.clone());
+            assert_eq!(first.mark, mark.map(|at| format!("m{at}")).unwrap_or_default(), "{text}{marked:#?}");
+        }
+    }
+    assert!(marks.len() > 5, "{marks:?}");
+}
+
+/// Simple queues with targets and marks at random, and trees, beside a model that asks the queues one after the other.
+#[test]
+fn frames_are_of_the_queue_that_a_model_of_the_queues_gives_them() {
+    const CONDITIONS: [&str; 4] =
+        ["protocol=udp", "dst-address=10.0.0.0/9", "protocol=tcp dst-port=5", "protocol=udp dst-port=5"];
+    const TARGETS: [&str; 4] = ["", "target=10.0.0.0/8", "target=10.0.0.1/32", "target=0.0.0.0/0"];
+    let holds = |condition: usize, udp: bool, port: u16, address: u32| match condition {
+        0 => udp,
+        1 => address >> 23 == 20,
+        2 => !udp && port == 5,
+        _ => udp && port == 5,
+    };
+    let is_target = |target: usize, address: u32| match target {
+        0 => false,
+        1 => address >> 24 == 10,
+        2 => address == 0x0a00_0001,
+        _ => true,
+    };
+    let mut state = 9u32;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    let (mut compared, mut warned) = (0, 0);
+    for round in 0..1500 {
+        let simple = round % 2 == 0;
+        let rules: Vec<(usize, usize)> = (0..1 + next(4)).map(|_| (next(4) as usize, next(3) as usize)).collect();
+        // Target and mark; the mark 3 is none, 4 is "no-mark".
+        let queues: Vec<(usize, usize)> = (0..1 + next(4)).map(|_| (next(4) as usize, next(5) as usize)).collect();
+        let mut text = "/ip firewall mangle\n".to_owned();
+        for (condition, mark) in &rules {
+            text += &format!(
+                "add chain=forward action=mark-packet new-packet-mark=m{mark} passthrough=no {}\n",
+                CONDITIONS[*condition]
+            );
+        }
+        text += if simple { "/queue simple\n" } else { "/queue tree\n" };
+        for (at, &(target, mark)) in queues.iter().enumerate() {
+            let key = if simple { "packet-marks" } else { "packet-mark" };
+            let mark = match mark {
+                3 => String::new(),
+                4 => format!("{key}=no-mark"),
+                mark => format!("{key}=m{mark}"),
+            };
+            text += &match simple {
+                true => format!("add name=q{at} max-limit=9M/9M {} {mark}\n", TARGETS[target]),
+                false => format!("add name=q{at} max-limit=9M parent=wan {mark}\n"),
+            };
+        }
+        let imported =
+            import("a.rsc", text.as_str(), &Options::default()).unwrap_or_else(|errors| panic!("{}", errors.lines()));
+        if imported.notes.iter().any(|note| note.to_string().starts_with("WARNING")) {
+            warned += 1;
+            continue;
+        }
+        let link = &imported.links[0].link;
+        for (udp, port, address) in [
+            (true, 5, 0x0a00_0001),
+            (true, 6, 0x0a00_0002),
+            (false, 5, 0x0a00_0001),
+            (false, 5, 0x0b00_0001),
+            (true, 5, 0x0b00_0001),
+            (false, 6, 0x0a80_0001),
+            (true, 6, 0x0b00_0001),
+        ] {
+            let mark = rules.iter().find(|(condition, _)| holds(*condition, udp, port, address)).map(|(_, mark)| *mark);
+            let asks = |wanted: usize| wanted == 4 && mark.is_none() || mark == Some(wanted);
+            let taker = queues.iter().position(|&(target, wanted)| match simple {
+                true if target == 0 => asks(wanted),
+                true => is_target(target, address) && (wanted == 3 || asks(wanted)),
+                false => asks(wanted),
+            });
+            let frame = frame(udp, port, address);
+            let found = link.matches.iter().find(|(_, made)| made.matches(&frame)).map(|(class, _)| *class);
+            let found = link.names.name(found.or(link.default_class).unwrap()).to_owned();
+            assert_eq!(
+                found,
+                taker.map_or("others".to_owned(), |at| format!("q{at}")),
+                "{udp} {port} {address:x}\n{text}\n{}",
+                imported.links[0].text
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 8000 && warned < 200, "{compared} {warned}");
 }

@@ -14,6 +14,7 @@ pub(super) struct Command {
     pub(super) verb: String,
     pub(super) properties: Vec<Property>,
     /// Words that are no properties, in what is not `add`.
+    pub(super) words: Vec<String>,
     pub(super) at: Span,
 }
 
@@ -42,6 +43,15 @@ impl Command {
 
 /// Sections whose commands are looked at. What stands in others is passed over.
 const SECTIONS: [&str; 4] = ["queue tree", "queue simple", "queue type", "ip firewall mangle"];
+/// Sections that say what stands around the queues. A command there that is not understood is passed over.
+const AROUND: [&str; 6] = [
+    "ip firewall address-list",
+    "ip firewall filter",
+    "ip firewall nat",
+    "ip address",
+    "ip route",
+    "interface list member",
+];
 
 const VERBS: [&str; 10] = ["add", "set", "remove", "print", "export", "disable", "enable", "move", "unset", "edit"];
 
@@ -112,7 +122,10 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             );
             continue;
         }
-        if !SECTIONS.contains(&section.as_str()) {
+        if !SECTIONS.contains(&section.as_str()) && !AROUND.contains(&section.as_str()) {
+            continue;
+        }
+        if !VERBS.contains(&first.text.as_str()) && AROUND.contains(&section.as_str()) {
             continue;
         }
         if !VERBS.contains(&first.text.as_str()) {
@@ -162,11 +175,15 @@ fn whole(words: &[Word]) -> Span {
 }
 
 fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log) -> Option<Command> {
-    if !SECTIONS.contains(&section) {
+    let is_around = AROUND.contains(&section);
+    if !is_around && !SECTIONS.contains(&section) {
         return None;
     }
-    let mut command = Command { section: section.to_owned(), verb, properties: Vec::new(), at };
+    let mut command = Command { section: section.to_owned(), verb, properties: Vec::new(), words: Vec::new(), at };
     for word in words {
+        if is_around && (word.script || word.value.is_none()) {
+            return None;
+        }
         if word.script && command.verb == "add" {
             let what = format!("\"{}\" is of a script: its value is not known here", word.text);
             wrong(word.at.clone(), what, "give what /export prints on the router, which has values instead", log);
@@ -183,7 +200,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
                 wrong(word.at.clone(), what, "write name=value", log);
                 return None;
             }
-            None => {}
+            None => command.words.push(word.text.clone()),
         }
     }
     Some(command)
@@ -295,6 +312,7 @@ mod tests {
             ("queue simple", "add", "a"),
             ("queue simple", "add", "b"),
             ("queue tree", "add", "c"),
+            ("ip address", "add", ""),
             ("queue tree", "add", "d"),
         ];
         assert_eq!(found, expected);
