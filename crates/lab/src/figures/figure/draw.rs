@@ -15,6 +15,8 @@ const FOR_A_POINT: f64 = 1.54;
 const LEFT: f64 = 86.0;
 const RIGHT: f64 = 24.0;
 const SIZE: f64 = 14.0;
+/// Size of a title on a screen.
+const HEADLINE: f64 = 18.0;
 /// Markers on a line are about so far from each other.
 const MARKER_EVERY: f64 = 90.0;
 /// Rows of texts of events below an axis.
@@ -61,17 +63,20 @@ impl Figure {
         svg.finish_in_points(sheet.width, y + 10.0, points, &self.title)
     }
 
-    /// As an SVG document, 960 pixels wide.
+    /// As an SVG document, 960 pixels wide. Long titles are smaller, and broken where that is not enough.
     #[must_use]
     pub fn svg(&self) -> String {
         let sheet = Sheet { width: WIDE };
         let mut svg = Svg::new();
-        let mut y = 30.0;
-        let mut size = 18.0;
-        while text_width(&self.title, size) > WIDE - 20.0 && size > 9.0 {
+        let mut size = HEADLINE;
+        while text_width(&self.title, size) > WIDE - 20.0 && size > SIZE {
             size -= 1.0;
         }
-        svg.bold(&self.title, (WIDE / 2.0, y), size, Anchor::Middle);
+        let mut y = 30.0 - size - 3.0;
+        for line in fitted(&self.title, ((WIDE - 20.0) / text_width("x", size)) as usize) {
+            y += size + 3.0;
+            svg.bold(&line, (WIDE / 2.0, y), size, Anchor::Middle);
+        }
         y = self.body(sheet, &mut svg, y + 16.0);
         for note in &self.notes {
             y += SIZE + 6.0;
@@ -257,7 +262,8 @@ impl Panel {
 
     fn draw_axes(&self, svg: &mut Svg, frame: &Frame<'_>) {
         let (left, right) = (LEFT, LEFT + frame.sheet.inner());
-        for (value, text) in self.y.ticks((self.height / 45.0) as usize) {
+        // Low panels have at least a step or two, too.
+        for (value, text) in self.y.ticks(((self.height / 45.0) as usize).max(3)) {
             if let Some(y) = frame.y(value) {
                 svg.line((left, y), (right, y), Stroke::full(GRID, 1.0));
                 svg.line((left - 5.0, y), (left, y), Stroke::full(FRAME, 1.0));
