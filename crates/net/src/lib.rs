@@ -76,6 +76,7 @@ pub use {
     },
     testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
     testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
+    testbed::ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
     testbed::reassembly::{ClassDatagrams, Datagrams},
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
