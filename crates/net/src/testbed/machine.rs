@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use crate::io::netlink::{NETLINK_HEADER, acknowledgement, address, push_attribute, request};
 use crate::io::sys;
 use crate::io::veth::{move_to, wait_until_running};
+use crate::testbed::bench::join;
 use crate::testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace};
 
 const IFA_ADDRESS: u16 = 1;
@@ -35,7 +36,7 @@ impl Machine {
                 .map_err(|source| NamespaceError::Prepare { what: "open its file", source })?;
             Ok(Self { namespace })
         };
-        std::thread::scope(|scope| joined(scope.spawn(made)))
+        std::thread::scope(|scope| join(scope.spawn(made)))
     }
 
     /// Runs `work` on a thread in the machine's namespace. Sockets that it opens stay there, whichever thread uses them.
@@ -48,7 +49,7 @@ impl Machine {
             sys::check(unsafe { libc::setns(self.namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
             Ok(work())
         };
-        std::thread::scope(|scope| joined(scope.spawn(entered)))
+        std::thread::scope(|scope| join(scope.spawn(entered)))
     }
 
     /// Moves the interface `name` of this thread's namespace into the machine, gives it `address`/24 and takes it up.
@@ -70,10 +71,6 @@ impl Machine {
     pub(crate) fn wait_until_running(&self, name: &str) -> io::Result<()> {
         self.within(|| wait_until_running(name))?
     }
-}
-
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Gives the interface `name` of this thread's namespace an address.

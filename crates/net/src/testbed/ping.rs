@@ -7,7 +7,6 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, SlicedPacket, TransportSlice};
@@ -16,6 +15,7 @@ use serde::Serialize;
 
 use crate::gateway::{Gateway, GatewayConfig, OpenError, RunError};
 use crate::io::sys;
+use crate::testbed::bench::join;
 use crate::testbed::machine::Machine;
 use crate::testbed::netns::{NamespaceError, PrivateNamespace};
 use crate::testbed::tcp::{TcpClient, TcpConfig, TcpError, TcpSent, TcpServer};
@@ -223,8 +223,8 @@ impl PingStage {
             let over = || stop.load(Ordering::Relaxed) || forwarding.is_finished();
             let measured = self.measure(&mut pinger, plan, stop, &over);
             ended.store(true, Ordering::Relaxed);
-            joined(forwarding)?;
-            joined(serving)?;
+            join(forwarding)?;
+            join(serving)?;
             let uploads = measured?;
             let Some(upload) = uploads.first().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(None) };
             let idle = RoundTrips::of(&pinger.echoes, Duration::ZERO..plan.idle);
@@ -272,7 +272,7 @@ impl PingStage {
             });
             let end = begin + plan.duration();
             let sent = pinger.run(plan.interval, end, |_| over());
-            let upload = joined(uploading);
+            let upload = join(uploading);
             sent?;
             upload
         })
@@ -298,10 +298,6 @@ impl Drop for SetAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn sleep_until(then: Instant, over: &impl Fn() -> bool) {
@@ -441,7 +437,7 @@ mod tests {
         // 200 echoes, 20 ms apart; the nth of the second half takes n ms, and every tenth of all is lost.
         let echo = |n: u64| {
             let took = if n < 100 { ms(1) } else { ms(n - 99) };
-            Echo { sent: ms(20 * n), took: (n % 10 != 0).then_some(took) }
+            Echo { sent: ms(20 * n), took: (!n.is_multiple_of(10)).then_some(took) }
         };
         let echoes: Vec<Echo> = (0..200).map(echo).collect();
         let idle = RoundTrips::of(&echoes, ms(0)..ms(2000));

@@ -248,8 +248,13 @@ impl Panel {
         if self.x.label.is_empty() {
             return ends + 4.0;
         }
-        let label = ends + SIZE + 8.0;
-        svg.text(&self.x.label, (LEFT + sheet.inner() / 2.0, label), SIZE, Anchor::Middle);
+        let mut label = ends + 5.0;
+        for line in fitted(&self.x.label, ((sheet.width - 12.0) / text_width("x", SIZE)) as usize) {
+            label += SIZE + 3.0;
+            // One that is longer than the panel stands further to the left.
+            let rightmost = sheet.width - 6.0 - text_width(&line, SIZE) / 2.0;
+            svg.text(&line, ((LEFT + sheet.inner() / 2.0).min(rightmost), label), SIZE, Anchor::Middle);
+        }
         label + 8.0
     }
 
@@ -293,7 +298,13 @@ impl Panel {
         }
         let corners = [(left, frame.top), (right, frame.top), (right, frame.bottom), (left, frame.bottom)];
         svg.polygon(&corners, "none", Stroke::full(FRAME, 1.0));
-        svg.upright(&self.y.label, (22.0, (frame.top + frame.bottom) / 2.0), SIZE);
+        // A little longer than the panel at most, in two lines where it must be.
+        let lines = fitted(&self.y.label, ((frame.bottom - frame.top + 60.0) / text_width("x", SIZE)) as usize);
+        let first = if lines.len() > 1 { 12.0 } else { 22.0 };
+        for (n, line) in lines.iter().enumerate() {
+            let x = first + n as f64 * (SIZE + 1.0);
+            svg.upright(line, (x, (frame.top + frame.bottom) / 2.0), SIZE);
+        }
     }
 }
 
