@@ -5,6 +5,7 @@ use fairlink_config::link::scheduler_named;
 use fairlink_config::units::parse_size;
 use fairlink_config::units::{parse_rate, parse_time};
 use fairlink_core::{Nanos, Rate, SchedulerInfo};
+use fairlink_lab::figures::figure::Width;
 
 /// A time with its unit, such as `10ms`.
 pub(crate) fn time(text: &str) -> Result<Nanos, String> {
@@ -30,4 +31,23 @@ pub(crate) fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
 /// What there is to choose from.
 pub(crate) fn choice<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     format!("there are: {}", known.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// The width of figures.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum FigureWidth {
+    #[default]
+    Screen,
+    Column,
+    Page,
+}
+
+impl From<FigureWidth> for Width {
+    fn from(width: FigureWidth) -> Self {
+        match width {
+            FigureWidth::Screen => Self::Screen,
+            FigureWidth::Column => Self::Column,
+            FigureWidth::Page => Self::Page,
+        }
+    }
 }

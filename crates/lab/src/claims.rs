@@ -27,6 +27,8 @@ pub use laboratory::{Effort, Lab, Trouble, Workload};
 pub struct Paper {
     /// Its key in `docs/papers.md`.
     pub key: &'static str,
+    /// Its name in titles of figures: the scheduler that it is about.
+    pub name: &'static str,
     /// Who wrote it.
     pub authors: &'static str,
     /// Its title.
@@ -62,6 +64,19 @@ impl Claim {
     #[must_use]
     pub fn paper(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
+    }
+
+    /// The full title of a figure of this claim: the paper's name, the place, and the figure's own title, such as
+    /// `H-FSC, Section 6.1, Figures 10 and 11: delays`. A figure's own title that begins with a place keeps that one instead of the claim's.
+    #[must_use]
+    pub fn figure_title(&self, own: &str) -> String {
+        let name = PAPERS.iter().find(|paper| paper.key == self.paper()).map_or(self.paper(), |paper| paper.name);
+        let first = own.split_once(": ").and_then(|(label, _)| label.split(' ').next());
+        match first {
+            Some("Figure" | "Figures" | "Table" | "Section" | "Theorem" | "Experiment") => format!("{name}, {own}"),
+            _ if self.paper() == beyond::PAPER.key => format!("{name}: {own}"),
+            _ => format!("{name}, {}: {own}", self.place),
+        }
     }
 }
 

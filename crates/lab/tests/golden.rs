@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use fairlink_lab::claims::run::{Outcome, try_claims};
 use fairlink_lab::claims::{Effort, Lab, PAPERS, Verdict, select};
+use fairlink_lab::figures::figure::Width;
 
 /// The least tolerance, as a part of the value.
 const LEAST_PART: f64 = 1e-3;
@@ -55,6 +56,29 @@ fn write(paper: &str, outcomes: &[&Outcome]) {
 /// and is still listed.
 const DISAGREE: [&str; 2] = ["htb.prio", "htb.delay"];
 
+/// Texts of a drawing that stand beyond its edges, and on paper those smaller than 7 pt. A letter counts as 0.6 of its height.
+fn misplaced(svg: &str, width: Width) -> impl Iterator<Item = &str> {
+    let value = |line: &str, key: &str| -> f64 {
+        line.split_once(&format!(" {key}=\"")).unwrap().1.split_once('"').unwrap().0.parse().unwrap()
+    };
+    let view = svg.split_once("viewBox=\"0 0 ").unwrap().1.split_once('"').unwrap().0;
+    let (wide, high) = view.split_once(' ').map(|(wide, high)| (wide.parse().unwrap(), high.parse().unwrap())).unwrap();
+    let small = width.points().map_or(0.0, |points| 7.0 * wide / points);
+    svg.lines().filter(|line| line.starts_with("<text")).filter(move |line| {
+        let text = line.split_once('>').unwrap().1.split_once('<').unwrap().0;
+        let letters = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").chars().count();
+        let (size, x, y) = (value(line, "font-size"), value(line, "x"), value(line, "y"));
+        let long = letters as f64 * size * 0.6;
+        let (begin, end, limit): (f64, f64, f64) = match line {
+            _ if line.contains("rotate") => (y - long / 2.0, y + long / 2.0, high),
+            _ if line.contains("\"middle\"") => (x - long / 2.0, x + long / 2.0, wide),
+            _ if line.contains("\"end\"") => (x - long, x, wide),
+            _ => (x, x + long, wide),
+        };
+        size < small || begin < 0.0 || end > limit || y > high
+    })
+}
+
 #[test]
 fn claims_are_as_in_the_golden_tables() {
     let never = || false;
@@ -92,6 +116,15 @@ fn claims_are_as_in_the_golden_tables() {
             }
         }
         wrong.extend(known.keys().map(|(_, what)| format!("{id}: \"{what}\" is gone")));
+        for (stem, figure) in outcome.figures() {
+            let paper = PAPERS.iter().find(|paper| paper.key == outcome.claim.paper()).unwrap();
+            if !figure.title.starts_with(paper.name) || !figure.title.contains(": ") || figure.title.contains(id) {
+                wrong.push(format!("{stem}: the title \"{}\" does not say where it stands", figure.title));
+            }
+            for width in [Width::Screen, Width::Column, Width::Page] {
+                wrong.extend(misplaced(&figure.svg_for(width), width).map(|text| format!("{stem}, {width:?}: {text}")));
+            }
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -113,6 +146,14 @@ fn every_claim_has_an_id_of_its_own_and_names_tests_that_exist() {
             assert!(source.contains(&format!("fn {name}(")), "{id}: {path} has no test {name}");
         }
     }
+}
+
+#[test]
+fn a_figure_is_titled_with_the_paper_and_its_place() {
+    let title = |id: &str, own: &str| select(&[id]).unwrap()[0].figure_title(own);
+    assert_eq!(title("hls.alpha", "Gap and bound"), "HLS, Theorem 3, Figure 1: Gap and bound");
+    assert_eq!(title("hfsc.fig12", "Figure 12: bandwidth"), "H-FSC, Figure 12: bandwidth");
+    assert_eq!(title("beyond.matrix", "Delays: all"), "Beyond the papers: Delays: all");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! | `wire` | frames as bytes: read, marked, written |
 //! | `qdisc` | [`QdiscPlace`]: the kernel module, told by netlink what a link file says |
 //! | `sandbox` | [`Sandbox`] of scripts that are run to see their commands |
-//! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, the kernel's HTB, the [`Stage`] of a demo, the bench |
+//! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, [`PingStage`], the kernel's HTB, the [`Stage`] of a demo, the bench |
 //! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
 //!
 //! Linux only: on other systems the crate has `demo` and [`Unsupported`].
@@ -76,6 +76,7 @@ pub use {
     },
     testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
     testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
+    testbed::ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
     testbed::reassembly::{ClassDatagrams, Datagrams},
     testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},

@@ -1,6 +1,8 @@
 //! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
 //! set up. Why the kernel's HTB gives what it gives is told in `docs/traffic.md`.
 
+#[cfg(target_os = "linux")]
+mod ping;
 mod show;
 mod verdict;
 
@@ -44,6 +46,10 @@ pub(crate) struct Args {
     /// Simulate, even where real packets could be sent.
     #[arg(long)]
     simulate: bool,
+    /// Ping beside an upload instead: round trips on an idle link and beside a TCP upload, with one queue for all, and then with the link file of
+    /// a home under `hls` or the schedulers that --scheduler names. About 9 s for each. Real packets only: it is not simulated.
+    #[arg(long, conflicts_with_all = ["experiment", "scenario", "phase", "simulate", "svg"])]
+    ping: bool,
     /// Draw what each class got beside the ideal into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -52,7 +58,15 @@ pub(crate) struct Args {
 /// What `fairlink` without a command plays.
 impl Default for Args {
     fn default() -> Self {
-        Self { experiment: 2, scenario: None, phase: None, schedulers: Vec::new(), simulate: false, svg: None }
+        Self {
+            experiment: 2,
+            scenario: None,
+            phase: None,
+            schedulers: Vec::new(),
+            simulate: false,
+            ping: false,
+            svg: None,
+        }
     }
 }
 
@@ -80,6 +94,9 @@ fn phase(text: &str) -> Result<Nanos, String> {
 
 /// Plays and shows.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    if args.ping {
+        return ping(args, out);
+    }
     let piece = Piece::chosen(args)?;
     let players = players(&args.schedulers)?;
     let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
@@ -113,6 +130,17 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         return Err(Failure::Failed(anyhow!("interrupted")));
     }
     Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn ping(args: &Args, out: &mut Out) -> Result<(), Failure> {
+    ping::run(&args.schedulers, out)
+}
+
+/// Real packets need Linux.
+#[cfg(not(target_os = "linux"))]
+fn ping(_: &Args, _: &mut Out) -> Result<(), Failure> {
+    Err(Failure::wrong(format!("--ping: {}", fairlink_net::Unsupported)))
 }
 
 /// What is played.

@@ -270,6 +270,15 @@ fn two_or_one(text: &str) -> Result<Ports, String> {
     }
 }
 
+/// The file of a home's line in the direction up, between these interfaces.
+#[cfg(target_os = "linux")]
+pub(crate) fn home_uplink(rate: Rate, [input, output]: [&str; 2]) -> String {
+    let ports = Ports::Between(input.to_owned(), output.to_owned());
+    let file = PathBuf::from("home-up.toml");
+    let way = Way { toward: Toward::Internet, ports, rate };
+    text(&KINDS[0], &way, None, &file, std::slice::from_ref(&file))
+}
+
 /// The whole file; `all` are the files of all directions.
 fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf]) -> String {
     let Way { toward, ports, rate } = way;

@@ -12,12 +12,14 @@ use std::time::Instant;
 use anyhow::anyhow;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
 use fairlink_lab::claims::{Effort, Lab, Verdict, select};
+use fairlink_lab::figures::figure::Width;
 use fairlink_lab::figures::files::write_figures;
 use fairlink_lab::page::{self, Facts};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use crate::args::FigureWidth;
 use crate::failure::Failure;
 use crate::human;
 use crate::interrupt;
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// PDF.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// How wide the figures of --out are: for a screen (960 pixels), a column of a paper (240 pt), or its page (504 pt).
+    #[arg(long, value_name = "WIDTH", requires = "out")]
+    width: Option<FigureWidth>,
     /// Threads; by default as many as there are processors. The outcome does not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -109,7 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
             took_s: begun.elapsed().as_secs_f64(),
             interrupted,
         };
-        write(dir, &document, &facts)?;
+        write(dir, args.width.unwrap_or_default().into(), &document, &facts)?;
     }
     if out.json {
         out.document(&document)?;
@@ -150,8 +155,8 @@ fn command(args: &Args) -> String {
     words.into_iter().chain(args.which.iter().cloned()).chain(quick).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the page, the same as JSON and Markdown, the scenarios, and the figures as SVG and PDF.
-fn write(dir: &Path, document: &Document<'_>, facts: &Facts) -> Result<(), Failure> {
+/// Writes the page, the same as JSON and Markdown, the scenarios, and the figures of this width as SVG and PDF.
+fn write(dir: &Path, width: Width, document: &Document<'_>, facts: &Facts) -> Result<(), Failure> {
     let outcomes = document.claims;
     let json = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
     let mut files = vec![
@@ -171,15 +176,9 @@ fn write(dir: &Path, document: &Document<'_>, facts: &Facts) -> Result<(), Failu
     for (path, text) in &files {
         std::fs::write(path, text).map_err(|error| unwritten(path, &error))?;
     }
-    let figures = outcomes.iter().flat_map(|outcome| {
-        let figures = outcome.found.as_ref().map_or(&[][..], |found| &found.figures);
-        let stem = |place: usize| match figures.len() {
-            1 => outcome.claim.id.to_owned(),
-            _ => format!("{}-{}", outcome.claim.id, place + 1),
-        };
-        figures.iter().enumerate().map(move |(place, figure)| (stem(place), figure))
-    });
-    write_figures(figures, &dir.join("figures")).map_err(Failure::failed)?;
+    let figures: Vec<_> = outcomes.iter().flat_map(Outcome::figures).collect();
+    let figures = figures.iter().map(|(stem, figure)| (stem.as_str(), figure));
+    write_figures(figures, width, &dir.join("figures")).map_err(Failure::failed)?;
     note(format!("written: {}", files[0].0.display()));
     Ok(())
 }

@@ -14,7 +14,7 @@ use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
-use fairlink_lab::figures::figure::{Event, Width};
+use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, WINDOW};
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
     /// How wide the figures of --out are: for a screen (960 pixels), a column of a paper (240 pt), or its page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
-    width: Option<FigureWidth>,
+    width: Option<args::FigureWidth>,
     /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
     /// seed and link in its name.
     #[arg(long, value_name = "FILE")]
@@ -85,25 +85,6 @@ pub(crate) struct Args {
     lenient: bool,
     #[command(flatten)]
     rows: RowArgs,
-}
-
-/// The width of figures.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum FigureWidth {
-    #[default]
-    Screen,
-    Column,
-    Page,
-}
-
-impl From<FigureWidth> for Width {
-    fn from(width: FigureWidth) -> Self {
-        match width {
-            FigureWidth::Screen => Self::Screen,
-            FigureWidth::Column => Self::Column,
-            FigureWidth::Page => Self::Page,
-        }
-    }
 }
 
 /// What is left out of averages.

@@ -89,6 +89,7 @@ fn the_tutorial_of_a_home_link_works_as_it_stands() {
         .map(|row| row[row.len() - 2].parse::<f64>().expect("a delay") * seconds(row[row.len() - 1]))
         .collect();
     assert!(longest.len() == 2 && longest[0] > 0.05 && longest[0] > 50.0 * longest[1], "{longest:?}\n{out}");
+    assert!(out.contains("Seen: beside the upload by TCP ("), "{out}");
     // The gateway passes no more than the file's rate, however much is sent.
     let passed: f64 = ["devices", "bulk"].iter().flat_map(|class| received(&out, class)).sum();
     assert!(passed > 1.0 && passed <= 19.5, "{passed} Mbit/s\n{out}");

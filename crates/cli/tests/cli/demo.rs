@@ -1,8 +1,15 @@
 //! `fairlink demo`.
 
+#[cfg(target_os = "linux")]
+use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::fairlink;
+#[cfg(target_os = "linux")]
+use crate::{command, run, sim::catches_ctrl_c};
 
 /// The JSON that is promised, whatever the rates.
 fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
@@ -70,6 +77,7 @@ fn what_the_demo_does_not_play_is_refused() {
         (&["demo", "--phase", "0.5s"], "outside 1s .. 600s"),
         (&["demo", "--phase", "2"], "no unit"),
         (&["demo", "--scheduler", "hsl"], "there is no scheduler \"hsl\"; did you mean \"hls\"?"),
+        (&["demo", "--ping", "--simulate"], "cannot be used with"),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
@@ -104,4 +112,84 @@ fn the_kernel_s_htb_alone_is_not_simulated_in_silence() {
     let run = fairlink(&["demo", "--simulate", "--scheduler", "kernel-htb"]);
     assert_eq!(run.code, 2, "{}", run.stdout);
     assert!(run.stderr.contains("the kernel's HTB cannot be simulated; `htb` is ours"), "{}", run.stderr);
+}
+
+/// Why no real packets can be sent here, in words; `None` where a ping was measured or ended otherwise.
+#[cfg(target_os = "linux")]
+fn why_no_ping(code: Option<i32>, stderr: &str) -> Option<&str> {
+    let why = stderr.split("real packets cannot be sent here: ").nth(1)?;
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("sudo fairlink demo --ping") && stderr.contains("fairlink sim ping.toml"), "{stderr}");
+    Some(why)
+}
+
+/// One queue for all is 100 ms long whatever the machine is. What the machine adds is in both medians.
+#[cfg(target_os = "linux")]
+#[test]
+fn with_classes_a_ping_beside_an_upload_takes_a_fifth_of_what_it_takes_in_one_queue_or_less() {
+    let run = fairlink(&["demo", "--ping", "--json"]);
+    if let Some(why) = why_no_ping(Some(run.code), &run.stderr) {
+        return println!("SKIPPED: a ping beside an upload: {why}");
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let outcome = run.json();
+    assert_eq!((&outcome["link_bps"], &outcome["stopped"]), (&json!(19_000_000), &json!(false)));
+    let runs = outcome["runs"].as_array().expect("a list");
+    let played: Vec<_> = runs.iter().map(|run| (run["link"].as_str(), run["scheduler"].as_str())).collect();
+    assert_eq!(played, [(Some("one queue"), Some("fifo")), (Some("home"), Some("hls"))]);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {outcome}"));
+    for run in runs {
+        for part in ["idle", "loaded"] {
+            let order: Vec<f64> = ["min_s", "p50_s", "p99_s", "max_s"].map(|key| number(&run[part][key])).to_vec();
+            assert!(order[0] > 0.0 && order.is_sorted() && number(&run[part]["sent"]) > 20.0, "{run}");
+        }
+        assert!(number(&run["upload_bps"]) > 1e6, "no upload: {run}");
+    }
+    let [one_queue, home] = [0, 1].map(|place| number(&runs[place]["loaded"]["p50_s"]));
+    println!("median beside an upload: {:.2} ms in one queue, {:.2} ms with classes", one_queue * 1e3, home * 1e3);
+    assert!(5.0 * home <= one_queue, "{outcome}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_a_ping_soon_and_leaves_no_interface() {
+    let mut child =
+        command(&["demo", "--ping"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    while !catches_ctrl_c(child.id()) && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let asked = Instant::now();
+    if child.try_wait().expect("a child").is_none() {
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(killed.success());
+    }
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    if let Some(why) = why_no_ping(output.status.code(), &stderr) {
+        return println!("SKIPPED: Ctrl-C of a ping: {why}");
+    }
+    assert!(output.status.code() == Some(1) && stderr.contains("error: interrupted"), "{stderr}");
+    // The plan takes 16 s.
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    for name in ["fl-in", "fl-out", "fl-laptop", "fl-server"] {
+        assert!(!std::path::Path::new("/sys/class/net").join(name).exists(), "{name} is still there");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ping_says_why_there_are_no_real_packets_and_what_does_not_run_in_the_gateway() {
+    for (name, says) in [("kernel-htb", "the kernel's HTB does not run"), ("hsl", "did you mean \"hls\"?")] {
+        let run = fairlink(&["demo", "--ping", "--scheduler", name]);
+        assert!((run.code, run.stdout.as_str()) == (2, "") && run.stderr.contains(says), "{}", run.stderr);
+    }
+    // A user namespace in which no network namespace may be made.
+    let forbidden = "echo 0 >/proc/sys/user/max_net_namespaces && exec \"$0\" demo --ping";
+    let inside = ["-r", "sh", "-c", forbidden, env!("CARGO_BIN_EXE_fairlink")];
+    if !Command::new("unshare").args(["-r", "true"]).status().is_ok_and(|status| status.success()) {
+        return println!("SKIPPED: no network namespace: `unshare -r` makes no user namespace here");
+    }
+    let run = run(Command::new("unshare").args(inside).stdin(Stdio::null()));
+    assert!(why_no_ping(Some(run.code), &run.stderr).is_some() && run.stdout.is_empty(), "{}", run.stderr);
 }

@@ -52,6 +52,20 @@ fn the_report_is_a_page_with_its_numbers_and_scenarios_beside_it() {
 }
 
 #[test]
+fn figures_are_as_wide_as_a_paper_where_that_is_asked_for_and_say_where_they_stand() {
+    let dir = Scratch::new();
+    for (width, points) in [("column", "240pt"), ("page", "504pt")] {
+        let out = dir.path(width);
+        let run = fairlink(&["reproduce", "hls.strict", "--quick", "--out", &out, "--width", width]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let svg = fs::read_to_string(format!("{out}/figures/hls.strict.svg")).expect("a figure");
+        assert!(svg.contains(&format!("width=\"{points}\"")), "{svg}");
+        assert!(svg.contains("<title>HLS, Section IX: How far class a is behind its guarantee</title>"), "{svg}");
+        assert!(fs::read(format!("{out}/figures/hls.strict.pdf")).expect("a figure").starts_with(b"%PDF-"));
+    }
+}
+
+#[test]
 fn what_names_nothing_and_where_nothing_can_be_written_is_said_before_the_work() {
     let dir = Scratch::new();
     let file = dir.write("file", "");
@@ -61,6 +75,8 @@ fn what_names_nothing_and_where_nothing_can_be_written_is_said_before_the_work()
         (&["reproduce", "hls.alpha", "--out", &file], "this is a file"),
         (&["reproduce", "hls.alpha", "--jobs", "0"], "--jobs"),
         (&["reproduce", "--slow"], "--slow"),
+        (&["reproduce", "hls.alpha", "--width", "page"], "--out"),
+        (&["reproduce", "hls.alpha", "--out", "report", "--width", "poster"], "screen, column, page"),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");

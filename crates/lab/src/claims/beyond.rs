@@ -8,6 +8,7 @@ mod others;
 /// Not a paper, in the form of one.
 pub(super) const PAPER: Paper = Paper {
     key: "beyond",
+    name: "Beyond the papers",
     authors: "fairlink",
     title: "Beyond the papers: every scheduler on every paper's workload",
     claims: CLAIMS,

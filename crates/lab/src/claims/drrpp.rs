@@ -20,6 +20,7 @@ mod waits;
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
     key: "drrpp",
+    name: "DRR++",
     authors: "C. Zhang",
     title: "A Measurement Study on Scheduling Latency-Critical Traffic",
     claims: CLAIMS,

@@ -26,6 +26,7 @@ mod watch;
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
     key: "hfsc",
+    name: "H-FSC",
     authors: "I. Stoica, H. Zhang, T. S. E. Ng",
     title: "A Hierarchical Fair Service Curve Algorithm for Link-Sharing, Real-Time and Priority Services",
     claims: CLAIMS,

@@ -16,6 +16,7 @@ mod waits;
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
     key: "hls",
+    name: "HLS",
     authors: "N. Luangsomboon, J. Liebeherr",
     title: "A Round-Robin Packet Scheduler for Hierarchical Max-Min Fairness",
     claims: CLAIMS,

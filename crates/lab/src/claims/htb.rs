@@ -9,8 +9,13 @@ mod share;
 mod slots;
 
 /// The paper.
-pub(super) const PAPER: Paper =
-    Paper { key: "htb", authors: "M. Devera", title: "What is HTB (the HTB page of September 2001)", claims: CLAIMS };
+pub(super) const PAPER: Paper = Paper {
+    key: "htb",
+    name: "HTB",
+    authors: "M. Devera",
+    title: "What is HTB (the HTB page of September 2001)",
+    claims: CLAIMS,
+};
 
 const CLAIMS: &[Claim] = &[
     Claim {

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::Claim;
 use super::finding::{Finding, Row, Unit, Verdict};
 use super::laboratory::{Lab, Trouble};
+use crate::figures::figure::Figure;
 
 /// What became of a claim.
 #[derive(Debug)]
@@ -57,6 +58,19 @@ impl Outcome {
     pub fn headline(&self) -> Option<&Row> {
         let worst = self.rows().iter().map(Row::verdict).max()?;
         self.rows().iter().find(|row| row.verdict() == worst)
+    }
+
+    /// Its figures for files of their own, each with the stem of the file's name and a title that names the paper and the place
+    /// ([`Claim::figure_title`]).
+    #[must_use]
+    pub fn figures(&self) -> Vec<(String, Figure)> {
+        let figures = self.found.as_ref().map_or(&[][..], |finding| &finding.figures);
+        let stem = |place: usize| match figures.len() {
+            1 => self.claim.id.to_owned(),
+            _ => format!("{}-{}", self.claim.id, place + 1),
+        };
+        let titled = |figure: &Figure| Figure { title: self.claim.figure_title(&figure.title), ..figure.clone() };
+        figures.iter().enumerate().map(|(place, figure)| (stem(place), titled(figure))).collect()
     }
 
     /// Why it is not as the paper says, where that is known, or what went wrong; nothing where it agrees.

@@ -14,6 +14,7 @@ mod sources;
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
     key: "sds",
+    name: "SDS",
     authors: "N. G. Duffield, T. V. Lakshman, D. Stiliadis",
     title: "On Adaptive Bandwidth Sharing with Rate Guarantees",
     claims: CLAIMS,

@@ -86,16 +86,18 @@ impl Marks {
     }
 }
 
-/// Writes `figures` into `dir`, which is made if it is not there, as SVG and PDF, each with its name without the ending, and returns the paths.
+/// Writes `figures` of this width into `dir`, which is made if it is not there, as SVG and PDF, each with its name without the ending, and
+/// returns the paths.
 ///
 /// # Errors
 /// [`FileError`]; files written before it stay.
 pub fn write_figures<'a>(
-    figures: impl IntoIterator<Item = (String, &'a Figure)>,
+    figures: impl IntoIterator<Item = (&'a str, &'a Figure)>,
+    width: Width,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Files::new(dir)?;
-    figures.into_iter().try_for_each(|(stem, figure)| files.draw(&stem, figure, Width::Screen))?;
+    figures.into_iter().try_for_each(|(stem, figure)| files.draw(stem, figure, width))?;
     Ok(files.written)
 }
 

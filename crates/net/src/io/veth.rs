@@ -1,6 +1,8 @@
 //! Pairs of virtual Ethernet interfaces (veth(4)): made, looked at and removed without any external program, by rtnetlink.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
@@ -20,6 +22,7 @@ const IFLA_QDISC: u16 = 6;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
@@ -96,6 +99,17 @@ fn about(index: i32) -> Vec<u8> {
 fn set_alias(name: &str, alias: &str) -> io::Result<()> {
     let mut message = about(sys::interface_index(name)?);
     push_attribute(&mut message, IFLA_IFALIAS, alias.as_bytes());
+    address(&mut message, libc::RTM_NEWLINK, libc::NLM_F_REQUEST | libc::NLM_F_ACK);
+    acknowledgement(&request(&message)?)
+}
+
+/// Moves the interface `name` into a network namespace, where it is down at first and has no address.
+///
+/// # Errors
+/// The kernel's answer: a name that the namespace has already (`EEXIST`), no permission (`EPERM`).
+pub(crate) fn move_to(name: &str, namespace: &File) -> io::Result<()> {
+    let mut message = about(sys::interface_index(name)?);
+    push_attribute(&mut message, IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
     address(&mut message, libc::RTM_NEWLINK, libc::NLM_F_REQUEST | libc::NLM_F_ACK);
     acknowledgement(&request(&message)?)
 }

@@ -316,7 +316,8 @@ fn per_busy_second(stats: &GatewayStats) -> f64 {
     if busy > 0.0 { stats.sent.packets as f64 / stats.uptime_s / busy } else { 0.0 }
 }
 
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+/// The value of a thread; its panic goes on in this one.
+pub(super) fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

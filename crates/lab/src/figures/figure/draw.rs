@@ -15,6 +15,8 @@ const FOR_A_POINT: f64 = 1.54;
 const LEFT: f64 = 86.0;
 const RIGHT: f64 = 24.0;
 const SIZE: f64 = 14.0;
+/// Size of a title on a screen.
+const HEADLINE: f64 = 18.0;
 /// Markers on a line are about so far from each other.
 const MARKER_EVERY: f64 = 90.0;
 /// Rows of texts of events below an axis.
@@ -61,17 +63,20 @@ impl Figure {
         svg.finish_in_points(sheet.width, y + 10.0, points, &self.title)
     }
 
-    /// As an SVG document, 960 pixels wide.
+    /// As an SVG document, 960 pixels wide. Long titles are smaller, and broken where that is not enough.
     #[must_use]
     pub fn svg(&self) -> String {
         let sheet = Sheet { width: WIDE };
         let mut svg = Svg::new();
-        let mut y = 30.0;
-        let mut size = 18.0;
-        while text_width(&self.title, size) > WIDE - 20.0 && size > 9.0 {
+        let mut size = HEADLINE;
+        while text_width(&self.title, size) > WIDE - 20.0 && size > SIZE {
             size -= 1.0;
         }
-        svg.bold(&self.title, (WIDE / 2.0, y), size, Anchor::Middle);
+        let mut y = 30.0 - size - 3.0;
+        for line in fitted(&self.title, ((WIDE - 20.0) / text_width("x", size)) as usize) {
+            y += size + 3.0;
+            svg.bold(&line, (WIDE / 2.0, y), size, Anchor::Middle);
+        }
         y = self.body(sheet, &mut svg, y + 16.0);
         for note in &self.notes {
             y += SIZE + 6.0;
@@ -243,8 +248,13 @@ impl Panel {
         if self.x.label.is_empty() {
             return ends + 4.0;
         }
-        let label = ends + SIZE + 8.0;
-        svg.text(&self.x.label, (LEFT + sheet.inner() / 2.0, label), SIZE, Anchor::Middle);
+        let mut label = ends + 5.0;
+        for line in fitted(&self.x.label, ((sheet.width - 12.0) / text_width("x", SIZE)) as usize) {
+            label += SIZE + 3.0;
+            // One that is longer than the panel stands further to the left.
+            let rightmost = sheet.width - 6.0 - text_width(&line, SIZE) / 2.0;
+            svg.text(&line, ((LEFT + sheet.inner() / 2.0).min(rightmost), label), SIZE, Anchor::Middle);
+        }
         label + 8.0
     }
 
@@ -257,7 +267,8 @@ impl Panel {
 
     fn draw_axes(&self, svg: &mut Svg, frame: &Frame<'_>) {
         let (left, right) = (LEFT, LEFT + frame.sheet.inner());
-        for (value, text) in self.y.ticks((self.height / 45.0) as usize) {
+        // Low panels have at least a step or two, too.
+        for (value, text) in self.y.ticks(((self.height / 45.0) as usize).max(3)) {
             if let Some(y) = frame.y(value) {
                 svg.line((left, y), (right, y), Stroke::full(GRID, 1.0));
                 svg.line((left - 5.0, y), (left, y), Stroke::full(FRAME, 1.0));
@@ -287,7 +298,13 @@ impl Panel {
         }
         let corners = [(left, frame.top), (right, frame.top), (right, frame.bottom), (left, frame.bottom)];
         svg.polygon(&corners, "none", Stroke::full(FRAME, 1.0));
-        svg.upright(&self.y.label, (22.0, (frame.top + frame.bottom) / 2.0), SIZE);
+        // A little longer than the panel at most, in two lines where it must be.
+        let lines = fitted(&self.y.label, ((frame.bottom - frame.top + 60.0) / text_width("x", SIZE)) as usize);
+        let first = if lines.len() > 1 { 12.0 } else { 22.0 };
+        for (n, line) in lines.iter().enumerate() {
+            let x = first + n as f64 * (SIZE + 1.0);
+            svg.upright(line, (x, (frame.top + frame.bottom) / 2.0), SIZE);
+        }
     }
 }
 

@@ -49,6 +49,30 @@ fn the_legend_stands_below_all_panels_and_names_each_series_once() {
 }
 
 #[test]
+fn labels_that_are_longer_than_a_panel_are_broken_on_paper_and_stay_inside() {
+    let label = "what is counted on this axis, with a long unit";
+    let axis = || Axis::linear(label, 0.0, 1.0);
+    let svg = Figure::new("", vec![Panel::new("", axis(), axis())]).svg_for(Width::Column);
+    let number = |line: &str, key: &str| -> f64 {
+        line.split(&format!(" {key}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    let lines: Vec<&str> = svg.lines().filter(|line| line.contains("\"middle\"") && line.contains(' ')).collect();
+    let (upright, level): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(|line| line.contains("rotate"));
+    let text = |line: &str| line.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert_eq!(upright.iter().map(|line| text(line)).collect::<Vec<_>>().join(" "), label);
+    let words = level.iter().filter(|line| text(line).parse::<f64>().is_err());
+    assert_eq!((words.count(), upright.len()), (2, 2), "{svg}");
+    for line in level {
+        let half = text(line).chars().count() as f64 * 14.0 * 0.6 / 2.0;
+        assert!(number(line, "x") - half >= 0.0 && number(line, "x") + half <= 240.0 * 1.54, "{line}");
+    }
+    for line in upright {
+        let half = text(line).chars().count() as f64 * 14.0 * 0.6 / 2.0;
+        assert!(number(line, "y") - half >= 0.0, "{line}");
+    }
+}
+
+#[test]
 fn nothing_is_drawn_outside_whatever_the_values() {
     let mut panel = panel();
     let wild = vec![(-1e9, 1e300), (0.0, f64::NAN), (3.0, -5.0), (f64::INFINITY, 1.0), (1e9, 1e9)];
