@@ -1,4 +1,4 @@
-//! Commands of tc to a link file and back: HTB, CBQ, the queues below them, and filters as far as the match language reaches.
+//! Commands of tc to a link file and back: HTB, CBQ, HFSC, prio, cake, the queues below them, and filters as far as the match language reaches.
 //!
 //! `docs/tc.md` is the users' reference. Source of the commands that must be read: \[htb\], whose lines are of 2001; source of units
 //! and defaults: tc(8), tc-htb(8), tc-cbq-details(7), tc-u32(8).
@@ -8,6 +8,7 @@
 //!
 //! Both name what is lost or changes its meaning, at its place.
 
+mod cake;
 pub(crate) mod export;
 mod filter;
 mod findings;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
 use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
-use fairlink_core::{ClassId, Rate};
+use fairlink_config::units::show_time;
+use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_lab::human::count;
 use fairlink_lab::import::{Case, compared};
 
@@ -77,10 +78,13 @@ struct LibreqosArgs {
 struct TcArgs {
     /// The file: commands, or what tc shows, as text or JSON; with --run a script of a shell.
     file: PathBuf,
-    /// Run the file as a script, and import the commands that it gives. It runs for 10 s at most, without rights and network, and can write to a
-    /// scratch directory only; tc, iptables, ip and others record or answer, and change nothing.
+    /// Run the file as a script, and import the commands that it gives. It runs without rights and network, and can write to a scratch directory
+    /// only; tc, iptables, ip and others record or answer, and change nothing.
     #[arg(long)]
     run: bool,
+    /// With --run: stop the script after this time, at most 600s, and import the commands that it gave until then.
+    #[arg(long, value_name = "TIME", requires = "run", default_value = "10s", value_parser = run_limit)]
+    run_limit: Nanos,
     /// With --run: a variable of the script's environment.
     #[arg(long, value_name = "NAME=VALUE", requires = "run")]
     set: Vec<String>,
@@ -155,6 +159,17 @@ struct PfArgs {
     /// Import the queues of this interface alone [default: all; several need --out].
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
+}
+
+/// A time that a script may run.
+fn run_limit(text: &str) -> Result<Nanos, String> {
+    const MOST: Nanos = Nanos(600 * 1_000_000_000);
+    let limit = args::time(text)?;
+    match limit.0 {
+        0 => Err("0 is no time; write one such as 10s".to_owned()),
+        _ if limit > MOST => Err(format!("the limit is {}", show_time(MOST))),
+        _ => Ok(limit),
+    }
 }
 
 /// Which way packets go.
@@ -335,7 +350,9 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Result<Imported, Failure> {
     let device = from.dev.as_deref().unwrap_or("eth0");
-    let made = script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device })?;
+    let limit = std::time::Duration::from_nanos(from.run_limit.0);
+    let made =
+        script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device, limit })?;
     let imported = tc::import(&format!("{}, as recorded", from.file.display()), made.text, options);
     // Where the commands are wrong, the end of the script is often why.
     let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();

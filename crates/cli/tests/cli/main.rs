@@ -22,6 +22,8 @@ mod endpoints;
 mod fail_open;
 mod fluid;
 mod import;
+#[cfg(target_os = "linux")]
+mod import_run;
 #[cfg(unix)]
 mod init;
 #[cfg(target_os = "linux")]

@@ -5,17 +5,22 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::classid::Classid;
-use crate::matching::{Mac, Match};
+use crate::matching::{MAX_DSCP, Mac, Match};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{left_out, wrong};
+use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::options::{Words, count};
 use crate::tc::setup::Filter;
 use crate::tc::words::Word;
 
-/// Conditions of the match language, or why there are none for what was asked.
+/// Conditions of the match language, or why there are none for what was asked. A code point may be one of several (`dscp 4,20`), each of which becomes
+/// a match, and [`ECN`] is none that a match can have.
 type Conditions = Result<Vec<String>, String>;
 
-/// Reads what stands behind the kind, of a filter with this protocol and preference. `None` where it is left out or wrong, and notes or log say so.
+/// The filter asks for frames without ECN.
+const ECN: &str = "ecn";
+
+/// Reads what stands behind the kind, of a filter with this protocol and preference: a match, or several of which one has to hold. `None` where it is
+/// left out or wrong, and notes or log say so.
 pub(super) fn read(
     (protocol_word, preference): (Option<&Word>, Option<u64>),
     kind: &Word,
@@ -23,7 +28,7 @@ pub(super) fn read(
     whole: &Span,
     log: &mut Log,
     notes: &mut Vec<Problem>,
-) -> Option<Filter> {
+) -> Option<Vec<Filter>> {
     const KINDS: [&str; 10] = ["u32", "flower", "matchall", "fw", "basic", "route", "bpf", "cgroup", "flow", "tcindex"];
     if !KINDS.contains(&kind.text.as_str()) {
         let why = format!("there is no kind of filter \"{}\"; there are: {}", kind.text, KINDS.join(", "));
@@ -67,22 +72,50 @@ pub(super) fn read(
         left_out(whole, "a filter that names no class is left out".to_owned(), log, notes);
         return None;
     };
-    let text = match &conditions {
+    let mut conditions = match conditions {
         Err(what) => {
             let why = format!("a filter to {class} is left out: the match language has nothing like {what}");
             left_out(whole, why, log, notes);
             return None;
         }
-        Ok(conditions) if conditions.is_empty() => "any".to_owned(),
-        Ok(conditions) => conditions.join(" "),
+        Ok(conditions) => conditions,
     };
-    match Match::parse(&text) {
-        Ok(made) => Some(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made }),
-        Err(error) => {
-            left_out(whole, format!("a filter to {class} is left out: it says \"{text}\", and {error}"), log, notes);
-            None
+    let asked = conditions.len();
+    conditions.retain(|condition| condition != ECN);
+    if conditions.len() < asked {
+        changed(whole, "the two bits of ECN are not looked at: frames with them are taken, too".to_owned(), log, notes);
+    }
+    let mut made = Vec::new();
+    for text in alternatives(&conditions) {
+        match Match::parse(&text) {
+            Ok(found) => {
+                made.push(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made: found })
+            }
+            Err(error) => {
+                let why = format!("a filter to {class} is left out: it says \"{text}\", and {error}");
+                left_out(whole, why, log, notes);
+                return None;
+            }
         }
     }
+    Some(made)
+}
+
+/// The matches of conditions: one for each code point.
+fn alternatives(conditions: &[String]) -> Vec<String> {
+    if conditions.is_empty() {
+        return vec!["any".to_owned()];
+    }
+    let mut all = vec![String::new()];
+    for condition in conditions {
+        let points = condition.strip_prefix("dscp ").filter(|points| points.contains(','));
+        let each: Vec<String> = match points {
+            Some(points) => points.split(',').map(|point| format!("dscp {point}")).collect(),
+            None => vec![condition.clone()],
+        };
+        all = all.iter().flat_map(|head| each.iter().map(move |one| format!("{head} {one}"))).collect();
+    }
+    all.into_iter().map(|text| text.trim_start().to_owned()).collect()
 }
 
 fn join(all: Conditions, more: Conditions) -> Conditions {
@@ -247,10 +280,20 @@ pub(super) fn prefix(text: &str, v6: bool) -> Result<String, String> {
         let mask = u128::MAX.checked_shl(128u32.checked_sub(length).ok_or_else(wrong)?).unwrap_or(0);
         Ok(format!("net {}/{length}", Ipv6Addr::from(u128::from(address) & mask)))
     } else {
-        let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+        let address = short_address(address).ok_or_else(wrong)?;
         let mask = u32::MAX.checked_shl(32u32.checked_sub(length).ok_or_else(wrong)?).unwrap_or(0);
         Ok(format!("net {}/{length}", Ipv4Addr::from(u32::from(address) & mask)))
     }
+}
+
+/// An address of which the last numbers may be missing: they are zero, as tc takes them.
+fn short_address(text: &str) -> Option<Ipv4Addr> {
+    let mut bytes = [0; 4];
+    let parts: Vec<&str> = text.split('.').collect();
+    for (byte, part) in bytes.get_mut(..parts.len())?.iter_mut().zip(&parts) {
+        *byte = part.parse().ok()?;
+    }
+    Some(bytes.into())
 }
 
 fn ports(side: &str, value: u32, mask: u32) -> Conditions {
@@ -268,12 +311,29 @@ fn ports(side: &str, value: u32, mask: u32) -> Conditions {
 }
 
 fn code_point(value: u32, mask: u32) -> Conditions {
-    match mask {
-        0 => Ok(Vec::new()),
-        // The two bits of ECN are not in it.
-        0xfc if value <= 0xff => Ok(vec![format!("dscp {}", value >> 2)]),
-        _ => Err(format!("the type of service {value:#x} under the mask {mask:#x}, which is not 0xfc")),
+    /// The two bits behind the code point.
+    const ECN_BITS: u32 = 3;
+    if mask == 0 {
+        return Ok(Vec::new());
     }
+    let points = code_points(value, mask);
+    if value > 0xff || mask > 0xff || value & mask & ECN_BITS != 0 || points.is_empty() {
+        return Err(format!("the type of service {value:#x} under the mask {mask:#x}"));
+    }
+    let mut conditions = Vec::new();
+    if mask >> 2 != 0 {
+        conditions.push(format!("dscp {}", points.join(",")));
+    }
+    if mask & ECN_BITS != 0 {
+        conditions.push(ECN.to_owned());
+    }
+    Ok(conditions)
+}
+
+/// The code points of the types of service that are `value` under a mask, whatever their bits of ECN are.
+pub(super) fn code_points(value: u32, mask: u32) -> Vec<String> {
+    let holds = |point: &u32| (point << 2 ^ value) & mask & 0xfc == 0;
+    (0..=u32::from(MAX_DSCP)).filter(holds).map(|point| point.to_string()).collect()
 }
 
 fn flower_option(option: &str, words: &mut Words<'_>) -> Conditions {

@@ -203,6 +203,9 @@ struct Writer<'s> {
     lending: Lending,
 }
 
+/// The guarantee of each band of prio, in bit/s: next to nothing, so that priorities decide.
+pub(super) const UNASSURED: u64 = 1000;
+
 /// The class of frames that HTB sends past all classes.
 const OTHERS: &str = "others";
 
@@ -234,7 +237,7 @@ impl Writer<'_> {
     fn device(&mut self, device: &Device, is_peer: bool, text: &mut String) {
         let Some(root) = &device.root else {
             let at = device.filters.first().map_or(0..0, |filter| filter.at.clone());
-            let why = format!("{} has neither htb nor cbq at its root", device.name);
+            let why = format!("{} has none of htb, hfsc, cbq and prio at its root", device.name);
             wrong(&at, why, Some("add it: tc qdisc add dev eth0 root handle 1: htb"), &mut self.log);
             return;
         };
@@ -250,6 +253,12 @@ impl Writer<'_> {
         }
         if self.lending == Lending::Kept && !is_hfsc(root.kind) {
             self.check_sums(device);
+        }
+        let is_prio = matches!(root.kind, RootKind::Prio { .. });
+        if is_prio && self.rate.is_none() {
+            let why = format!("prio does not say what {} carries", device.name);
+            wrong(&root.at, why, Some("add --rate with its rate, such as --rate 100mbit"), &mut self.log);
+            return;
         }
         let bandwidth = root.kind.bandwidth();
         let (rate, why) = match (self.rate, bandwidth) {
@@ -280,6 +289,7 @@ impl Writer<'_> {
         writeln!(text, "{:<26}# {why}", format!("rate = {}", quoted(&rate_key(rate)))).expect("as above");
         let scheduler = match root.kind {
             RootKind::Hfsc { .. } => "hfsc",
+            RootKind::Prio { .. } => "htb",
             _ if self.lending == Lending::Fair => "hls",
             RootKind::Cbq { .. } => "cbq-top-level",
             RootKind::Htb { .. } => "htb",
@@ -287,11 +297,7 @@ impl Writer<'_> {
         line(text, "scheduler", scheduler);
         writeln!(text, "{:<26}# a frame with its Ethernet header", format!("mtu = \"{FRAME}B\"")).expect("as above");
         self.overhead(device, text);
-        let default = match root.kind {
-            RootKind::Htb { default, .. } | RootKind::Hfsc { default } => default,
-            RootKind::Cbq { .. } => None,
-        };
-        self.default(device, default, text);
+        self.default(device, root.kind.default(), text);
         let leaves = device.classes.iter().filter(|class| device.is_leaf(class.id));
         let least_weight = leaves.filter_map(|class| class.set.weight).min();
         for (class_of, filters) in self.in_order(device) {
@@ -313,7 +319,11 @@ impl Writer<'_> {
                 line(text, "queue", DEFAULT_LEAF);
             }
         }
-        if self.lending == Lending::Fair && !is_hfsc(root.kind) {
+        if is_prio {
+            let assured = show_bps(UNASSURED);
+            let why = format!("prio: htb with the bands as its priorities, and {assured} assured to each band");
+            self.changed(&root.at, why);
+        } else if self.lending == Lending::Fair && !is_hfsc(root.kind) {
             self.meanings(device, &root.at.clone());
         }
     }
@@ -356,6 +366,9 @@ impl Writer<'_> {
         let at = root.at.clone();
         let link = self.rate.map(Rate::bps).or(root.kind.bandwidth()).unwrap_or_else(|| needed(device));
         device.needed = Some(needed(device));
+        if matches!(root.kind, RootKind::Prio { .. }) {
+            return;
+        }
         if is_hfsc(root.kind) {
             // Its curves stay as they are.
             device.others = self.needs_default(device).then_some((link / 100).max(1));
@@ -428,8 +441,7 @@ impl Writer<'_> {
         if takes_all(device).is_some() {
             return false;
         }
-        let (RootKind::Htb { default, .. } | RootKind::Hfsc { default }) = root.kind else { return true };
-        let named = default.and_then(|minor| Classid::new(root.major, minor));
+        let named = root.kind.default().and_then(|minor| Classid::new(root.major, minor));
         named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
     }
 
@@ -460,10 +472,7 @@ impl Writer<'_> {
                 }
             }
         }
-        let default = device.root.as_ref().and_then(|root| match root.kind {
-            RootKind::Htb { default, .. } | RootKind::Hfsc { default } => Classid::new(root.major, default?),
-            RootKind::Cbq { .. } => None,
-        });
+        let default = device.root.as_ref().and_then(|root| Classid::new(root.major, root.kind.default()?));
         let Order { classes: mut ordered, overtaken, is_compared } = order::by_class(&useful, default);
         if let (false, Some(first)) = (is_compared, useful.first()) {
             let why = format!(
@@ -572,6 +581,12 @@ impl Writer<'_> {
             RootKind::Hfsc { .. } => self.hfsc_class(device, class, text),
             RootKind::Htb { r2q, .. } => self.htb_class(device, class, rate, r2q, text),
             RootKind::Cbq { avpkt, .. } => self.cbq_class(device, class, avpkt, least_weight, text),
+            RootKind::Prio { .. } => {
+                if let Some(ceil) = set.ceil {
+                    line(text, "ceiling", &rate_key(ceil));
+                }
+                writeln!(text, "priority = {}", class.id.minor() - 1).expect("writing to a string does not fail");
+            }
         }
         if let Some(slot) = set.pslot {
             line(text, "pool", &pool_name(slot));

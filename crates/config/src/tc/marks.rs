@@ -18,14 +18,14 @@ use crate::classid::Classid;
 use crate::matching::{Match, MatchErrorKind};
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out};
-use crate::tc::setup::{Device, Filter, MarkFilter, RootKind};
+use crate::tc::setup::{Device, Filter, MarkFilter};
 use crate::tc::words::Word;
 
 use bits::{Change, Mark};
 use walk::{Region, State, Walk};
 
-/// The hooks that what leaves an interface has passed, in order.
-const HOOKS: [&str; 5] = ["prerouting", "forward", "output", "postrouting", "egress"];
+/// The hooks that what leaves an interface has passed, in order; the second is one of frames that come in alone.
+const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "egress"];
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
 /// Most rules whose loss is told one by one.
@@ -178,14 +178,14 @@ impl Firewall {
     }
 
     /// The chains that frames enter which leave or come in at a device, in order.
-    fn bases(&self, family: &str, device: &str) -> Vec<&ChainName> {
+    fn bases(&self, family: &str, device: &str, incoming: bool) -> Vec<&ChainName> {
         let mut found: Vec<(usize, i64, &ChainName)> = Vec::new();
         for name in self.chains.keys().filter(|name| [family, "inet", "netdev"].contains(&name.family.as_str())) {
             let place = match name.table.strip_prefix("-t ") {
                 Some(table) => iptables::priority(table).map(|priority| (name.chain.to_ascii_lowercase(), priority)),
                 None => self.nft.base(name, device),
             };
-            let Some((hook, priority)) = place else { continue };
+            let Some((hook, priority)) = place.filter(|(hook, _)| incoming || hook != "input") else { continue };
             found.extend(HOOKS.iter().position(|known| *known == hook).map(|hook| (hook, priority, name)));
         }
         found.sort();
@@ -235,7 +235,10 @@ impl Firewall {
         let first = targets.by_mark.first().map_or(0, |filter| filter.preference);
         let mut made: Vec<Filter> = Vec::new();
         for family in ["ip", "ip6"] {
-            let walk = Walk::leaving(self, family, &name);
+            let walk = match &device.source {
+                Some((from, true)) => Walk::redirected(self, family, from),
+                _ => Walk::leaving(self, family, &name),
+            };
             self.tell(&walk, &targets, device, family, log, notes);
             for classes in [true, false] {
                 let is_set = |region: &Region| match classes {
@@ -429,6 +432,6 @@ fn is_impossible(kind: &MatchErrorKind) -> bool {
 /// The leaf that gets what no filter takes.
 fn default_class(device: &Device) -> Option<Classid> {
     let root = device.root.as_ref()?;
-    let (RootKind::Htb { default, .. } | RootKind::Hfsc { default }) = root.kind else { return None };
-    Classid::new(root.major, default?).filter(|&class| device.class(class).is_some() && device.is_leaf(class))
+    Classid::new(root.major, root.kind.default()?)
+        .filter(|&class| device.class(class).is_some() && device.is_leaf(class))
 }

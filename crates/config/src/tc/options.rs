@@ -4,8 +4,10 @@ use fairlink_core::{Nanos, Rate};
 
 use crate::class::map_burst;
 use crate::problem::{Log, Problem, Span};
+use crate::tc::cake::{self, Tin};
 use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::kernel::{FRAME, R2Q};
+use crate::tc::import::UNASSURED;
+use crate::tc::kernel::{FRAME, MAX_PRIORITY, R2Q};
 use crate::tc::setup::{Curve, RootKind, Settings};
 use crate::tc::units;
 use crate::tc::words::Word;
@@ -176,12 +178,13 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
             }
             Some(RootKind::Hfsc { default })
         }
+        "prio" => prio(words, log),
         other => {
             let why = format!("a link file has nothing like \"{other}\" at the root of a device");
             wrong(
                 &kind.at,
                 why,
-                Some("there are: htb, hfsc, cbq, and for a device without classes tbf, cake, netem"),
+                Some("there are: htb, hfsc, cbq, prio, and for a device without classes tbf, cake, netem"),
                 log,
             );
             None
@@ -195,7 +198,66 @@ pub(super) fn class(kind: RootKind, words: &mut Words<'_>, log: &mut Log, notes:
         RootKind::Htb { .. } => htb_class(words, log, notes),
         RootKind::Cbq { .. } => cbq_class(words, log, notes),
         RootKind::Hfsc { .. } => hfsc_class(words, log),
+        // Its classes are its bands, and set nothing.
+        RootKind::Prio { .. } => {
+            words.rest();
+            Settings { rate: Some(UNASSURED), ..Settings::default() }
+        }
     }
+}
+
+/// The bands of prio: defaults of tc-prio(8), and a map that is cut short goes on with its first band.
+fn prio(words: &mut Words<'_>, log: &mut Log) -> Option<RootKind> {
+    const MOST: u64 = MAX_PRIORITY + 1;
+    let (mut bands, mut map) = (3, [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+    let mut at = None;
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "bands" => {
+                bands = words.read(word, count, COUNT, log)?;
+                at = Some(word.at.clone());
+            }
+            "priomap" => {
+                let mut given = Vec::new();
+                while let Some(band) = words.peek().and_then(count) {
+                    words.next();
+                    given.push(band);
+                }
+                if given.is_empty() || given.len() > map.len() {
+                    let why = format!("priomap has {} bands; it takes 1 to {}", given.len(), map.len());
+                    wrong(&word.at, why, Some("write a band for each priority"), log);
+                    return None;
+                }
+                given.resize(map.len(), given[0]);
+                map = given.try_into().ok()?;
+                at = at.or_else(|| Some(word.at.clone()));
+            }
+            _ => {
+                unknown(word, "the queueing discipline prio", "bands, priomap", words, log);
+                return None;
+            }
+        }
+    }
+    let at = at.unwrap_or_else(|| words.span());
+    if !(2..=MOST).contains(&bands) {
+        let why = format!("prio has {bands} bands; it takes 2 or more, and {MOST} of them are imported");
+        wrong(&at, why, Some("write fewer bands, or use htb"), log);
+        return None;
+    }
+    if let Some(band) = map.iter().find(|band| **band >= bands) {
+        let why = format!("priomap names band {band}, and there are {bands}: 0 to {}", bands - 1);
+        wrong(&at, why, Some("write a priomap for these bands"), log);
+        return None;
+    }
+    Some(RootKind::Prio { bands: bands as u16, map: map.map(|band| band as u16) })
+}
+
+/// The rate of a tbf below a class of prio, in bit/s.
+pub(super) fn tbf_rate(kind: &Word, words: &mut Words<'_>, log: &Log, notes: &mut Vec<Problem>) -> Option<u64> {
+    let all = words.rest();
+    let rate = all.windows(2).find(|pair| pair[0].text == "rate").and_then(|pair| some_rate(&pair[1].text));
+    changed(&kind.at, "tbf below a band becomes its ceiling".to_owned(), log, notes);
+    rate
 }
 
 fn htb_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Settings {
@@ -205,8 +267,13 @@ fn htb_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
         match word.text.as_str() {
             "rate" => set.rate = words.read(word, some_rate, RATE, log),
             "ceil" => set.ceil = words.read(word, some_rate, RATE, log),
-            "burst" | "buffer" | "maxburst" => set.burst = words.read(word, some_size, SIZE, log),
-            "cburst" | "cbuffer" | "cmaxburst" => set.cburst = words.read(word, some_size, SIZE, log),
+            // 0 is none, as tc takes it.
+            "burst" | "buffer" | "maxburst" => {
+                set.burst = words.read(word, units::size, SIZE, log).filter(|&size| size > 0);
+            }
+            "cburst" | "cbuffer" | "cmaxburst" => {
+                set.cburst = words.read(word, units::size, SIZE, log).filter(|&size| size > 0);
+            }
             "prio" => set.priority = words.read(word, count, COUNT, log),
             "quantum" => set.quantum = words.read(word, some_size, SIZE, log),
             "overhead" => set.overhead = words.read(word, count, COUNT, log).unwrap_or(0),
@@ -317,14 +384,15 @@ fn two_pieces(bytes: u64, delay: u64, rate: u64) -> Option<(u64, u64)> {
 pub(super) const WHOLE_DEVICE: [&str; 9] =
     ["tbf", "cake", "netem", "fq_codel", "fq", "codel", "sfq", "pfifo", "pfifo_fast"];
 
-/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s and its queue. `None` where it has no rate.
+/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s, its queue, and cake's tins. `None` where it has no rate.
 pub(super) fn whole_device(
     kind: &Word,
     words: &mut Words<'_>,
     log: &mut Log,
     notes: &mut Vec<Problem>,
-) -> Option<(u64, Option<Queue>)> {
+) -> Option<(u64, Option<Queue>, &'static [Tin])> {
     let all = words.rest();
+    let mut tins: &[Tin] = &[];
     let key = match kind.text.as_str() {
         "tbf" | "netem" => "rate",
         "cake" => "bandwidth",
@@ -333,8 +401,21 @@ pub(super) fn whole_device(
     let rate = all.windows(2).find(|pair| pair[0].text == key).and_then(|pair| some_rate(&pair[1].text))?;
     let queue = match kind.text.as_str() {
         "cake" => {
-            let why = "cake becomes fq_codel: its tins and its fairness among hosts are left out";
-            changed(&kind.at, why.to_owned(), log, notes);
+            // Of several words the last counts.
+            let wanted = all.iter().rev().find(|word| cake::KINDS.contains(&word.text.as_str()));
+            let wanted = wanted.map_or(cake::KINDS[0], |word| word.text.as_str());
+            tins = cake::tins(wanted);
+            let why = match (tins, wanted) {
+                ([], "besteffort") => "cake becomes a class with fq_codel",
+                ([], _) => {
+                    "cake becomes a class with fq_codel: its tins are left out, as they are not besteffort, diffserv3 or diffserv4"
+                }
+                _ => {
+                    "cake becomes a class for each of its tins, with fq_codel and guarantees in proportion to the quanta of the tins"
+                }
+            };
+            let why = format!("{why}; its fairness among hosts, and what it changes in packets, are left out");
+            changed(&kind.at, why, log, notes);
             Some(("fq_codel", None, false))
         }
         other => {
@@ -342,7 +423,7 @@ pub(super) fn whole_device(
             None
         }
     };
-    Some((rate, queue))
+    Some((rate, queue, tins))
 }
 
 /// What a link file has of a queue below a class: its word for it, the length, and whether it marks.

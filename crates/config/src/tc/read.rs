@@ -1,8 +1,10 @@
 //! From commands to what they set up.
 
 mod police;
+mod prio;
 
 use crate::classid::{Classid, hex};
+use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::R2Q;
@@ -30,6 +32,7 @@ pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Pr
         // The kernel tries filters by preference; those of one preference in the order in which they came.
         device.filters.sort_by_key(|filter| filter.preference);
         police::ceilings(device, log, notes);
+        prio::by_type_of_service(device, log, notes);
         default_by_filter(device, log, notes);
     }
     devices
@@ -78,10 +81,17 @@ enum Parent {
     Class(Classid),
     /// At what comes in.
     Ingress,
+    /// At what goes out, before the queueing discipline at the root.
+    Egress,
 }
 
 /// The handle that the queueing discipline of what comes in has.
 const INGRESS: u16 = 0xffff;
+/// The two places of clsact (`TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`).
+const CLSACT_INGRESS: u16 = 0xfff2;
+const CLSACT_EGRESS: u16 = 0xfff3;
+/// The queueing disciplines of what comes in; the second is also one of what goes out.
+const INCOMING: [&str; 2] = ["ingress", "clsact"];
 
 /// What stands between the verb and the kind.
 #[derive(Default)]
@@ -89,7 +99,7 @@ struct Place<'w> {
     device: Option<&'w Word>,
     parent: Option<Parent>,
     handle: Option<&'w Word>,
-    classid: Option<Classid>,
+    classid: Option<&'w Word>,
     protocol: Option<&'w Word>,
     preference: Option<u64>,
 }
@@ -134,7 +144,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         wrong(&whole, "this command names no kind".to_owned(), Some("write htb, cbq, pfifo or u32 in it"), log);
         return None;
     };
-    if object.text == "filter" && is_incoming(&place, devices) {
+    if object.text == "filter" && (place.parent == Some(Parent::Egress) || is_incoming(&place, devices)) {
         return police::filter(&place, kind, &mut words, &whole, devices, log, notes);
     }
     let device = device(&place, &whole, devices, log)?;
@@ -159,9 +169,9 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
                 device.by_mark.push(by_mark(&place, &mut words, whole, log, notes)?);
                 return Some(());
             }
-            let filter = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
-            device.policed.extend(police::of_class(command, &whole, filter.class));
-            device.filters.push(filter);
+            let made = filter::read((place.protocol, place.preference), kind, &mut words, &whole, log, notes)?;
+            device.policed.extend(police::of_class(command, &whole, made.first()?.class));
+            device.filters.extend(made);
             Some(())
         }
     }
@@ -229,13 +239,18 @@ fn place<'w>(words: &mut Words<'w>, is_filter: bool, log: &mut Log) -> Option<Pl
             "dev" => place.device = Some(words.value(word, log)?),
             "root" => place.parent = Some(Parent::Device),
             "ingress" if is_filter => place.parent = Some(Parent::Ingress),
+            "egress" if is_filter => place.parent = Some(Parent::Egress),
             "parent" => place.parent = Some(words.read(word, parent, "write 1: or 1:2, hexadecimal", log)?),
             "handle" => place.handle = Some(words.value(word, log)?),
-            "classid" => {
-                place.classid = Some(words.read(word, Classid::parse, "write 1:2, hexadecimal", log)?);
+            "classid" => place.classid = Some(words.value(word, log)?),
+            // tc takes words that are cut short.
+            cut if is_filter && cut.len() > 2 && "protocol".starts_with(cut) => {
+                place.protocol = Some(words.value(word, log)?);
             }
-            "protocol" if is_filter => place.protocol = Some(words.value(word, log)?),
-            "prio" | "pref" | "preference" | "priority" if is_filter => {
+            cut if is_filter
+                && cut.len() > 2
+                && ["preference", "priority"].iter().any(|whole| whole.starts_with(cut)) =>
+            {
                 place.preference = Some(words.read(word, options::count, "write a whole number", log)?);
             }
             "estimator" | "est" => {
@@ -255,10 +270,17 @@ fn parent(text: &str) -> Option<Parent> {
     if text == "root" {
         return Some(Parent::Device);
     }
-    match discipline(text) {
-        Some(major) => Some(Parent::Discipline(major)),
-        None => Classid::parse(text).map(Parent::Class),
+    match (discipline(text), Classid::parse(text)) {
+        (Some(major), _) => Some(Parent::Discipline(major)),
+        (None, Some(class)) if class.major() == INGRESS && class.minor() == CLSACT_INGRESS => Some(Parent::Ingress),
+        (None, Some(class)) if class.major() == INGRESS && class.minor() == CLSACT_EGRESS => Some(Parent::Egress),
+        (None, class) => class.map(Parent::Class),
     }
+}
+
+/// `1:`, or `1` as the handle of a queueing discipline may be written.
+fn qdisc_handle(text: &str) -> Option<u16> {
+    discipline(text).or_else(|| hex(text))
 }
 
 /// `1:` or `1:0`.
@@ -287,6 +309,9 @@ fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device 
             by_mark: Vec::new(),
             policed: Vec::new(),
             ingress: None,
+            source: None,
+            inner: Vec::new(),
+            outer: None,
             no_link: None,
             needed: None,
             others: None,
@@ -296,14 +321,44 @@ fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device 
     &mut devices[index]
 }
 
-/// A whole device may be cleared, as scripts do at their beginning.
-fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut Vec<Device>, log: &mut Log) -> Option<()> {
+/// A whole device may be cleared, as scripts do at their beginning, or what comes in there, or a queue.
+fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut [Device], log: &mut Log) -> Option<()> {
     let place = place(words, object.text == "filter", log)?;
-    words.rest();
-    let ingress = place.handle.is_some_and(|handle| handle.text == "ffff:");
-    if object.text == "qdisc" && (place.parent == Some(Parent::Device) || ingress || place.parent.is_none()) {
-        devices.retain(|device| place.device.is_none_or(|name| device.name != name.text));
-        return Some(());
+    let kind = words.rest().first().map(|word| word.text.as_str());
+    let of = |device: &&mut Device| place.device.is_none_or(|name| device.name == name.text);
+    if object.text == "qdisc" {
+        let handle = place.handle.and_then(|handle| qdisc_handle(&handle.text));
+        let incoming = kind.is_some_and(|kind| INCOMING.contains(&kind))
+            || handle == Some(INGRESS)
+            || matches!(place.parent, Some(Parent::Ingress | Parent::Egress));
+        match place.parent {
+            _ if incoming => {
+                for suffix in [police::INCOMING, police::OUTGOING] {
+                    let name = place.device.map(|name| format!("{}{suffix}", name.text));
+                    devices.iter_mut().filter(|device| Some(&device.name) == name.as_ref()).for_each(Device::clear);
+                }
+                devices.iter_mut().filter(of).for_each(|device| device.ingress = None);
+                for device in devices.iter_mut() {
+                    let is_source = |name: &Word| device.source.as_ref().is_some_and(|(from, _)| *from == name.text);
+                    if place.device.is_some_and(is_source) {
+                        device.source = None;
+                    }
+                }
+                return Some(());
+            }
+            Some(Parent::Device) | None => {
+                devices.iter_mut().filter(of).for_each(Device::clear);
+                return Some(());
+            }
+            Some(Parent::Class(class)) => {
+                let found = devices.iter_mut().filter(of).find_map(|device| device.classes.get_mut(class));
+                if let Some(class) = found {
+                    class.queue = None;
+                    return Some(());
+                }
+            }
+            _ => {}
+        }
     }
     let why = format!("only a whole device is deleted: tc qdisc {} dev eth0 root", verb.text);
     wrong(&object.at, why, Some("take the command out, together with what it takes away"), log);
@@ -321,25 +376,35 @@ fn whole_device(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     let found = options::whole_device(kind, words, log, notes);
-    device.classes.clear();
-    device.filters.clear();
-    device.by_mark.clear();
-    device.policed.clear();
-    device.root = None;
-    let Some((rate, queue)) = found else {
+    device.clear();
+    let Some((rate, queue, tins)) = found else {
         let why =
             format!("{} at the root of {} has no rate and shares nothing out among classes", kind.text, device.name);
         left_out(whole, why.clone(), log, notes);
         device.no_link = Some(why);
+        // What shares may hang below it.
+        device.outer = place.handle.and_then(|handle| qdisc_handle(&handle.text));
         return None;
     };
-    let major = place.handle.and_then(|handle| discipline(&handle.text)).unwrap_or(1);
-    device.root =
-        Some(Root { at: whole.clone(), major, kind: RootKind::Htb { default: Some(1), r2q: R2Q, depth: None } });
-    let queue = queue.map(|(queue, buffer, ecn)| LeafQueue { at: whole.clone(), queue, buffer, ecn });
+    let major = place.handle.and_then(|handle| qdisc_handle(&handle.text)).unwrap_or(1);
+    // The class of the whole device; below it, where there are tins, the first takes what no filter takes.
+    let default = Some(if tins.is_empty() { 1 } else { 2 });
+    device.root = Some(Root { at: whole.clone(), major, kind: RootKind::Htb { default, r2q: R2Q, depth: None } });
+    let queue = || queue.clone().map(|(queue, buffer, ecn)| LeafQueue { at: whole.clone(), queue, buffer, ecn });
     let set = Settings { rate: Some(rate), ..Settings::default() };
     let id = Classid::new(major, 1)?;
-    device.classes.push(Class { at: whole.clone(), id, parent: None, set, queue });
+    let whole_queue = if tins.is_empty() { queue() } else { None };
+    device.classes.push(Class { at: whole.clone(), id, parent: None, set, queue: whole_queue });
+    let quanta: u64 = tins.iter().map(|tin| tin.quantum).sum();
+    for (minor, tin) in (2..).zip(tins) {
+        let own = u128::from(rate) * u128::from(tin.quantum) / u128::from(quanta);
+        let set = Settings { rate: Some((own as u64).max(1)), ceil: Some(rate), ..Settings::default() };
+        let class = Classid::new(major, minor)?;
+        device.classes.push(Class { at: whole.clone(), id: class, parent: Some(id), set, queue: queue() });
+        let made = tin.points.iter().filter_map(|point| Match::parse(&format!("dscp {point}")).ok());
+        let one = |made| Filter { at: whole.clone(), preference: u64::MAX, class, made };
+        device.filters.extend(made.map(one));
+    }
     Some(())
 }
 
@@ -352,7 +417,7 @@ fn qdisc(
     log: &mut Log,
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
-    if ["ingress", "clsact"].contains(&kind.text.as_str()) {
+    if INCOMING.contains(&kind.text.as_str()) {
         let handle = words.rest().windows(2).find(|pair| pair[0].text == "handle").map(|pair| pair[1].text.as_str());
         let handle = handle.or(place.handle.map(|handle| handle.text.as_str()));
         device.ingress = handle.and_then(discipline).or(Some(INGRESS));
@@ -364,28 +429,17 @@ fn qdisc(
         );
         return None;
     }
+    let handle = place.handle.and_then(|handle| qdisc_handle(&handle.text));
     match place.parent {
         Some(Parent::Device) if options::WHOLE_DEVICE.contains(&kind.text.as_str()) => {
             return whole_device(kind, words, place, &whole, device, log, notes);
         }
-        Some(Parent::Device) => {
-            let kind = options::root(kind, words, log, notes)?;
-            let major = match place.handle {
-                None => 1,
-                Some(handle) => match discipline(&handle.text) {
-                    Some(major) => major,
-                    None => {
-                        let why = format!("the handle \"{}\" is no number with a colon", handle.text);
-                        wrong(&handle.at, why, Some("write handle 1:, hexadecimal"), log);
-                        return None;
-                    }
-                },
-            };
-            device.root = Some(Root { at: whole, major, kind });
-            device.classes.clear();
-            device.filters.clear();
-            device.by_mark.clear();
-            device.policed.clear();
+        Some(Parent::Device) => at_root(place, kind, words, whole, device, log, notes)?,
+        Some(Parent::Discipline(major)) if device.outer == Some(major) => {
+            if options::WHOLE_DEVICE.contains(&kind.text.as_str()) {
+                return whole_device(kind, words, place, &whole, device, log, notes);
+            }
+            at_root(place, kind, words, whole, device, log, notes)?;
         }
         // What hangs below a whole device is the queue of its one class.
         Some(Parent::Discipline(major))
@@ -395,26 +449,86 @@ fn qdisc(
                     .as_ref()
                     .is_some_and(|root| root.major == major && device.classes.at(0).at == root.at) =>
         {
-            let class = device.classes.get_mut(Classid::new(major, 1)?)?;
-            let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
-            class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
+            queue(Classid::new(major, 1)?, handle, kind, words, whole, device, log, notes)?;
+        }
+        Some(Parent::Discipline(major)) if device.inner.iter().any(|(inner, _)| *inner == major) => {
+            let class = device.inner.iter().find(|(inner, _)| *inner == major).map(|(_, class)| *class)?;
+            queue(class, handle, kind, words, whole, device, log, notes)?;
+        }
+        // The one place below a queue that has no classes of its own.
+        Some(Parent::Class(parent)) if device.inner.iter().any(|(inner, _)| *inner == parent.major()) => {
+            let class = device.inner.iter().find(|(inner, _)| *inner == parent.major()).map(|(_, class)| *class)?;
+            queue(class, handle, kind, words, whole, device, log, notes)?;
         }
         Some(Parent::Class(parent)) => {
-            let Some(class) = device.classes.get_mut(parent) else {
+            if device.class(parent).is_none() {
                 let why = format!("there is no class {parent} on {} by now", device.name);
                 wrong(&whole, why, Some("add the class above"), log);
                 return None;
-            };
-            class.queue = None;
-            let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
-            class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
+            }
+            queue(parent, handle, kind, words, whole, device, log, notes)?;
         }
-        Some(Parent::Discipline(_) | Parent::Ingress) | None => {
+        Some(Parent::Discipline(_) | Parent::Ingress | Parent::Egress) | None => {
             let why = "a queueing discipline stands at the root or below a class".to_owned();
             wrong(&whole, why, Some("write root, or parent 1:2"), log);
             return None;
         }
     }
+    Some(())
+}
+
+/// The queueing discipline that has classes.
+fn at_root(
+    place: &Place<'_>,
+    kind: &Word,
+    words: &mut Words<'_>,
+    whole: Span,
+    device: &mut Device,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<()> {
+    let kind = options::root(kind, words, log, notes)?;
+    let major = match place.handle {
+        None => 1,
+        Some(handle) => match qdisc_handle(&handle.text) {
+            Some(major) => major,
+            None => {
+                let why = format!("the handle \"{}\" is no number with a colon", handle.text);
+                wrong(&handle.at, why, Some("write handle 1:, hexadecimal"), log);
+                return None;
+            }
+        },
+    };
+    device.clear();
+    if let RootKind::Prio { bands, .. } = kind {
+        prio::bands(device, major, bands, &whole)?;
+    }
+    device.root = Some(Root { at: whole, major, kind });
+    Some(())
+}
+
+/// A queue below a class, or below another queue of that class, whose place it takes.
+#[allow(clippy::too_many_arguments)]
+fn queue(
+    of: Classid,
+    handle: Option<u16>,
+    kind: &Word,
+    words: &mut Words<'_>,
+    whole: Span,
+    device: &mut Device,
+    log: &mut Log,
+    notes: &mut Vec<Problem>,
+) -> Option<()> {
+    device.inner.extend(handle.map(|handle| (handle, of)));
+    let is_prio = matches!(device.root, Some(Root { kind: RootKind::Prio { .. }, .. }));
+    let class = device.classes.get_mut(of)?;
+    class.queue = None;
+    if is_prio && kind.text == "tbf" {
+        class.set.ceil = options::tbf_rate(kind, words, log, notes);
+        return Some(());
+    }
+    let (queue, buffer, ecn) = options::queue(kind, words, log, notes)?;
+    class.queue = Some(LeafQueue { at: whole, queue, buffer, ecn });
     Some(())
 }
 
@@ -439,8 +553,15 @@ fn class(
         wrong(&kind.at, why, Some("all classes are of the queueing discipline at the root"), log);
         return None;
     }
-    let Some(id) = place.classid else {
+    let Some(number) = place.classid else {
         wrong(&whole, "this class has no number".to_owned(), Some("write classid 1:2 into it"), log);
+        return None;
+    };
+    // A number without a colon is one of the queueing discipline above it.
+    let short = || Classid::new(root.major, hex(number.text.trim_start_matches(':'))?);
+    let Some(id) = Classid::parse(&number.text).or_else(short) else {
+        let why = format!("\"classid\" takes no \"{}\"", number.text);
+        wrong(&number.at, why, Some("write 1:2, hexadecimal"), log);
         return None;
     };
     if id.major() != root.major {

@@ -6,7 +6,7 @@ use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
 
-/// A device with HTB or CBQ at its root.
+/// A device, with what stands at its root.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) name: String,
@@ -20,6 +20,12 @@ pub(super) struct Device {
     pub(super) policed: Vec<Policed>,
     /// Handle of the queueing discipline of what comes in.
     pub(super) ingress: Option<u16>,
+    /// The device whose incoming frames are redirected here, and whether they have the marks of their connections.
+    pub(super) source: Option<(String, bool)>,
+    /// Handles of queues below classes, and the classes.
+    pub(super) inner: Vec<(u16, Classid)>,
+    /// Handle of a queueing discipline without a rate at the root, below which the one with classes may hang.
+    pub(super) outer: Option<u16>,
     /// Why there is no link of it, where a command that was read says so.
     pub(super) no_link: Option<String>,
     /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
@@ -29,6 +35,18 @@ pub(super) struct Device {
 }
 
 impl Device {
+    /// Takes out what is at the root and below it.
+    pub(super) fn clear(&mut self) {
+        self.root = None;
+        self.classes.clear();
+        self.filters.clear();
+        self.by_mark.clear();
+        self.policed.clear();
+        self.inner.clear();
+        self.outer = None;
+        self.no_link = None;
+    }
+
     pub(super) fn class(&self, id: Classid) -> Option<&Class> {
         self.classes.place(id).map(|at| &self.classes.all[at])
     }
@@ -128,13 +146,15 @@ pub(super) enum RootKind {
     Cbq { bandwidth: u64, avpkt: u64 },
     /// With the minor number of the class of frames that no filter takes.
     Hfsc { default: Option<u16> },
+    /// With the band of each priority that the kernel gives to packets; the class of a band is the next number.
+    Prio { bands: u16, map: [u16; 16] },
 }
 
 impl RootKind {
     /// The rate of the link in bit/s, where it is said.
     pub(super) fn bandwidth(self) -> Option<u64> {
         match self {
-            Self::Htb { .. } | Self::Hfsc { .. } => None,
+            Self::Htb { .. } | Self::Hfsc { .. } | Self::Prio { .. } => None,
             Self::Cbq { bandwidth, .. } => Some(bandwidth),
         }
     }
@@ -144,6 +164,16 @@ impl RootKind {
             Self::Htb { .. } => "htb",
             Self::Cbq { .. } => "cbq",
             Self::Hfsc { .. } => "hfsc",
+            Self::Prio { .. } => "prio",
+        }
+    }
+
+    /// The minor number of the class of frames that no filter takes.
+    pub(super) fn default(self) -> Option<u16> {
+        match self {
+            Self::Htb { default, .. } | Self::Hfsc { default } => default,
+            Self::Cbq { .. } => None,
+            Self::Prio { map, .. } => Some(map[0] + 1),
         }
     }
 }

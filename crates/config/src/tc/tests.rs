@@ -171,7 +171,7 @@ fn what_is_lost_is_named_with_its_line() {
             format!("{filter} 1 handle 6 fw flowid 1:2"),
             "a filter to 1:2 is left out: the match language has nothing like a mark",
         ),
-        (format!("{filter} 1 u32 match ip tos 0x10 0xff flowid 1:2"), "the type of service 0x10 under the mask 0xff"),
+        (format!("{filter} 1 u32 match ip tos 0x11 0xff flowid 1:2"), "the type of service 0x11 under the mask 0xff"),
         (format!("{filter} 1 u32 match ip dport 80 0x0ff0 flowid 1:2"), "the port 0x50 under the mask 0xff0"),
         (
             format!("{filter} 1 u32 match ip dport 80 0xffff flowid 1:1"),
@@ -241,7 +241,7 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
             "tc class add dev eth0 parent 1:1 classid 1:4 htb rate 1mbit",
             "rates of 2 Mbit/s together, more than its 1 Mbit/s",
         ),
-        ("tc qdisc add dev eth1 root handle 1: prio", "a link file has nothing like \"prio\" at the root of a device"),
+        ("tc qdisc add dev eth1 root handle 1: drr", "a link file has nothing like \"drr\" at the root of a device"),
         ("tc qdisc add dev eth0 parent 1:2 handle 2: htb", "\"htb\" below a class is nothing that a link file has"),
         ("tc qdisc add dev eth0 parent 1:2 pfifo length 5", "pfifo has no option \"length\""),
         ("tc qdisc add dev eth0 parent 1:2 pfifo limit", "\"limit\" has no value"),

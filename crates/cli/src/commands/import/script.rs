@@ -5,7 +5,7 @@ mod shims;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,8 +16,10 @@ use fairlink_net::{SANDBOX_USER, Sandbox, end_process_group};
 
 use crate::failure::Failure;
 
-/// Longest time that a script may run.
-const MOST_SECONDS: u64 = 10;
+/// Most files beside a script that it finds beside its copy.
+const MOST_BESIDE: usize = 1024;
+/// Most bytes of files beside a script that are copied; the others are links.
+const MOST_COPIED: u64 = 16 << 20;
 /// Largest script, in bytes.
 const MOST_SCRIPT: u64 = 4 << 20;
 /// Most commands of one kind that are named in the report.
@@ -31,6 +33,8 @@ pub(super) struct Order<'a> {
     pub(super) variables: &'a [String],
     /// The interface of the default route, where the script asks for it.
     pub(super) device: &'a str,
+    /// Longest time that it may run.
+    pub(super) limit: Duration,
 }
 
 /// The outcome of a run.
@@ -46,6 +50,8 @@ pub(super) struct Ran {
 pub(crate) struct Confined {
     /// The only directory in which files may be written.
     scratch: PathBuf,
+    /// Processor time of each process, in seconds.
+    seconds: u64,
     /// The shell, the script and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -53,7 +59,7 @@ pub(crate) struct Confined {
 
 /// Confines this process and executes the command; returns only when that fails.
 pub(crate) fn confined(args: &Confined) -> Result<(), Failure> {
-    let sandbox = Sandbox { scratch: args.scratch.clone(), seconds: MOST_SECONDS };
+    let sandbox = Sandbox { scratch: args.scratch.clone(), seconds: args.seconds };
     sandbox.enter().map_err(Failure::wrong)?;
     let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
     Err(Failure::wrong(format!("{} cannot be started: {error}", args.command[0])))
@@ -78,9 +84,14 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
         |error: io::Error| Failure::failed(anyhow::anyhow!("the scratch directory of the script: {error}"));
     let scratch = Scratch::new().map_err(in_scratch)?;
     let bin = scratch.path.join("bin");
-    let script = scratch.path.join(order.script.file_name().unwrap_or("script".as_ref()));
+    // Its own directory, so that what it looks for beside itself is there.
+    let beside = scratch.path.join("beside");
+    let script = beside.join(order.script.file_name().unwrap_or("script".as_ref()));
     prepare(&scratch.path, order.device).map_err(in_scratch)?;
-    fs::write(&script, rewrite::rewritten(&text, &bin.display().to_string(), &shims::names())).map_err(in_scratch)?;
+    let from = order.script.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+    let rewritten = |text: &str| rewrite::rewritten(text, &bin.display().to_string(), &shims::names());
+    let missing = bring_along(from, &beside, &script, rewritten).map_err(in_scratch)?;
+    fs::write(&script, rewritten(&text)).map_err(in_scratch)?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(in_scratch)?;
     let output = |name: &str| File::create(scratch.path.join(name)).map_err(in_scratch);
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", bin.display());
@@ -88,6 +99,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
     command
         .arg("run-confined")
         .arg(&scratch.path)
+        .arg((order.limit.as_secs() + 1).to_string())
         .arg(&shell)
         .arg(&script)
         .args(order.args)
@@ -96,13 +108,13 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
         .env("HOME", &scratch.path)
         .env("TMPDIR", &scratch.path)
         .envs(order.variables.iter().filter_map(|variable| variable.split_once('=')))
-        .current_dir(order.script.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(".")))
+        .current_dir(from)
         .stdin(Stdio::null())
         .stdout(output("stdout")?)
         .stderr(output("stderr")?)
         .process_group(0);
     let mut child = command.spawn().map_err(in_scratch)?;
-    let ended = wait(&mut child);
+    let ended = wait(&mut child, order.limit);
     end_process_group(child.id());
     let ended = ended.map_err(in_scratch)?;
     let messages = fs::read(scratch.path.join("stderr")).unwrap_or_default();
@@ -112,7 +124,11 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
         return Err(Failure::wrong(format!("the script is not run, because this system gives no sandbox{}", why.1)));
     }
     let record = shims::read(&record).map_err(|why| Failure::failed(anyhow::anyhow!("{name}: {why}")))?;
-    let mut notes = ending(ended, &messages);
+    let mut notes = ending(ended, order.limit, &messages);
+    if missing > 0 {
+        notes
+            .push(format!("WARNING: {missing} files beside {name} are not beside its copy: it may have {MOST_BESIDE}"));
+    }
     notes.extend(named(&record));
     if record.tc == 0 {
         let mut why = format!("{name} gave no command of tc that sets something up");
@@ -121,6 +137,39 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
         return Err(Failure::wrong(why));
     }
     Ok(Ran { text: record.text, notes })
+}
+
+/// Puts copies of the texts beside a script beside its copy, with their programs replaced, where all may read them, and links to all else. Returns the number of
+/// files that are left out.
+fn bring_along(from: &Path, beside: &Path, script: &Path, rewritten: impl Fn(&str) -> String) -> io::Result<usize> {
+    fs::create_dir(beside)?;
+    // By its real name, since links are read from another directory.
+    let Ok(from) = fs::canonicalize(from) else { return Ok(0) };
+    let Ok(entries) = fs::read_dir(&from) else { return Ok(0) };
+    let (mut missing, mut room) = (0, MOST_COPIED);
+    for (place, entry) in entries.filter_map(Result::ok).enumerate() {
+        let to = beside.join(entry.file_name());
+        if to == script {
+            continue;
+        }
+        if place >= MOST_BESIDE {
+            missing += 1;
+            continue;
+        }
+        let path = entry.path();
+        let readable = |data: &fs::Metadata| data.is_file() && data.len() <= room && data.mode() & 0o004 != 0;
+        let data = fs::metadata(&path).ok().filter(readable);
+        let text = data.as_ref().and_then(|_| String::from_utf8(fs::read(&path).ok()?).ok());
+        match (data, text.filter(|text| !text.contains('\0'))) {
+            (Some(data), Some(text)) => {
+                room -= data.len();
+                fs::write(&to, rewritten(&text))?;
+                fs::set_permissions(&to, fs::Permissions::from_mode(data.mode() & 0o111 | 0o644))?;
+            }
+            _ => symlink(&path, &to)?,
+        }
+    }
+    Ok(missing)
 }
 
 /// Makes the recorders and an empty record, for the user that the script runs as.
@@ -142,13 +191,13 @@ fn prepare(scratch: &Path, device: &str) -> io::Result<()> {
 }
 
 /// Waits for the end; `None` where the time was over first.
-fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if begun.elapsed() >= Duration::from_secs(MOST_SECONDS) {
+        if begun.elapsed() >= limit {
             end_process_group(child.id());
             child.wait()?;
             return Ok(None);
@@ -157,11 +206,12 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-fn ending(status: Option<ExitStatus>, messages: &str) -> Vec<String> {
+fn ending(status: Option<ExitStatus>, limit: Duration, messages: &str) -> Vec<String> {
     let last = messages.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
     match status {
         None => vec![format!(
-            "WARNING: the script was stopped after {MOST_SECONDS} s; the commands that it gave until then are imported"
+            "WARNING: the script was stopped after {} s; the commands that it gave until then are imported; --run-limit gives it more time",
+            limit.as_secs_f64()
         )],
         Some(status) if !status.success() => {
             vec![format!("WARNING: the script ended with {status}; its last message: {last}")]

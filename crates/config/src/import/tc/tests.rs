@@ -240,3 +240,5 @@ tc filter add dev ppp0 parent ffff: u32 match u32 0 0 police rate 5mbit burst 10
         "{notes}"
     );
 }
+
+mod scripts;

@@ -4,7 +4,7 @@ use super::{Action, ChainName, Change, Conditions, Firewall, Interface, Rule, Te
 use crate::classid::Classid;
 use crate::problem::Span;
 use crate::services;
-use crate::tc::filter::prefix;
+use crate::tc::filter::{code_points, prefix};
 use crate::tc::options::count;
 
 /// The place of a table among those of a hook; `None` for one whose rules see only the first packet of a connection.
@@ -106,6 +106,11 @@ fn rule(words: &[&str], family: &'static str, at: Span) -> Rule {
             }
             break;
         }
+        // They may stand behind the chain, too, and are no conditions.
+        if ["-t", "--table", "-w", "--wait"].contains(&word) {
+            words_left.next_if(|next| !next.starts_with('-'));
+            continue;
+        }
         // Options of the match come before their values, and some have none.
         let mut value = words_left.next_if(|next| !next.starts_with('-') || *next == "-").unwrap_or_default();
         if value == "!" {
@@ -172,6 +177,15 @@ impl Options {
             }
             "dscp" => holds(vec![format!("dscp {}", count(value)?)]),
             "dscp-class" => holds(vec![format!("dscp {}", value.to_ascii_lowercase())]),
+            "tos" => {
+                let (value, mask) = type_of_service(value)?;
+                // Frames with bits of ECN are taken, too.
+                let points = if value & mask & 3 == 0 { code_points(value, mask) } else { Vec::new() };
+                if points.is_empty() {
+                    return None;
+                }
+                holds(points.iter().map(|point| format!("dscp {point}")).collect());
+            }
             "mark" if ["mark", "connmark", ""].contains(&self.module.as_str()) => {
                 let (value, mask) = masked(value)?;
                 self.tests.push(Test { of_connection: self.module == "connmark", value, mask, negated });
@@ -179,6 +193,25 @@ impl Options {
             _ => return None,
         }
         Some(())
+    }
+}
+
+/// A type of service and its mask (xt_tos); names stand for their bits under the mask 0x3f.
+fn type_of_service(text: &str) -> Option<(u32, u32)> {
+    let (value, mask) = text.split_once('/').map_or((text, None), |(value, mask)| (value, Some(mask)));
+    let named = match value.to_ascii_lowercase().as_str() {
+        "minimize-delay" => Some(0x10),
+        "maximize-throughput" => Some(0x08),
+        "maximize-reliability" => Some(0x04),
+        "minimize-cost" => Some(0x02),
+        "normal-service" => Some(0),
+        _ => None,
+    };
+    match (named, mask) {
+        (Some(value), None) => Some((value, 0x3f)),
+        (None, None) => Some((number(value)?, 0xff)),
+        (None, Some(mask)) => Some((number(value)?, number(mask)?)),
+        (Some(_), Some(_)) => None,
     }
 }
 

@@ -93,6 +93,29 @@ impl<'f> Walk<'f> {
         walk
     }
 
+    /// Follows all frames of a family that come in at a device with the marks of their connections (`action connmark`), before any chain: replies to what
+    /// left the device, and then the later packets of connections that began outside.
+    pub(super) fn redirected(firewall: &'f Firewall, family: &'static str, device: &'f str) -> Self {
+        let base = Match::parse(family).expect("the name of a family is a match");
+        let start = vec![Region { made: base, state: START, at: None }];
+        let mut walk = Self::new(firewall, family, device, false, start.clone());
+        walk.run();
+        let mut outside = Self::new(firewall, family, device, true, start);
+        outside.run();
+        let marked = |regions: &[Region], turns: bool| -> Vec<Region> {
+            let last = regions.iter().rposition(|region| region.state.connection != Mark::ZERO);
+            let of = |region: &Region| {
+                let made = if turns { region.made.turned() } else { region.made };
+                Region { made, state: State { mark: region.state.connection, ..START }, at: region.at.clone() }
+            };
+            regions[..last.map_or(0, |last| last + 1)].iter().map(of).collect()
+        };
+        let mut regions = marked(&walk.regions, true);
+        regions.extend(marked(&outside.regions, false));
+        walk.regions = regions;
+        walk
+    }
+
     fn new(
         firewall: &'f Firewall,
         family: &'static str,
@@ -105,7 +128,7 @@ impl<'f> Walk<'f> {
     }
 
     fn run(&mut self) {
-        for name in self.firewall.bases(self.family, self.device) {
+        for name in self.firewall.bases(self.family, self.device, self.incoming) {
             self.chain(name, 0, 0);
             // The next hook sees all of them.
             self.regions.iter_mut().for_each(|region| region.state.place = Place::Here);
@@ -295,6 +318,16 @@ impl<'f> Walk<'f> {
         let Some(other) = other else { return true };
         if is(other) {
             return other.negated;
+        }
+        // What leaves came in by some interface, but hardly by one of each kind that rules name.
+        let is_kind = other.names.iter().all(|pattern| pattern.len() > 1 && pattern.ends_with(['+', '*']));
+        if is_kind && !self.incoming {
+            let not = if other.negated { "! " } else { "" };
+            let names = other.names.join(",");
+            let truth = other.negated;
+            let why = format!("{not}-i {names}: taken as {truth} of all that leaves {}", self.device);
+            self.assumed.push((rule.at.clone(), why));
+            return truth;
         }
         if !self.incoming {
             let not = if other.negated { "! " } else { "" };

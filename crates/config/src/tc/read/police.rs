@@ -1,7 +1,7 @@
-//! Policers. At what comes in, the rate becomes a class of a link of its own, whose name is that of the device and `-ingress`. At the root, it
-//! becomes the ceiling of the class that the filter names, where the class has no other frames.
+//! Policers. At what comes in, the rate becomes a class of a link of its own, whose name is that of the device and `-ingress`; at what goes out before
+//! the root (clsact), one of `-egress`. At the root, it becomes the ceiling of the class that the filter names, where the class has no other frames.
 
-use super::{Place, device_named};
+use super::{Parent, Place, device_named};
 use crate::classid::Classid;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{changed, left_out};
@@ -14,8 +14,12 @@ use crate::units::show_bps;
 
 /// The link that has the policers of a device.
 const MAJOR: u16 = 1;
+/// Behind the name of a device: the link of the policers of what comes in.
+pub(super) const INCOMING: &str = "-ingress";
+/// As [`INCOMING`], of what goes out.
+pub(super) const OUTGOING: &str = "-egress";
 
-/// Reads a filter at what comes in.
+/// Reads a filter at what comes in, or at what goes out before the root.
 pub(super) fn filter(
     place: &Place<'_>,
     kind: &Word,
@@ -26,12 +30,18 @@ pub(super) fn filter(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     let name = &place.device?.text;
+    let outgoing = place.parent == Some(Parent::Egress);
+    let (comes, suffix) = if outgoing { ("goes out", OUTGOING) } else { ("comes in", INCOMING) };
     let all = words.rest();
     let after = |word: &str| all.windows(2).find(|pair| pair[0].text == word).map(|pair| pair[1].text.as_str());
     if let Some(to) = after("dev").filter(|_| all.iter().any(|word| word.text == "mirred")) {
         let why =
-            format!("what comes in at {name} goes through {to}: a link of that name is imported where it has classes");
+            format!("what {comes} at {name} goes through {to}: a link of that name is imported where it has classes");
         changed(whole, why, log, notes);
+        if !outgoing {
+            let marked = all.iter().any(|word| word.text == "connmark");
+            device_named(to, devices).source = Some((name.clone(), marked));
+        }
         return None;
     }
     let police = all.iter().position(|word| word.text == "police");
@@ -39,7 +49,7 @@ pub(super) fn filter(
     let (Some(police), Some(rate)) = (police, rate) else {
         left_out(
             whole,
-            format!("a filter at what comes in at {name} is left out: it has no policer with a rate"),
+            format!("a filter at what {comes} at {name} is left out: it has no policer with a rate"),
             log,
             notes,
         );
@@ -47,7 +57,7 @@ pub(super) fn filter(
     };
     // What it asks stands before what it does.
     let end = all[..police].iter().position(|word| word.text == "action").unwrap_or(police);
-    let device = device_named(&format!("{name}-ingress"), devices);
+    let device = device_named(&format!("{name}{suffix}"), devices);
     let minor = u16::try_from(device.classes.len() + 1).ok()?;
     let id = Classid::new(MAJOR, minor)?;
     let target = format!("{MAJOR:x}:{minor:x}");
@@ -63,7 +73,7 @@ pub(super) fn filter(
     }
     let set = Settings { rate: Some(rate), ..Settings::default() };
     device.classes.push(Class { at: whole.clone(), id, parent: None, set, queue: None });
-    device.filters.push(read);
+    device.filters.extend(read);
     Some(())
 }
 
@@ -80,11 +90,12 @@ pub(super) fn of_class(command: &[Word], whole: &Span, class: Classid) -> Option
 pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     for Policed { at, class, rate } in std::mem::take(&mut device.policed) {
         let default = device.root.as_ref().and_then(|root| match root.kind {
-            RootKind::Htb { default, .. } => Classid::new(root.major, default?),
+            RootKind::Htb { .. } => Classid::new(root.major, root.kind.default()?),
             _ => None,
         });
         let is_htb = matches!(device.root, Some(Root { kind: RootKind::Htb { .. }, .. }));
-        let alone = device.filters.iter().filter(|filter| filter.class == class).count() == 1 && default != Some(class);
+        let alone = device.filters.iter().filter(|filter| filter.class == class && filter.at != at).count() == 0
+            && default != Some(class);
         let why = match (rate, alone) {
             (None, _) => "it does not drop what is above a rate".to_owned(),
             (_, false) => format!("other frames go to {class}, too"),

@@ -27,7 +27,8 @@ pub(super) fn shell(text: &str) -> Result<String, String> {
     let mut words = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
     let program = words.find(|word| *word != "env" && !word.starts_with('-')).unwrap_or("sh");
     // Where it was written, sh is bash.
-    let is_bash = text.contains("[[ ") || text.lines().any(|line| line.trim_start().starts_with("function "));
+    let begins = |line: &str| ["function ", "source "].iter().any(|word| line.trim_start().starts_with(word));
+    let is_bash = ["[[ ", "&>", "$'"].iter().any(|sign| text.contains(sign)) || text.lines().any(begins);
     match program {
         "sh" if is_bash => Ok(bash.to_owned()),
         "sh" | "ash" | "dash" | "busybox" => Ok("/bin/sh".to_owned()),

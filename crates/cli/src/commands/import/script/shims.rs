@@ -228,6 +228,18 @@ impl Record {
         self.line(&["nft".to_owned(), text.trim_end_matches([' ', ';']).to_owned()]);
     }
 
+    /// A command of ip that is not run. A device that it deletes takes along what tc set up there.
+    fn ip(&mut self, words: &[String]) {
+        let mut rest = words.iter().map(String::as_str).skip_while(|word| word.starts_with('-'));
+        let deletes = ["link", "l"].contains(&rest.next().unwrap_or_default())
+            && ["del", "delete"].contains(&rest.next().unwrap_or_default());
+        let Some(name) = rest.find(|word| *word != "dev").filter(|_| deletes) else { return };
+        let at = format!(" dev {} ", shown(&[name.to_owned()]));
+        let is_there = |line: &&str| line.starts_with("tc ") && format!("{line} ").contains(&at);
+        self.tc -= self.text.lines().filter(is_there).count();
+        self.text = self.text.lines().filter(|line| !is_there(line)).map(|line| format!("{line}\n")).collect();
+    }
+
     fn line(&mut self, words: &[String]) {
         self.text.push_str(&shown(words));
         self.text.push('\n');
@@ -276,7 +288,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Record, String> {
             "nft" => record.nft(&command[2]),
             "restore" => restored(&command[1], &command[2], &mut record),
             "answered" => record.answered.push(shown(&command[1..])),
-            _ => record.listed.push(shown(&command[1..])),
+            _ => {
+                if command[1] == "ip" {
+                    record.ip(&command[2..]);
+                }
+                record.listed.push(shown(&command[1..]));
+            }
         }
     }
     Ok(record)
@@ -306,6 +323,22 @@ mod tests {
         record.nft("table ip x { # it's mine\n  chain y {\n ip saddr \"#a\" \\\n accept\n}\n}\n");
         record.nft("-a list ruleset");
         assert_eq!(record.text, "nft 'table ip x {  ;   chain y { ;  ip saddr \"#a\"  accept ; } ; }'\n");
+    }
+
+    #[test]
+    fn a_device_that_is_deleted_takes_along_what_was_set_up_there() {
+        let mut bytes = Vec::new();
+        for command in [
+            "rule tc qdisc replace dev test0 root htb",
+            "rule tc qdisc add dev test01 root htb",
+            "rule tc class add parent 1: classid 1:1 htb rate 1mbit dev test0",
+            "listed ip -4 link del dev test0",
+        ] {
+            bytes.extend(format!("{}\0{}\0", command.split(' ').count(), command.replace(' ', "\0")).into_bytes());
+        }
+        let record = read(&bytes).unwrap();
+        assert_eq!((record.text.as_str(), record.tc), ("tc qdisc add dev test01 root htb\n", 1));
+        assert_eq!(record.listed, ["ip -4 link del dev test0"]);
     }
 
     #[test]
