@@ -211,3 +211,25 @@ fn every_page_of_the_book_is_there_and_every_page_there_is_in_the_book() {
         }
     }
 }
+
+/// Tables, blocks of code and pictures may be wider.
+#[test]
+fn lines_of_documents_have_at_most_120_columns() {
+    let root = docs().join("..");
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md"].map(|page| root.join(page)).into();
+    for folder in ["", "tutorials", "schedulers"] {
+        let entries = fs::read_dir(docs().join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    assert!(pages.len() > 30, "{pages:?}");
+    for page in pages {
+        let text = fs::read_to_string(&page).expect("a page");
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            let is_free = is_code || line.trim_start().starts_with(['|', '!']);
+            assert!(is_free || line.chars().count() <= 120, "{}:{}: {line}", page.display(), number + 1);
+        }
+    }
+}
