@@ -50,8 +50,8 @@ pub const DEFAULT_MEMORY: u64 = 4 << 30;
 pub const MAX_MEMORY: u64 = 1 << 40;
 
 /// What a file may hold, be it about a link or about traffic on it.
-pub(crate) const DOCUMENT_KEYS: [&str; 10] =
-    ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation"];
+pub(crate) const DOCUMENT_KEYS: [&str; 11] =
+    ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation", "expect"];
 
 /// How strictly a file is read, and for which scheduler.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,9 @@
 //! Scenario files: a link, and who sends what over it when. `docs/link-files.md` is the users' reference.
 
 use std::path::Path;
+use std::sync::Arc;
 
+mod expect;
 mod model;
 mod packet;
 mod route;
@@ -10,12 +12,14 @@ mod shape;
 mod source;
 mod trace;
 
+pub use expect::{Expectation, MAX_EXPECTATIONS, Quantity, Unit};
 pub use route::RouteSpec;
 pub use script::{ScriptRun, read_script};
 
 use fairlink_core::{Nanos, Rate};
 use fairlink_traffic::SourceSpec;
 
+use self::expect::Known;
 use self::route::Network;
 use crate::changes::{self, Change, Course};
 use crate::document;
@@ -58,6 +62,8 @@ pub struct Scenario {
     pub propagation: Nanos,
     /// Sources whose packets go over several links.
     pub routes: Vec<RouteSpec>,
+    /// What its runs have to show.
+    pub expectations: Vec<Expectation>,
     /// What is doubtful but usable, of the scenario alone; [`LinkFile::warnings`] has the link's.
     pub warnings: Vec<Problem>,
 }
@@ -130,6 +136,12 @@ impl Scenario {
         let course = Course { first: &link, changes: &changes, duration };
         let Senders { sources, routes, scripts } = senders(table, course, &mut peers, &mut log);
         let propagation = table.get("propagation").and_then(|value| value.time(&mut log)).unwrap_or(Nanos::ZERO);
+        let expectations = {
+            let source = Arc::clone(log.source());
+            let (leaves, inner) = classes(&link, &changes, &peers);
+            let known = Known { leaves, inner, link: link.tree.link().rate, duration, text: source.inner() };
+            expect::expectations(table, &known, &mut log)
+        };
         // Here a link is not alone.
         let alone = |problem: &Problem| matches!(problem.kind(), ProblemKind::Misplaced { key: "pool", .. });
         for link in std::iter::once(&mut link).chain(peers.iter_mut().map(|peer| &mut peer.link)) {
@@ -149,9 +161,25 @@ impl Scenario {
             pools,
             propagation,
             routes,
+            expectations,
             warnings,
         })
     }
+}
+
+/// Names of leaves and of classes with children: of the link, of those that changes bring, and of peers (`LINK:CLASS`).
+fn classes(link: &LinkFile, changes: &[Change], peers: &[Peer]) -> (Vec<String>, Vec<String>) {
+    let own = std::iter::once(link).chain(changes.iter().map(|change| &change.link)).map(|link| (None, link));
+    let all = own.chain(peers.iter().map(|peer| (Some(&peer.name), &peer.link)));
+    let (mut leaves, mut inner) = (Vec::new(), Vec::new());
+    for (peer, link) in all {
+        for class in link.tree.classes() {
+            let name = link.names.name(class);
+            let name = peer.map_or_else(|| name.to_owned(), |peer| format!("{peer}:{name}"));
+            if link.tree.is_leaf(class) { &mut leaves } else { &mut inner }.push(name);
+        }
+    }
+    (leaves, inner)
 }
 
 fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nanos {

@@ -3,6 +3,7 @@
 //! # Modules
 //! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
 //! * [`scenario`]: scenario files as they are simulated.
+//! * [`expect`]: whether runs show what their scenario expects.
 //! * [`claims`]: every claim of the papers, tried by a command.
 //! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
 //! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
@@ -16,6 +17,7 @@
 
 pub mod bench;
 pub mod claims;
+pub mod expect;
 pub mod experiments;
 pub mod figures;
 pub mod human;

@@ -14,6 +14,7 @@ use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
+use fairlink_lab::expect::{Judged, judge};
 use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
@@ -128,6 +129,9 @@ struct Document<'a> {
     summary: Option<&'a [Summary]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     differences: Option<&'a [Difference]>,
+    /// Absent where the scenario expects nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expectations: Option<&'a [Judged]>,
 }
 
 /// A run, with its windows where they were asked for.
@@ -170,6 +174,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         traces.end(outcome.is_ok())?;
     }
     let mut runs = outcome?;
+    let judged = judged(&points, &runs, plan.repetitions);
     if let Some(dir) = &args.out {
         let scenario = file_name(&args.scenario);
         let width = args.width.unwrap_or_default().into();
@@ -185,19 +190,32 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         let repeated = args.runs > 1;
         let shown = args.window.is_some();
-        return out.document(&Document {
+        out.document(&Document {
             runs: runs.iter().map(|run| RunDocument { run, windows: run.windows.as_ref().filter(|_| shown) }).collect(),
             summary: repeated.then_some(&of_all),
             differences: (repeated && !pairs.is_empty()).then_some(&pairs),
-        });
-    }
-    if !keys.is_empty() {
-        show::sweep(&keys, &runs, &mut of_all, &args.rows, out)
+            expectations: (!points[0].file.expectations.is_empty()).then_some(&judged),
+        })?;
+    } else if !keys.is_empty() {
+        show::sweep(&keys, &runs, &mut of_all, &args.rows, out)?;
     } else if args.runs > 1 {
-        show::summaries(&runs, &mut of_all, &mut pairs, &args.rows, out)
+        show::summaries(&runs, &mut of_all, &mut pairs, &args.rows, out)?;
     } else {
-        show::runs(Report { runs }, &args.rows, out)
+        show::runs(Report { runs }, &args.rows, out)?;
     }
+    show::expectations(&points[0].file, &judged, &args.scenario, out)
+}
+
+/// What the runs of each setting show of what its scenario expects.
+fn judged(points: &[Point], runs: &[Run], repetitions: u64) -> Vec<Judged> {
+    let mut rest = runs;
+    let mut all = Vec::new();
+    for point in points {
+        let (own, others) = rest.split_at((point.schedulers.len() * repetitions as usize).min(rest.len()));
+        all.extend(judge(&point.file.expectations, own));
+        rest = others;
+    }
+    all
 }
 
 fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), Failure> {

@@ -352,3 +352,54 @@ fn the_default_queue_is_long_enough_for_a_connection_and_no_longer() {
     assert!(all > 0.99e6 && delay < 0.122, "{all} {delay}");
     assert!(one_connection("ceiling = '1mbit'\nbuffer = '1000p'").1 > 10.0);
 }
+
+#[test]
+fn a_run_that_does_not_show_what_is_expected_ends_with_1_and_names_it() {
+    let file = scenario("expect.toml");
+    let met = fairlink(&["sim", &file]).quiet();
+    assert!(met.stdout.trim_end().ends_with("all 4 expectations are met"), "{}", met.stdout);
+    // HTB gives B2 what belongs to A1 while C pauses; what it shows otherwise is as expected.
+    let unmet = fairlink(&["sim", &file, "--scheduler", "htb"]);
+    assert_eq!(unmet.code, 1, "{}", unmet.stderr);
+    assert!(unmet.stdout.contains("htb, seed 1"), "the report comes all the same: {}", unmet.stdout);
+    let lines: Vec<&str> = unmet.stderr.lines().filter(|line| line.contains("expect.toml:")).collect();
+    assert!(lines.len() == 1 && unmet.stderr.contains("1 of 4 expectations is not met"), "{}", unmet.stderr);
+    let place = format!("{file}:27: rate of A1 in 5 s .. 10 s under htb, seed 1, is ");
+    assert!(lines[0].trim().starts_with(&place), "{}", unmet.stderr);
+    assert!(lines[0].ends_with("expected is from 49 Mbit/s to 51 Mbit/s"), "{}", unmet.stderr);
+
+    let run = fairlink(&["sim", &file, "--json", "--scheduler", "hls", "--scheduler", "htb", "--runs", "2"]);
+    assert_eq!(run.code, 1);
+    let json = run.json();
+    let all = json["expectations"].as_array().expect("a list");
+    assert_eq!(all.len(), 16);
+    for one in all {
+        let (measured, met) = (one["measured"].as_f64().expect("a number"), one["met"] == true);
+        let within = one["at_least"].as_f64().is_none_or(|least| measured >= least)
+            && one["at_most"].as_f64().is_none_or(|most| measured <= most);
+        assert_eq!(met, within, "{one}");
+        assert_eq!(met, one["scheduler"] == "hls" || one["line"] != 27, "{one}");
+    }
+    // The rate is that of the report.
+    let settled = |run: &Value| run["phases"][1]["classes"][0]["settled_bps"].clone();
+    let runs = json["runs"].as_array().expect("a list");
+    let rates: Vec<_> = runs.iter().map(settled).collect();
+    let judged: Vec<_> = all.iter().filter(|one| one["line"] == 27).map(|one| one["measured"].clone()).collect();
+    assert_eq!(judged, rates);
+}
+
+#[test]
+fn what_was_not_measured_is_not_as_expected_and_other_schedulers_are_not_judged() {
+    let dir = Scratch::new();
+    let expect = "[[expect]]\nclass = \"idle\"\nvalue = \"delay_max\"\nat_most = \"1s\"\nscheduler = \"hls\"\n";
+    let text = format!(
+        "duration = \"1s\"\n[link]\nrate = \"10mbit\"\n[[class]]\nname = \"busy\"\n[[class]]\nname = \"idle\"\n\
+         [[source]]\nclass = \"busy\"\nmodel = \"greedy\"\npacket = \"1000B\"\n{expect}"
+    );
+    let file = dir.write("idle.toml", &text);
+    let run = fairlink(&["sim", &file]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("delay_max of idle under hls, seed 1, was not measured"), "{}", run.stderr);
+    let other = fairlink(&["sim", &file, "--scheduler", "drr"]).quiet();
+    assert!(other.stdout.contains("no expectation of the scenario is for these schedulers"), "{}", other.stdout);
+}

@@ -1,5 +1,10 @@
 //! What simulations found, as text.
 
+use std::path::Path;
+
+use anyhow::anyhow;
+use fairlink_config::Scenario;
+use fairlink_lab::expect::Judged;
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, TOLERANCE};
 use fairlink_lab::rate_unit::RateUnit;
@@ -46,6 +51,40 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
     out.line("")?;
     deviations.lines().try_for_each(|line| out.paragraph(line, 2))?;
     left_out.iter().try_for_each(|text| out.paragraph(&format!("{text}; --all shows all, --class NAME one class"), 2))
+}
+
+/// Most expectations that a message has one by one.
+const MOST_UNMET: usize = 20;
+
+/// Whether the runs show what the scenario expects.
+///
+/// # Errors
+/// [`Failure::Failed`] with those that are not met.
+pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out: &mut Out) -> Result<(), Failure> {
+    if file.expectations.is_empty() {
+        return Ok(());
+    }
+    let unmet: Vec<&Judged> = judged.iter().filter(|one| !one.met).collect();
+    if unmet.is_empty() && !out.json {
+        out.line("")?;
+        let text = match judged.len() {
+            0 => "no expectation of the scenario is for these schedulers".to_owned(),
+            1 => "1 expectation is met".to_owned(),
+            all => format!("all {all} expectations are met"),
+        };
+        return out.paragraph(&text, 2);
+    }
+    if unmet.is_empty() {
+        return Ok(());
+    }
+    let lines = unmet.iter().take(MOST_UNMET).map(|one| format!("\n  {}:{}", path.display(), one.text()));
+    let more = match unmet.len().saturating_sub(MOST_UNMET) {
+        0 => String::new(),
+        more => format!("\n  and {more} more; --json has all"),
+    };
+    let lines: String = lines.collect();
+    let (unmet, all) = (unmet.len(), human::count(judged.len(), "expectation", "expectations"));
+    Err(Failure::Failed(anyhow!("{unmet} of {all} {} not met:{lines}{more}", if unmet == 1 { "is" } else { "are" })))
 }
 
 /// What was measured of what a scheduler promises.

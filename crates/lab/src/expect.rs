@@ -1,0 +1,137 @@
+//! Whether runs show what a scenario expects of them (`[[expect]]`).
+
+use fairlink_config::scenario::{Expectation, Quantity, Unit};
+use fairlink_sim::{ClassRate, ClassRun, Phase, Run};
+use serde::Serialize;
+
+use crate::human;
+
+/// An expectation of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// Its line in the scenario file.
+    pub line: usize,
+    /// The class; `None` for what is of the link.
+    pub class: Option<String>,
+    /// The quantity, by its name in files.
+    pub value: &'static str,
+    /// Start and end in seconds of the phase that is meant; `None` for the whole run.
+    pub phase_s: Option<[f64; 2]>,
+    /// The scheduler of the run.
+    pub scheduler: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// What was measured, in bit/s, seconds, packets or as a part; `None` where nothing was, such as the delay of no packet.
+    pub measured: Option<f64>,
+    /// The least that is expected.
+    pub at_least: Option<f64>,
+    /// The most that is expected.
+    pub at_most: Option<f64>,
+    /// Whether it is as expected. Never where nothing was measured.
+    pub met: bool,
+    #[serde(skip)]
+    unit: Unit,
+}
+
+impl Judged {
+    /// It in words, without the name of the file: `12: rate of A1 in 2.5 .. 5 s under htb, seed 1, is ...`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let shown = |value: f64| match self.unit {
+            Unit::Rate => human::rate(value),
+            Unit::Time => human::time(value),
+            Unit::Part => human::percent(value),
+            Unit::Packets => human::count(value as usize, "packet", "packets"),
+        };
+        let of = self.class.as_ref().map_or_else(|| "of the link".to_owned(), |class| format!("of {class}"));
+        let phase = self
+            .phase_s
+            .map_or_else(String::new, |[start, end]| format!(" in {} .. {}", human::time(start), human::time(end)));
+        let measured =
+            self.measured.map_or_else(|| "was not measured".to_owned(), |value| format!("is {}", shown(value)));
+        let expected = match (self.at_least, self.at_most) {
+            (Some(least), Some(most)) if least == most => format!("exactly {}", shown(least)),
+            (Some(least), Some(most)) => format!("from {} to {}", shown(least), shown(most)),
+            (Some(least), None) => format!("at least {}", shown(least)),
+            (None, Some(most)) => format!("at most {}", shown(most)),
+            (None, None) => "anything".to_owned(),
+        };
+        let Self { line, value, scheduler, seed, .. } = self;
+        format!("{line}: {value} {of}{phase} under {scheduler}, seed {seed}, {measured}; expected is {expected}")
+    }
+}
+
+/// Judges all runs, run by run. An expectation for another scheduler says nothing of a run.
+#[must_use]
+pub fn judge(expectations: &[Expectation], runs: &[Run]) -> Vec<Judged> {
+    let of_run = |run| {
+        let own = expectations.iter().filter(move |&one: &&Expectation| is_for(one, run));
+        own.map(move |expectation| judged(expectation, run))
+    };
+    runs.iter().flat_map(of_run).collect()
+}
+
+fn is_for(expectation: &Expectation, run: &Run) -> bool {
+    expectation.scheduler.is_none_or(|scheduler| scheduler.name == run.scheduler)
+}
+
+fn judged(expectation: &Expectation, run: &Run) -> Judged {
+    let Expectation { quantity, at_least, at_most, line, .. } = *expectation;
+    let phase = expectation.at.and_then(|at| {
+        let at = at.0 as f64 / 1e9;
+        run.phases.iter().find(|phase| (phase.start_s..phase.end_s).contains(&at))
+    });
+    let measured = match (expectation.at, phase) {
+        (Some(_), None) => None,
+        _ => measured(quantity, expectation.class.as_deref(), phase, run),
+    };
+    let met = measured
+        .is_some_and(|value| at_least.is_none_or(|least| value >= least) && at_most.is_none_or(|most| value <= most));
+    Judged {
+        line,
+        class: expectation.class.clone(),
+        value: quantity.key(),
+        phase_s: phase.map(|phase| [phase.start_s, phase.end_s]),
+        scheduler: run.scheduler.clone(),
+        seed: run.seed,
+        measured,
+        at_least,
+        at_most,
+        met,
+        unit: quantity.unit(),
+    }
+}
+
+fn measured(quantity: Quantity, class: Option<&str>, phase: Option<&Phase>, run: &Run) -> Option<f64> {
+    let Some(name) = class else { return Some(run.link_utilisation) };
+    let leaf = run.classes.iter().find(|class| class.name == name);
+    let of_leaf = |get: fn(&ClassRun) -> Option<f64>| leaf.and_then(get);
+    let in_phase = || {
+        let phase = phase?;
+        phase.classes.iter().chain(&phase.inner_classes).find(|class| class.name == name)
+    };
+    match quantity {
+        Quantity::Rate if phase.is_some() => Some(in_phase()?.settled_bps),
+        Quantity::Rate => {
+            let inner = || run.inner_classes.iter().find(|class| class.name == name).map(|class| class.rate_bps);
+            leaf.map(|class| class.rate_bps).or_else(inner)
+        }
+        Quantity::OffBy => off_by(in_phase()?),
+        Quantity::DelayMean => of_leaf(|class| class.delay_s.mean),
+        Quantity::DelayP50 => of_leaf(|class| class.delay_s.p50),
+        Quantity::DelayP99 => of_leaf(|class| class.delay_s.p99),
+        Quantity::DelayP999 => of_leaf(|class| class.delay_s.p999),
+        Quantity::DelayMax => of_leaf(|class| class.delay_s.max),
+        Quantity::Loss => of_leaf(ClassRun::lost),
+        Quantity::Dropped => of_leaf(|class| Some(class.dropped_packets as f64)),
+        Quantity::Sent => of_leaf(|class| Some(class.sent_packets as f64)),
+        Quantity::Utilisation => Some(run.link_utilisation),
+    }
+}
+
+/// `None` where the ideal is not computed, or is nothing and the class got something.
+fn off_by(class: &ClassRate) -> Option<f64> {
+    let ideal = class.ideal_bps?;
+    let off = (class.settled_bps - ideal).abs();
+    if off == 0.0 { Some(0.0) } else { (ideal > 0.0).then(|| off / ideal) }
+}
