@@ -86,6 +86,13 @@ pub(super) fn of_links(
 /// Why there are no limits where nothing is measured over a time.
 const NO_LIMITS: &str = "what limits a class is known over a time only: without `--interval 0s`, `fairlink ctl stats` measures limit, limited_by and limited_for_s";
 
+/// Why there are no limits where the gateway closed the connection meanwhile.
+const CUT_OFF: &str = "what limits a class was not measured: the gateway closed the connection meanwhile, because too many ask at once or it ends";
+
+fn note_each(stats: &mut [GatewayStats], note: &str) {
+    stats.iter_mut().for_each(|stats| stats.notes.push(note.to_owned()));
+}
+
 /// Asks once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
     let mut watch = Watch::connect(socket).map_err(unanswered)?;
@@ -96,11 +103,14 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         // Ctrl-C ends the interval, and what there is until then is shown.
         let stop = stop_flag()?;
         pause(span, &stop);
-        stats = of_links(&mut watch, args.link.as_deref(), next).map_err(unanswered)?;
-    }
-    if next.is_none() {
-        let explain = |stats: &mut GatewayStats| stats.notes.push(NO_LIMITS.to_owned());
-        stats.iter_mut().for_each(explain);
+        match of_links(&mut watch, args.link.as_deref(), next) {
+            Ok(later) => stats = later,
+            // Where many ask at once, whoever is silent between two questions gives way. The first answer is whole.
+            Err(_) if args.interval.is_none() => note_each(&mut stats, CUT_OFF),
+            Err(error) => return Err(unanswered(error)),
+        }
+    } else {
+        note_each(&mut stats, NO_LIMITS);
     }
     if out.json {
         return out.document(&Document::new(&stats));
