@@ -64,8 +64,6 @@ pub struct Options {
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
-/// What HTB assures a queue without `limit-at`, in bit/s: next to nothing.
-const UNASSURED: u64 = 1000;
 const HTB: &str = "RouterOS' HTB";
 /// Where queues of all interfaces hang.
 const GLOBAL: &str = "global";
@@ -326,7 +324,7 @@ impl<'a> Reading<'a> {
         }
         for (top, group) in groups.iter().filter(|(top, _)| all[**top].parent == GLOBAL) {
             let top = &all[*top];
-            let marks = group.iter().flat_map(|&at| link::marks(all[at].command));
+            let marks = group.iter().flat_map(|&at| words::marks(all[at].command));
             let rules = marks.flat_map(|mark| rules_of.get(mark).into_iter().flatten());
             let interfaces: HashSet<(&str, &str)> =
                 rules.map(|rule| (rule.get("out-interface"), rule.get("in-interface"))).collect();

@@ -15,7 +15,7 @@ use crate::tc::findings::{changed, left_out, wrong};
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::order::{self, Order};
 use crate::tc::read;
-use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind};
+use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key, size_key};
 use crate::units::show_bps;
 
@@ -202,9 +202,6 @@ struct Writer<'s> {
     rate: Option<Rate>,
     lending: Lending,
 }
-
-/// The guarantee of each band of prio, in bit/s: next to nothing, so that priorities decide.
-pub(super) const UNASSURED: u64 = 1000;
 
 /// The class of frames that HTB sends past all classes.
 const OTHERS: &str = "others";

@@ -6,9 +6,8 @@ use crate::class::map_burst;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::cake::{self, Tin};
 use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::import::UNASSURED;
 use crate::tc::kernel::{FRAME, MAX_PRIORITY, R2Q};
-use crate::tc::setup::{Curve, RootKind, Settings};
+use crate::tc::setup::{Curve, RootKind, Settings, UNASSURED};
 use crate::tc::units;
 use crate::tc::words::Word;
 

@@ -6,6 +6,9 @@ use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
 
+/// The guarantee of a class to which a configuration assures nothing, in bit/s: next to nothing, so that priorities decide.
+pub(crate) const UNASSURED: u64 = 1000;
+
 /// A device, with what stands at its root.
 #[derive(Debug)]
 pub(super) struct Device {

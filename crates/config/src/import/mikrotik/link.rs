@@ -6,9 +6,10 @@ use fairlink_core::Rate;
 
 use super::takers::Taker;
 use super::words::{Command, Property};
-use super::{FRAME, HTB, MAX_LEVELS, OTHERS, Queue, Reading, Root, UNASSURED};
+use super::{FRAME, HTB, MAX_LEVELS, OTHERS, Queue, Reading, Root};
 use crate::import::plan::{Before, Class, ClassNames, Plan};
 use crate::import::{Direction, Draft, prefixes, write};
+use crate::tc::setup::UNASSURED;
 use crate::units::show_bps;
 
 impl<'a> Reading<'a> {
@@ -214,12 +215,6 @@ fn rest_class(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
         before: Before { floor, quantum: Some(FRAME), ..Before::default() },
         ..Class::default()
     }
-}
-
-/// The packet marks that a queue takes.
-pub(super) fn marks(command: &Command) -> impl Iterator<Item = &str> {
-    let all = ["packet-mark", "packet-marks", "flow"].into_iter().find_map(|name| command.find(name));
-    all.map_or("", |property| &property.value).split(',').map(str::trim).filter(|mark| !mark.is_empty())
 }
 
 /// These queues, parents before their children.

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::link::marks;
 use super::mangle::{self, Marked, Marks, Place};
+use super::words::marks;
 use super::{Queue, Reading};
 use crate::classid::Classid;
 use crate::import::Direction;

@@ -283,6 +283,12 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
     (words, text.len())
 }
 
+/// The packet marks that a queue takes.
+pub(super) fn marks(command: &Command) -> impl Iterator<Item = &str> {
+    let all = ["packet-mark", "packet-marks", "flow"].into_iter().find_map(|name| command.find(name));
+    all.map_or("", |property| &property.value).split(',').map(str::trim).filter(|mark| !mark.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

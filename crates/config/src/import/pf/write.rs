@@ -5,12 +5,11 @@ use std::fmt::Write as _;
 use super::queues::{Class, Discipline, Tree};
 use crate::import::Draft;
 use crate::import::plan::ClassNames;
+use crate::tc::setup::UNASSURED;
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key};
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
-/// What each queue of priq is assured, in bit/s: next to nothing, so that priorities decide.
-const UNASSURED: u64 = 1000;
 const WRITING: &str = "writing to memory does not fail";
 
 /// How classes are written.

@@ -6,8 +6,7 @@ use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
 use crate::tc::filter::code_points;
 use crate::tc::findings::changed;
-use crate::tc::import::UNASSURED;
-use crate::tc::setup::{Class, Device, Filter, Root, RootKind, Settings};
+use crate::tc::setup::{Class, Device, Filter, Root, RootKind, Settings, UNASSURED};
 
 /// Bits of the type of service that give a priority, and the priority; all other frames have priority 0.
 const PRIORITIES: [(u32, usize); 3] = [(0x10, 6), (0x08, 2), (0x18, 4)];
