@@ -330,7 +330,7 @@ impl Hls {
             let urgent = Flags::URGENT.if_so(tree.config(class).latency_critical);
             let managed = Flags::MANAGED.if_so(!queue.is_fifo());
             let (parent_or_self, flags) = if is_leaf {
-                (parent, limited.and(capped).and(urgent).and(managed).and(Flags::IDLE))
+                (parent, limited.union(capped).union(urgent).union(managed).union(Flags::IDLE))
             } else {
                 (hls.inners.len() as u32, Flags::INNER)
             };
@@ -424,18 +424,18 @@ impl Hls {
         }
         let &id = self.order.get(self.cursor)?;
         let leaf = &mut self.leaves[id as usize];
-        if !leaf.flags.has(Flags::NOT_PLAIN) {
+        if !leaf.flags.intersects(Flags::NOT_PLAIN) {
             return None;
         }
         if !self.serving {
-            if !leaf.flags.has(Flags::ACTIVE) {
+            if !leaf.flags.intersects(Flags::ACTIVE) {
                 // It has gone idle since it was listed.
                 leaf.flags.clear(Flags::LISTED);
                 self.cursor += 1;
                 return None;
             }
             // Where nothing is queued, debt is paid without asking a ceiling.
-            if leaf.flags.has(Flags::LIMITED)
+            if leaf.flags.intersects(Flags::LIMITED)
                 && self.slab.queued() > 0
                 && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
             {
@@ -458,7 +458,7 @@ impl Hls {
     #[cold]
     fn send_special(&mut self, id: u32, drops: &mut dyn DropSink) -> Option<Packet> {
         let leaf = &mut self.leaves[id as usize];
-        if leaf.flags.has(Flags::URGENT) {
+        if leaf.flags.intersects(Flags::URGENT) {
             self.pay_debt(id);
             return None;
         }
@@ -470,7 +470,7 @@ impl Hls {
             leaf.balance -= sent;
             self.inners[ROOT as usize].balance += sent;
             self.sent_in_round = true;
-            if leaf.flags.has(Flags::LIMITED) {
+            if leaf.flags.intersects(Flags::LIMITED) {
                 let more = !empty || self.has_siblings(id);
                 self.ceilings.sent(id, packet.len, self.now, more);
             }
@@ -502,14 +502,14 @@ impl Hls {
         let id = self.urgent.pop_ready()?;
         let leaf = &mut self.leaves[id as usize];
         leaf.flags.clear(Flags::READY);
-        if leaf.flags.has(Flags::LIMITED)
-            && (leaf.flags.has(Flags::PARKED) || self.ceilings.blocks(id, self.rounds.main, self.now).is_some())
+        if leaf.flags.intersects(Flags::LIMITED)
+            && (leaf.flags.intersects(Flags::PARKED) || self.ceilings.blocks(id, self.rounds.main, self.now).is_some())
         {
             // It is or will be parked when it is visited.
             return None;
         }
         let packet = leaf.queue.dequeue(&mut self.slab, ClassId(id), self.now, drops)?;
-        if leaf.flags.has(Flags::LIMITED) {
+        if leaf.flags.intersects(Flags::LIMITED) {
             let more = !leaf.queue.is_empty() || self.has_siblings(id);
             self.ceilings.sent(id, packet.len, self.now, more);
         }
@@ -521,7 +521,7 @@ impl Hls {
     /// Lists a latency-critical leaf as one that may send if its next packet is within its advance.
     fn let_send_ahead(&mut self, id: u32) {
         let leaf = &mut self.leaves[id as usize];
-        if !leaf.flags.has(Flags::READY.and(Flags::PARKED))
+        if !leaf.flags.intersects(Flags::READY.union(Flags::PARKED))
             && leaf.queue.head_len().is_some_and(|len| self.urgent.is_within_advance(id, len))
         {
             leaf.flags.set(Flags::READY);
@@ -581,7 +581,7 @@ impl Hls {
             parent = self.inners[parent as usize].parent;
         }
         self.end_visit_idle(id);
-        self.leaves[id as usize].flags.set(Flags::PARKED.and(Flags::KEPT));
+        self.leaves[id as usize].flags.set(Flags::PARKED.union(Flags::KEPT));
         // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
         self.sent_in_round = true;
     }
@@ -627,7 +627,7 @@ impl Hls {
             self.settle(drops);
         }
         let id = packet.class.0;
-        let Some(leaf) = self.leaves.get_mut(id as usize).filter(|leaf| !leaf.flags.has(Flags::INNER)) else {
+        let Some(leaf) = self.leaves.get_mut(id as usize).filter(|leaf| !leaf.flags.intersects(Flags::INNER)) else {
             drops.dropped(now, packet, DropReason::NotALeaf);
             return;
         };
@@ -637,11 +637,11 @@ impl Hls {
         }
         if leaf.queue.enqueue(&mut self.slab, now, packet, drops) {
             let (flags, parent) = (leaf.flags, leaf.parent);
-            if !flags.has(Flags::BACKLOGGED) {
+            if !flags.intersects(Flags::BACKLOGGED) {
                 leaf.flags.set(Flags::PENDING);
                 self.wait_for_next_round(id, parent);
             }
-            if flags.has(Flags::URGENT) {
+            if flags.intersects(Flags::URGENT) {
                 self.let_send_ahead(id);
             }
         }
@@ -676,7 +676,7 @@ impl Scheduler for Hls {
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let place = |leaf: &Leaf| (leaf.parent, leaf.flags.has(Flags::INNER), leaf.flags.has(Flags::URGENT));
+        let place = |leaf: &Leaf| (leaf.parent, leaf.flags.intersects(Flags::INNER), leaf.flags.intersects(Flags::URGENT));
         let same = |(mine, theirs): (&Leaf, &Leaf)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
         let above = |inner: &Inner| inner.parent;
         if self.leaves.len() != with.leaves.len()
@@ -686,7 +686,7 @@ impl Scheduler for Hls {
             || !self.inners.iter().map(above).eq(with.inners.iter().map(above))
             || self.inner_classes[..] != with.inner_classes[..]
             || !self.ceilings.fits(&with.ceilings)
-            || self.leaves.iter().any(|leaf| leaf.flags.has(Flags::URGENT))
+            || self.leaves.iter().any(|leaf| leaf.flags.intersects(Flags::URGENT))
         {
             return false;
         }
@@ -755,7 +755,7 @@ impl Scheduler for Hls {
     }
 
     fn is_expedited(&self, class: ClassId) -> bool {
-        self.leaves.get(class.index()).is_some_and(|leaf| leaf.flags.has(Flags::URGENT))
+        self.leaves.get(class.index()).is_some_and(|leaf| leaf.flags.intersects(Flags::URGENT))
     }
 
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {

@@ -6,7 +6,7 @@ use super::{Flags, Hls};
 
 /// Q* of Theorem 2 for the classes that are active now, in credits.
 pub(super) fn round_size(hls: &Hls) -> i128 {
-    let active = |flags: Flags| flags.has(Flags::ACTIVE) && !flags.has(Flags::INNER);
+    let active = |flags: Flags| flags.intersects(Flags::ACTIVE) && !flags.intersects(Flags::INNER);
     let leaves = hls.leaves.iter().filter(|leaf| active(leaf.flags));
     let leaf_part: i128 = leaves.map(|leaf| i128::from(leaf.weight + hls.max_packet_credits())).sum();
     let inners = hls.inners.iter().skip(1).filter(|inner| inner.active);
@@ -44,15 +44,15 @@ pub(super) fn all(hls: &Hls) -> Result<(), String> {
 
 fn leaves(hls: &Hls) -> Result<(), String> {
     let served = if hls.serving { hls.order.get(hls.cursor).copied() } else { None };
-    for (id, leaf) in hls.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.flags.has(Flags::INNER)) {
+    for (id, leaf) in hls.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.flags.intersects(Flags::INNER)) {
         let owes = hls.urgent.debt(id as u32) > 0;
-        if (leaf.queue.is_empty() && !owes) == leaf.flags.has(Flags::BACKLOGGED) {
+        if (leaf.queue.is_empty() && !owes) == leaf.flags.intersects(Flags::BACKLOGGED) {
             return Err(format!("leaf {id}: {:?} with backlog {:?}", leaf.flags, leaf.queue.backlog(&hls.slab)));
         }
         if leaf.balance < 0 || (served != Some(id as u32) && leaf.balance >= hls.max_packet_credits()) {
             return Err(format!("Lemma 4: leaf {id} has a balance of {} credits", leaf.balance));
         }
-        if !leaf.flags.has(Flags::ACTIVE) && leaf.balance != 0 {
+        if !leaf.flags.intersects(Flags::ACTIVE) && leaf.balance != 0 {
             return Err(format!("idle leaf {id} has a balance of {} credits", leaf.balance));
         }
     }

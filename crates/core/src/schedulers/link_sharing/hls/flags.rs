@@ -36,16 +36,16 @@ impl Flags {
     pub(super) const MANAGED: Self = Self(1 << 8);
 
     /// The leaf has packets, or owes for some: it is active, or will be.
-    pub(super) const BACKLOGGED: Self = Self::ACTIVE.and(Self::PENDING).and(Self::PARKED);
+    pub(super) const BACKLOGGED: Self = Self::ACTIVE.union(Self::PENDING).union(Self::PARKED);
     /// Serving the leaf takes more than its balance and a FIFO.
-    pub(super) const NOT_PLAIN: Self = Self::LIMITED.and(Self::URGENT).and(Self::MANAGED);
+    pub(super) const NOT_PLAIN: Self = Self::LIMITED.union(Self::URGENT).union(Self::MANAGED);
     /// Queueing at it takes more than appending to a FIFO.
-    pub(super) const NOT_FIFO: Self = Self::INNER.and(Self::URGENT).and(Self::MANAGED);
+    pub(super) const NOT_FIFO: Self = Self::INNER.union(Self::URGENT).union(Self::MANAGED);
     /// What never changes.
-    pub(super) const CONSTANT: Self = Self::NOT_PLAIN.and(Self::INNER).and(Self::CAPPED);
+    pub(super) const CONSTANT: Self = Self::NOT_PLAIN.union(Self::INNER).union(Self::CAPPED);
 
     /// These and `others`.
-    pub(super) const fn and(self, others: Self) -> Self {
+    pub(super) const fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
@@ -56,7 +56,7 @@ impl Flags {
 
     /// Whether any of `flags` is set.
     #[inline(always)]
-    pub(super) const fn has(self, flags: Self) -> bool {
+    pub(super) const fn intersects(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
     }
 

@@ -69,7 +69,7 @@ impl Hls {
 
     /// What a leaf is that is not plain: with one of these flags.
     pub(super) fn special(&self) -> Flags {
-        if self.also_limited() { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN }
+        if self.also_limited() { Flags::URGENT.union(Flags::MANAGED) } else { Flags::NOT_PLAIN }
     }
 
     /// Whether leaves below ceilings are plain, too.
@@ -100,7 +100,7 @@ impl Hls {
     /// ceilings are charged at the end, when they have come into the cache.
     #[inline(never)]
     fn visit_all<const LIMITED: bool, const LATER: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
-        let special = const { if LIMITED { Flags::URGENT.and(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
+        let special = const { if LIMITED { Flags::URGENT.union(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
         let (cycle, now) = (self.rounds.main, self.now);
         let Self { leaves, inners, inner_classes, order, ceilings, later, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
@@ -113,11 +113,11 @@ impl Hls {
         let (mut slots, mut bytes) = (slots[..room].iter_mut(), 0u64);
         while let Some(&id) = order.get(cursor) {
             let leaf = &mut leaves[id as usize];
-            if leaf.flags.has(special.and(Flags::IDLE).and(Flags::IN_DEBT)) {
-                if leaf.flags.has(special) {
+            if leaf.flags.intersects(special.union(Flags::IDLE).union(Flags::IN_DEBT)) {
+                if leaf.flags.intersects(special) {
                     break;
                 }
-                if leaf.flags.has(Flags::IDLE) {
+                if leaf.flags.intersects(Flags::IDLE) {
                     // It has gone idle since it was listed.
                     leaf.flags.clear(Flags::LISTED);
                     (cursor, gap) = (cursor + 1, gap + 1);
@@ -134,7 +134,7 @@ impl Hls {
             if inner.round != round {
                 // Whom a round has reached, no ceiling above holds back in it.
                 if LIMITED
-                    && leaf.flags.has(Flags::LIMITED)
+                    && leaf.flags.intersects(Flags::LIMITED)
                     && !ceilings.are_open(inner_classes[leaf.parent as usize], cycle, now)
                 {
                     break;
@@ -159,13 +159,13 @@ impl Hls {
                         break End::Exhausted;
                     }
                 };
-                if LIMITED && leaf.flags.has(Flags::LIMITED) && bytes > before {
+                if LIMITED && leaf.flags.intersects(Flags::LIMITED) && bytes > before {
                     let nearest = ceilings.nearest(id);
                     if LATER && let Some(charge) = charges.next() {
                         ceilings.prefetch(nearest);
                         *charge = Charge { leaf: id, ceiling: nearest, bytes: bytes - before };
                     } else if ceilings.take(nearest, bytes - before, cycle, now) {
-                        leaf.flags.set(Flags::IN_DEBT.if_so(leaf.flags.has(Flags::CAPPED)));
+                        leaf.flags.set(Flags::IN_DEBT.if_so(leaf.flags.intersects(Flags::CAPPED)));
                     }
                 }
                 match end {
@@ -214,7 +214,7 @@ impl Hls {
         for &Charge { leaf, ceiling, bytes } in &self.later.charges[..charges] {
             if self.ceilings.take(ceiling, bytes, cycle, now) {
                 let flags = &mut self.leaves[leaf as usize].flags;
-                flags.set(Flags::IN_DEBT.if_so(flags.has(Flags::CAPPED)));
+                flags.set(Flags::IN_DEBT.if_so(flags.intersects(Flags::CAPPED)));
             }
         }
     }
@@ -224,7 +224,7 @@ impl Hls {
     #[cold]
     fn resume(&mut self, also_limited: bool) -> bool {
         let leaf = &mut self.leaves[self.order[self.cursor] as usize];
-        if leaf.flags.has(Flags::URGENT.and(Flags::MANAGED)) || leaf.flags.has(Flags::LIMITED) && !also_limited {
+        if leaf.flags.intersects(Flags::URGENT.union(Flags::MANAGED)) || leaf.flags.intersects(Flags::LIMITED) && !also_limited {
             self.serving = true;
             return false;
         }
@@ -253,7 +253,7 @@ impl PlainIn for Hls {
         for packet in batch {
             let id = packet.class.0;
             let Some(leaf) = leaves.get_mut(id as usize) else { break };
-            if leaf.flags.has(Flags::NOT_FIFO)
+            if leaf.flags.intersects(Flags::NOT_FIFO)
                 || packet.len > max_packet
                 || !leaf.queue.push_open(&mut slab, packet.handle, packet.len)
             {
@@ -261,7 +261,7 @@ impl PlainIn for Hls {
             }
             packets += 1;
             bytes += u64::from(packet.len);
-            if !leaf.flags.has(Flags::BACKLOGGED) {
+            if !leaf.flags.intersects(Flags::BACKLOGGED) {
                 leaf.flags.set(Flags::PENDING);
                 let parent = leaf.parent;
                 super::rounds::wait_for_next_round(inners, pending, id, parent);

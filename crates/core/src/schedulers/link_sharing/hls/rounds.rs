@@ -62,12 +62,12 @@ impl Hls {
         }
         for (id, (mine, &weight)) in self.leaves.iter_mut().zip(&self.next_weights).enumerate() {
             let grown = weight - mem::replace(&mut mine.weight, weight);
-            let (counts, parent) = if mine.flags.has(Flags::INNER) {
+            let (counts, parent) = if mine.flags.intersects(Flags::INNER) {
                 let inner = &mut self.inners[mine.parent as usize];
                 inner.weight = weight;
                 (inner.active, inner.parent)
             } else {
-                (mine.flags.has(Flags::ACTIVE), mine.parent)
+                (mine.flags.intersects(Flags::ACTIVE), mine.parent)
             };
             if counts && id > 0 {
                 self.inners[parent as usize].active_weight += grown;
@@ -140,7 +140,7 @@ impl Hls {
                 if reached {
                     let leaf = &mut leaves[id as usize];
                     let quota = leaf.weight * inner.fair_quota;
-                    if leaf.cost_of_head() > leaf.balance + quota && !leaf.flags.has(special.and(Flags::IN_DEBT)) {
+                    if leaf.cost_of_head() > leaf.balance + quota && !leaf.flags.intersects(special.union(Flags::IN_DEBT)) {
                         leaf.visit(inner);
                         #[cfg(test)]
                         self.visits.push(crate::contract::ClassId(id));
@@ -182,14 +182,14 @@ impl Hls {
                 siblings.prefetch(ahead);
             }
             let leaf = &mut leaves[id as usize];
-            if !leaf.flags.has(Flags::LISTED) {
+            if !leaf.flags.intersects(Flags::LISTED) {
                 order.push(id);
             }
-            if leaf.flags.has(Flags::KEPT) {
+            if leaf.flags.intersects(Flags::KEPT) {
                 leaf.balance = ceilings.take_balance(id);
             }
-            leaf.flags.clear(Flags::PENDING.and(Flags::IDLE).and(Flags::KEPT));
-            leaf.flags.set(Flags::ACTIVE.and(Flags::LISTED));
+            leaf.flags.clear(Flags::PENDING.union(Flags::IDLE).union(Flags::KEPT));
+            leaf.flags.set(Flags::ACTIVE.union(Flags::LISTED));
             grown += largest + leaf.weight - leaf.balance;
             let (mut weight, mut index, mut place) = (leaf.weight, leaf.parent, id);
             loop {
