@@ -54,17 +54,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fairlink_core::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use self::server::ControlServer;
 use crate::gateway::links::Links;
 use crate::gateway::reload::{ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted};
+use crate::gateway::serving::ServerThread;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -552,8 +551,7 @@ fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 impl Control {
@@ -579,15 +577,9 @@ impl Control {
             }
             listening => listening?,
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::Builder::new()
-            .name("fairlink-control".to_owned())
-            .spawn({
-                let stop = Arc::clone(&stop);
-                move || server::serve(&listener, &links, &stop)
-            })
+        let thread = ServerThread::start(listener, ControlServer::new(links))
             .map_err(|source| ControlError::System { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), _thread: thread })
     }
 
     /// Where it is.
@@ -599,13 +591,8 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Removed first, so that nobody connects to a server that is ending.
+        // Removed before the thread ends, so that no client connects to a server that is ending.
         let _ = std::fs::remove_file(&self.path);
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been reported where it happened.
-            let _ = thread.join();
-        }
     }
 }
 

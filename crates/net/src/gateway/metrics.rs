@@ -19,20 +19,16 @@ mod page;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use crate::gateway::account::{Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
-use crate::gateway::refused::Refused;
 use crate::gateway::remote::{Remote, Ticket};
-use crate::io::sys;
+use crate::gateway::serving::{Server, ServerThread};
 
 use filter::Filter;
 use http::{Client, Step};
@@ -54,8 +50,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const MOST_FILTERS: usize = 8;
 /// How long the data threads have for their part.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Longest wait, in ms, until the server looks whether it is to end, and while an answer of a data thread is due.
-const NAPS_MS: [i32; 2] = [50, 2];
+/// Longest poll in ms.
+const POLL_MS: i32 = 50;
+/// The same while a data thread is to answer.
+const WAITING_POLL_MS: i32 = 2;
 
 /// Why there are no metrics.
 #[derive(Debug, Error)]
@@ -85,8 +83,7 @@ pub enum MetricsError {
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 impl Metrics {
@@ -100,31 +97,14 @@ impl Metrics {
         let listener = TcpListener::bind(address).map_err(system)?;
         listener.set_nonblocking(true).map_err(system)?;
         let address = listener.local_addr().map_err(system)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::Builder::new()
-            .name("fairlink-metrics".to_owned())
-            .spawn({
-                let stop = Arc::clone(&stop);
-                move || Server::new(links).serve(&listener, &stop)
-            })
-            .map_err(MetricsError::Thread)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        let thread = ServerThread::start(listener, MetricsServer::new(links)).map_err(MetricsError::Thread)?;
+        Ok(Self { address, _thread: thread })
     }
 
     /// Where they are, with the port that was chosen.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been reported where it happened.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -164,70 +144,50 @@ impl Answer {
     }
 }
 
-struct Server {
+struct MetricsServer {
     links: Links,
-    clients: Vec<Client>,
     gathering: Option<Gathering>,
     /// The last answer and when it was made.
     last: Option<(Instant, Answer)>,
-    refused: Refused,
     /// By name.
     before: BTreeMap<String, Before>,
 }
 
-impl Server {
-    fn new(links: Links) -> Self {
-        Self {
-            links,
-            clients: Vec::new(),
-            gathering: None,
-            last: None,
-            refused: Refused::new("the address of metrics"),
-            before: BTreeMap::new(),
-        }
+impl Server for MetricsServer {
+    type Listener = TcpListener;
+    type Client = Client;
+    type Order = Instant;
+
+    const THREAD: &'static str = "fairlink-metrics";
+    const SUBJECT: &'static str = "the address of metrics";
+    const MAX_CLIENTS: usize = MAX_CLIENTS;
+
+    fn links(&self) -> &Links {
+        &self.links
     }
 
-    fn serve(mut self, listener: &TcpListener, stop: &AtomicBool) {
-        // So that the first answer has something to compare with.
-        self.gather();
-        while !stop.load(Ordering::Relaxed) {
-            let mut polls: Vec<libc::pollfd> = self.clients.iter().map(Client::waits_for).collect();
-            polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-            // An error would be a signal; then it looks again.
-            let _ = sys::poll(&mut polls, NAPS_MS[usize::from(self.gathering.is_some())]);
-            self.accept(listener);
-            self.gathered();
-            self.go_on();
-        }
+    fn connect(&self, stream: TcpStream) -> Client {
+        Client::new(stream)
     }
 
-    fn accept(&mut self, listener: &TcpListener) {
-        for _ in 0..MAX_CLIENTS {
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) => return self.refused.failed(&error, &self.links),
-            };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if self.clients.len() == MAX_CLIENTS
-                && let Some(first) = (0..self.clients.len()).min_by_key(|&at| self.clients[at].deadline())
-            {
-                self.clients.swap_remove(first);
-            }
-            self.clients.push(Client::new(stream));
-        }
+    /// The one whose time runs out first.
+    fn eviction_order(client: &Client) -> Instant {
+        client.deadline()
     }
 
-    /// Lets every connection do what it can without waiting.
-    fn go_on(&mut self) {
+    fn poll_ms(&self, _clients: &[Client]) -> i32 {
+        if self.gathering.is_some() { WAITING_POLL_MS } else { POLL_MS }
+    }
+
+    fn turn(&mut self, clients: &mut Vec<Client>) {
+        self.gathered();
         let now = Instant::now();
-        let Self { clients, links, last, .. } = self;
+        let Self { links, last, .. } = self;
         let mut fresh = last.as_mut().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, answer)| answer);
         let mut wanted = false;
-        // Whatever goes wrong with one client ends that client's connection alone.
         let mut page = |filter: &Filter| fresh.as_mut().map(|answer| answer.text(filter));
-        clients.retain_mut(|client| match client.go_on(now, links, &mut page) {
+        // An error ends its own connection alone.
+        clients.retain_mut(|client| match client.poll(now, links, &mut page) {
             Ok(Step::Stays) => true,
             Ok(Step::Wants) => {
                 wanted = true;
@@ -238,6 +198,20 @@ impl Server {
         if wanted && self.gathering.is_none() {
             self.gather();
         }
+    }
+
+    fn end(&mut self, clients: &mut Vec<Client>) -> Duration {
+        clients.clear();
+        Duration::ZERO
+    }
+}
+
+impl MetricsServer {
+    fn new(links: Links) -> Self {
+        let mut server = Self { links, gathering: None, last: None, before: BTreeMap::new() };
+        // The first answer then has an observation to compare with.
+        server.gather();
+        server
     }
 
     fn gather(&mut self) {

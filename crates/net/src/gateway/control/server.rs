@@ -1,35 +1,31 @@
-//! The serving side: one thread, many connections, none of which it ever waits for.
+//! Server of the control socket: requests, their answers, intervals of statistics, traces.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::{ANSWER, PATIENCE, Reply, Request, TRACE_PATIENCE, Traced};
 use crate::gateway::account::{Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
-use crate::gateway::refused::Refused;
 use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::gateway::remote_error::RemoteError;
+use crate::gateway::serving::{Connection, Server, would_block};
 use crate::gateway::trace::Feed;
-use crate::io::sys;
 
 /// Longest request in bytes: a link file of some 100,000 classes.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
 /// Bytes that are read at once.
 const PART: usize = 64 * 1024;
-/// Most connections at once.
-const MAX_CLIENTS: usize = 32;
-/// Longest wait, in ms, until the server looks whether it is to end.
-const NAP_MS: i32 = 20;
-/// The same while an answer of the data thread is due, or packets are traced.
-const SHORT_NAP_MS: i32 = 1;
-/// What can be asked for.
+/// Longest poll in ms.
+const POLL_MS: i32 = 20;
+/// The same while a data thread is to answer, or packets are traced.
+const WAITING_POLL_MS: i32 = 1;
+/// Names of the commands.
 const COMMANDS: [&str; 6] = ["links", "stats", "trace", "reload", "rate", "scheduler"];
 /// The longest time without a request that a client may ask for.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
@@ -40,88 +36,113 @@ const STEPS: u32 = 8;
 
 /// Most bytes of a trace that wait for a client beside the ring.
 const TRACE_BYTES: usize = 256 * 1024;
-/// How long the end of a trace has to be taken by its client when the server ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time that clients have to read the end of a trace when the server ends.
+const TRACE_END: Duration = Duration::from_secs(2);
 
-/// Serves until `stop` is set, and hands over what is left of a trace then.
-pub(super) fn serve(listener: &UnixListener, links: &Links, stop: &AtomicBool) {
-    let mut clients: Vec<Client> = Vec::with_capacity(MAX_CLIENTS);
-    let (mut until, mut refused) = (None, Refused::new("the control socket"));
-    loop {
-        if until.is_none() && stop.load(Ordering::Relaxed) {
-            clients.retain_mut(Client::ends_trace);
-            until = Some(Instant::now() + LAST_WORDS);
-        }
-        if until.is_some_and(|until| clients.is_empty() || Instant::now() >= until) {
-            return;
-        }
-        let mut polls: Vec<libc::pollfd> = clients.iter().map(Client::waits_for).collect();
-        polls.push(libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        let asked = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
-        // An error would be a signal; then it looks again.
-        let _ = sys::poll(&mut polls, if asked { SHORT_NAP_MS } else { NAP_MS });
-        for _ in 0..if until.is_none() { MAX_CLIENTS } else { 0 } {
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    refused.failed(&error, links);
-                    break;
-                }
-            };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if clients.len() == MAX_CLIENTS
-                && let Some(first) = (0..clients.len()).min_by_key(|&at| clients[at].worth())
-            {
-                clients.swap_remove(first);
-            }
-            clients.push(Client::new(stream));
-        }
-        // Whatever goes wrong with one client ends that client's connection alone.
-        clients.retain_mut(|client| client.go_on(links).unwrap_or(false));
+/// Serves the control socket.
+pub(super) struct ControlServer {
+    links: Links,
+}
+
+impl ControlServer {
+    pub(super) fn new(links: Links) -> Self {
+        Self { links }
     }
 }
 
-/// A question to a data thread.
-struct Asked {
+impl Server for ControlServer {
+    type Listener = UnixListener;
+    type Client = Client;
+    type Order = (bool, bool, Instant);
+
+    const THREAD: &'static str = "fairlink-control";
+    const SUBJECT: &'static str = "the control socket";
+    const MAX_CLIENTS: usize = 32;
+
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn connect(&self, stream: UnixStream) -> Client {
+        Client::new(stream)
+    }
+
+    /// Idle clients first; last those with a change in flight, whose outcome would be lost.
+    fn eviction_order(client: &Client) -> Self::Order {
+        (client.changing.is_some(), client.is_busy(), client.deadline)
+    }
+
+    fn poll_ms(&self, clients: &[Client]) -> i32 {
+        let waiting = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
+        if waiting { WAITING_POLL_MS } else { POLL_MS }
+    }
+
+    fn turn(&mut self, clients: &mut Vec<Client>) {
+        // An error ends its own connection alone.
+        clients.retain_mut(|client| client.poll(&self.links).unwrap_or(false));
+    }
+
+    /// Traces are written to their end.
+    fn end(&mut self, clients: &mut Vec<Client>) -> Duration {
+        clients.retain_mut(Client::ends_trace);
+        TRACE_END
+    }
+}
+
+impl Connection for Client {
+    /// A client that waits for a data thread waits for no event of its own.
+    fn pollfd(&self) -> libc::pollfd {
+        let end = if self.ending { 0 } else { libc::POLLIN };
+        let events = match (self.is_waiting(), self.output.is_empty()) {
+            (true, _) => 0,
+            (false, true) => end,
+            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
+            (false, false) => libc::POLLOUT,
+        };
+        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
+        libc::pollfd { fd, events, revents: 0 }
+    }
+}
+
+/// A request for statistics that data threads have not answered yet.
+struct PendingQuery {
     link: String,
     remote: Remote,
     ticket: Ticket,
-    /// The same question to links that share pools with it, by name: their demand is part of its ideal.
+    /// The same request to links that share pools with it, by name: their demand is part of its ideal.
     partners: Vec<(String, Remote, Ticket)>,
-    /// When there will be no answer any more.
+    /// Time of the timeout.
     until: Instant,
-    /// Whether what happened since the answer before is to be told.
+    /// The answer covers the interval since the answer before.
     interval: bool,
 }
 
-/// What a client was told of a link.
-struct Told {
+/// The last observation of a link that a client received.
+struct Reported {
     observation: Observation,
-    /// What links that share pools with it were then, by name.
+    /// Observations of the links that share pools with it, by name.
     partners: BTreeMap<String, Observation>,
 }
 
 /// One connection.
-struct Client {
+pub(super) struct Client {
     stream: UnixStream,
     input: Vec<u8>,
     /// Of the input, so many bytes have no end of a line.
     searched: usize,
     output: Vec<u8>,
     written: usize,
-    /// A question to a data thread.
-    asked: Option<Asked>,
+    /// A request for statistics that is not answered yet.
+    query: Option<PendingQuery>,
     /// The answer of a thread that changes the gateway, once there is one.
     changing: Option<Receiver<Reply>>,
     /// How long it may be silent before its next request.
     between: Duration,
-    /// By link, what was last told of it to a client that wants to hear of intervals.
-    told: BTreeMap<String, Told>,
-    /// By link, what limited its classes in those intervals.
+    /// By link, the last observation that was sent, for a client that asks for intervals.
+    reported: BTreeMap<String, Reported>,
+    /// By link, the limits of its classes in those intervals.
     limits: BTreeMap<String, LimitHistory>,
-    /// What passes the gateway, for a client that traces.
+    /// Packets of the gateway, for a client that traces.
     trace: Option<Feed>,
     /// When the connection is closed, if the client has not done its part by then.
     deadline: Instant,
@@ -137,9 +158,9 @@ impl Client {
             searched: 0,
             output: Vec::new(),
             written: 0,
-            asked: None,
+            query: None,
             between: Duration::ZERO,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             limits: BTreeMap::new(),
             changing: None,
             trace: None,
@@ -148,34 +169,21 @@ impl Client {
         }
     }
 
-    /// What it waits for. A client that waits for the data thread waits for nothing of its own.
-    fn waits_for(&self) -> libc::pollfd {
-        let end = if self.ending { 0 } else { libc::POLLIN };
-        let events = match (self.is_waiting(), self.output.is_empty()) {
-            (true, _) => 0,
-            (false, true) => end,
-            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
-            (false, false) => libc::POLLOUT,
-        };
-        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
-        libc::pollfd { fd, events, revents: 0 }
-    }
-
-    /// Whether it waits for the gateway.
+    /// Returns true while an answer of the gateway is due.
     fn is_waiting(&self) -> bool {
-        self.asked.is_some() || self.changing.is_some()
+        self.query.is_some() || self.changing.is_some()
     }
 
-    /// Does what can be done without waiting. Returns whether the connection stays.
-    fn go_on(&mut self, links: &Links) -> io::Result<bool> {
+    /// Reads, answers and writes as far as it can without blocking. Returns whether the connection stays open.
+    fn poll(&mut self, links: &Links) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..STEPS {
-            if let Some(asked) = &self.asked {
-                let late = now >= asked.until;
-                match asked.remote.answer(asked.ticket) {
-                    // The ideal waits for nobody.
-                    Some(Ok(_)) if !late && !asked.partners_have_answered() => return Ok(true),
-                    Some(Ok(snapshot)) => self.tell(Observation::new(snapshot)),
+            if let Some(query) = &self.query {
+                let late = now >= query.until;
+                match query.remote.answer(query.ticket) {
+                    // The ideal needs the partners' answers; the client does not wait longer for them.
+                    Some(Ok(_)) if !late && !query.partners_have_answered() => return Ok(true),
+                    Some(Ok(snapshot)) => self.report(Observation::new(snapshot)),
                     Some(Err(error)) => self.reply(&Reply::refusal(error.to_string())),
                     None if late => self.reply(&Reply::refusal(RemoteError::Timeout { waited: ANSWER }.to_string())),
                     None => return Ok(true),
@@ -214,7 +222,7 @@ impl Client {
                     self.ending = true;
                     feed.ask_to_stop();
                 }
-                Err(error) if is_nothing(&error) => {}
+                Err(error) if would_block(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -226,7 +234,7 @@ impl Client {
             }
             match self.stream.write(&self.output[self.written..]) {
                 Ok(length) => self.written += length,
-                Err(error) if is_nothing(&error) => return Ok(now < self.deadline),
+                Err(error) if would_block(&error) => return Ok(now < self.deadline),
                 Err(error) => return Err(error),
             }
             self.deadline = now + TRACE_PATIENCE;
@@ -280,7 +288,7 @@ impl Client {
                 self.input.extend(&part[..length]);
                 Ok(true)
             }
-            Err(error) if is_nothing(&error) => Ok(false),
+            Err(error) if would_block(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -289,7 +297,7 @@ impl Client {
     fn write(&mut self) -> io::Result<bool> {
         match self.stream.write(&self.output[self.written..]) {
             Ok(length) => self.written += length,
-            Err(error) if is_nothing(&error) => return Ok(false),
+            Err(error) if would_block(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
         if self.written == self.output.len() {
@@ -358,7 +366,7 @@ impl Client {
                 let link = request.link.unwrap_or_default();
                 let partners = if between.is_some() { partners(&remote, links) } else { Vec::new() };
                 let ticket = remote.ask();
-                self.asked = Some(Asked { link, remote, ticket, partners, until, interval: between.is_some() });
+                self.query = Some(PendingQuery { link, remote, ticket, partners, until, interval: between.is_some() });
                 self.deadline = until + PATIENCE;
             }
             _ => match request.wanted() {
@@ -372,55 +380,49 @@ impl Client {
         }
     }
 
-    /// Has a thread change the gateway: it reads files, and builds what may be large.
+    /// Runs `change` in a thread of its own: it reads files and may build large trees.
     fn change(&mut self, change: impl FnOnce() -> Reply + Send + 'static) {
-        let (tell, told) = mpsc::channel();
-        // Whoever asked may be gone.
-        let change = move || drop(tell.send(change()));
+        let (sender, receiver) = mpsc::channel();
+        // The client may be gone.
+        let change = move || drop(sender.send(change()));
         match std::thread::Builder::new().name("fairlink-reload".to_owned()).spawn(change) {
-            Ok(_) => self.changing = Some(told),
+            Ok(_) => self.changing = Some(receiver),
             Err(error) => self.reply(&Reply::refusal(format!("no thread to change the gateway: {error}"))),
         }
     }
 
-    /// Answers with statistics.
-    fn tell(&mut self, observation: Observation) {
-        let Some(asked) = self.asked.take() else { return };
-        if !asked.interval {
+    /// Answers with the statistics of `observation`.
+    fn report(&mut self, observation: Observation) {
+        let Some(query) = self.query.take() else { return };
+        if !query.interval {
             self.reply(&Reply { ok: true, stats: Some(observation.stats(None)), ..Reply::default() });
             return;
         }
-        let partners = asked
+        let partners = query
             .partners
             .iter()
             .filter_map(|(name, remote, ticket)| Some((name.clone(), Observation::new(remote.answer(*ticket)?.ok()?))));
-        let now = Told { observation, partners: partners.collect() };
-        let mut interval = self.told.get(&asked.link).and_then(|before| now.since(before));
+        let now = Reported { observation, partners: partners.collect() };
+        let mut interval = self.reported.get(&query.link).and_then(|before| now.since(before));
         if let Some(interval) = &mut interval {
-            self.limits.entry(asked.link.clone()).or_default().extend(interval, now.observation.passage());
+            self.limits.entry(query.link.clone()).or_default().extend(interval, now.observation.passage());
         }
         let stats = Some(now.observation.stats(interval.as_ref()));
-        if self.told.len() >= MOST_LINKS && !self.told.contains_key(&asked.link) {
-            self.told.clear();
+        if self.reported.len() >= MOST_LINKS && !self.reported.contains_key(&query.link) {
+            self.reported.clear();
             self.limits.clear();
         }
-        self.told.insert(asked.link, now);
+        self.reported.insert(query.link, now);
         self.reply(&Reply { ok: true, stats, ..Reply::default() });
     }
 
-    /// Whoever has least of it makes room for another: first who is silent between two questions, last whose change is under way, who could not
-    /// tell whether it was made.
-    fn worth(&self) -> (bool, bool, Instant) {
-        (self.changing.is_some(), self.is_busy(), self.deadline)
-    }
-
-    /// Whether it has asked or is being told something.
+    /// Returns true while a request is being answered, and for a client that asks for no intervals.
     fn is_busy(&self) -> bool {
         self.is_waiting() || self.trace.is_some() || !self.output.is_empty() || self.between.is_zero()
     }
 
     fn reply(&mut self, reply: &Reply) {
-        (self.asked, self.changing) = (None, None);
+        (self.query, self.changing) = (None, None);
         self.output = serde_json::to_vec(reply).unwrap_or_default();
         self.output.push(b'\n');
         self.written = 0;
@@ -428,14 +430,14 @@ impl Client {
     }
 }
 
-impl Asked {
+impl PendingQuery {
     fn partners_have_answered(&self) -> bool {
         self.partners.iter().all(|(_, remote, ticket)| remote.answer(*ticket).is_some())
     }
 }
 
-impl Told {
-    /// What has happened on the link since `before`.
+impl Reported {
+    /// Returns the interval since `before`.
     fn since(&self, before: &Self) -> Option<Interval> {
         let own = Some((&before.observation, &self.observation));
         let of_partners = self.partners.iter().map(|(name, partner)| Some((before.partners.get(name)?, partner)));
@@ -444,7 +446,7 @@ impl Told {
     }
 }
 
-/// Asks the links that share pools with this one, or with one of those.
+/// Asks the links that share pools with this one, directly or through others.
 fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
     let own = remote.passage();
     if own.pooled.is_empty() {
@@ -466,9 +468,4 @@ fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
         }
     }
     partners
-}
-
-/// Whether there is only nothing to read, or no room to write.
-fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

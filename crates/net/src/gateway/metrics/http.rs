@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::filter::Filter;
 use super::{LONGEST_REQUEST, PATIENCE, TAKING};
 use crate::gateway::links::Links;
+use crate::gateway::serving::{Connection, would_block};
 
 /// How long the other side has to close a connection after its answer.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -46,6 +47,18 @@ pub(super) struct Client {
     deadline: Instant,
 }
 
+impl Connection for Client {
+    fn pollfd(&self) -> libc::pollfd {
+        let events = match self.state {
+            State::Reading(_) | State::Closing => libc::POLLIN,
+            State::Waiting { .. } => 0,
+            State::Writing { .. } => libc::POLLOUT,
+        };
+        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
+        libc::pollfd { fd, events, revents: 0 }
+    }
+}
+
 impl Client {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self { stream, state: State::Reading(Vec::new()), deadline: Instant::now() + PATIENCE }
@@ -55,18 +68,8 @@ impl Client {
         self.deadline
     }
 
-    pub(super) fn waits_for(&self) -> libc::pollfd {
-        let events = match self.state {
-            State::Reading(_) | State::Closing => libc::POLLIN,
-            State::Waiting { .. } => 0,
-            State::Writing { .. } => libc::POLLOUT,
-        };
-        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
-        libc::pollfd { fd, events, revents: 0 }
-    }
-
-    /// Does what can be done without waiting. `page` makes the metrics, where there are fresh ones.
-    pub(super) fn go_on(
+    /// Reads, answers and writes as far as it can without blocking. `page` returns the metrics, where they are fresh.
+    pub(super) fn poll(
         &mut self,
         now: Instant,
         links: &Links,
@@ -81,7 +84,7 @@ impl Client {
                     let mut part = [0; 2048];
                     let length = match self.stream.read(&mut part) {
                         Ok(length) => length,
-                        Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                        Err(error) if would_block(&error) => return Ok(Step::Stays),
                         Err(error) => return Err(error),
                     };
                     input.extend(&part[..length]);
@@ -90,8 +93,8 @@ impl Client {
                         return Ok(Step::Over);
                     }
                     if whole.is_some() || input.len() > LONGEST_REQUEST {
-                        let asked = whole.map_or(Asked::TooLong, |end| read(&input[..end]));
-                        self.answer(now, asked, links);
+                        let target = whole.map_or(Target::TooLong, |end| read(&input[..end]));
+                        self.answer(now, target, links);
                     }
                 }
                 State::Waiting { body, filter } => {
@@ -115,14 +118,14 @@ impl Client {
                     }
                     match self.stream.write(rest) {
                         Ok(length) => *written += length,
-                        Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                        Err(error) if would_block(&error) => return Ok(Step::Stays),
                         Err(error) => return Err(error),
                     }
                 }
                 State::Closing => match self.stream.read(&mut [0; 2048]) {
                     Ok(0) => return Ok(Step::Over),
                     Ok(_) => {}
-                    Err(error) if is_nothing(&error) => return Ok(Step::Stays),
+                    Err(error) if would_block(&error) => return Ok(Step::Stays),
                     Err(error) => return Err(error),
                 },
             }
@@ -130,33 +133,33 @@ impl Client {
         Ok(Step::Stays)
     }
 
-    fn answer(&mut self, now: Instant, asked: Asked, links: &Links) {
+    fn answer(&mut self, now: Instant, target: Target, links: &Links) {
         let health = |why: Vec<String>| match why.is_empty() {
             true => ("200 OK", "ok\n".to_owned()),
             false => ("503 Service Unavailable", why.join("\n") + "\n"),
         };
-        let allow = if asked == Asked::Otherwise { "Allow: GET, HEAD\r\n" } else { "" };
-        let (body, (status, text)) = match asked {
-            Asked::Metrics { body, filter } => {
+        let allow = if target == Target::Otherwise { "Allow: GET, HEAD\r\n" } else { "" };
+        let (body, (status, text)) = match target {
+            Target::Metrics { body, filter } => {
                 self.state = State::Waiting { body, filter };
                 self.deadline = now + TAKING;
                 return;
             }
-            Asked::Healthy { body } => (body, health(links.ailing())),
-            Asked::Ready { body } => (body, health(links.unready())),
-            Asked::Refused(why) => (true, ("400 Bad Request", why + "\n")),
-            Asked::Elsewhere => (
+            Target::Healthy { body } => (body, health(links.ailing())),
+            Target::Ready { body } => (body, health(links.unready())),
+            Target::Refused(why) => (true, ("400 Bad Request", why + "\n")),
+            Target::Elsewhere => (
                 true,
                 (
                     "404 Not Found",
                     "There are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
                 ),
             ),
-            Asked::Otherwise => {
+            Target::Otherwise => {
                 (true, ("405 Method Not Allowed", "GET /metrics, /healthz and /readyz are what there is.\n".to_owned()))
             }
-            Asked::Nonsense => (true, ("400 Bad Request", "This is no HTTP request.\n".to_owned())),
-            Asked::TooLong => {
+            Target::Nonsense => (true, ("400 Bad Request", "This is no HTTP request.\n".to_owned())),
+            Target::TooLong => {
                 (true, ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n".to_owned()))
             }
         };
@@ -170,9 +173,9 @@ impl Client {
     }
 }
 
-/// What a request is for.
+/// A request, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Asked {
+enum Target {
     Metrics {
         body: bool,
         filter: Filter,
@@ -199,31 +202,26 @@ fn head_end(input: &[u8]) -> Option<usize> {
 }
 
 /// Reads the first line of a request; nothing else of it matters.
-fn read(head: &[u8]) -> Asked {
+fn read(head: &[u8]) -> Target {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let Ok(line) = std::str::from_utf8(line) else { return Asked::Nonsense };
+    let Ok(line) = std::str::from_utf8(line) else { return Target::Nonsense };
     let words: Vec<&str> = line.trim_end_matches('\r').split(' ').collect();
-    let &[method, target, version] = &words[..] else { return Asked::Nonsense };
+    let &[method, target, version] = &words[..] else { return Target::Nonsense };
     if !version.starts_with("HTTP/1.") || method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        return Asked::Nonsense;
+        return Target::Nonsense;
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let body = method == "GET";
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => match Filter::read(query) {
-            Ok(filter) => Asked::Metrics { body, filter },
-            Err(why) => Asked::Refused(why),
+            Ok(filter) => Target::Metrics { body, filter },
+            Err(why) => Target::Refused(why),
         },
-        ("GET" | "HEAD", "/healthz") => Asked::Healthy { body },
-        ("GET" | "HEAD", "/readyz") => Asked::Ready { body },
-        ("GET" | "HEAD", _) => Asked::Elsewhere,
-        _ => Asked::Otherwise,
+        ("GET" | "HEAD", "/healthz") => Target::Healthy { body },
+        ("GET" | "HEAD", "/readyz") => Target::Ready { body },
+        ("GET" | "HEAD", _) => Target::Elsewhere,
+        _ => Target::Otherwise,
     }
-}
-
-/// Whether there is only nothing to read, or no room to write.
-fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]
@@ -232,22 +230,22 @@ mod tests {
 
     #[test]
     fn a_request_is_read_by_its_first_line() {
-        let all = |body| Asked::Metrics { body, filter: Filter::default() };
+        let all = |body| Target::Metrics { body, filter: Filter::default() };
         for (line, asked) in [
             ("GET /metrics HTTP/1.1", all(true)),
-            ("GET /metrics?depth=0 HTTP/1.0", Asked::Refused(Filter::read("depth=0").unwrap_err())),
+            ("GET /metrics?depth=0 HTTP/1.0", Target::Refused(Filter::read("depth=0").unwrap_err())),
             ("GET /metrics? HTTP/1.0", all(true)),
-            ("GET /healthz HTTP/1.1", Asked::Healthy { body: true }),
-            ("HEAD /readyz HTTP/1.1", Asked::Ready { body: false }),
+            ("GET /healthz HTTP/1.1", Target::Healthy { body: true }),
+            ("HEAD /readyz HTTP/1.1", Target::Ready { body: false }),
             ("HEAD /metrics HTTP/1.1", all(false)),
-            ("GET / HTTP/1.1", Asked::Elsewhere),
-            ("GET /metricsx HTTP/1.1", Asked::Elsewhere),
-            ("POST /metrics HTTP/1.1", Asked::Otherwise),
-            ("GET /metrics", Asked::Nonsense),
-            ("GET  /metrics HTTP/1.1", Asked::Nonsense),
-            ("get /metrics HTTP/1.1", Asked::Nonsense),
-            ("GET /metrics HTTP/2", Asked::Nonsense),
-            ("", Asked::Nonsense),
+            ("GET / HTTP/1.1", Target::Elsewhere),
+            ("GET /metricsx HTTP/1.1", Target::Elsewhere),
+            ("POST /metrics HTTP/1.1", Target::Otherwise),
+            ("GET /metrics", Target::Nonsense),
+            ("GET  /metrics HTTP/1.1", Target::Nonsense),
+            ("get /metrics HTTP/1.1", Target::Nonsense),
+            ("GET /metrics HTTP/2", Target::Nonsense),
+            ("", Target::Nonsense),
         ] {
             for end in ["\r\n\r\n", "\n\n", "\r\nHost: x\r\n\r\n"] {
                 let text = format!("{line}{end}");
@@ -255,7 +253,7 @@ mod tests {
                 assert_eq!(read(text.as_bytes()), asked, "{text:?}");
             }
         }
-        assert_eq!(read(b"\xff\xfe\r\n\r\n"), Asked::Nonsense);
+        assert_eq!(read(b"\xff\xfe\r\n\r\n"), Target::Nonsense);
         assert_eq!(head_end(b"GET /metrics HTTP/1.1\r\n"), None);
     }
 }

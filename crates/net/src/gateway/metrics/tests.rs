@@ -1,7 +1,9 @@
 //! Scrapers of every temper, and what they are told.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use super::grammar::{self, Sample};
 use super::*;
