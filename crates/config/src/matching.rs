@@ -17,7 +17,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use classify::{Classifier, ClassifierSteps};
-pub use frame::{MAX_TAGS, frame_key, packet_key};
+pub use frame::{Fragment, FrameHeaders, frame_headers, frame_key, packet_key};
 pub use parse::{MatchError, MatchErrorKind};
 pub use ranges::MAX_STANDS_FOR;
 pub use reach::Reach;

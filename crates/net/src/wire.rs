@@ -3,7 +3,6 @@
 pub(crate) mod checksum;
 pub(crate) mod fragments;
 pub(crate) mod frame;
-mod ip_header;
 pub(crate) mod labels;
 pub(crate) mod segments;
 pub(crate) mod unfinished;

@@ -1,4 +1,4 @@
-//! Numbers of Ethernet that reading, marking and writing frames share.
+//! Numbers of Ethernet, and the walk over VLAN tags, that reading, marking and writing frames share.
 
 /// Length of a header in bytes: two addresses and a type. An interface's mtu leaves it out.
 pub const HEADER: usize = 14;
@@ -28,6 +28,26 @@ pub const PPP_IPV6: u16 = 0x0057;
 /// Whether a frame of this type continues with a VLAN tag.
 pub const fn is_vlan(kind: u16) -> bool {
     matches!(kind, VLAN | PROVIDER_VLAN | OLD_PROVIDER_VLAN)
+}
+
+/// Most VLAN tags walked over.
+const MAX_TAGS: usize = 4;
+
+/// Returns the type and the offset of a frame's payload, behind at most [`MAX_TAGS`] VLAN tags. `tag` is called with the VLAN id of each
+/// tag. `None` where the frame is cut short before its payload, or has more tags.
+#[inline]
+pub fn payload(bytes: &[u8], mut tag: impl FnMut(u16)) -> Option<(u16, usize)> {
+    let (mut kind, mut at) = (be16(bytes, 12)?, HEADER);
+    for _ in 0..MAX_TAGS {
+        if !is_vlan(kind) {
+            return Some((kind, at));
+        }
+        let vlan = be16(bytes, at)?;
+        kind = be16(bytes, at + 2)?;
+        tag(vlan & 0xfff);
+        at += VLAN_TAG;
+    }
+    (!is_vlan(kind)).then_some((kind, at))
 }
 
 /// The number in network byte order at byte `at`, where the frame reaches that far.

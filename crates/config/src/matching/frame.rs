@@ -1,4 +1,4 @@
-//! Reads what classification needs to know out of a frame, whose bytes may be anything.
+//! Reads the headers of a frame in one walk. Its bytes may be anything.
 //!
 //! It understands Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791) with options
 //! and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. Of VLAN tags the key has the first two.
@@ -11,10 +11,8 @@
 
 use super::{FrameKey, IpVersion, Mac, TCP, UDP, v4_mapped};
 
-use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16, is_vlan};
+use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16};
 
-/// Most VLAN tags walked over.
-pub const MAX_TAGS: usize = 4;
 /// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no ports.
 const MAX_EXTENSIONS: usize = 8;
 
@@ -25,92 +23,137 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 
-/// The key of the Ethernet frame in `bytes`, of any content and length.
+/// The headers of a frame, read in one walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameHeaders {
+    /// Fields that matches compare.
+    pub key: FrameKey,
+    /// Offset of the IP header in bytes; `None` where the key has no IP version.
+    pub ip: Option<usize>,
+    /// Code point of explicit congestion notification (RFC 3168), 0 to 3; 0 without an IP header.
+    pub ecn: u8,
+    /// `None` for a whole packet, and where the headers are cut short before they say so.
+    pub fragment: Option<Fragment>,
+}
+
+/// The part of a datagram that a fragment carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Identification of the datagram: 16 bits of IPv4, 32 of IPv6.
+    pub id: u32,
+    /// Protocol of the datagram, as the fragment's header names it.
+    pub proto: u8,
+    /// Place of the content in the datagram, in units of 8 B; 0 for the first fragment.
+    pub offset: u16,
+    /// More fragments follow.
+    pub more: bool,
+    /// Offset of the content in the frame, in bytes.
+    pub content: usize,
+    /// Offset of the end of the content by the IP header, in bytes. It may lie behind the end of a frame that was cut, and before `content`.
+    pub end: usize,
+}
+
+/// Returns the fields that matches compare of the Ethernet frame in `bytes`, of any content and length.
 #[must_use]
 #[inline]
 pub fn frame_key(bytes: &[u8]) -> FrameKey {
-    let mut key = FrameKey::default();
-    let Some(&[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5]) = bytes.first_chunk::<12>() else { return key };
+    frame_headers(bytes).key
+}
+
+/// Reads the headers of the Ethernet frame in `bytes`, of any content and length.
+#[must_use]
+#[inline]
+pub fn frame_headers(bytes: &[u8]) -> FrameHeaders {
+    let mut headers = FrameHeaders::default();
+    let key = &mut headers.key;
+    let Some(&[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5]) = bytes.first_chunk::<12>() else { return headers };
     (key.dst_mac, key.src_mac) = (Some(Mac([d0, d1, d2, d3, d4, d5])), Some(Mac([s0, s1, s2, s3, s4, s5])));
-    let Some(mut kind) = be16(bytes, 12) else { return key };
-    let mut at = ethernet::HEADER;
     let mut tags = 0;
-    while is_vlan(kind) {
-        let (Some(tag), Some(next)) = (be16(bytes, at), be16(bytes, at + 2)) else { return key };
+    let payload = ethernet::payload(bytes, |vlan| {
         match tags {
-            0 => key.vlan = Some(tag & 0xfff),
-            1 => key.inner_vlan = Some(tag & 0xfff),
-            MAX_TAGS => return key,
+            0 => key.vlan = Some(vlan),
+            1 => key.inner_vlan = Some(vlan),
             _ => {}
         }
         tags += 1;
-        kind = next;
-        at += 4;
-    }
+    });
+    let Some((kind, at)) = payload else { return headers };
     key.ethertype = Some(kind);
-    let payload = bytes.get(at..).unwrap_or_default();
     match kind {
-        IPV4 => ipv4(payload, &mut key),
-        IPV6 => ipv6(payload, &mut key),
-        PPPOE_SESSION => pppoe(payload, &mut key),
+        IPV4 => ipv4(bytes, at, &mut headers),
+        IPV6 => ipv6(bytes, at, &mut headers),
+        PPPOE_SESSION => pppoe(bytes, at, &mut headers),
         _ => {}
     }
-    key
+    headers
 }
 
-/// The key of the bare IP packet in `bytes`, of any content and length.
+/// Returns the fields that matches compare of the bare IP packet in `bytes`, of any content and length.
 #[must_use]
 pub fn packet_key(bytes: &[u8]) -> FrameKey {
-    let mut key = FrameKey::default();
+    let mut headers = FrameHeaders::default();
     match bytes.first().map(|first| first >> 4) {
-        Some(4) => ipv4(bytes, &mut key),
-        Some(6) => ipv6(bytes, &mut key),
+        Some(4) => ipv4(bytes, 0, &mut headers),
+        Some(6) => ipv6(bytes, 0, &mut headers),
         _ => {}
     }
-    key
+    headers.key
 }
 
-fn pppoe(bytes: &[u8], key: &mut FrameKey) {
+fn pppoe(bytes: &[u8], at: usize, headers: &mut FrameHeaders) {
     // Version 1, type 1, code 0 (session data).
-    if be16(bytes, 0) != Some(0x1100) {
+    if be16(bytes, at) != Some(0x1100) {
         return;
     }
-    let payload = bytes.get(8..).unwrap_or_default();
-    match be16(bytes, 6) {
-        Some(PPP_IPV4) => ipv4(payload, key),
-        Some(PPP_IPV6) => ipv6(payload, key),
+    match be16(bytes, at + 6) {
+        Some(PPP_IPV4) => ipv4(bytes, at + 8, headers),
+        Some(PPP_IPV6) => ipv6(bytes, at + 8, headers),
         _ => {}
     }
 }
 
 #[inline]
-fn ipv4(bytes: &[u8], key: &mut FrameKey) {
+fn ipv4(frame: &[u8], at: usize, headers: &mut FrameHeaders) {
+    let bytes = frame.get(at..).unwrap_or_default();
     let Some(header) = bytes.first_chunk::<20>() else { return };
     let header_len = usize::from(header[0] & 0xf) * 4;
     if header[0] >> 4 != 4 || header_len < 20 || bytes.len() < header_len {
         return;
     }
+    headers.ip = Some(at);
+    headers.ecn = header[1] & 3;
+    let key = &mut headers.key;
     key.version = Some(IpVersion::V4);
     key.dscp = header[1] >> 2;
     key.proto = header[9];
     key.src = v4_mapped([header[12], header[13], header[14], header[15]]);
     key.dst = v4_mapped([header[16], header[17], header[18], header[19]]);
-    let fragment_offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
-    if fragment_offset != 0 {
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let place = u16::from_be_bytes([header[6], header[7]]);
+    let (more, offset) = (place & 0x2000 != 0, place & 0x1fff);
+    if more || offset != 0 {
+        let id = u16::from_be_bytes([header[4], header[5]]).into();
+        let (content, end) = (at + header_len, at + total);
+        headers.fragment = Some(Fragment { id, proto: key.proto, offset, more, content, end });
+    }
+    if offset != 0 {
         return;
     }
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     // Padding behind a short packet is not its payload. A total of 0 is what segmentation offload leaves.
     let end = if total == 0 { bytes.len() } else { total.min(bytes.len()) };
     ports(bytes.get(header_len..end).unwrap_or_default(), key);
 }
 
 #[inline]
-fn ipv6(bytes: &[u8], key: &mut FrameKey) {
+fn ipv6(frame: &[u8], at: usize, headers: &mut FrameHeaders) {
+    let bytes = frame.get(at..).unwrap_or_default();
     let Some(header) = bytes.first_chunk::<40>() else { return };
     if header[0] >> 4 != 6 {
         return;
     }
+    headers.ip = Some(at);
+    headers.ecn = header[1] >> 4 & 3;
+    let key = &mut headers.key;
     key.version = Some(IpVersion::V6);
     key.dscp = (header[0] & 0xf) << 2 | header[1] >> 6;
     key.src.copy_from_slice(&header[8..24]);
@@ -121,18 +164,28 @@ fn ipv6(bytes: &[u8], key: &mut FrameKey) {
     let end = if length == 0 { bytes.len() } else { bytes.len().min(40 + length) };
     let mut rest = &bytes[40..end];
     for _ in 0..MAX_EXTENSIONS {
-        let (length, later_fragment) = match (key.proto, rest) {
-            (HOP_BY_HOP | ROUTING | DESTINATION, [_, units, ..]) => (8 * (usize::from(*units) + 1), false),
-            (AUTHENTICATION, [_, units, ..]) => (4 * (usize::from(*units) + 2), false),
-            (FRAGMENT, [_, _, high, low, ..]) => (8, u16::from_be_bytes([*high, *low]) & 0xfff8 != 0),
+        let length = match (key.proto, rest) {
+            (HOP_BY_HOP | ROUTING | DESTINATION, [_, units, ..]) => 8 * (usize::from(*units) + 1),
+            (AUTHENTICATION, [_, units, ..]) => 4 * (usize::from(*units) + 2),
+            (FRAGMENT, _) => 8,
             _ => break,
         };
         if rest.len() < length {
             return;
         }
+        let fragment = (key.proto == FRAGMENT).then_some(rest);
         key.proto = rest[0];
         rest = &rest[length..];
-        if later_fragment {
+        let Some(&[_, _, p0, p1, i0, i1, i2, i3, ..]) = fragment else { continue };
+        let place = u16::from_be_bytes([p0, p1]);
+        let (more, offset) = (place & 1 != 0, place >> 3);
+        if more || offset != 0 {
+            let (content, end) =
+                (at + end - rest.len(), at + 40 + usize::from(u16::from_be_bytes([header[4], header[5]])));
+            let id = u32::from_be_bytes([i0, i1, i2, i3]);
+            headers.fragment.get_or_insert(Fragment { id, proto: key.proto, offset, more, content, end });
+        }
+        if offset != 0 {
             return;
         }
     }

@@ -420,8 +420,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 self.pool.finish_checksum(frame);
             }
             let bytes = self.pool.packet(frame);
-            let key = self.labels.key(bytes);
-            let class = self.classifier.classify(&key);
+            let headers = self.labels.headers(bytes);
+            let class = self.classifier.classify(&headers.key);
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
                 _ if self.discarding => Some(Unfit::Stale),
@@ -437,7 +437,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             match unfit {
                 None => {
-                    let label = self.labels.of(class, &key, bytes);
+                    let label = self.labels.label(class, &headers, bytes);
                     self.queues.entered(class);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }
@@ -490,8 +490,8 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
         // Its queue may tell flows apart where the one before did not.
         let frame = packet.handle as u32;
         let bytes = self.pool.packet(frame);
-        let key = self.labels.key(bytes);
-        packet.handle = u64::from(frame) | self.labels.of(packet.class, &key, bytes);
+        let headers = self.labels.headers(bytes);
+        packet.handle = u64::from(frame) | self.labels.label(packet.class, &headers, bytes);
     }
 }
 

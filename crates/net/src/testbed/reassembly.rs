@@ -11,11 +11,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use fairlink_config::matching::UDP;
+use fairlink_config::matching::{self, FrameKey, IpVersion, UDP, frame_headers};
 use fairlink_core::ClassId;
 use serde::Serialize;
 
-use crate::wire::fragments::FragmentHeader;
 use crate::wire::frame::Stamp;
 
 /// Most datagrams that are remembered at a time.
@@ -32,7 +31,7 @@ const UDP_HEADER: usize = 8;
 struct Key {
     source: [u8; 16],
     destination: [u8; 16],
-    version: u8,
+    version: Option<IpVersion>,
     proto: u8,
     id: u32,
 }
@@ -190,9 +189,10 @@ impl Reassembly {
         now_ns: u64,
         mut incomplete: impl FnMut(Datagram),
     ) -> Outcome {
-        let Some(header) = FragmentHeader::read(frame) else { return Outcome::Whole };
+        let headers = frame_headers(frame);
+        let Some(fragment) = headers.fragment else { return Outcome::Whole };
         self.fragments += 1;
-        let outcome = match Fragment::of(&header, frame, bytes) {
+        let outcome = match Fragment::new(&headers.key, &fragment, frame, bytes) {
             Some(fragment) => {
                 self.make_room(&fragment.key, now_ns, &mut incomplete);
                 self.take(&fragment, bytes, now_ns)
@@ -284,9 +284,9 @@ impl Pieces {
 }
 
 impl Fragment {
-    /// The fragment in a frame of `bytes` bytes, of which `frame` is the start; `None` where it is none that any datagram could have.
-    fn of(header: &FragmentHeader, frame: &[u8], bytes: u64) -> Option<Self> {
-        let FragmentHeader { ip, version, id, proto, offset, more, content, end } = *header;
+    /// The fragment in a frame of `bytes` bytes, of which `frame` is the start; `None` where no datagram has such a fragment.
+    fn new(key: &FrameKey, header: &matching::Fragment, frame: &[u8], bytes: u64) -> Option<Self> {
+        let matching::Fragment { id, proto, offset, more, content, end } = *header;
         let length = end.checked_sub(content).filter(|&length| length > 0)?;
         let from = usize::from(offset);
         let to = from + length.div_ceil(8);
@@ -294,10 +294,7 @@ impl Fragment {
         if end as u64 > bytes || (more && !length.is_multiple_of(8)) || to > MAX_UNITS {
             return None;
         }
-        let mut key = Key { source: [0; 16], destination: [0; 16], version, proto, id };
-        let (at, size) = if version == 4 { (ip + 12, 4) } else { (ip + 8, 16) };
-        key.source[..size].copy_from_slice(frame.get(at..at + size)?);
-        key.destination[..size].copy_from_slice(frame.get(at + size..at + 2 * size)?);
+        let key = Key { source: key.src, destination: key.dst, version: key.version, proto, id };
         let payload = frame.get(content + UDP_HEADER..end.min(frame.len()));
         let stamp = payload.filter(|_| from == 0 && proto == UDP).and_then(Stamp::from_bytes);
         Some(Self { key, units: (from, to), more, stamp })

@@ -7,14 +7,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use fairlink_config::matching::FrameKey;
-
-use crate::wire::ip_header::ip_header;
+use fairlink_config::matching::{Fragment, FrameHeaders};
 
 /// Datagrams that are remembered at a time.
 pub(crate) const SLOTS: usize = 1024;
-/// Most IPv6 extension headers walked over.
-const MAX_EXTENSIONS: usize = 8;
 
 /// What tells a datagram from others (RFC 791, Section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,11 +41,11 @@ impl Fragments {
         size_of_val(&self.slots[..])
     }
 
-    /// Gives the key of a later fragment the ports of its datagram, where they are known, and remembers those of a first fragment. `bytes` is the frame
-    /// whose key it is, of any content.
+    /// Gives the key of a later fragment the ports of its datagram, where they are known, and stores those of a first fragment.
     #[inline]
-    pub(crate) fn complete(&mut self, key: &mut FrameKey, bytes: &[u8], salt: &RandomState) {
-        let Some(FragmentHeader { id, offset, .. }) = FragmentHeader::read(bytes) else { return };
+    pub(crate) fn complete(&mut self, headers: &mut FrameHeaders, salt: &RandomState) {
+        let Some(Fragment { id, offset, .. }) = headers.fragment else { return };
+        let key = &mut headers.key;
         let datagram = Datagram { src: key.src, dst: key.dst, proto: key.proto, id };
         let slot = &mut self.slots[salt.hash_one(datagram) as usize % SLOTS];
         match slot {
@@ -60,71 +56,9 @@ impl Fragments {
     }
 }
 
-/// What the headers of a fragment say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FragmentHeader {
-    /// Where the IP header begins in the frame.
-    pub ip: usize,
-    /// 4 or 6.
-    pub version: u8,
-    /// Identification of the datagram: 16 bits of IPv4, 32 of IPv6.
-    pub id: u32,
-    /// Protocol of what the fragment carries a part of.
-    pub proto: u8,
-    /// Place of its content in the datagram, in units of 8 B; 0 for the first fragment.
-    pub offset: u16,
-    /// Whether more fragments follow this one.
-    pub more: bool,
-    /// Where its content begins in the frame.
-    pub content: usize,
-    /// Where its content ends in the frame, as the IP header says: it may be behind the end of what was kept of the frame, and before `content`.
-    pub end: usize,
-}
-
-impl FragmentHeader {
-    /// Reads the headers of the frame in `bytes`, of any content; `None` where it is no fragment, or its headers are cut off.
-    #[inline]
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-        let (ip, version) = ip_header(bytes)?;
-        if version == 4 {
-            let place = be16(ip + 6)?;
-            let more = place & 0x2000 != 0;
-            if place & 0x3fff == 0 {
-                return None;
-            }
-            let content = ip + 4 * usize::from(*bytes.get(ip)? & 15);
-            let (id, proto) = (be16(ip + 4)?.into(), *bytes.get(ip + 9)?);
-            let end = ip + usize::from(be16(ip + 2)?);
-            return Some(Self { ip, version, id, proto, offset: place & 0x1fff, more, content, end });
-        }
-        let (mut next, mut at) = (*bytes.get(ip + 6)?, ip + 40);
-        for _ in 0..MAX_EXTENSIONS {
-            let units = usize::from(*bytes.get(at + 1)?);
-            match next {
-                // Hop by hop, routing, destination.
-                0 | 43 | 60 => (next, at) = (*bytes.get(at)?, at + 8 * (units + 1)),
-                // Authentication.
-                51 => (next, at) = (*bytes.get(at)?, at + 4 * (units + 2)),
-                44 => {
-                    let (place, more) = (be16(at + 2)? & 0xfff8, be16(at + 2)? & 1 != 0);
-                    if place == 0 && !more {
-                        return None;
-                    }
-                    let id = u32::from(be16(at + 4)?) << 16 | u32::from(be16(at + 6)?);
-                    let (proto, end) = (*bytes.get(at)?, ip + 40 + usize::from(be16(ip + 4)?));
-                    return Some(Self { ip, version, id, proto, offset: place >> 3, more, content: at + 8, end });
-                }
-                _ => return None,
-            }
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use fairlink_config::matching::{UDP, frame_key};
+    use fairlink_config::matching::{UDP, frame_headers};
 
     use super::*;
 
@@ -157,9 +91,9 @@ mod tests {
     }
 
     fn completed(fragments: &mut Fragments, salt: &RandomState, bytes: &[u8]) -> (Option<u16>, Option<u16>) {
-        let mut key = frame_key(bytes);
-        fragments.complete(&mut key, bytes, salt);
-        (key.sport, key.dport)
+        let mut headers = frame_headers(bytes);
+        fragments.complete(&mut headers, salt);
+        (headers.key.sport, headers.key.dport)
     }
 
     #[test]

@@ -11,12 +11,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::host_of;
-use fairlink_config::matching::{FrameKey, frame_key};
+use fairlink_config::matching::{FrameHeaders, IpVersion, frame_headers};
 use fairlink_core::{ClassId, ECN_CAPABLE, Hierarchy, HostTables, OutOfMemory, QueueKind, flow_bits, with_host};
 
 use crate::wire::checksum;
 use crate::wire::fragments::Fragments;
-use crate::wire::ip_header::ip_header;
 
 /// The code point of a packet that has met congestion.
 const CE: u8 = 3;
@@ -85,22 +84,22 @@ impl Labels {
         size_of_val(&self.wants[..]) + self.host_bytes as usize + self.fragments.memory_bytes()
     }
 
-    /// The key of the frame in `bytes`, of any content. A later fragment of a datagram has the ports of the first one, where that was seen.
+    /// Reads the headers of the frame in `bytes`, of any content. A later fragment of a datagram gets the ports of the first one, where that
+    /// was seen.
     #[must_use]
     #[inline]
-    pub(crate) fn key(&mut self, bytes: &[u8]) -> FrameKey {
-        let mut key = frame_key(bytes);
-        if key.version.is_some() {
-            self.fragments.complete(&mut key, bytes, &self.salt);
-        }
-        key
+    pub(crate) fn headers(&mut self, bytes: &[u8]) -> FrameHeaders {
+        let mut headers = frame_headers(bytes);
+        self.fragments.complete(&mut headers, &self.salt);
+        headers
     }
 
-    /// The upper half of the handle of the frame in `bytes`, of `class`, whose key is `key`.
+    /// Returns the upper half of the handle of the frame in `bytes`, of `class`, with these `headers`.
     #[must_use]
     #[inline]
-    pub(crate) fn of(&mut self, class: ClassId, key: &FrameKey, bytes: &[u8]) -> u64 {
+    pub(crate) fn label(&mut self, class: ClassId, headers: &FrameHeaders, bytes: &[u8]) -> u64 {
         let Some(&Wants { flow, ecn, hosts }) = self.wants.get(class.index()) else { return 0 };
+        let key = &headers.key;
         let flow = if flow {
             let tuple = (&key.src, &key.dst, key.proto, key.sport, key.dport);
             (self.salt.hash_one(tuple) >> 32) as u32
@@ -112,40 +111,30 @@ impl Labels {
             let host = host_of(table.by(), key, bytes);
             label = with_host(label, table.place(host, self.salt.hash_one(host)));
         }
-        if ecn && is_ecn_capable(bytes) { label | ECN_CAPABLE } else { label }
+        if ecn && headers.ecn != 0 { label | ECN_CAPABLE } else { label }
     }
 }
 
-/// Whether the frame in `bytes` is an IP packet that has ECT or CE.
+/// Returns true where the frame in `bytes` is an IP packet that has ECT or CE.
 #[must_use]
 pub fn is_ecn_capable(bytes: &[u8]) -> bool {
-    match ip_header(bytes) {
-        Some((at, 4)) => bytes[at + 1] & CE != 0,
-        Some((at, _)) => bytes[at + 1] >> 4 & CE != 0,
-        None => false,
-    }
+    frame_headers(bytes).ecn != 0
 }
 
-/// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and brings IPv4's checksum up to date. Returns whether
-/// it is.
+/// Sets CE in the frame in `bytes` if it [`is_ecn_capable`], and updates the checksum of IPv4. Returns true if it is.
 pub fn mark_congestion(bytes: &mut [u8]) -> bool {
-    if !is_ecn_capable(bytes) {
-        return false;
-    }
-    match ip_header(bytes) {
-        // Nothing changes, and a checksum of all ones would become one of zeros below.
-        Some((at, 4)) if bytes[at + 1] & CE == CE => {}
-        Some((at, 4)) => {
-            let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-            bytes[at + 1] |= CE;
-            let after = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-            // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-            let old = u16::from_be_bytes([bytes[at + 10], bytes[at + 11]]);
-            let sum = checksum::fold(u64::from(!old) + u64::from(!before) + u64::from(after));
-            bytes[at + 10..at + 12].copy_from_slice(&(!sum).to_be_bytes());
-        }
-        Some((at, _)) => bytes[at + 1] |= CE << 4,
-        None => {}
+    let FrameHeaders { key, ip: Some(at), ecn: 1.., .. } = frame_headers(bytes) else { return false };
+    if key.version == Some(IpVersion::V6) {
+        bytes[at + 1] |= CE << 4;
+    } else if bytes[at + 1] & CE != CE {
+        // Where CE is set, nothing changes: the sum below would turn a checksum of all ones into zeros.
+        let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        bytes[at + 1] |= CE;
+        let after = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+        let old = u16::from_be_bytes([bytes[at + 10], bytes[at + 11]]);
+        let sum = checksum::fold(u64::from(!old) + u64::from(!before) + u64::from(after));
+        bytes[at + 10..at + 12].copy_from_slice(&(!sum).to_be_bytes());
     }
     true
 }
@@ -155,7 +144,6 @@ mod tests {
     use super::*;
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
     use fairlink_config::matching::ethernet::{self, IPV4, IPV6, PPPOE_SESSION};
-    use fairlink_config::matching::frame_key;
     use fairlink_core::{ClassConfig, HostKey, Hosts, LinkConfig, Rate};
     use proptest::prelude::*;
 
@@ -241,7 +229,7 @@ mod tests {
     fn flows_are_told_apart_alike_within_one_start_and_otherwise_in_the_next() {
         let label = |labels: &mut Labels, port, ecn| {
             let bytes = frame(false, 0, ecn, 0, port);
-            labels.of(ClassId(1), &frame_key(&bytes), &bytes)
+            labels.label(ClassId(1), &frame_headers(&bytes), &bytes)
         };
         let (mut fair, mut other) = (labels(QueueKind::FqCoDel, true), labels(QueueKind::FqCoDel, true));
         let flows: std::collections::HashSet<u64> = (0..200).map(|port| label(&mut fair, port, 0)).collect();
@@ -267,7 +255,7 @@ mod tests {
             let mut bytes = frame(false, 0, 0, 0, port);
             (bytes[29], bytes[33]) = (src, dst);
             bytes[11] = src / 2;
-            let label = labels.of(class, &frame_key(&bytes), &bytes);
+            let label = labels.label(class, &frame_headers(&bytes), &bytes);
             // Host and flow.
             (label >> 47, label >> 32 & 0x7fff)
         };
@@ -280,6 +268,6 @@ mod tests {
         assert_eq!([of(nets, 2, 9, 1), of(nets, 3, 9, 1), of(nets, 4, 9, 1)].map(|label| label.0), [0, 0, 1]);
         // What is no IP packet is of one host more.
         let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 28]].concat();
-        assert_eq!(labels.of(fair, &frame_key(&arp), &arp) >> 47, 2);
+        assert_eq!(labels.label(fair, &frame_headers(&arp), &arp) >> 47, 2);
     }
 }

@@ -24,8 +24,8 @@
 
 use std::ops::Range;
 
-use fairlink_config::matching::ethernet::{self, IPV4, IPV6, be16, is_vlan};
-use fairlink_config::matching::{MAX_TAGS, TCP, UDP};
+use fairlink_config::matching::ethernet::{self, IPV4, IPV6, be16};
+use fairlink_config::matching::{TCP, UDP};
 
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::virtio::{JOINED_CWR, JOINED_TCP4, JOINED_TCP6, JOINED_UDP, VirtioHeader};
@@ -111,15 +111,7 @@ pub(super) struct Layout {
 impl Layout {
     /// That of `frame`, which may have any content. It is no fragment.
     pub(super) fn of(frame: &[u8]) -> Result<Self, Unsplittable> {
-        let mut kind = be16(frame, 12).ok_or(Unsplittable::Malformed)?;
-        let mut ip = ethernet::HEADER;
-        for _ in 0..MAX_TAGS {
-            if !is_vlan(kind) {
-                break;
-            }
-            kind = be16(frame, ip + 2).ok_or(Unsplittable::Malformed)?;
-            ip += ethernet::VLAN_TAG;
-        }
+        let (kind, ip) = ethernet::payload(frame, |_| {}).ok_or(Unsplittable::Malformed)?;
         match kind {
             IPV4 => Self::ipv4(frame, ip),
             IPV6 => Self::ipv6(frame, ip),

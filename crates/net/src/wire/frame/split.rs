@@ -134,8 +134,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::fragments::FragmentHeader;
     use crate::wire::frame::{Addresses, Headers, Transport};
+    use fairlink_config::matching::frame_headers;
 
     const STAMPED: Stamp =
         Stamp { run: 7, class: ClassId(3), sequence: 9, monotonic_ns: 0x0123_4567_89ab_cdef, realtime_us: 0xfeed_beef };
@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(frames.len(), 11);
             let unit = if v6 { 1448 } else { 1480 };
             for (n, frame) in frames.iter().enumerate() {
-                let read = FragmentHeader::read(frame).unwrap();
+                let read = frame_headers(frame).fragment.unwrap();
                 let id = if v6 { 0x0102_0304 } else { 0x0304 };
                 assert_eq!((read.id, read.proto, read.more, read.end), (id, UDP, n < 10, frame.len()));
                 assert_eq!(usize::from(read.offset) * 8, n * unit);
