@@ -3,8 +3,9 @@
 //! A scheduler says in its [`Promises`](fairlink_core::Promises) which theorem holds; this module knows the theorems. Nothing here
 //! asks what a scheduler is called.
 
-use fairlink_core::schedulers::hls::{Advances, CREDITS_PER_BYTE, RunWeights};
-use fairlink_core::{ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, SchedulerInfo, TransmissionGap};
+use fairlink_core::{
+    ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, RoundTerms, SchedulerInfo, TransmissionGap,
+};
 use num_rational::BigRational;
 use thiserror::Error;
 
@@ -118,7 +119,9 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
 /// The same as if nothing stood behind the scheduler.
 fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Promised, PromiseError> {
     match (info.promises.fairness, info.promises.transmission_gap) {
-        (Some(Fairness::Rounds), gap) => rounds(tree, matches!(gap, Some(TransmissionGap::TwoRounds)), none),
+        (Some(Fairness::Rounds(terms)), gap) => {
+            rounds(tree, terms(tree)?, matches!(gap, Some(TransmissionGap::TwoRounds)), none)
+        }
         (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),
         (Some(Fairness::PacketEach), _) => Ok(Promised { packet_each: packet_each(tree), ..none }),
         (Some(Fairness::WorstCase(index)), _) => {
@@ -148,23 +151,19 @@ fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
 /// # Errors
 /// [`OutOfMemory`].
 pub fn largest_share_error(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Option<(ClassId, f64)>, OutOfMemory> {
-    let Some(Fairness::Rounds) = info.promises.fairness else { return Ok(None) };
-    let run = RunWeights::of(tree)?;
-    let credits: Vec<u64> = (0..tree.len()).map(|index| run.credits(ClassId(index as u32))).collect();
-    let weights = run_weights(tree, &credits);
+    let Some(Fairness::Rounds(terms)) = info.promises.fairness else { return Ok(None) };
+    let weights = run_weights(tree, &terms(tree)?);
     let errors = tree.classes().filter_map(|class| Some((class, weights[class.index()]?.error)));
     Ok(errors.reduce(|worst, error| if error.1.abs() > worst.1.abs() { error } else { worst }))
 }
 
 /// \[hls\] Theorems 3 and 5.
-fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
-    let run = RunWeights::of(tree)?;
-    let credits: Vec<u64> = (0..tree.len()).map(|index| run.credits(ClassId(index as u32))).collect();
-    let weights = run_weights(tree, &credits);
-    let units = Weights::new(tree, credits, CREDITS_PER_BYTE)?;
-    let advances = Advances::of(tree, &run)?;
-    let bounds = HlsBounds::new(tree, &units, CREDITS_PER_BYTE, |_| tree.link().max_packet)?
-        .with_advances(|leaf| advances.bytes(leaf));
+fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
+    let weights = run_weights(tree, &terms);
+    let RoundTerms { weights: units, units_per_byte, advances } = terms;
+    let units = Weights::new(tree, units.into_vec(), units_per_byte)?;
+    let bounds = HlsBounds::new(tree, &units, units_per_byte, |_| tree.link().max_packet)?
+        .with_advances(|leaf| advances.get(leaf.index()).copied().unwrap_or(0));
     let rate = tree.link().rate;
     let fairness = bounds.alpha().zip(bounds.fairness_seconds(rate)).map(|(bytes_per_weight, seconds)| FairnessBound {
         bytes_per_weight,
@@ -182,8 +181,8 @@ fn rounds(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
 }
 
 /// The weights as run, in bytes, and how far each share is from the one written.
-fn run_weights(tree: &Hierarchy, credits: &[u64]) -> Vec<Option<RunWeight>> {
-    let mut weights = vec![None; tree.len()];
+fn run_weights(tree: &Hierarchy, terms: &RoundTerms) -> Vec<Option<RunWeight>> {
+    let (mut weights, credits) = (vec![None; tree.len()], &terms.weights);
     for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
         let children = tree.children(parent);
         let written: u128 = children.iter().map(|&child| u128::from(tree.weight(child))).sum();
@@ -195,7 +194,7 @@ fn run_weights(tree: &Hierarchy, credits: &[u64]) -> Vec<Option<RunWeight>> {
             let exact = (u128::from(tree.weight(child)) * as_run) as i128;
             let given = (u128::from(own) * written) as i128;
             let error = (given - exact) as f64 / exact as f64;
-            let as_run = own as f64 / CREDITS_PER_BYTE as f64;
+            let as_run = own as f64 / terms.units_per_byte as f64;
             weights[child.index()] = Some(RunWeight { as_run, unit: WeightUnit::Bytes, error });
         }
     }

@@ -7,10 +7,12 @@
 //! | rho_i, L_i | the class's rate when all are busy, its largest packet |
 //! | W_i(t1, t2), W(t1, t2) | what is sent of class i, and in all, from t1 to t2 |
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::error::BuildError;
 use super::hierarchy::Hierarchy;
+use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use super::units::{Nanos, Rate};
 
@@ -159,9 +161,8 @@ impl Promises {
 /// How far backlogged classes may be apart.
 #[derive(Clone, Copy, Debug)]
 pub enum Fairness {
-    /// \[hls\] Theorem 3, with the weights of [`RunWeights`](crate::schedulers::hls::RunWeights) and what latency-critical leaves
-    /// may be ahead by.
-    Rounds,
+    /// \[hls\] Theorem 3, with the weights as run and the bytes that leaves may be ahead by.
+    Rounds(fn(&Hierarchy) -> Result<RoundTerms, OutOfMemory>),
     /// \[hls\] Theorem 4, between siblings that are leaves: visits by the smallest whole weights, a largest packet each.
     Visits,
     /// |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j while both are backlogged.
@@ -173,6 +174,17 @@ pub enum Fairness {
     WorstCase(fn(&Hierarchy) -> Vec<Option<Ratio>>),
     /// The virtual times of siblings that are active differ by a constant (\[hfsc\] Theorem 3), which is not computed.
     VirtualTimes,
+}
+
+/// The terms of a scheduler that serves in rounds.
+#[derive(Clone, Debug)]
+pub struct RoundTerms {
+    /// By class id, the weight as run, in units of `units_per_byte`; 0 for the root.
+    pub weights: Box<[u64]>,
+    /// Units of weight in a byte.
+    pub units_per_byte: u64,
+    /// By class id, the bytes that a leaf may be ahead of its turn; empty where none may be.
+    pub advances: Box<[u64]>,
 }
 
 /// How long a backlogged leaf may wait for its next visit.

@@ -136,7 +136,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     cost: "O(1)",
     sharing: Sharing::Siblings,
     promises: Promises {
-        fairness: Some(Fairness::Rounds),
+        fairness: Some(Fairness::Rounds(urgent::round_terms)),
         transmission_gap: Some(TransmissionGap::TwoRounds),
         delay: Some(Delay::LatencyRate(urgent::delays)),
         delay_in_order: true,
@@ -676,7 +676,8 @@ impl Scheduler for Hls {
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let place = |leaf: &Leaf| (leaf.parent, leaf.flags.intersects(Flags::INNER), leaf.flags.intersects(Flags::URGENT));
+        let place =
+            |leaf: &Leaf| (leaf.parent, leaf.flags.intersects(Flags::INNER), leaf.flags.intersects(Flags::URGENT));
         let same = |(mine, theirs): (&Leaf, &Leaf)| place(mine) == place(theirs) && mine.queue.fits(&theirs.queue);
         let above = |inner: &Inner| inner.parent;
         if self.leaves.len() != with.leaves.len()

@@ -224,7 +224,9 @@ impl Hls {
     #[cold]
     fn resume(&mut self, also_limited: bool) -> bool {
         let leaf = &mut self.leaves[self.order[self.cursor] as usize];
-        if leaf.flags.intersects(Flags::URGENT.union(Flags::MANAGED)) || leaf.flags.intersects(Flags::LIMITED) && !also_limited {
+        if leaf.flags.intersects(Flags::URGENT.union(Flags::MANAGED))
+            || leaf.flags.intersects(Flags::LIMITED) && !also_limited
+        {
             self.serving = true;
             return false;
         }

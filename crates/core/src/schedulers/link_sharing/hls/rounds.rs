@@ -140,7 +140,9 @@ impl Hls {
                 if reached {
                     let leaf = &mut leaves[id as usize];
                     let quota = leaf.weight * inner.fair_quota;
-                    if leaf.cost_of_head() > leaf.balance + quota && !leaf.flags.intersects(special.union(Flags::IN_DEBT)) {
+                    if leaf.cost_of_head() > leaf.balance + quota
+                        && !leaf.flags.intersects(special.union(Flags::IN_DEBT))
+                    {
                         leaf.visit(inner);
                         #[cfg(test)]
                         self.visits.push(crate::contract::ClassId(id));

@@ -72,7 +72,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{CREDITS_PER_BYTE, RunWeights};
-use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
+use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, RoundTerms, SiblingShares};
 use crate::parts::memory::{self, Queue, Stack, filled, slice};
 
 #[cfg(test)]
@@ -159,6 +159,13 @@ impl Advances {
         let own = self.bytes(leaf);
         (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
     }
+}
+
+/// The terms by which HLS serves `tree`, for its theorems.
+pub(super) fn round_terms(tree: &Hierarchy) -> Result<RoundTerms, OutOfMemory> {
+    let run = RunWeights::of(tree)?;
+    let advances = Advances::of(tree, &run)?.bytes;
+    Ok(RoundTerms { weights: run.into_credits(), units_per_byte: CREDITS_PER_BYTE, advances })
 }
 
 /// What the advance of a leaf depends on.

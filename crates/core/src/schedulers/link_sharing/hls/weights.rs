@@ -85,6 +85,11 @@ impl RunWeights {
         self.credits[class.index()]
     }
 
+    /// By class id, the weights in credits.
+    pub(super) fn into_credits(self) -> Box<[u64]> {
+        self.credits
+    }
+
     /// In short rounds, the children of `parent` run with their weight divided by ten to this power.
     #[must_use]
     pub fn power_of_ten(&self, parent: ClassId) -> u8 {
