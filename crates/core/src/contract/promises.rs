@@ -117,6 +117,9 @@ pub struct Promises {
     /// Which leaves of a tree get less than their guarantees while all classes have packets; `None` where every leaf gets what it is
     /// guaranteed.
     pub shortfalls: Option<Shortfalls>,
+    /// True where a backlogged leaf may wait without bound while leaves of its own priority are served. The contract suite asks all other
+    /// schedulers to serve every backlogged leaf in bounded time, and in proportion to the shares of their rule.
+    pub starves: bool,
 }
 
 /// Those of a tree.
@@ -145,6 +148,7 @@ impl Promises {
         follows_gps: false,
         delay_in_order: false,
         shortfalls: None,
+        starves: false,
     };
 
     /// The kinds of promise, by the names that users read.

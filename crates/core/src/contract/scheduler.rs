@@ -1,10 +1,125 @@
-//! The contract between a scheduler and whoever drives it. A newcomer learns here what a scheduler is.
+//! The contract between a scheduler and its caller.
 //!
-//! * The caller owns time. `now` never decreases from call to call. If it does all the same, a scheduler goes on with
-//!   the latest time that it has seen.
-//! * The caller owns packets. A scheduler sees a handle, a length and a class. It gives every packet back exactly once:
-//!   from [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
-//! * Nothing is allocated after construction. Every loop is bounded. Nothing panics on any packet.
+//! * The caller owns time. `now` never decreases from call to call. If it does all the same, a scheduler continues with the latest time that
+//!   it has seen.
+//! * The caller owns packets. A scheduler sees a handle, a length and a class. It returns every packet exactly once: from
+//!   [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
+//! * Nothing is allocated after construction. Every loop is bounded. No packet causes a panic.
+//!
+//! # The contract suite
+//! `crates/core/tests/contract` checks each scheduler of the registry over random trees and calls:
+//!
+//! | requirement | exception, stated in its `INFO` |
+//! | --- | --- |
+//! | received = sent + dropped + queued after every call, for each class in packets and bytes; packets of a class keep their order | |
+//! | the same calls give the same packets; a batch does what single calls do | |
+//! | with backlog a packet is sent at once | [`WorkConserving`](crate::WorkConserving): `UnlessLimited`, `Never` |
+//! | a backlogged leaf is served in bounded time, whatever the others send | [`Promises::starves`](crate::Promises::starves), priorities |
+//! | after a change of weights, leaves with equal packets share by the new weights | a [`Sharing`](crate::Sharing) that has no weights |
+//! | no allocation after construction, and no more memory than [`SchedulerInfo::memory`](crate::SchedulerInfo::memory) | |
+//! | `purge` leaves a scheduler as if just constructed; a refused change leaves it as it was | |
+//! | unknown classes, inner classes, packets longer than the link's largest: dropped with their reason | |
+//! | the invariants of `check_invariants` hold after every call | |
+//!
+//! # Example
+//! A scheduler with all that the trait asks for: one queue for each leaf, one packet of each in turn.
+//!
+//! ```
+//! use std::collections::VecDeque;
+//!
+//! use fairlink_core::{
+//!     Amount, ClassConfig, ClassId, Dequeued, Driver, DropReason, DropSink, Hierarchy, LinkConfig, Nanos, Next, Pacer, Packet, Rate,
+//!     Scheduler,
+//! };
+//!
+//! /// Serves the leaves in turn, a packet each.
+//! struct RoundRobin {
+//!     /// By class id; `None` for a class that is not a leaf.
+//!     queues: Vec<Option<VecDeque<Packet>>>,
+//!     /// Packets that a queue holds at most.
+//!     limit: usize,
+//!     max_packet: u32,
+//!     /// The class that is asked first.
+//!     next: usize,
+//! }
+//!
+//! impl RoundRobin {
+//!     fn new(tree: &Hierarchy, limit: usize) -> Self {
+//!         let mut queues = vec![None; tree.len()];
+//!         // All memory is allocated here.
+//!         tree.leaves().iter().for_each(|leaf| queues[leaf.index()] = Some(VecDeque::with_capacity(limit)));
+//!         Self { queues, limit, max_packet: tree.link().max_packet, next: 0 }
+//!     }
+//! }
+//!
+//! fn amount<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
+//!     let mut amount = Amount::default();
+//!     packets.for_each(|packet| amount.count(packet.len));
+//!     amount
+//! }
+//!
+//! impl Scheduler for RoundRobin {
+//!     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+//!         let reason = match self.queues.get_mut(packet.class.index()) {
+//!             Some(Some(_)) if packet.len > self.max_packet => DropReason::TooLong,
+//!             Some(Some(queue)) if queue.len() == self.limit => DropReason::QueuePackets,
+//!             Some(Some(queue)) => return queue.push_back(packet),
+//!             _ => DropReason::NotALeaf,
+//!         };
+//!         drops.dropped(now, packet, reason);
+//!     }
+//!
+//!     fn dequeue(&mut self, _: Nanos, _: &mut dyn DropSink) -> Dequeued {
+//!         let classes = self.queues.len();
+//!         for class in (self.next..classes).chain(0..self.next) {
+//!             if let Some(packet) = self.queues[class].as_mut().and_then(VecDeque::pop_front) {
+//!                 self.next = (class + 1) % classes;
+//!                 return Dequeued::Packet(packet);
+//!             }
+//!         }
+//!         Dequeued::Idle
+//!     }
+//!
+//!     fn backlog(&self) -> Amount {
+//!         amount(self.queues.iter().flatten().flatten())
+//!     }
+//!
+//!     fn class_backlog(&self, class: ClassId) -> Amount {
+//!         amount(self.queues.get(class.index()).into_iter().flatten().flatten())
+//!     }
+//!
+//!     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+//!         for queue in self.queues.iter_mut().flatten() {
+//!             queue.drain(..).for_each(|packet| drops.dropped(now, packet, DropReason::Purged));
+//!         }
+//!         self.next = 0;
+//!     }
+//! }
+//!
+//! // Two leaves of a link of 8 Mbit/s, on which a packet of 1000 B takes a millisecond.
+//! let link = LinkConfig::new(Rate::from_bps(8_000_000)?);
+//! let mut tree = Hierarchy::builder(link);
+//! let leaves = [tree.add(ClassId::ROOT, ClassConfig::default())?, tree.add(ClassId::ROOT, ClassConfig::default())?];
+//! let tree = tree.build()?;
+//! let mut driver = Driver::new(RoundRobin::new(&tree, 100), Pacer::new(link.rate, Nanos::ZERO))?;
+//! let mut drops = |_, packet: Packet, reason: DropReason| panic!("{packet:?}: {}", reason.as_str());
+//! for handle in 0..4 {
+//!     // Two packets of the first leaf come before those of the second.
+//!     let class = leaves[handle as usize / 2];
+//!     driver.enqueue(Nanos::ZERO, Packet { handle, len: 1000, class }, &mut drops);
+//! }
+//! let mut order = Vec::new();
+//! let mut now = Nanos::ZERO;
+//! while let Next::Packet { packet, done } = driver.next(now, &mut drops) {
+//!     order.push(packet.handle);
+//!     now = done;
+//! }
+//! assert_eq!(order, [0, 2, 1, 3]);
+//! assert_eq!(now, Nanos::from_millis(4));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Schedulers of this crate build on `bases` and `parts` instead, which refuse memory where there is none and need no pass over all classes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -237,8 +237,8 @@ fn drops_are_counted_by_reason_and_add_up() {
             [DropReason::QueuePackets, DropReason::QueueBytes, DropReason::TooLong].map(|reason| vec![reason.as_str()]);
         assert_eq!(reasons, expected, "{}", info.name);
         assert_eq!((run.classes[2].offered_packets, run.classes[2].sent_packets), (20, 0));
-        // The longest queue first serves no queue that is kept short.
-        assert!(run.classes[1].sent_packets > 300 || info.name == "lqf", "{:?}", run.classes[1]);
+        // A scheduler that starves leaves may serve no queue that is kept short.
+        assert!(run.classes[1].sent_packets > 300 || info.promises.starves, "{:?}", run.classes[1]);
     }
 }
 
@@ -255,7 +255,7 @@ fn a_greedy_source_that_was_refused_comes_back() {
     for info in SCHEDULERS {
         let run = run(&scenario, info.name).unwrap();
         assert!(run.classes[1].drops.contains_key(DropReason::TotalPackets.as_str()), "{}", info.name);
-        assert!(run.classes[1].sent_packets > 25 || info.name == "lqf", "{} {:?}", info.name, run.classes[1]);
+        assert!(run.classes[1].sent_packets > 25 || info.promises.starves, "{} {:?}", info.name, run.classes[1]);
     }
 }
 

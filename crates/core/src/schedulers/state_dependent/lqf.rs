@@ -37,7 +37,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(log leaves)",
     sharing: Sharing::Unknown("the longest queue is served first: rates follow from arrivals and buffers"),
-    promises: Promises::NONE,
+    promises: Promises { starves: true, ..Promises::NONE },
     memory: Lqf::memory,
     build: |tree, _| boxed(Lqf::new(tree)?),
 };
