@@ -28,43 +28,43 @@ pub(crate) struct Cli {
 /// What `fairlink` can be asked to do; one file each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Share a link among real packets in a private network namespace, and see measured rates beside ideal ones.
+    /// Show link sharing with real packets in a private network namespace: measured rates beside ideal ones.
     Demo(demo::Args),
-    /// Check a link file, and print what its scheduler promises: shares, weights as run, bounds.
+    /// Check a link file and print its scheduler's promises: shares, effective weights, bounds.
     Check(check::Args),
-    /// Compute what every class should get: the hierarchical max-min fair allocation, exact, ceilings respected.
+    /// Compute the ideal rate of every class: the exact hierarchical max-min fair allocation, with ceilings.
     Fluid(fluid::Args),
-    /// Say why a class gets what it gets.
+    /// Explain the rate of a class.
     Explain(explain::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
-    /// Try the claims of the five papers, a row each: the paper's value, ours, and whether they agree.
+    /// Check the claims of the five papers, one row each: the paper's value, the measured value, and the verdict.
     Reproduce(reproduce::Args),
     /// Measure what the sources of a scenario send, without a link: rate, dispersion, correlation, burstiness.
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),
-    /// Find the delays, losses and disorder of a device from two recordings, one made before and one behind it.
+    /// Compute delays, losses and reordering of a device from two recordings, made before and after it.
     Between(between::Args),
-    /// Write a link file to begin with, for an interface, a rate and a kind of use.
+    /// Write a first link file for an interface, a rate and a kind of use.
     Init(init::Args),
-    /// Print a link file with its templates and tables of classes written out, class by class.
+    /// Print a link file with its templates and tables expanded, class by class.
     Expand(expand::Args),
-    /// Turn what other tools run today into a link file: LibreQoS, tc, RouterOS, Kubernetes, libvirt.
+    /// Convert the configuration of another tool into a link file: LibreQoS, tc, RouterOS, Kubernetes, libvirt, pf.
     Import(import::Args),
     /// Run a script in the sandbox of `import tc --run`.
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
     #[command(hide = true)]
     RunConfined(import::script::Confined),
-    /// Turn tc commands into a link file, or a link file into tc commands.
+    /// Convert tc commands into a link file, or a link file into tc commands.
     Tc(tc::Args),
-    /// Share a real link: forward frames between two interfaces, one direction shaped by the link file.
+    /// Forward frames between two interfaces and shape one direction by the link file.
     #[cfg(target_os = "linux")]
     Gateway(gateway::Args),
-    /// Talk to a running gateway.
+    /// Query or change a running gateway.
     #[cfg(target_os = "linux")]
     Ctl(ctl::Args),
-    /// Share what an interface sends in the kernel, by the module sch_fairlink.
+    /// Shape an interface in the kernel, by the module sch_fairlink.
     #[cfg(target_os = "linux")]
     Qdisc(qdisc::Args),
     /// Send a scenario as real traffic.
@@ -73,9 +73,9 @@ pub(crate) enum Command {
     /// Measure what `generate` sends: rate, delay, loss and order per class.
     #[cfg(target_os = "linux")]
     Receive(receive::Args),
-    /// List the schedulers and what each supports and promises, or those that one needs.
+    /// List the schedulers with their features and promises, or those with the features that you need.
     Schedulers(schedulers::Args),
-    /// Measure what a packet costs under each scheduler on this machine.
+    /// Measure the cost of a packet under each scheduler on this machine.
     Bench(bench::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

@@ -121,8 +121,8 @@ pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
 pub(crate) struct FluidArgs {
     /// The link file.
     link: PathBuf,
-    /// What the leaves ask for, such as A1=inf,C=300mbit; `inf` is all they can get, and a leaf that is not named asks for
-    /// nothing. Without it, every leaf asks for all it can get.
+    /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has no demand [default:
+    /// every leaf inf].
     #[arg(long, value_name = "LEAF=RATE,...")]
     demand: Option<String>,
 }

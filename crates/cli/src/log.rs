@@ -53,7 +53,7 @@ pub(crate) struct LogArgs {
     /// itself), json (an object in each line).
     #[arg(long = "log", value_name = "FORM", default_value = "text", hide_possible_values = true)]
     format: Format,
-    /// The least severe messages that are written: error, warn, info, debug.
+    /// Minimum level of messages: error, warn, info, debug.
     #[arg(long = "log-level", value_name = "LEVEL", default_value = "info", hide_possible_values = true)]
     least: Least,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Numbers of levels of the tree.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,3", value_parser = levels)]
     levels: Vec<usize>,
-    /// Which leaves send: all of them (backlogged), one of a hundred (sparse), or all with a packet at a time, so that they come and go (churn).
+    /// Active leaves: all (backlogged), one in a hundred (sparse), or all with one packet at a time (churn).
     #[arg(
         long = "pattern", value_name = "PATTERN,...", value_delimiter = ',', default_value = "backlogged,sparse,churn",
         value_parser = pattern
@@ -41,13 +41,13 @@ pub(crate) struct Args {
     /// Lengths of packets in bytes.
     #[arg(long = "packet", value_name = "BYTES,...", value_delimiter = ',', default_value = "64,1500", value_parser = packet)]
     packet_bytes: Vec<u32>,
-    /// Call the scheduler for single packets, not for batches.
+    /// Enqueue and dequeue single packets instead of batches.
     #[arg(long)]
     single: bool,
-    /// Give every class a ceiling, twice what it gets.
+    /// Give every class a ceiling of twice its share.
     #[arg(long)]
     ceilings: bool,
-    /// Touch a record of 64 bytes for each packet, as a gateway does.
+    /// Access a record of 64 bytes per packet, as a gateway does.
     #[arg(long)]
     record: bool,
     /// Also a million leaves (needs 1 GB of memory).
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
-    /// Instead: real packets through the gateway in a private network namespace; packets per second, delay, the scheduler's share.
+    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the scheduler's share of the work.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,

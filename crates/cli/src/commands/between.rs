@@ -23,18 +23,18 @@ use crate::out::{Out, make_directory, note, note_paragraph};
 pub(crate) struct Args {
     /// The recording made before the device: pcap or pcapng, in microseconds or nanoseconds.
     before: PathBuf,
-    /// The recording made behind it, by a recorder whose clock agrees with that of the first.
+    /// The recording made after the device; both clocks must agree.
     after: PathBuf,
     /// The link file that the classes are in; a packet belongs to the class that its form before the device matches. Without it, all packets are one class.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
-    /// How far the clock of AFTER is ahead of that of BEFORE, with a - where it is behind. It is taken off every delay.
+    /// Offset of the clock of AFTER against that of BEFORE, negative if it is behind; subtracted from every delay.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = offset, allow_hyphen_values = true)]
     offset: i64,
     /// Longest delay: a packet that is not found within it is lost.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within)]
     within: Nanos,
-    /// Compare so many bytes of each packet, from the IP header on, where a recording kept only the start of packets [default: all].
+    /// Number of bytes of each packet to compare, from the IP header on, for recordings that kept only the start of packets [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     bytes: Option<u32>,
     /// Write stamps.csv into this directory: the times of each packet in both recordings, for `fairlink clock`.

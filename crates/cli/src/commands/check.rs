@@ -34,17 +34,17 @@ use theorems::{Load, Theorems};
 pub(crate) struct Args {
     /// The link file.
     link: PathBuf,
-    /// Check it for this scheduler instead of the file's own.
+    /// Check for this scheduler instead of the file's own.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Warn of what the scheduler cannot honour instead of refusing it.
+    /// Warn about settings that the scheduler does not support instead of refusing the file.
     #[arg(long)]
     lenient: bool,
-    /// Refuse also what a gateway between interfaces with an mtu of 1500 would refuse.
+    /// Also check what a gateway between interfaces with an mtu of 1500 requires.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
-    /// Draw the tree and its shares into this file, as SVG.
+    /// Write a drawing of the tree and its shares to this file (SVG).
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]

@@ -21,10 +21,10 @@ use crate::out::{Out, make_directory, note};
 pub(crate) struct Args {
     /// A CSV file with a line for each packet: send_s,receive_s, each by its own machine's clock.
     stamps: PathBuf,
-    /// The clock that times are told by: send or receive. Lines are in its order, and it does not go back.
+    /// Reference clock: send or receive. The lines are in its order, and it never runs backwards.
     #[arg(long, value_name = "CLOCK", default_value = "send", value_parser = reference)]
     reference: Reference,
-    /// The shortest delay, where it is known. One direction alone does not tell it from the offset.
+    /// The shortest delay, if known. Stamps of one direction cannot separate it from the offset.
     #[arg(long, value_name = "TIME", value_parser = time)]
     shortest_delay: Option<Nanos>,
     /// Write clock.svg and clock.csv into this directory, which is made if it is missing.

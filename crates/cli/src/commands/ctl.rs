@@ -28,29 +28,28 @@ pub(crate) struct Args {
 /// What can be asked.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
-    /// Packets and bytes received, sent, dropped and queued, delays, and what limits which class; with --interval also rates beside their ideals.
+    /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval also rates beside their ideals.
     Stats(stats::Args),
     /// Rate, fluid ideal, share of the guarantee, delays and drops of each class, again and again until Ctrl-C.
     ///
     /// On a terminal the table is drawn in place; in a pipe one follows the other, with --json a line for each. A gateway that ends is waited
     /// for.
     Watch(watch::Args),
-    /// Record what passes the gateway into a file, until Ctrl-C or a limit: each packet with its class, its queueing delay, or why it
-    /// was dropped.
+    /// Record packets into a file, until Ctrl-C or a limit: each with its class and its queueing delay or drop reason.
     ///
     /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate` replay it
     /// (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's data thread a copy of the
     /// packet and no waiting: packets that come faster than they are written are missing in the file, and counted.
     Trace(trace::Args),
-    /// Take another link file, or the same one as it is now: rates, classes, matches and scheduler change between two packets.
+    /// Load another link file, or the same one again: rates, classes, matches and scheduler change between two packets.
     ///
-    /// Classes of one name are one class: what a leaf has queued stays queued in its order. A file that is refused changes nothing.
+    /// A class is identified by its name: packets of a leaf that remains stay queued in order. A file that is refused changes nothing.
     Reload(change::ReloadArgs),
-    /// Change a class's guarantee or ceiling, or the link's rate, until the next file.
+    /// Change a class's guarantee or ceiling, or the link's rate, until the next reload.
     ///
     /// Where the link gets less than its classes are guaranteed, all guarantees shrink in the same proportion.
     Rate(change::RateArgs),
-    /// Run another scheduler for the same classes.
+    /// Change the scheduler and keep the classes.
     Scheduler(change::SchedulerArgs),
 }
 

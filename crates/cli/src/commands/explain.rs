@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The class to explain.
     #[arg(long, value_name = "NAME")]
     class: String,
-    /// How large the changes are that are tried; a tenth of the link without it.
+    /// Size of the changes that are tried [default: a tenth of the link].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     step: Option<Rate>,
 }

@@ -18,7 +18,7 @@ use crate::rows::{Each, RowArgs, summary};
 pub(crate) struct Args {
     #[command(flatten)]
     fluid: FluidArgs,
-    /// Share by hierarchical max-min fairness, whatever the link's scheduler does.
+    /// Compute hierarchical max-min fairness instead of the sharing rule of the link's scheduler.
     #[arg(long)]
     fair: bool,
     #[command(flatten)]

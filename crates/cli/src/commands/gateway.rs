@@ -44,65 +44,65 @@ pub(crate) struct Args {
     /// Use this scheduler instead of the file's own.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Go on without what the scheduler cannot honour.
+    /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
-    /// What moves frames: af_packet (packet sockets), af_xdp (AF_XDP sockets; packet sockets where the interfaces are not fit for
-    /// them, and a note says why), auto (packet sockets, until the other is measured to be better).
+    /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces do not support
+    /// AF_XDP), auto (packet sockets).
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
     backend: BackendChoice,
-    /// How the data thread waits: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
+    /// Waiting mode of the data thread: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
     #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
     pacing: Pacing,
-    /// Take the time of every turn, and print what each stage of the data path takes per packet: at the end, and with `ctl stats`.
+    /// Time every turn and print the cost of each stage of the data path per packet, at the end and in `ctl stats`.
     #[arg(long)]
     profile: bool,
-    /// Lost time that is made up for, such as 1ms [default: 20ms].
+    /// Maximum lost time that is caught up, such as 1ms [default: 20ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     catch_up: Option<Nanos>,
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
-    /// Start even on interfaces that another gateway uses, that a bridge has, that have IP addresses, or that are both ends of
-    /// one cable. Frames may then be doubled, or go round.
+    /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are both ends of one
+    /// cable. Frames may be duplicated or loop.
     #[arg(long)]
     force: bool,
-    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. It splits such packets again, so that this is only
-    /// needed where the kernel does not tell how (a note says so), or for LRO.
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel does not describe
+    /// joined packets (a note says so); other joined packets are split.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
-    /// Start with offloads on that join packets even where what they join cannot be split, and is dropped as too long.
+    /// Start although offloads join packets that cannot be split; these are dropped as too long.
     #[arg(long)]
     ignore_offloads: bool,
-    /// Drop frames longer than the link file's mtu, where the interfaces carry such.
+    /// Drop frames longer than the link file's mtu.
     #[arg(long)]
     drop_long_frames: bool,
-    /// Frames in the packet pool [default: what the queues may hold, and a few more].
+    /// Frames in the packet pool [default: the capacity of the queues, plus a reserve].
     #[arg(long, value_name = "N")]
     pool_frames: Option<u32>,
-    /// How long to go on sending what is queued after Ctrl-C [default: 2s where it fails open, else 0s].
+    /// Time to send queued packets after Ctrl-C [default: 2s where it fails open, else 0s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain: Option<Nanos>,
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Keep all rights that the process was started with. Without it, it gives up those that it does not need once its interfaces are open:
-    /// capabilities, other files, other system calls.
+    /// Keep all privileges. Without it, the process drops capabilities, access to files and system calls that it does not need, once its
+    /// interfaces are open.
     #[arg(long)]
     keep_privileges: bool,
-    /// Who may open the control socket: a mode in octal, such as 0660 [default: 0600, or 0660 with --control-group].
+    /// Mode of the control socket in octal, such as 0660 [default: 0600, or 0660 with --control-group].
     #[arg(long, value_name = "MODE")]
     control_mode: Option<String>,
     /// The control socket's group, by name or number.
     #[arg(long, value_name = "GROUP")]
     control_group: Option<String>,
-    /// Serve metrics (OpenMetrics, for a scraper) at this address and port, such as 127.0.0.1:9400: GET /metrics.
+    /// Serve OpenMetrics at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     log: log::LogArgs,
-    /// Start nothing: print a unit for systemd that runs this command line. Without a link file, print the unit of which each link is an
-    /// instance: fairlink-gateway@.service.
+    /// Do not start: print a systemd unit that runs this command line. Without a link file, print the template unit
+    /// fairlink-gateway@.service.
     #[arg(long, conflicts_with = "close")]
     print_unit: bool,
 }

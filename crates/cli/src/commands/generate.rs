@@ -30,40 +30,39 @@ pub(crate) struct Args {
     /// sequence.
     #[arg(required_unless_present = "tcp")]
     scenario: Option<PathBuf>,
-    /// Interface to send out of. Flows of a script that name one with `i` leave by that.
+    /// Output interface. Flows of a script that name one with `i` use that one.
     #[arg(long = "out", value_name = "IF")]
     output: Option<String>,
-    /// How long to send [default: the scenario's duration].
+    /// Duration [default: the scenario's].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
-    /// Rate that each greedy source offers [default: 110 % of the link's].
+    /// Rate of each greedy source [default: 110 % of the link's].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     greedy_rate: Option<Rate>,
-    /// Number, 0 to 255, that the frames carry and by which a receiver tells runs apart.
+    /// Run number in the frames, 0 to 255, by which a receiver separates runs.
     #[arg(long, value_name = "N", default_value_t = 0)]
     run: u8,
-    /// Flows of each class, 1 to 4096: its frames take ports and addresses in turn that the class's matches take.
+    /// Flows of each class, 1 to 4096: its frames cycle through ports and addresses that the class's matches accept.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
-    /// Send IPv4 or IPv6 where the classes' matches leave it open: 4 or 6 [default: 4].
+    /// IP version where the matches of a class allow both: 4 or 6 [default: 4].
     #[arg(long, value_name = "VERSION", value_parser = version)]
     ip: Option<IpVersion>,
-    /// DSCP of frames whose class's match names none, and of --tcp: a number from 0 to 63, or a name such as ef [default: 0].
+    /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default: 0].
     #[arg(long, value_name = "DSCP", value_parser = dscp)]
     dscp: Option<u8>,
-    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture of an mpeg source is one
-    /// packet then. `fairlink receive` puts them together again.
+    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture of an mpeg source is
+    /// then one packet. `fairlink receive` reassembles them.
     #[arg(long)]
     fragment: bool,
-    /// Ask the kernel when it hands each frame to the driver, and report how long after its stamp that is. It costs a system call for each
-    /// frame.
+    /// Measure the time from a frame's stamp until the kernel passes it to the driver. Costs a system call per frame.
     #[arg(long)]
     kernel_stamps: bool,
     /// Keep the sending thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Receive at this interface as well, and report both: the other end of a cable, or the interface itself where it is looped back. It may be
-    /// given several times.
+    /// Also receive at this interface and report both: the other end of a cable, or the interface itself if it is looped back. May be
+    /// repeated.
     #[arg(long, value_name = "IF", conflicts_with = "tcp")]
     receive: Vec<String>,
     /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script below the x axis.

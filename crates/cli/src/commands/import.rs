@@ -29,13 +29,13 @@ pub(crate) struct Args {
     /// is printed, class by class.
     #[arg(long, global = true, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the tool's own way of lending, with its quanta, bursts and priorities, instead of the scheduler hls.
+    /// Keep the tool's rule of lending, with its quanta, bursts and priorities, instead of the scheduler hls.
     #[arg(long, global = true)]
     as_is: bool,
-    /// Leave out what the classes get before and after, which takes a simulation.
+    /// Do not compare rates before and after, which takes a simulation.
     #[arg(long, global = true)]
     no_compare: bool,
-    /// Import it although no frame can reach some of its classes.
+    /// Import classes that no frame can reach, too.
     #[arg(long, global = true)]
     allow_unmatched: bool,
 }

@@ -24,34 +24,34 @@ use questions::{Person, Questions};
 /// For which link. What is not said is asked for, where somebody sits at the terminal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the link is used for: home, office, provider, tenants, lab.
+    /// Use of the link: home, office, provider, tenants, lab.
     #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<&'static Kind>,
-    /// What the line carries down, from the internet to the users, such as 100mbit. Say what was measured or promised; the file takes 95 %
-    /// of it, so that packets queue here and not at the provider's.
+    /// Measured or contracted rate of the line from the internet to the users, such as 100mbit. The file uses 95 % of it, so that packets
+    /// queue here and not at the provider.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     down: Option<Rate>,
-    /// What the line carries up, from the users to the internet. With --down there are two files, and --in is the users' side and --out
-    /// that of the internet for both of them.
+    /// Rate of the line from the users to the internet. With --down, two files are written; in both, --in is the users' side and --out the
+    /// internet's side.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     up: Option<Rate>,
-    /// What the link carries in the direction that --toward says, for a link of which one direction is to be shared.
+    /// Rate of the link in the direction of --toward, to share only one direction.
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["down", "up"])]
     rate: Option<Rate>,
-    /// The interface by which this machine itself sends, whose traffic is to be shared.
+    /// Interface of this machine, to share the machine's own traffic.
     #[arg(long, value_name = "IF", value_parser = device, conflicts_with_all = ["input", "output"])]
     egress: Option<String>,
-    /// Where packets come from, on a machine between two networks; with --down or --up the interface at the users.
+    /// Interface where packets arrive, on a machine between two networks; with --down or --up the interface at the users.
     #[arg(long = "in", value_name = "IF", value_parser = device)]
     input: Option<String>,
-    /// Where they go to: the link that is shared; with --down or --up the interface at the internet.
+    /// Interface where they leave: the shared link; with --down or --up the interface at the internet.
     #[arg(long = "out", value_name = "IF", value_parser = device)]
     output: Option<String>,
-    /// Which way the packets of --rate go, internet or users: which addresses and ports are those of users [default: internet].
+    /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default: internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
     /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets what the line adds to each frame, so that the file's rate is the one
-    /// at which the modem sends. Not set without it, unless somebody at a terminal is asked.
+    /// at which the modem sends. Without it, no overhead is set, unless the command asks at a terminal.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,
     /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that

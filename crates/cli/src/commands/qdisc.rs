@@ -27,15 +27,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Share what an interface sends as a link file says, in the kernel.
+    /// Shape an interface by a link file, in the kernel.
     Add(AddArgs),
     /// Change the classes, the scheduler or the rate while packets are queued. Classes of the same name keep theirs.
     Change(SetArgs),
-    /// Show what has passed the link and its classes, how fast, and what the fluid ideal is.
+    /// Show counters and rates of the link and its classes, and the fluid ideal.
     Show(show::Args),
     /// Rate, fluid ideal, share of the guarantee, drops and backlog of each class, again and again until Ctrl-C.
     Watch(show::WatchArgs),
-    /// Take the link away: the interface has its default queueing discipline again, and what waits is dropped.
+    /// Remove the link: the interface gets its default queueing discipline again, and queued packets are dropped.
     Del(AtArgs),
 }
 

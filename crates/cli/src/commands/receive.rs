@@ -32,18 +32,18 @@ pub(crate) struct Args {
     /// Listen at this TCP port for `fairlink generate --tcp` instead.
     #[arg(long, value_name = "PORT", conflicts_with_all = ["input", "link", "flows"], value_parser = clap::value_parser!(u16).range(1..))]
     tcp: Option<u16>,
-    /// How long [default: until Ctrl-C].
+    /// Duration [default: until Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
-    /// The link file that the classes are in; only they are measured then. Without it, classes are shown by number, and the
-    /// first 65,536 are measured, delays of the first 512.
+    /// The link file with the classes to measure. Without it, classes are numbers; the first 65,536 are measured, and delays of the first
+    /// 512.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
-    /// Clock that delays are measured by: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew, drift
-    /// and jumps of the two clocks are found from the delays, and corrected delays stand beside.
+    /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew, drift and jumps of the
+    /// two clocks are estimated from the delays, and corrected delays are shown as well.
     #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
     clock: DelayClock,
-    /// Show each flow: as many for each class as `generate --flows` has.
+    /// Show each flow; the number of flows of a class, as in `generate --flows`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
     /// Write rates and delays against time into this directory, as CSV and SVG.
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Length of the windows in these files, 1 ms at least.
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time, requires = "out")]
     window: Nanos,
-    /// The script that the sender plays: each of its R commands is marked below the x axis.
+    /// The sender's script; each of its R commands is marked below the x axis.
     #[arg(long, value_name = "FILE", requires = "out")]
     script: Option<PathBuf>,
     /// Keep the receiving thread on this processor.

@@ -34,18 +34,18 @@ pub(crate) struct Args {
     /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
-    /// Send real packets, too, through the gateway in a private network namespace, for the claims that the papers measured on real systems:
-    /// about ten minutes, or three with --quick.
+    /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace: about ten minutes,
+    /// or three with --quick.
     #[arg(long)]
     real: bool,
     /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing; and the plots as SVG and
     /// PDF.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How wide the figures of --out are: for a screen (960 pixels), a column of a paper (240 pt), or its page (504 pt).
+    /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<FigureWidth>,
-    /// Threads; by default as many as there are processors. The outcome does not depend on it.
+    /// Threads [default: the number of processors]. Results do not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

@@ -54,7 +54,7 @@ impl From<&SchedulerInfo> for Entry {
 /// Which of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only those that have all of this, the likeliest choice first, such as latency,ceilings. Words: tree, ceilings, priorities, curves,
+    /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings, priorities, curves,
     /// latency, quanta, bursts, active-queues, hosts, push-out, pools, fairness-bound, gap-bound, delay-bound, work-conserving,
     /// constant-cost.
     #[arg(long = "for", value_name = "WORD,...", value_delimiter = ',', value_parser = need)]

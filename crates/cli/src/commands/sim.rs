@@ -39,16 +39,16 @@ const MAX_RESULTS: u64 = 1 << 23;
 /// What to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or a script of the HTB text's generator together with --link.
+    /// The scenario file, or, with --link, a script for the generator of the HTB text.
     scenario: PathBuf,
-    /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
+    /// The link of a script: a link file, or a file of tc commands that ends with .tc. The run ends with the script.
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
-    /// Rate of the links of a file of tc commands, which need not say it.
+    /// Rate of the links, for a file of tc commands that does not give it.
     #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
     link_rate: Option<Rate>,
-    /// Simulate this scheduler instead of the link file's own. Several of them run on the same arrivals, and what one of them
-    /// cannot honour becomes a note.
+    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one does not support
+    /// becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
     /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 % confidence
@@ -59,29 +59,29 @@ pub(crate) struct Args {
     /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
     #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
     sweeps: Vec<Sweep>,
-    /// Leave this much out of averages from the start, instead of what the scenario says; `auto` finds it by MSER-5, in pilot runs.
+    /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5 in pilot runs.
     #[arg(long, value_name = "TIME|auto", value_parser = warmup_of)]
     warmup: Option<Warmup>,
     /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
     #[arg(long, value_name = "TIME", value_parser = window_of)]
     window: Option<Nanos>,
-    /// Measure what the scheduler promises, and print the worst of each class beside its bound. It makes runs slower.
+    /// Measure fairness, gaps and delays, and print the worst value of each class beside its bound. Slower.
     #[arg(long)]
     metrics: bool,
     /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How wide the figures of --out are: for a screen (960 pixels), a column of a paper (240 pt), or its page (504 pt).
+    /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
     /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
     /// seed and link in its name.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Runs made at a time; by default as many as there are processors. The outcome does not depend on it.
+    /// Parallel runs [default: the number of processors]. Results do not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Go on without what the scheduler cannot honour.
+    /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]

@@ -22,9 +22,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Way {
-    /// Print the link file that tc commands amount to: HTB or CBQ with the queues and filters below it.
+    /// Print the link file for these tc commands: HTB or CBQ with its queues and filters.
     Import(ImportArgs),
-    /// Print the tc commands that set a link file up, in HTB or, for a file of CBQ, in CBQ.
+    /// Print the tc commands for a link file, in HTB or, for a file of CBQ, in CBQ.
     Export(ExportArgs),
 }
 

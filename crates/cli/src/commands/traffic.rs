@@ -30,25 +30,25 @@ const MAX_AT_ONCE: u64 = 10_000_000;
 /// Which sources, and what to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or a script of the HTB text's generator together with --link.
+    /// The scenario file, or, with --link, a script for the generator of the HTB text.
     scenario: PathBuf,
-    /// The link of a script: a link file, or a file of tc commands that ends with .tc. It runs as long as the script.
+    /// The link of a script: a link file, or a file of tc commands that ends with .tc. The run ends with the script.
     #[arg(long, value_name = "FILE")]
     link: Option<PathBuf>,
-    /// Rate of the links of a file of tc commands, which need not say it.
+    /// Rate of the links, for a file of tc commands that does not give it.
     #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
     link_rate: Option<Rate>,
     /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// The rates at which burstiness is measured: a rate, or part of a source's own mean rate such as 135%. Its class's guarantee
-    /// where absent, or its class's share when all are busy.
+    /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the guarantee of its
+    /// class, else its share when all are busy].
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rho)]
     rho: Vec<Rho>,
-    /// The windows in which rates, dispersion and correlation are measured.
+    /// Window for rates, dispersion and correlation.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = some_time)]
     window: Nanos,
-    /// The groups by which burstiness is measured beside packet by packet. A group of pictures for MPEG where absent.
+    /// Group length for burstiness, which is also measured packet by packet [default for MPEG: a group of pictures].
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     group: Option<Nanos>,
 }

@@ -23,10 +23,10 @@ const SHOWN: usize = 8;
 /// What the latency-critical classes send.
 #[derive(Debug, clap::Args)]
 pub(super) struct Load {
-    /// What latency-critical classes send on the average, such as voice=64kbit, to estimate their mean delay under drr++ (Theorem 1 of its text).
+    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its text).
     #[arg(long, value_name = "LEAF=RATE,...")]
     demand: Option<String>,
-    /// Mean length of their packets; the mtu without it.
+    /// Mean packet length of these classes [default: the mtu].
     #[arg(long, value_name = "SIZE", requires = "demand")]
     packet: Option<String>,
 }

@@ -25,12 +25,12 @@ pub(crate) struct ReloadArgs {
     /// The link, of a gateway that has several.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
-    /// The link file [default: the one that the gateway was started from or got last, read again].
+    /// The link file [default: the gateway's current file, read again].
     file: Option<PathBuf>,
-    /// The packets of class OLD, which is there no more, go to the class NEW; else they are dropped and counted.
+    /// Move the packets of the removed class OLD to the class NEW; without it they are dropped and counted.
     #[arg(long = "move", value_name = "OLD=NEW", value_parser = pair)]
     moves: Vec<(String, String)>,
-    /// Only say what would change.
+    /// Only print what would change.
     #[arg(long)]
     dry_run: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct RateArgs {
     /// Its ceiling instead of its guarantee.
     #[arg(long)]
     ceiling: bool,
-    /// Only say what would change.
+    /// Only print what would change.
     #[arg(long)]
     dry_run: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct SchedulerArgs {
     /// Go on without what it cannot honour.
     #[arg(long)]
     lenient: bool,
-    /// Only say what would change.
+    /// Only print what would change.
     #[arg(long)]
     dry_run: bool,
 }

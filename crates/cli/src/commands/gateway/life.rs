@@ -26,26 +26,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What passes while the gateway does not run, and what it waits for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
-    /// Whether the kernel passes frames, unshaped, while the gateway does not run: auto (where it can), require, never.
+    /// The kernel forwards frames, unshaped, while the gateway does not run: auto (where possible), require, never.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
     fail_open: FailOpen,
     /// Nothing passes while the gateway does not run; the same as --fail-open never.
     #[arg(long)]
     no_fail_open: bool,
-    /// Take the place of a gateway that runs on the same interfaces; it ends. Nothing is lost where both fail open.
+    /// Replace a gateway that runs on the same interfaces; it ends. No frame is lost if both fail open.
     #[arg(long)]
     take_over: bool,
     /// Wait for interfaces that do not exist or are down at the start.
     #[arg(long)]
     wait_for_interface: bool,
-    /// End when an interface goes down or away, with exit code 1, instead of waiting for it.
+    /// End with exit code 1 when an interface goes down or is removed, instead of waiting for it.
     #[arg(long)]
     exit_when_gone: bool,
-    /// How long a direction may stand still though frames wait and might go, before that is told [default: 500ms].
+    /// Report a stall when queued frames make no progress for this long [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_after: Option<Nanos>,
-    /// Start nothing: take away what a gateway that fails open has left on these interfaces, so that nothing passes any more, and the
-    /// cable that one with --egress has left when it was killed.
+    /// Do not start: remove the programs and rules that a gateway with fail-open left on these interfaces, so that no frame passes, and the
+    /// cable that a killed gateway with --egress left.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
 }

@@ -15,17 +15,16 @@ pub(crate) struct LinkArgs {
     /// The link files. A file may hold several links, each with its interfaces.
     #[arg(required_unless_present_any = ["close", "print_unit"], value_name = "LINK")]
     pub(super) files: Vec<PathBuf>,
-    /// Interface that the shared direction comes from [default: the one that the file names].
+    /// Input interface of the shaped direction [default: the one that the file names].
     #[arg(long = "in", value_name = "IF", requires = "output")]
     input: Option<String>,
-    /// Interface that it goes to: the link [default: the one that the file names].
+    /// Output interface of the shaped direction: the link [default: the one that the file names].
     #[arg(long = "out", value_name = "IF", requires = "input")]
     output: Option<String>,
-    /// Share what this machine itself sends (and routes) by IF, without a second box. IF keeps its addresses, and what it receives is
-    /// left alone.
+    /// Shape the traffic that this machine sends and routes by IF. IF keeps its addresses; received traffic is not affected.
     #[arg(long, value_name = "IF", conflicts_with_all = ["input", "output", "reverse", "no_reverse"])]
     egress: Option<String>,
-    /// Share the other direction too, from --out to --in, as this file says.
+    /// Also shape the other direction, from --out to --in, by this file.
     #[arg(long, value_name = "LINK", requires = "input", conflicts_with = "no_reverse")]
     reverse: Option<PathBuf>,
     /// Do not forward frames from --out to --in.

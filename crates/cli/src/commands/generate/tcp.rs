@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// TCP connections, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "tcp", conflicts_with = "scenario", value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
-    /// The kernel's congestion control for them, such as cubic or reno [default: the kernel's].
+    /// Congestion control of these connections, such as cubic or reno [default: the kernel's].
     #[arg(long, value_name = "NAME", requires = "tcp", conflicts_with = "scenario")]
     congestion_control: Option<String>,
-    /// Ask and wait for answers instead of sending all the time: bytes of each request.
+    /// Send requests and wait for responses instead of sending all the time: bytes of each request.
     #[arg(long, value_name = "SIZE", requires = "tcp", conflicts_with = "scenario", requires = "response", value_parser = size)]
     request: Option<u32>,
     /// Bytes of each response.
