@@ -45,10 +45,9 @@
 //!
 //! impl RoundRobin {
 //!     fn new(tree: &Hierarchy, limit: usize) -> Self {
-//!         let mut queues = vec![None; tree.len()];
 //!         // All memory is allocated here.
-//!         tree.leaves().iter().for_each(|leaf| queues[leaf.index()] = Some(VecDeque::with_capacity(limit)));
-//!         Self { queues, limit, max_packet: tree.link().max_packet, next: 0 }
+//!         let queue = |class: usize| tree.is_leaf(ClassId(class as u32)).then(|| VecDeque::with_capacity(limit));
+//!         Self { queues: (0..tree.len()).map(queue).collect(), limit, max_packet: tree.link().max_packet, next: 0 }
 //!     }
 //! }
 //!
