@@ -1,11 +1,30 @@
-//! Watching a simulation while it runs.
+//! Observers of a running simulation.
 
 use std::ops::ControlFlow;
 
 use fairlink_core::{ClassId, DropReason, Nanos};
 
-/// Is told of everything that happens, in the order in which it happens. Lengths are in bytes as the link accounts for them.
-/// Classes are those of the scenario: a [`Change`](crate::Change) leaves their numbers as they are.
+/// Receives every event of a simulation in order. Lengths are in bytes as the link accounts for them. Classes are those of the
+/// scenario: a [`Change`](crate::Change) keeps their numbers.
+///
+/// ```
+/// use fairlink_core::{ClassId, Nanos};
+/// use fairlink_sim::Observer;
+///
+/// /// Counts the packets that each of two classes sent.
+/// #[derive(Default)]
+/// struct Sent([u64; 2]);
+///
+/// impl Observer for Sent {
+///     fn sent(&mut self, _: Nanos, _: Nanos, class: ClassId, _: u32) {
+///         self.0[class.index() - 1] += 1;
+///     }
+/// }
+///
+/// let mut seen = Sent::default();
+/// seen.sent(Nanos::ZERO, Nanos::from_millis(1), ClassId(2), 1000);
+/// assert_eq!(seen.0, [0, 1]);
+/// ```
 pub trait Observer {
     /// A packet of `len` bytes is handed to the scheduler; it may yet be dropped.
     fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
@@ -81,5 +100,5 @@ pub enum Fate {
     },
 }
 
-/// Nobody watches.
+/// Ignores every event.
 impl Observer for () {}

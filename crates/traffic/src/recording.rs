@@ -97,7 +97,30 @@ impl RecordingFormat {
     }
 }
 
-/// A file that packets are written to.
+/// A file that packets are written to. [`RecordingFormat::begin`] makes those of fairlink's two formats.
+///
+/// ```
+/// use std::io;
+///
+/// use fairlink_traffic::recording::{PacketRecord, PacketSink};
+///
+/// /// Adds up the bytes of what passes.
+/// #[derive(Default)]
+/// struct Total(u64);
+///
+/// impl PacketSink for Total {
+///     fn packet(&mut self, packet: &PacketRecord<'_>) -> io::Result<()> {
+///         self.0 += u64::from(packet.accounted);
+///         Ok(())
+///     }
+///
+///     fn flush(&mut self) -> io::Result<()> {
+///         Ok(())
+///     }
+/// }
+/// # fn assert_sink(_: &dyn PacketSink) {}
+/// # assert_sink(&Total::default());
+/// ```
 pub trait PacketSink: Send {
     /// Writes a packet.
     ///

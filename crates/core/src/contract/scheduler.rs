@@ -219,6 +219,18 @@ impl DropReason {
 
 /// Takes back the packets that a scheduler drops. The dropped packet need not be the arriving one: AQM and
 /// longest-queue policies drop others.
+///
+/// A closure is a sink that ignores marks:
+///
+/// ```
+/// use fairlink_core::{ClassId, DropReason, DropSink, Nanos, Packet};
+///
+/// let mut lost = 0;
+/// let mut sink = |_: Nanos, packet: Packet, _: DropReason| lost += packet.len;
+/// let sink: &mut dyn DropSink = &mut sink;
+/// sink.dropped(Nanos::ZERO, Packet { handle: 7, len: 1500, class: ClassId(1) }, DropReason::QueuePackets);
+/// assert_eq!(lost, 1500);
+/// ```
 pub trait DropSink {
     /// `packet` was dropped at `now` because of `reason`.
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);

@@ -5,6 +5,23 @@
 use core::cell::Cell;
 
 /// Counts steps.
+///
+/// ```
+/// use fairlink_core::{Counted, Work};
+///
+/// fn search<W: Work>(haystack: &[u32], needle: u32, work: &W) -> Option<usize> {
+///     haystack.iter().position(|&found| {
+///         work.add(1);
+///         found == needle
+///     })
+/// }
+///
+/// let work = Counted::default();
+/// assert_eq!(search(&[3, 1, 4], 4, &work), Some(2));
+/// assert_eq!(work.steps(), 3);
+/// // The unit type counts nothing and takes no memory.
+/// assert_eq!(search(&[3, 1, 4], 4, &()), Some(2));
+/// ```
 pub trait Work: Default + core::fmt::Debug + Send + 'static {
     /// `steps` more steps.
     fn add(&self, steps: u64);

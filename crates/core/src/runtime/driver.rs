@@ -95,12 +95,59 @@ impl Pacer {
     }
 }
 
-/// What a link end looks like to the [`Driver`]: arrivals, departures and drops.
+/// A link end for the [`Driver`]: arrivals, departures and drops.
+///
+/// ```
+/// use fairlink_core::{
+///     ClassConfig, ClassId, Driver, DropReason, DropSink, Hierarchy, Leniency, LinkConfig, Members, Nanos, Pacer, Packet, Port, Rate,
+///     Wake, registry,
+/// };
+///
+/// /// Three packets that are there at the start, and the times at which their last bits leave.
+/// #[derive(Default)]
+/// struct Once {
+///     arrived: bool,
+///     left: Vec<Nanos>,
+/// }
+///
+/// impl DropSink for Once {
+///     fn dropped(&mut self, _: Nanos, packet: Packet, reason: DropReason) {
+///         panic!("{packet:?}: {}", reason.as_str());
+///     }
+/// }
+///
+/// impl Port for Once {
+///     fn receive(&mut self, _: Nanos, batch: &mut Vec<Packet>) {
+///         if !std::mem::replace(&mut self.arrived, true) {
+///             batch.extend((0..3).map(|handle| Packet { handle, len: 1000, class: ClassId(1) }));
+///         }
+///     }
+///
+///     fn transmit(&mut self, _: Nanos, _: Packet, done: Nanos) {
+///         self.left.push(done);
+///     }
+///
+///     fn flush(&mut self, _: Nanos) {}
+/// }
+///
+/// // At 8 Mbit/s, a packet of 1000 B takes a millisecond.
+/// let link = LinkConfig::new(Rate::from_bps(8_000_000)?);
+/// let mut tree = Hierarchy::builder(link);
+/// tree.add(ClassId::ROOT, ClassConfig::default())?;
+/// let drr = registry::find("drr").expect("it is registered").build(&tree.build()?, Leniency::Refuse, Members::new())?;
+/// let mut driver = Driver::new(drr, Pacer::new(link.rate, Nanos::ZERO))?;
+/// let (mut port, mut now) = (Once::default(), Nanos::ZERO);
+/// while let Wake::At(next) = driver.turn(now, &mut port) {
+///     now = next;
+/// }
+/// assert_eq!(port.left, [1, 2, 3].map(Nanos::from_millis));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Port: DropSink {
     /// Appends what has arrived by `now`, classified, oldest first. May leave the rest for the next turn.
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
 
-    /// The scheduler has what was received. Whoever takes the time of each step looks at a clock here.
+    /// Called after enqueue; a hook for profiling.
     fn enqueued(&mut self) {}
 
     /// Sends `packet`; its last bit leaves the paced link at `done`.

@@ -46,7 +46,37 @@ const ACCOUNTS: usize = 64;
 const FIRST_TURN: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(1);
 
-/// Whoever knows which links a process is to serve.
+/// Reads the configuration of all links of a process, for [`Fleet::reload`].
+///
+/// ```no_run
+/// use fairlink_config::link::{LinkFile, ReadOptions};
+/// use fairlink_net::{Fleet, Gateway, GatewayConfig, Planner, ReloadRequest};
+///
+/// /// One link between two interfaces, by a file.
+/// struct OneFile(&'static str);
+///
+/// impl Planner for OneFile {
+///     fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String> {
+///         let link = match text {
+///             Some((name, text)) => LinkFile::from_text(name, text.clone(), &ReadOptions::default()),
+///             None => LinkFile::read(self.0, &ReadOptions::default()),
+///         };
+///         let link = link.map_err(|problems| problems.to_string())?;
+///         let config = GatewayConfig::from_link_file(&link, "lan0", "wan0").map_err(|problems| problems.to_string())?;
+///         Ok(vec![config])
+///     }
+///
+///     fn taken(&mut self, _: Option<&(String, String)>) {}
+/// }
+///
+/// let planner = OneFile("link.toml");
+/// let config = planner.plan(None)?.remove(0);
+/// let gateway = Gateway::open(config.clone())?;
+/// let fleet = Fleet::start(vec![(config, gateway)], Box::new(planner))?;
+/// // The file has changed: classes and rates follow, packets stay queued.
+/// fleet.reload(&ReloadRequest::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Planner: Send {
     /// All links: as this file says, given by its name and text, or as the process's own files say.
     ///
