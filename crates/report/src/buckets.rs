@@ -76,6 +76,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Records one value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.max = self.max.max(value);
+        self.min = Some(self.min.map_or(value, |min| min.min(value)));
+    }
+
     /// Returns the mean; `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
@@ -128,11 +137,7 @@ impl<C: Copy + Default + Into<u64> + TryFrom<u64>> Histogram<C> {
     /// Records one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        let tally = &mut self.tally;
-        tally.count += 1;
-        tally.sum += u128::from(value);
-        tally.max = tally.max.max(value);
-        tally.min = Some(tally.min.map_or(value, |min| min.min(value)));
+        self.tally.record(value);
         let bucket = self.buckets.index(value.min(self.longest));
         if bucket >= self.counts.len() {
             self.grow(bucket);
@@ -148,6 +153,12 @@ impl<C: Copy + Default + Into<u64> + TryFrom<u64>> Histogram<C> {
         let wanted = (bucket + 1).next_multiple_of(doubling).min(self.buckets.count(self.longest));
         self.counts.reserve_exact(wanted - self.counts.len());
         self.counts.resize(wanted, C::default());
+    }
+
+    /// Returns the bytes that the counters take now.
+    #[must_use]
+    pub fn memory_now(&self) -> u64 {
+        (self.counts.capacity() * size_of::<C>()) as u64
     }
 
     /// Returns number, sum, smallest and largest value.
@@ -241,7 +252,7 @@ mod tests {
         [0, 5, 1_000_000, u64::MAX].into_iter().for_each(|value| histogram.record(value));
         assert_eq!(histogram.tally().max, u64::MAX);
         assert_eq!(histogram.values().last(), Some((buckets.last(buckets.index(1_000_000)), 2)));
-        assert!(histogram.counts.capacity() as u64 * 4 <= Histogram::<u32>::memory(buckets, 1_000_000));
+        assert!(histogram.memory_now() <= Histogram::<u32>::memory(buckets, 1_000_000));
         histogram.counts[0] = u32::MAX;
         histogram.record(0);
         assert_eq!(histogram.counts[0], u32::MAX);

@@ -2,10 +2,10 @@
 
 use std::ops::AddAssign;
 
-use fairlink_core::Amount;
+use fairlink_core::{Amount, Counters};
 use serde::{Deserialize, Serialize};
 
-use crate::cause::ByCause;
+use crate::cause::{ByCause, DropCause};
 
 /// Packets and accounted bytes of a class or a link: received = sent + dropped + queued.
 ///
@@ -28,10 +28,29 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Makes counts from drops by cause.
+    /// Makes counts from the counters of a scheduler and what is queued.
     #[must_use]
-    pub fn new(received: Amount, sent: Amount, dropped_by: ByCause, marked: Amount, queued: Amount) -> Self {
-        Self { received, sent, dropped: dropped_by.total(), dropped_by: Some(dropped_by), marked, queued }
+    pub fn of_scheduler(counters: &Counters, queued: Amount) -> Self {
+        let counts = Self {
+            received: counters.received,
+            sent: counters.sent,
+            marked: counters.marked,
+            queued,
+            ..Self::default()
+        };
+        counts.with_causes((&counters.dropped).into())
+    }
+
+    /// Sets the drops by cause, and their sum.
+    #[must_use]
+    pub fn with_causes(self, causes: ByCause) -> Self {
+        Self { dropped: causes.total(), dropped_by: Some(causes), ..self }
+    }
+
+    /// Returns the drops for `cause`; zero where causes are not counted.
+    #[must_use]
+    pub fn dropped_for(&self, cause: DropCause) -> Amount {
+        self.dropped_by.map_or(Amount::ZERO, |causes| causes[cause])
     }
 
     /// Returns true where received = sent + dropped + queued.
@@ -82,7 +101,6 @@ impl AddAssign<&Self> for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cause::DropCause;
 
     fn amount(packets: u64) -> Amount {
         Amount { packets, bytes: packets * 100 }
@@ -91,7 +109,8 @@ mod tests {
     fn counts(sent: u64, shed: u64, queued: u64) -> Counts {
         let mut causes = ByCause::default();
         causes[DropCause::Shed] = amount(shed);
-        Counts::new(amount(sent + shed + queued), amount(sent), causes, Amount::ZERO, amount(queued))
+        let counts = Counts { received: amount(sent + shed + queued), sent: amount(sent), ..Counts::default() };
+        Counts { queued: amount(queued), ..counts }.with_causes(causes)
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod counts;
 mod delay;
 mod document;
 mod link;
+mod measures;
 mod span;
 mod terms;
 
@@ -27,6 +28,7 @@ pub use counts::Counts;
 pub use delay::Delay;
 pub use document::{Content, Document};
 pub use fairlink_core::Amount;
-pub use link::{ClassReport, LinkReport};
+pub use link::{ClassReport, LinkReport, NoExtension};
+pub use measures::{Kind, MEASURES, Measure, Measured, Unit, Value, columns, measure};
 pub use span::{ClassSpan, Limit, LimitCause, QueueLength, Rates, Span, SpanKind};
 pub use terms::{ClassBounds, Ideal, LinkBounds, Terms, TrafficLimit};

@@ -40,16 +40,35 @@ pub struct ClassReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<Delay>,
     /// Rates over the whole measurement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rates: Option<Rates>,
+    #[serde(default, skip_serializing_if = "Rates::is_empty")]
+    pub rates: Rates,
     /// Counters of the scheduler for this class by name, such as `borrowed_bytes`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
 }
 
-/// A link. `C` is the list of its classes: a vector, or a list that is written one by one.
+impl ClassReport {
+    /// Returns packets and bytes; zero where none were counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts.unwrap_or_default()
+    }
+
+    /// Returns the delays; without packets and statistics where none were measured.
+    #[must_use]
+    pub fn delay(&self) -> Delay {
+        self.delay_s.unwrap_or_default()
+    }
+}
+
+/// The extension of a [`LinkReport`] that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoExtension {}
+
+/// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object whose keys stand among the
+/// link's, for what only one producer knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkReport<C = Vec<ClassReport>> {
+pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Its name. Absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -72,8 +91,8 @@ pub struct LinkReport<C = Vec<ClassReport>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<Delay>,
     /// Rates over the whole measurement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rates: Option<Rates>,
+    #[serde(default, skip_serializing_if = "Rates::is_empty")]
+    pub rates: Rates,
     /// Share of the measured time in which the link was sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
@@ -88,9 +107,18 @@ pub struct LinkReport<C = Vec<ClassReport>> {
     /// Why a number is absent, and other remarks.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What only this producer knows.
+    #[serde(flatten)]
+    pub extension: X,
 }
 
-impl LinkReport {
+impl<X> LinkReport<Vec<ClassReport>, X> {
+    /// Returns packets and bytes; zero where none were counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts.unwrap_or_default()
+    }
+
     /// Iterates over the classes with packets of their own.
     pub fn leaves(&self) -> impl Iterator<Item = &ClassReport> {
         self.classes.iter().filter(|class| class.leaf)
@@ -134,7 +162,7 @@ mod tests {
             pauses: None,
             counts: None,
             delay_s: None,
-            rates: Some(Rates { rate_bps: Some(1.5), ..Rates::default() }),
+            rates: Rates { rate_bps: Some(1.5), ..Rates::default() },
             limit: None,
             classes: vec![ClassSpan {
                 name: "voice".into(),

@@ -27,6 +27,30 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Returns true where no rate was measured or computed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the sent rate in bit/s; NaN where it was not measured.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate_bps.unwrap_or(f64::NAN)
+    }
+
+    /// Returns the settled rate in bit/s; NaN where it was not measured.
+    #[must_use]
+    pub fn settled(&self) -> f64 {
+        self.settled_bps.unwrap_or(f64::NAN)
+    }
+
+    /// Returns the max-min fair rate in bit/s; NaN where it was not computed.
+    #[must_use]
+    pub fn fair(&self) -> f64 {
+        self.fair_bps.unwrap_or(f64::NAN)
+    }
+
     /// Returns the rate of `sent` over `seconds` in bit/s.
     #[must_use]
     pub fn bps(sent: Amount, seconds: f64) -> f64 {
@@ -104,6 +128,9 @@ pub struct ClassSpan {
     /// The reason why the class got no more; its keys are absent where it is not known.
     #[serde(default, flatten)]
     pub limit: Option<Limit>,
+    /// Packets dropped, where their bytes are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_packets: Option<u64>,
     /// Length of its queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<QueueLength>,
@@ -143,8 +170,8 @@ pub struct Span {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<Delay>,
     /// Rates of the whole link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rates: Option<Rates>,
+    #[serde(default, skip_serializing_if = "Rates::is_empty")]
+    pub rates: Rates,
     /// The reason why the link sent no more; its keys are absent where it is not known.
     #[serde(default, flatten)]
     pub limit: Option<Limit>,
@@ -154,6 +181,23 @@ pub struct Span {
 }
 
 impl Span {
+    /// Makes a span without measurements.
+    #[must_use]
+    pub fn new(kind: SpanKind, start_s: f64, end_s: f64) -> Self {
+        Self {
+            kind,
+            start_s,
+            end_s,
+            forfeited_s: None,
+            pauses: None,
+            counts: None,
+            delay_s: None,
+            rates: Rates::default(),
+            limit: None,
+            classes: Vec::new(),
+        }
+    }
+
     /// Returns its length in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {

@@ -1,9 +1,10 @@
 //! Configured terms of a class, promised bounds, and the fluid ideal.
 
+use fairlink_core::{ClassId, Hierarchy, Rate, Share};
 use serde::{Deserialize, Serialize};
 
 /// The terms that a class is configured with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// Guaranteed rate in bit/s; `null` where the class has none.
     pub guarantee_bps: Option<u64>,
@@ -14,6 +15,27 @@ pub struct Terms {
     /// Rate in bit/s while every leaf is greedy, rounded down. Absent where it is not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_all_busy_bps: Option<u64>,
+}
+
+impl Terms {
+    /// Returns the terms of `class` in `tree`.
+    #[must_use]
+    pub fn new(tree: &Hierarchy, class: ClassId) -> Self {
+        let config = tree.config(class);
+        let (guarantee_bps, weight) = match config.share {
+            Some(Share::Guarantee(rate)) => (Some(rate.bps()), None),
+            Some(Share::Weight(weight)) => (None, Some(weight)),
+            None => (None, None),
+        };
+        let ceiling_bps = config.ceiling.map(Rate::bps);
+        Self { guarantee_bps, weight, ceiling_bps, share_all_busy_bps: Some(tree.rate_all_busy(class)) }
+    }
+
+    /// Returns the rate that is the class's own in bit/s: its guarantee, or its share while all are busy where it has none.
+    #[must_use]
+    pub fn own_bps(&self) -> u64 {
+        self.guarantee_bps.or(self.share_all_busy_bps).unwrap_or(0)
+    }
 }
 
 /// A limit of traffic that a delay bound holds for.
