@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairlink_core::Amount;
-use fairlink_net::{ClassStats, GatewayStats};
-use serde::Serialize;
+use fairlink_net::{GatewayStats, StatsContent};
+use fairlink_report::{ClassReport, Document, Measure, Measured, columns};
 
 use crate::failure::Failure;
 use crate::human;
@@ -24,7 +23,7 @@ pub(crate) enum Classes {
 
 impl Classes {
     /// These classes of `stats`, in their order.
-    fn of(self, stats: &GatewayStats) -> Vec<&ClassStats> {
+    fn of(self, stats: &GatewayStats) -> Vec<&ClassReport> {
         if self == Self::All || stats.classes.len() <= MOST {
             return stats.classes.iter().collect();
         }
@@ -32,7 +31,7 @@ impl Classes {
             stats.classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect();
         let mut leaves: Vec<usize> = (0..stats.classes.len()).filter(|&at| stats.classes[at].leaf).collect();
         // Of those that received alike, the first.
-        leaves.sort_by_key(|&at| (std::cmp::Reverse(stats.classes[at].received.bytes), at));
+        leaves.sort_by_key(|&at| (std::cmp::Reverse(stats.classes[at].counts().received.bytes), at));
         let mut shown = BTreeSet::new();
         for at in leaves.into_iter().take(MOST) {
             let mut next = Some(at);
@@ -45,29 +44,21 @@ impl Classes {
     }
 }
 
-/// The statistics of a gateway as JSON: of each link, however many there are, with all classes.
-#[derive(Debug, Serialize)]
-pub(crate) struct Document<'a> {
-    document: &'static str,
-    version: u32,
-    links: Vec<&'a GatewayStats>,
+/// The document of these links, with all classes.
+pub(crate) fn document<'a>(
+    links: impl IntoIterator<Item = &'a GatewayStats>,
+) -> Document<StatsContent<Vec<&'a GatewayStats>>> {
+    Document::new(StatsContent { links: links.into_iter().collect() })
 }
 
-impl<'a> Document<'a> {
-    /// The document of these links.
-    pub(crate) fn new(links: impl IntoIterator<Item = &'a GatewayStats>) -> Self {
-        Self { document: "stats", version: 1, links: links.into_iter().collect() }
-    }
-}
-
-/// The statistics of several links: a table each, or [`Document`].
+/// The statistics of several links: a table each, or the document.
 pub(crate) fn show_all<'a>(
     links: impl IntoIterator<Item = &'a GatewayStats>,
     classes: Classes,
     out: &mut Out,
 ) -> Result<(), Failure> {
     if out.json {
-        return out.document(&Document::new(links));
+        return out.document(&document(links));
     }
     for (at, stats) in links.into_iter().enumerate() {
         if at > 0 {
@@ -80,18 +71,21 @@ pub(crate) fn show_all<'a>(
 
 /// Statistics as a table.
 pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Result<(), Failure> {
+    let gateway = stats.gateway();
     out.paragraph(
         &format!(
             "{} to {} at {} by {}, up {}",
-            stats.input,
-            stats.output,
-            human::rate(stats.link_bps as f64),
-            stats.scheduler,
-            human::time(stats.uptime_s)
+            gateway.input,
+            gateway.output,
+            human::rate(stats.capacity_bps.unwrap_or(0) as f64),
+            stats.scheduler.as_deref().unwrap_or("-"),
+            human::time(gateway.uptime_s)
         ),
         2,
     )?;
-    let head = ["class", "received", "sent", "dropped", "queued", "sent bytes", "delay p50", "p99", "max"];
+    let counts = columns().map(|measure| measure.key);
+    let head: Vec<&str> =
+        ["class"].into_iter().chain(counts).chain(["sent bytes", "delay p50", "p99", "max"]).collect();
     let mut path: Vec<&str> = Vec::new();
     let shown = classes.of(stats);
     let rows = shown.iter().map(|class| {
@@ -101,10 +95,13 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
         }
         let mut row = vec![format!("{}{}", "  ".repeat(path.len()), class.name)];
         path.push(&class.name);
-        row.extend([class.received, class.sent, class.dropped, class.queued].map(|amount| amount.packets.to_string()));
-        row.push(class.sent.bytes.to_string());
-        let delays = class.delay_s.map(|delay| [delay.p50, delay.p99, delay.max].map(human::time));
-        row.extend(delays.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned)));
+        let counts = class.counts();
+        let measured = Measured { counts: Some(&counts), ..Measured::default() };
+        let packets = |measure: &Measure| (measure.get)(&measured).map(|value| value.count("packets").to_string());
+        row.extend(columns().map(|measure| packets(measure).unwrap_or_else(|| "-".to_owned())));
+        row.push(counts.sent.bytes.to_string());
+        let delay = class.delay();
+        row.extend([delay.p50, delay.p99, delay.max].map(human::known_time));
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
@@ -115,20 +112,21 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             stats.classes.len()
         ), 2)?;
     }
-    for class in shown.iter().filter(|class| class.leaf && !class.dropped_by_reason.is_empty()) {
-        let reasons = class.dropped_by_reason.iter();
-        let reasons: Vec<_> = reasons.map(|(reason, Amount { packets, .. })| format!("{reason} {packets}")).collect();
-        out.paragraph(&format!("{} dropped: {}", class.name, reasons.join(", ")), 2)?;
+    for class in shown.iter().filter(|class| class.leaf && class.counts().dropped.packets > 0) {
+        let causes = class.counts().dropped_by.unwrap_or_default();
+        let causes: Vec<_> =
+            causes.iter().map(|(cause, amount)| format!("{} {}", cause.key(), amount.packets)).collect();
+        out.paragraph(&format!("{} dropped: {}", class.name, causes.join(", ")), 2)?;
     }
-    if let Some(delay) = stats.delay_s {
-        let more = match stats.leaves_without_delays {
+    if let Some(delay) = stats.delay_s.filter(|delay| delay.packets > 0) {
+        let more = match gateway.leaves_without_delays {
             0 => String::new(),
             leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
         };
-        let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::time);
+        let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::known_time);
         out.paragraph(&format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"), 2)?;
     }
-    if let Some(reverse) = stats.reverse {
+    if let Some(reverse) = gateway.reverse {
         out.paragraph(
             &format!(
                 "other direction: received {} = sent {} + dropped {} + waiting {}",
@@ -137,7 +135,7 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             2,
         )?;
     }
-    let time = stats.time;
+    let time = gateway.time;
     let work = 1.0 - time.idle - time.spinning;
     if work > 0.0 && time.sampled_turns > 0 {
         out.paragraph(&format!(
@@ -151,7 +149,7 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             human::percent(time.classify / work)
         ), 2)?;
     }
-    if let Some(profile) = &stats.profile {
+    if let Some(profile) = &gateway.profile {
         let stages = profile.stages();
         let all: u64 = stages.iter().map(|&(_, ns, _)| ns).sum();
         let rows = stages.into_iter().map(|(stage, ns, packets)| {

@@ -1,7 +1,8 @@
 //! Whether runs show what a scenario expects of them (`[[expect]]`).
 
 use fairlink_config::scenario::{Expectation, Quantity, Unit};
-use fairlink_sim::{ClassRate, ClassRun, Phase, Run};
+use fairlink_report::{ClassReport, ClassSpan};
+use fairlink_sim::{Phase, Run};
 use serde::Serialize;
 
 use crate::human;
@@ -105,33 +106,33 @@ fn judged(expectation: &Expectation, run: &Run) -> Judged {
 fn measured(quantity: Quantity, class: Option<&str>, phase: Option<&Phase>, run: &Run) -> Option<f64> {
     let Some(name) = class else { return Some(run.link_utilisation) };
     let leaf = run.classes.iter().find(|class| class.name == name);
-    let of_leaf = |get: fn(&ClassRun) -> Option<f64>| leaf.and_then(get);
+    let of_leaf = |get: fn(&ClassReport) -> Option<f64>| leaf.and_then(get);
     let in_phase = || {
         let phase = phase?;
         phase.classes.iter().chain(&phase.inner_classes).find(|class| class.name == name)
     };
     match quantity {
-        Quantity::Rate if phase.is_some() => Some(in_phase()?.settled_bps),
+        Quantity::Rate if phase.is_some() => in_phase()?.rates.settled_bps,
         Quantity::Rate => {
-            let inner = || run.inner_classes.iter().find(|class| class.name == name).map(|class| class.rate_bps);
-            leaf.map(|class| class.rate_bps).or_else(inner)
+            let inner = || run.inner_classes.iter().find(|class| class.name == name).map(|class| class.rates.rate());
+            leaf.map(|class| class.rates.rate()).or_else(inner)
         }
         Quantity::OffBy => off_by(in_phase()?),
-        Quantity::DelayMean => of_leaf(|class| class.delay_s.mean),
-        Quantity::DelayP50 => of_leaf(|class| class.delay_s.p50),
-        Quantity::DelayP99 => of_leaf(|class| class.delay_s.p99),
-        Quantity::DelayP999 => of_leaf(|class| class.delay_s.p999),
-        Quantity::DelayMax => of_leaf(|class| class.delay_s.max),
-        Quantity::Loss => of_leaf(ClassRun::lost),
-        Quantity::Dropped => of_leaf(|class| Some(class.dropped_packets as f64)),
-        Quantity::Sent => of_leaf(|class| Some(class.sent_packets as f64)),
+        Quantity::DelayMean => of_leaf(|class| class.delay().mean),
+        Quantity::DelayP50 => of_leaf(|class| class.delay().p50),
+        Quantity::DelayP99 => of_leaf(|class| class.delay().p99),
+        Quantity::DelayP999 => of_leaf(|class| class.delay().p999),
+        Quantity::DelayMax => of_leaf(|class| class.delay().max),
+        Quantity::Loss => of_leaf(|class| class.counts().lost()),
+        Quantity::Dropped => of_leaf(|class| Some(class.counts().dropped.packets as f64)),
+        Quantity::Sent => of_leaf(|class| Some(class.counts().sent.packets as f64)),
         Quantity::Utilisation => Some(run.link_utilisation),
     }
 }
 
 /// `None` where the ideal is not computed, or is nothing and the class got something.
-fn off_by(class: &ClassRate) -> Option<f64> {
-    let ideal = class.ideal_bps?;
-    let off = (class.settled_bps - ideal).abs();
+fn off_by(class: &ClassSpan) -> Option<f64> {
+    let ideal = class.rates.ideal_bps?;
+    let off = (class.rates.settled() - ideal).abs();
     if off == 0.0 { Some(0.0) } else { (ideal > 0.0).then(|| off / ideal) }
 }

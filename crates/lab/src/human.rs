@@ -6,6 +6,12 @@ pub fn rate(bps: f64) -> String {
     scaled(bps, &[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
 }
 
+/// A time in seconds; a dash where it is not known.
+#[must_use]
+pub fn known_time(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), time)
+}
+
 /// A time in seconds.
 #[must_use]
 pub fn time(seconds: f64) -> String {

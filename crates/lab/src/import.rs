@@ -388,7 +388,7 @@ mod tests {
         for (leaf, rate) in before.tree.leaves().iter().zip(rates) {
             let rate = rate.unwrap();
             let name = before.names.name(*leaf);
-            let there = long.iter().find(|class| class.name == name).unwrap().rate_bps;
+            let there = long.iter().find(|class| class.name == name).unwrap().rates.rate();
             assert!((rate / there - 1.0).abs() < 0.02, "{name}: {rate} and {there}");
             let ceiling = before.tree.config(*leaf).ceiling.unwrap().bps() as f64;
             assert!(rate <= ceiling, "{name}: {rate} of {ceiling}");

@@ -2,7 +2,8 @@
 //! is measured may come from the simulator or from real packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
-use fairlink_sim::{ClassRate, Options, Phase};
+use fairlink_report::ClassSpan;
+use fairlink_sim::{Options, Phase};
 
 /// Left out at the start of each phase when rates are compared with the ideal: old queues drain, new ones fill.
 pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
@@ -48,18 +49,18 @@ pub fn relative(measured_bps: f64, ideal_bps: f64, link_bps: f64) -> f64 {
 
 /// The deviations of all leaves in all phases of a simulation from what max-min fairness gives, on a link of `link_bps` bit/s.
 pub fn deviations(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
-    each(phases, link_bps, |class| Some(class.fair_bps))
+    each(phases, link_bps, |class| class.rates.fair_bps)
 }
 
 /// The same from what the scheduler gives by its own rule, where that is computed.
 pub fn from_ideal(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
-    each(phases, link_bps, |class| class.ideal_bps)
+    each(phases, link_bps, |class| class.rates.ideal_bps)
 }
 
-fn each(phases: &[Phase], link_bps: f64, ideal: fn(&ClassRate) -> Option<f64>) -> impl Iterator<Item = Deviation<'_>> {
+fn each(phases: &[Phase], link_bps: f64, ideal: fn(&ClassSpan) -> Option<f64>) -> impl Iterator<Item = Deviation<'_>> {
     phases.iter().enumerate().flat_map(move |(phase, rates)| {
         rates.classes.iter().filter_map(move |class| {
-            Some(Deviation::new(phase, &class.name, class.settled_bps, ideal(class)?, link_bps))
+            Some(Deviation::new(phase, &class.name, class.rates.settled(), ideal(class)?, link_bps))
         })
     })
 }
@@ -73,14 +74,18 @@ pub fn worst<'a>(deviations: impl IntoIterator<Item = Deviation<'a>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlink_report::Rates;
 
     fn phase(rates: &[(&str, f64, f64)]) -> Phase {
-        let rate = |&(name, settled_bps, fair_bps): &(&str, f64, f64)| ClassRate {
+        let rate = |&(name, settled_bps, fair_bps): &(&str, f64, f64)| ClassSpan {
             name: name.into(),
-            rate_bps: 77.0,
-            settled_bps,
-            fair_bps,
-            ideal_bps: None,
+            rates: Rates {
+                rate_bps: Some(77.0),
+                settled_bps: Some(settled_bps),
+                fair_bps: Some(fair_bps),
+                ..Rates::default()
+            },
+            ..ClassSpan::default()
         };
         Phase { start_s: 0.0, end_s: 1.0, classes: rates.iter().map(rate).collect(), inner_classes: Vec::new() }
     }

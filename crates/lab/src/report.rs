@@ -6,7 +6,8 @@ pub mod metrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use fairlink_sim::{ClosedRun, Delay, Phase, Report, Run, Setting};
+use fairlink_report::Delay;
+use fairlink_sim::{ClosedRun, Phase, Report, Run, Setting};
 
 use crate::measure::{from_ideal, relative, worst};
 use crate::rate_unit::RateUnit;
@@ -59,15 +60,16 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
     let (mut rows, mut within) = (Vec::new(), Vec::new());
     for phase in phases {
         let mut name = span(phase.start_s, phase.end_s);
-        let shown = phase.classes.iter().filter(|class| class.ideal_bps > Some(0.0) || class.settled_bps > 0.0);
+        let shown =
+            phase.classes.iter().filter(|class| class.rates.ideal_bps > Some(0.0) || class.rates.settled() > 0.0);
         for class in shown {
-            let off = class.ideal_bps.map(|ideal| relative(class.settled_bps, ideal, link_bps));
+            let off = class.rates.ideal_bps.map(|ideal| relative(class.rates.settled(), ideal, link_bps));
             let none = || "-".to_owned();
             rows.push(vec![
                 std::mem::take(&mut name),
                 class.name.clone(),
-                unit.show(class.settled_bps),
-                class.ideal_bps.map_or_else(none, |ideal| unit.show(ideal)),
+                unit.show(class.rates.settled()),
+                class.rates.ideal_bps.map_or_else(none, |ideal| unit.show(ideal)),
                 off.map_or_else(none, |off| format!("{:.2} %", off * 100.0)),
             ]);
             within.push(off.is_none_or(|off| off <= style.tolerance));
@@ -99,13 +101,13 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
     for (n, phase) in first.phases.iter().enumerate() {
         let mut name = span(phase.start_s, phase.end_s);
         for (m, class) in phase.classes.iter().enumerate() {
-            let measured: Vec<f64> = runs.iter().map(|run| run.phases[n].classes[m].settled_bps).collect();
-            if class.fair_bps == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
+            let measured: Vec<f64> = runs.iter().map(|run| run.phases[n].classes[m].rates.settled()).collect();
+            if class.rates.fair() == 0.0 && measured.iter().all(|&bps| bps == 0.0) {
                 continue;
             }
-            let off = |bps: &f64| relative(*bps, class.fair_bps, first.link_bps) <= style.tolerance;
+            let off = |bps: &f64| relative(*bps, class.rates.fair(), first.link_bps) <= style.tolerance;
             within.push(measured.iter().all(off));
-            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.fair_bps)];
+            let mut row = vec![std::mem::take(&mut name), class.name.clone(), unit.show(class.rates.fair())];
             row.extend(measured.iter().map(|&bps| unit.show(bps)));
             rows.push(row);
         }
@@ -166,11 +168,16 @@ pub fn classes(run: &Run, width: Option<usize>) -> String {
     let head = ["class", "offered", "sent", "dropped", "queued", unit.name, "mean delay", "p50", "p99", "p99.9", "max"];
     let mut head = head.map(str::to_owned).to_vec();
     let rows = run.classes.iter().map(|class| {
-        let delay = class.delay_s;
-        let counts = [class.offered_packets, class.sent_packets, class.dropped_packets, class.queued_packets];
+        let delay = class.delay();
+        let counts = [
+            class.counts().received.packets,
+            class.counts().sent.packets,
+            class.counts().dropped.packets,
+            class.counts().queued.packets,
+        ];
         let mut row = vec![class.name.clone()];
         row.extend(counts.map(|count| count.to_string()));
-        row.push(unit.show(class.rate_bps));
+        row.push(unit.show(class.rates.rate()));
         row.extend([delay.mean, delay.p50, delay.p99, delay.p999, delay.max].map(time));
         row
     });

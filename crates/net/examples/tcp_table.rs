@@ -119,11 +119,16 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
     let _ = namespace;
     show(&format!("{sharer} {leaf}"), mbit, &shared);
     match stats {
-        Some(stats) if stats.balanced => {
+        Some(stats) if stats.gateway().balanced => {
             // What did move frames: another backend may have taken the place of the one that was asked for.
-            let movers: Vec<&str> = stats.interfaces.iter().map(|interface| interface.backend.as_str()).collect();
+            let movers: Vec<&str> =
+                stats.gateway().interfaces.iter().map(|interface| interface.backend.as_str()).collect();
             let movers = movers.join(", ");
-            println!("   {:>4.0} %{:>7.0} ms  {movers}", stats.time.processor * 100.0, stats.forfeited_s * 1e3);
+            println!(
+                "   {:>4.0} %{:>7.0} ms  {movers}",
+                stats.gateway().time.processor * 100.0,
+                stats.gateway().forfeited_s * 1e3
+            );
         }
         Some(stats) => return Err(format!("the account is wrong: {stats:?}")),
         None => println!(),

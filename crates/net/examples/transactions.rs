@@ -236,12 +236,12 @@ fn play(sharer: &str, leaves: u16, binary: bool, seconds: u64, profile: bool) ->
     served.map_err(|error| format!("server: {error}"))?;
     let per_second = asked.map_err(|error| format!("client: {error}"))?;
     println!("{per_second:.0}");
-    let stats = stats.filter(|stats| !stats.balanced || profile);
+    let stats = stats.filter(|stats| !stats.gateway().balanced || profile);
     if let Some(stats) = stats {
-        if !stats.balanced {
+        if !stats.gateway().balanced {
             return Err(format!("the account is wrong: {stats:?}"));
         }
-        let profile = stats.profile.unwrap_or_default();
+        let profile = stats.gateway().profile.unwrap_or_default();
         for (stage, ns, packets) in profile.stages() {
             let each = packets.map_or(String::new(), |packets| format!("{} ns a packet", ns / packets.max(1)));
             println!("  {stage:<16}{:>7.1} ms  {each}", ns as f64 / 1e6);

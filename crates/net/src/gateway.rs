@@ -48,7 +48,7 @@ pub use open_error::{ClaimHolder, OpenError};
 pub use pools::Pools;
 pub use privileges::{Dropped, Privileges};
 pub use reload::{
-    ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms,
+    ClassChange, Committed, Fate, LinkChange, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks,
     Wanted, has_room_to_read,
 };
 pub use remote::Remote;
@@ -56,7 +56,6 @@ pub use remote_error::RemoteError;
 pub use run::{Gateway, RunError};
 pub use service::Service;
 pub use stats::{
-    ClassStats, DelayStats, GatewayStats, InterfaceStats, IntervalStats, LateStats, LimitCause, LimitStats,
-    MemoryBound, ReverseStats, TimeShares,
+    GatewayExtension, GatewayState, GatewayStats, InterfaceStats, MemoryBound, ReverseStats, StatsContent, TimeShares,
 };
 pub use watchdog::Watchdog;

@@ -23,7 +23,7 @@ use messages::{Discipline, Handed};
 
 pub use filters::{LeftOut, QdiscFilters, Unspoken, filters};
 pub use labels::{QdiscPlan, plan};
-pub use state::{QdiscClass, QdiscRates, QdiscState};
+pub use state::{QdiscClass, QdiscContent, QdiscExtension, QdiscReport, QdiscState, QdiscTotals};
 
 /// What the module is called in tc.
 pub(crate) const QDISC: &str = "fairlink";

@@ -191,7 +191,7 @@ fn frames_of_the_longest_mtu(_: &PrivateNamespace) {
             arrivals.iter().any(|arrival| pool.packet(arrival.frame) == frame)
         });
     });
-    assert_eq!((stats.memory.frame_bytes, stats.dropped.packets), (4096, 0), "{stats:?}");
+    assert_eq!((stats.gateway().memory.frame_bytes, stats.counts().dropped.packets), (4096, 0), "{stats:?}");
     set_mtu(9000).unwrap();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap()).expect("frames across pages");
     assert!(why.contains("in: a frame of AF_XDP lies within one page, so the mtu may be 3818 and is 9000"), "{why}");

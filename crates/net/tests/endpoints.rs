@@ -110,13 +110,13 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     let (sent, _) = run(config, ReceiverConfig::new("sink"));
     let class = &sent.classes[0];
     let due = sent.departure_after_due_s.unwrap();
-    assert_eq!(due.count, class.sent_packets + class.refused_packets);
+    assert_eq!(due.packets, class.sent_packets + class.refused_packets);
     // What is later than 20 ms when it is looked at is not sent.
     assert!(due.p50 <= due.p99 && due.p99 <= due.p999 && due.p999 <= due.max, "{due:?}");
     println!("stamped after their time: {due:?}");
     match sent.driver_after_stamp_s {
         Some(driver) => {
-            assert!((1..=class.sent_packets).contains(&driver.count), "{driver:?} of {class:?}");
+            assert!((1..=class.sent_packets).contains(&driver.packets), "{driver:?} of {class:?}");
             println!("with the driver after their stamp: {driver:?}");
         }
         None => println!("SKIPPED: this kernel gives no stamps of frames sent"),
@@ -291,14 +291,14 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     println!("{recorded:?}");
     assert_eq!((trace.len() as u64, recorded.late, recorded.missed), (recorded.packets, 0, 0));
     assert_eq!(recorded.ended, Ended::Asked);
-    assert_eq!(recorded.packets + recorded.unfinished, stats.received.packets);
-    assert_eq!(recorded.dropped, stats.dropped.packets);
+    assert_eq!(recorded.packets + recorded.unfinished, stats.counts().received.packets);
+    assert_eq!(recorded.dropped, stats.counts().dropped.packets);
     assert!(recorded.dropped > 0 && trace.iter().any(|noted| noted.comment.contains(": queue_packets")));
     // Each frame as the generator made it, with the class that it was made for, in the order in which it was sent.
     for (class, name) in [(1, "a"), (2, "b"), (3, "c")] {
         let own = || trace.iter().filter(|noted| noted.comment.contains(&format!(", class {name}, ")));
         let class_sent = sent.class(ClassId(class)).unwrap();
-        let missing = stats.kernel_dropped_packets + recorded.unfinished;
+        let missing = stats.gateway().kernel_dropped_packets + recorded.unfinished;
         assert!(own().count() as u64 <= class_sent.sent_packets);
         assert!(own().count() as u64 + missing >= class_sent.sent_packets, "{name}");
         if missing == 0 {
@@ -311,7 +311,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
         assert!(own().all(|noted| delay(&noted)), "{}", trace[0].comment);
     }
     assert!(trace.is_sorted_by_key(|noted| noted.at));
-    if captured && stats.kernel_dropped_packets + recorded.unfinished == 0 {
+    if captured && stats.gateway().kernel_dropped_packets + recorded.unfinished == 0 {
         // The same frames as another program saw them come, none of them before that.
         let captured = frames(&seen);
         assert_eq!(captured.len(), trace.len());
@@ -419,7 +419,7 @@ fn requests_and_responses_are_counted_and_timed(_: &PrivateNamespace) {
     // The last response may have been on its way.
     assert!((exchanges.transactions..=exchanges.transactions + 1).contains(&answered.requests), "{answered:?}");
     let latency = exchanges.latency_s.unwrap();
-    assert_eq!(latency.count, exchanges.transactions);
+    assert_eq!(latency.packets, exchanges.transactions);
     // Responses come back unshaped; requests wait in their class.
     println!("{exchanges:?}");
     assert_eq!(answered.received_bytes / 200, answered.requests + u64::from(answered.received_bytes % 200 > 0));

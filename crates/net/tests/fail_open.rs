@@ -69,7 +69,7 @@ fn frames_pass_after_a_kill(_: &PrivateNamespace) {
         let gateway = Running::start("require").unwrap();
         ends.wait_for(500);
         let stats = gateway.end();
-        assert!(stats.received.packets > 0);
+        assert!(stats.counts().received.packets > 0);
         tell("kill -9", &ends.stop());
     }
 }
@@ -89,7 +89,11 @@ fn frames_pass_while_it_is_stopped(_: &PrivateNamespace) {
         let outcomes = ends.stop();
         let stats = gateway.end();
         tell("SIGSTOP, SIGCONT", &outcomes);
-        assert!(stats.liveness.pauses >= 1 && stats.liveness.longest_pause_s > 0.3, "{:?}", stats.liveness);
+        assert!(
+            stats.gateway().liveness.pauses >= 1 && stats.gateway().liveness.longest_pause_s > 0.3,
+            "{:?}",
+            stats.gateway().liveness
+        );
         what_was_taken_is_dropped(&outcomes, &stats);
     }
 }
@@ -97,7 +101,7 @@ fn frames_pass_while_it_is_stopped(_: &PrivateNamespace) {
 /// After a pause, what was taken before is dropped, and said. Nothing else is lost, and at most one batch each way comes late.
 fn what_was_taken_is_dropped(outcomes: &[Outcome; 2], stats: &GatewayStats) {
     let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
-    match stats.fail_open.by.as_deref() {
+    match stats.gateway().fail_open.by.as_deref() {
         Some("bpf") => assert_eq!(lost, dropped(stats), "{stats}"),
         // Frames that the kernel passed at the edges are among those dropped.
         _ => assert!(lost > 0 && dropped(stats) > 0, "{stats}"),
@@ -132,7 +136,7 @@ fn frames_pass_while_the_data_thread_stalls(_: &PrivateNamespace) {
         let outcomes = ends.stop();
         let stats = gateway.end();
         tell("stalled data thread", &outcomes);
-        assert!(stats.liveness.pauses >= 1, "{:?}", stats.liveness);
+        assert!(stats.gateway().liveness.pauses >= 1, "{:?}", stats.gateway().liveness);
         what_was_taken_is_dropped(&outcomes, &stats);
     }
 }
@@ -198,14 +202,14 @@ fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStat
     if late > 0 {
         println!(
             "{late} frames dropped by data threads that came late: {:?}",
-            ended.iter().map(|stats| stats.liveness).collect::<Vec<_>>()
+            ended.iter().map(|stats| stats.gateway().liveness).collect::<Vec<_>>()
         );
     }
-    let exact = ended.iter().all(|stats| stats.fail_open.by.as_deref() == Some("bpf"));
+    let exact = ended.iter().all(|stats| stats.gateway().fail_open.by.as_deref() == Some("bpf"));
     assert!(if exact { lost == late } else { lost >= late }, "{lost} lost, {late} dropped");
     for stats in ended {
-        assert!(stats.received.packets > 0 && stats.fail_open.by.is_some(), "{stats:?}");
-        assert_eq!(stats.queued.packets, 0, "{stats}");
+        assert!(stats.counts().received.packets > 0 && stats.gateway().fail_open.by.is_some(), "{stats:?}");
+        assert_eq!(stats.counts().queued.packets, 0, "{stats}");
     }
 }
 
@@ -230,8 +234,8 @@ fn an_interface_that_comes_back(_: &PrivateNamespace) {
         let outcomes = ends.stop();
         let stats = gateway.end();
         tell(&format!("interface back, {role}"), &outcomes);
-        println!("{:?}", stats.liveness);
-        assert!(stats.liveness.interface_losses >= 1 && stats.liveness.without_interface_s > 0.0);
+        println!("{:?}", stats.gateway().liveness);
+        assert!(stats.gateway().liveness.interface_losses >= 1 && stats.gateway().liveness.without_interface_s > 0.0);
     }
 }
 
@@ -262,7 +266,7 @@ fn a_carrier_that_flaps(_: &PrivateNamespace) {
     let outcomes = ends.stop();
     let stats = gateway.end();
     tell("carrier flaps, mtu", &outcomes);
-    assert_eq!(stats.liveness.stalls, 0, "{stats}");
+    assert_eq!(stats.gateway().liveness.stalls, 0, "{stats}");
 }
 
 fn the_same_by_nftables(_: &PrivateNamespace) {
@@ -292,7 +296,7 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     let gateway = Running::start("never").unwrap();
     ends.wait_for(200);
     let stats = gateway.end();
-    assert!(stats.fail_open.by.is_none(), "{stats:?}");
+    assert!(stats.gateway().fail_open.by.is_none(), "{stats:?}");
     tell("without failing open", &ends.stop());
     let outcomes = still();
     assert!(outcomes.iter().all(|outcome| outcome.lost == outcome.sent), "{outcomes:?}");

@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use fairlink_net::{PrivateNamespace, Wanted, control, interface, lay_cables};
+use fairlink_report::DropCause;
 
 use crate::cables::{cables, rate};
 use crate::ends::{Ends, Outcome};
@@ -93,13 +94,8 @@ fn another_mtu(_: &PrivateNamespace) {
     ends.wait_for(200);
     missing += lost(&ends.stop());
     let stats = gateway.end();
-    assert_eq!((stats.liveness.stalls, stats.liveness.interface_losses), (0, 0), "{stats}");
-    let too_long: u64 = stats
-        .classes
-        .iter()
-        .filter_map(|class| class.dropped_by_reason.get("too_long"))
-        .map(|drops| drops.packets)
-        .sum();
+    assert_eq!((stats.gateway().liveness.stalls, stats.gateway().liveness.interface_losses), (0, 0), "{stats}");
+    let too_long = stats.counts().dropped_for(DropCause::TooLong).packets;
     assert_eq!(too_long, 5, "{stats:?}");
     // What is lost beside them, a data thread that came late has dropped and counted.
     assert_eq!(missing, dropped(&stats) - too_long, "{stats}");
@@ -125,7 +121,7 @@ fn carriers_that_flap(_: &PrivateNamespace) {
         tell("carrier flaps", &ends.stop());
     }
     let stats = gateway.end();
-    assert_eq!((stats.liveness.stalls, stats.liveness.interface_losses), (0, 0), "{stats}");
+    assert_eq!((stats.gateway().liveness.stalls, stats.gateway().liveness.interface_losses), (0, 0), "{stats}");
 }
 
 fn interfaces_that_are_deleted(_: &PrivateNamespace) {
@@ -156,7 +152,7 @@ fn interfaces_that_are_deleted(_: &PrivateNamespace) {
         }
     }
     let stats = gateway.end();
-    assert!(stats.liveness.interface_losses >= losses, "{:?}", stats.liveness);
+    assert!(stats.gateway().liveness.interface_losses >= losses, "{:?}", stats.gateway().liveness);
 }
 
 /// Sets how many bytes of addresses this process may have (RLIMIT_AS).
@@ -271,7 +267,7 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
     let outcomes = ends.stop();
     tell("no memory at reload", &outcomes);
     let stats = gateway.end();
-    let removed: u64 = stats.removed.iter().map(|removed| removed.dropped.packets).sum();
+    let removed: u64 = stats.gateway().removed.iter().map(|removed| removed.counts().dropped.packets).sum();
     assert_eq!(lost(&outcomes), dropped(&stats), "{removed} {stats}");
 }
 

@@ -21,6 +21,7 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, Generator, GeneratorConfig, Headers,
     Interface, OffloadPolicy, OpenError, PrivateNamespace, interface,
 };
+use fairlink_report::DropCause;
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, parse, rate};
@@ -86,20 +87,20 @@ fn frames_never_taken(_: &PrivateNamespace) {
     set_mtu("sink", 1400);
     let stats = through(config(20_000_000, "hls"), |remote| {
         send("gen", &[1514, 200], 400);
-        until(remote, |stats| stats.queued.packets == 0);
+        until(remote, |stats| stats.counts().queued.packets == 0);
     });
     let (long, short) = (&stats.classes[0], &stats.classes[1]);
-    assert!(long.received.packets > 0 && short.received.packets > 0, "{stats:?}");
-    assert_eq!(long.dropped_by_reason["refused_by_interface"], long.received);
-    assert_eq!(short.sent, short.received);
+    assert!(long.counts().received.packets > 0 && short.counts().received.packets > 0, "{stats:?}");
+    assert_eq!(long.counts().dropped_for(DropCause::RefusedByInterface), long.counts().received);
+    assert_eq!(short.counts().sent, short.counts().received);
     assert!(stats.to_string().contains("out refused"), "{stats}");
     set_mtu("sink", 1500);
     set_mtu("gen", 1400);
     let stats = through(config(20_000_000, "hls"), |remote| {
         send("sink", &[1514, 200], 400);
-        until(remote, |stats| stats.reverse.unwrap().waiting.packets == 0);
+        until(remote, |stats| stats.gateway().reverse.unwrap().waiting.packets == 0);
     });
-    let reverse = stats.reverse.unwrap();
+    let reverse = stats.gateway().reverse.unwrap();
     assert!(reverse.refused.packets > 0 && reverse.sent.packets > 0, "{reverse:?}");
     assert_eq!((reverse.dropped, reverse.received), (reverse.refused, reverse.refused + reverse.sent));
     // As many of the one as of the other were offered, and no short one was lost.
@@ -139,15 +140,21 @@ fn frames_that_cannot_be_described(_: &PrivateNamespace) {
                     tap.write_all(frame).unwrap();
                 }
             }
-            until(remote, |stats| stats.sent.packets + stats.reverse.unwrap().sent.packets >= 6);
+            until(remote, |stats| stats.counts().sent.packets + stats.gateway().reverse.unwrap().sent.packets >= 6);
         });
-        if stats.unreadable_packets + stats.super_packets == 0 {
+        if stats.gateway().unreadable_packets + stats.gateway().super_packets == 0 {
             println!("SKIPPED: this kernel splits such frames itself");
             return;
         }
-        assert_eq!(stats.unreadable_packets, 6, "{stats:?}");
+        assert_eq!(stats.gateway().unreadable_packets, 6, "{stats:?}");
         assert!(stats.to_string().contains("ufo off"), "{stats}");
-        assert_eq!((stats.sent.packets + stats.reverse.unwrap().sent.packets, stats.dropped.packets), (6, 0));
+        assert_eq!(
+            (
+                stats.counts().sent.packets + stats.gateway().reverse.unwrap().sent.packets,
+                stats.counts().dropped.packets
+            ),
+            (6, 0)
+        );
     }
 }
 
@@ -181,9 +188,9 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
         set_mtu("in", input_mtu);
         let stats = through(config(20_000_000, "hls"), |remote| {
             frames.iter().for_each(|frame| send_raw("gen", frame));
-            until(remote, |stats| stats.received.packets == 3 && stats.queued.packets == 0);
+            until(remote, |stats| stats.counts().received.packets == 3 && stats.counts().queued.packets == 0);
         });
-        assert_eq!((stats.sent.packets, stats.dropped.packets), (3, 0), "{stats:?}");
+        assert_eq!((stats.counts().sent.packets, stats.counts().dropped.packets), (3, 0), "{stats:?}");
         let mut arrivals = Vec::new();
         while arrivals.len() < 3 {
             sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
@@ -196,9 +203,9 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
     set_mtu("gen", 1600);
     let stats = through(config(20_000_000, "hls"), |remote| {
         send_raw("gen", &tagged(&[0x88a8, 0x8100], 1501));
-        until(remote, |stats| stats.received.packets == 1 && stats.queued.packets == 0);
+        until(remote, |stats| stats.counts().received.packets == 1 && stats.counts().queued.packets == 0);
     });
-    assert_eq!(stats.classes[2].dropped_by_reason["too_long"].packets, 1, "{stats:?}");
+    assert_eq!(stats.classes[2].counts().dropped_for(DropCause::TooLong).packets, 1, "{stats:?}");
 }
 
 fn ports_that_would_double_frames(_: &PrivateNamespace) {
@@ -273,19 +280,26 @@ fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {
     let stats = through(config, |remote| {
         send("gen", &[1000, 1000], 1000);
         let stats = remote.stats(Duration::from_secs(10)).unwrap();
-        assert_eq!(stats.waiting_for_carrier, ["out"]);
+        assert_eq!(stats.gateway().waiting_for_carrier, ["out"]);
         assert!(stats.to_string().contains("out has no carrier"), "{stats}");
-        assert_eq!((stats.sent.packets, stats.queued.packets > 0), (0, true), "{stats:?}");
-        println!("{:?}", stats.time);
+        assert_eq!((stats.counts().sent.packets, stats.counts().queued.packets > 0), (0, true), "{stats:?}");
+        println!("{:?}", stats.gateway().time);
         // What it says of its time is what the kernel says. On a crowded machine it gets less of a processor, never more.
-        assert!(stats.time.processor < 0.5 && stats.time.idle + stats.time.processor < 1.1, "{:?}", stats.time);
-        let sum = stats.time.idle + stats.time.spinning + stats.time.receive + stats.time.classify;
-        let sum = sum + stats.time.scheduler + stats.time.send + stats.time.reverse;
-        assert!((sum - 1.0).abs() < 1e-6, "{:?}", stats.time);
+        assert!(
+            stats.gateway().time.processor < 0.5 && stats.gateway().time.idle + stats.gateway().time.processor < 1.1,
+            "{:?}",
+            stats.gateway().time
+        );
+        let sum = stats.gateway().time.idle
+            + stats.gateway().time.spinning
+            + stats.gateway().time.receive
+            + stats.gateway().time.classify;
+        let sum = sum + stats.gateway().time.scheduler + stats.gateway().time.send + stats.gateway().time.reverse;
+        assert!((sum - 1.0).abs() < 1e-6, "{:?}", stats.gateway().time);
         interface::set_up("sink").unwrap();
-        until(remote, |stats| stats.queued.packets == 0 && stats.waiting_for_carrier.is_empty());
+        until(remote, |stats| stats.counts().queued.packets == 0 && stats.gateway().waiting_for_carrier.is_empty());
     });
-    assert!(stats.sent.packets > 0 && stats.dropped.packets > 0, "{stats:?}");
-    assert_eq!(stats.received.packets, stats.sent.packets + stats.dropped.packets);
-    assert!(stats.classes.iter().all(|class| !class.dropped_by_reason.contains_key("refused_by_interface")));
+    assert!(stats.counts().sent.packets > 0 && stats.counts().dropped.packets > 0, "{stats:?}");
+    assert_eq!(stats.counts().received.packets, stats.counts().sent.packets + stats.counts().dropped.packets);
+    assert!(stats.classes.iter().all(|class| class.counts().dropped_for(DropCause::RefusedByInterface).packets == 0));
 }

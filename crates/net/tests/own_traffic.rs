@@ -89,7 +89,7 @@ fn tell(fault: &str, outcomes: &[Outcome; 2]) {
 /// the right to large buffers of sockets, as in a user namespace, these tests' own ends lose some on a crowded machine.
 fn all_lost_are_told(outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     let told: u64 = ended.iter().map(dropped).sum();
-    match ended.iter().all(|stats| stats.fail_open.by.as_deref() == Some("bpf")) {
+    match ended.iter().all(|stats| stats.gateway().fail_open.by.as_deref() == Some("bpf")) {
         true => assert_eq!((outcomes[0].lost, outcomes[1].lost), (told, 0), "{outcomes:?} {ended:?}"),
         false => assert!(outcomes[0].lost >= told, "{outcomes:?} {ended:?}"),
     }
@@ -110,10 +110,10 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         let gateway = start(PLAIN).unwrap();
         ends.wait_for(500);
         let stats = gateway.end();
-        assert!(stats.received.packets > 0);
+        assert!(stats.counts().received.packets > 0);
         let outcomes = ends.stop();
         tell("kill -9", &outcomes);
-        if stats.fail_open.by.as_deref() == Some("bpf") {
+        if stats.gateway().fail_open.by.as_deref() == Some("bpf") {
             assert_eq!(outcomes[1].lost, 0, "{outcomes:?}");
         }
         assert!(!exists("fl0-out") && !exists("fl1-out"));
@@ -140,7 +140,11 @@ fn frames_go_on_while_it_is_stopped(_: &PrivateNamespace) {
         let outcomes = ends.stop();
         let stats = gateway.end();
         tell("SIGSTOP, SIGCONT", &outcomes);
-        assert!(stats.liveness.pauses >= 1 && stats.liveness.longest_pause_s > 0.3, "{:?}", stats.liveness);
+        assert!(
+            stats.gateway().liveness.pauses >= 1 && stats.gateway().liveness.longest_pause_s > 0.3,
+            "{:?}",
+            stats.gateway().liveness
+        );
         // What was taken before the pause is too old, and told. Nothing else is lost.
         all_lost_are_told(&outcomes, &[stats]);
     }
@@ -152,8 +156,13 @@ fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStat
     tell(what, outcomes);
     all_lost_are_told(outcomes, ended);
     for stats in ended {
-        assert!(stats.received.packets > 0 && stats.fail_open.by.is_some() && stats.reverse.is_none(), "{stats:?}");
-        assert_eq!(stats.queued.packets, 0, "{stats}");
+        assert!(
+            stats.counts().received.packets > 0
+                && stats.gateway().fail_open.by.is_some()
+                && stats.gateway().reverse.is_none(),
+            "{stats:?}"
+        );
+        assert_eq!(stats.counts().queued.packets, 0, "{stats}");
     }
 }
 
@@ -187,7 +196,7 @@ fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
     ends.wait_for(500);
     ended.push(gateway.end());
     only_late_ones_lose("take-over", &ends.stop(), &ended);
-    assert!(ended.iter().all(|stats| stats.liveness.interface_losses == 0), "{ended:?}");
+    assert!(ended.iter().all(|stats| stats.gateway().liveness.interface_losses == 0), "{ended:?}");
     assert!(!exists("fl0-out"));
 }
 
@@ -244,8 +253,8 @@ fn interfaces_that_come_back(_: &PrivateNamespace) {
     let outcomes = ends.stop();
     let stats = gateway.end();
     tell("interface back", &outcomes);
-    println!("{:?}", stats.liveness);
-    assert!(stats.liveness.interface_losses >= losses, "{:?}", stats.liveness);
+    println!("{:?}", stats.gateway().liveness);
+    assert!(stats.gateway().liveness.interface_losses >= losses, "{:?}", stats.gateway().liveness);
     assert!(!exists("fl0-out"));
 }
 
@@ -282,8 +291,8 @@ fn tags_and_long_frames(_: &PrivateNamespace) {
         assert_eq!(pool.packet(arrival.frame), frame);
     }
     let stats = gateway.end();
-    assert_eq!((stats.received.packets, stats.sent.packets), (5, 5), "{stats}");
-    assert_eq!(stats.received.bytes, 60 + 1514 + 64 + 1518 + 60);
+    assert_eq!((stats.counts().received.packets, stats.counts().sent.packets), (5, 5), "{stats}");
+    assert_eq!(stats.counts().received.bytes, 60 + 1514 + 64 + 1518 + 60);
 }
 
 fn the_same_by_nftables(_: &PrivateNamespace) {

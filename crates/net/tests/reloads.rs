@@ -27,6 +27,7 @@ use fairlink_net::{
     Control, ControlError, Gateway, GatewayConfig, Generator, Headers, PrivateNamespace, Processor, Receiver,
     ReceiverConfig, Reloaded, Wanted, control,
 };
+use fairlink_report::{ClassReport, DropCause};
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, generator, rate};
@@ -259,13 +260,13 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
     drop(control);
 
     let offered: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
-    let sum = |of: fn(&fairlink_net::ClassReport) -> u64| received.classes.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&fairlink_net::Delivered) -> u64| received.classes.iter().map(of).sum::<u64>();
     let arrived = sum(|class| class.received_packets);
     let [doubled, reordered] = [sum(|class| class.duplicate_packets), sum(|class| class.reordered_packets)];
-    let shed = |class: &fairlink_net::ClassStats| class.dropped_by_reason.get("shed").map_or(0, |drops| drops.packets);
-    let shed: u64 = stats.leaves().chain(&stats.removed).map(shed).sum();
-    let accepted = stats.received.packets - shed;
-    let lost = stats.dropped.packets + stats.queued.packets - shed;
+    let shed = |class: &ClassReport| class.counts().dropped_for(DropCause::Shed).packets;
+    let shed: u64 = stats.leaves().chain(&stats.gateway().removed).map(shed).sum();
+    let accepted = stats.counts().received.packets - shed;
+    let lost = stats.counts().dropped.packets + stats.counts().queued.packets - shed;
     println!(
         "{reloads} reloads: {} changes, {} of them with packets queued, {} on average, held up for at most {:.0} us; {} late",
         tally.commits,
@@ -278,15 +279,16 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
     println!(
         "{offered} frames sent, {accepted} accepted, {arrived} arrived; {lost} lost by the gateway, {doubled} doubled, {reordered} out of order; \
          before it {} lost in the kernel and {shed} shed, behind it {} in the receiver's buffer",
-        stats.kernel_dropped_packets, received.socket_drops
+        stats.gateway().kernel_dropped_packets,
+        received.socket_drops
     );
-    assert!(stats.balanced, "{stats}");
+    assert!(stats.gateway().balanced, "{stats}");
     assert_eq!(lost, 0, "{stats}");
-    assert_eq!(stats.sent.packets, accepted);
-    assert_eq!(accepted + shed + stats.kernel_dropped_packets, offered);
+    assert_eq!(stats.counts().sent.packets, accepted);
+    assert_eq!(accepted + shed + stats.gateway().kernel_dropped_packets, offered);
     assert_eq!(arrived + received.socket_drops, accepted);
     assert_eq!((doubled, reordered), (0, 0));
-    assert_eq!(stats.generation, tally.commits + 1);
+    assert_eq!(stats.gateway().generation, tally.commits + 1);
     assert!(offered >= frames || sent.unreached_s > 0.0, "{offered} sent");
     assert!(tally.commits_with_packets > 0, "no change found a packet in a queue");
 }

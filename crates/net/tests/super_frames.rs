@@ -21,6 +21,7 @@ use fairlink_net::{
     AfPacket, AfPacketOptions, Arrival, Backend, Condition, FailOpen, FramePool, GatewayConfig, GatewayStats,
     Interface, Offload, PrivateNamespace, VirtioHeader, lay_cables, set_offload,
 };
+use fairlink_report::DropCause;
 
 use crate::cables::{cables, config, over_af_xdp};
 use crate::raw::{bytes, send_described, tap};
@@ -224,18 +225,18 @@ fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: 
                 assert!(ours == kernels, "{shape:?}, packet {index}:\n{:x?}\n{:x?}", &ours[..80], &kernels[..80]);
             }
         }
-        until(remote, |stats| stats.sent.packets + stats.reverse.unwrap().sent.packets >= all);
+        until(remote, |stats| stats.counts().sent.packets + stats.gateway().reverse.unwrap().sent.packets >= all);
     });
     assert_eq!(kernel.joined(), 0, "the kernel was to split them");
-    assert_eq!((stats.dropped.packets, stats.super_packets), (0, 0), "{stats:?}");
-    println!("{} super-frames, {} packets", stats.split_packets, stats.segments);
+    assert_eq!((stats.counts().dropped.packets, stats.gateway().super_packets), (0, 0), "{stats:?}");
+    println!("{} super-frames, {} packets", stats.gateway().split_packets, stats.gateway().segments);
     stats
 }
 
 /// Checks that so many super-frames were split into so many packets: by the gateway, or with AF_XDP by whoever sends into its veth.
 fn split(stats: &GatewayStats, frames: u64, packets: u64) {
     let expected = if over_af_xdp() { (0, 0) } else { (frames, packets) };
-    assert_eq!((stats.split_packets, stats.segments), expected);
+    assert_eq!((stats.gateway().split_packets, stats.gateway().segments), expected);
     assert!(packets > frames);
 }
 
@@ -245,7 +246,7 @@ fn as_the_kernel_splits_them(_: &PrivateNamespace) {
     offloads_on("gen");
     let shapes = shapes();
     let stats = compare("gen", "sink", config(100_000_000, "hls"), &shapes, true);
-    split(&stats, shapes.len() as u64, stats.received.packets);
+    split(&stats, shapes.len() as u64, stats.counts().received.packets);
 }
 
 fn the_other_direction_splits_super_frames_too(_: &PrivateNamespace) {
@@ -254,7 +255,7 @@ fn the_other_direction_splits_super_frames_too(_: &PrivateNamespace) {
     offloads_on("sink");
     let shapes = shapes();
     let stats = compare("sink", "gen", config(1_000_000, "hls"), &shapes, true);
-    let reverse = stats.reverse.unwrap();
+    let reverse = stats.gateway().reverse.unwrap();
     split(&stats, shapes.len() as u64, reverse.received.packets);
     assert_eq!(reverse.dropped.packets, 0);
 }
@@ -267,7 +268,7 @@ fn what_the_receiver_has_joined(_: &PrivateNamespace) {
     set_offload("in", Offload::Gro, true).unwrap();
     let tcp = shapes().into_iter().filter(|shape| shape.is_tcp && shape.flags == 0x18 && shape.tags == 0);
     let stats = compare("gen", "sink", config(100_000_000, "hls"), &tcp.collect::<Vec<_>>(), false);
-    if stats.split_packets == 0 && !over_af_xdp() {
+    if stats.gateway().split_packets == 0 && !over_af_xdp() {
         println!("SKIPPED: this kernel joined nothing at a veth");
     }
 }
@@ -280,9 +281,9 @@ fn where_the_kernel_stands_ready(_: &PrivateNamespace) {
     // passed twice would be in the next one's place.
     let config = GatewayConfig { fail_open: FailOpen::Auto, ..config(100_000_000, "hls") };
     let stats = compare("gen", "sink", config, &shapes(), true);
-    match stats.fail_open.why_not {
+    match &stats.gateway().fail_open.why_not {
         Some(why) => println!("SKIPPED: it does not fail open here: {why}"),
-        None => split(&stats, shapes().len() as u64, stats.received.packets),
+        None => split(&stats, shapes().len() as u64, stats.counts().received.packets),
     }
 }
 
@@ -312,19 +313,24 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
     let stats = through(config, |remote| {
         for (count, (why, header, frame)) in (1..).zip(&frames) {
             machine.write_all(&[&bytes(*header)[..], frame].concat()).unwrap_or_else(|error| panic!("{why}: {error}"));
-            until(remote, |stats| stats.received.packets == count);
+            until(remote, |stats| stats.counts().received.packets == count);
             let stats = remote.stats(Duration::from_secs(10)).unwrap();
-            assert!(stats.super_packets_by_reason.contains_key(*why), "{why}: {:?}", stats.super_packets_by_reason);
+            assert!(
+                stats.gateway().super_packets_by_reason.contains_key(*why),
+                "{why}: {:?}",
+                stats.gateway().super_packets_by_reason
+            );
         }
         // And it goes on.
         machine.write_all(&[&bytes(header)[..], &frame].concat()).unwrap();
-        until(remote, |stats| stats.sent.packets == SHAPE.packets() as u64);
+        until(remote, |stats| stats.counts().sent.packets == SHAPE.packets() as u64);
     });
-    let by_reason: Vec<_> = stats.super_packets_by_reason.iter().map(|(why, &count)| (why.as_str(), count)).collect();
+    let by_reason: Vec<_> =
+        stats.gateway().super_packets_by_reason.iter().map(|(why, &count)| (why.as_str(), count)).collect();
     assert_eq!(by_reason, [("malformed", 1), ("protocol", 1), ("too_long", 2), ("tunnel", 1)]);
     let joined: u64 =
-        stats.classes.iter().filter_map(|class| class.dropped_by_reason.get("joined")).map(|all| all.packets).sum();
-    assert_eq!((joined, stats.dropped.packets, stats.super_packets), (5, 5, 5));
+        stats.classes.iter().map(|class| class.counts().dropped_for(DropCause::Joined)).map(|all| all.packets).sum();
+    assert_eq!((joined, stats.counts().dropped.packets, stats.gateway().super_packets), (5, 5, 5));
     let told = stats.to_string();
     for remedy in ["tx-gre-segmentation off", "gso off", "gso_max_size"] {
         assert!(told.contains(remedy), "{told}");
@@ -385,9 +391,9 @@ fn any_description_of_any_frame(_: &PrivateNamespace) {
         }
         let mut before = u64::MAX;
         until(remote, |stats| {
-            assert!(stats.balanced, "{stats:?}");
-            std::mem::replace(&mut before, stats.received.packets) == stats.received.packets
-                && stats.queued.packets == 0
+            assert!(stats.gateway().balanced, "{stats:?}");
+            std::mem::replace(&mut before, stats.counts().received.packets) == stats.counts().received.packets
+                && stats.counts().queued.packets == 0
         });
         // It goes on: the last one arrives.
         let mut last = vec![2; 60];
@@ -397,6 +403,6 @@ fn any_description_of_any_frame(_: &PrivateNamespace) {
         machine.write_all(&[&[0; 10][..], &last].concat()).unwrap();
         while sink.next(1)[0] != last {}
     });
-    println!("the kernel took {taken} and refused {refused}; {:?}", stats.super_packets_by_reason);
-    assert!(stats.split_packets > 0 && stats.balanced, "{stats:?}");
+    println!("the kernel took {taken} and refused {refused}; {:?}", stats.gateway().super_packets_by_reason);
+    assert!(stats.gateway().split_packets > 0 && stats.gateway().balanced, "{stats:?}");
 }

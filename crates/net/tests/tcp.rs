@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use fairlink_core::{Amount, QueueKind};
 use fairlink_net::{Gateway, GatewayStats, Offload, PrivateNamespace, set_offload};
+use fairlink_report::DropCause;
 
 use crate::cables::{cables, over_af_xdp};
 use crate::machines::{between, default_offloads};
@@ -89,23 +90,32 @@ fn checksum_errors() -> u64 {
 
 /// What holds for every run.
 fn check(stats: &GatewayStats) {
-    assert!(stats.balanced, "{stats:?}");
-    assert_eq!((stats.super_packets, stats.unreadable_packets), (0, 0), "{stats:?}");
+    assert!(stats.gateway().balanced, "{stats:?}");
+    assert_eq!((stats.gateway().super_packets, stats.gateway().unreadable_packets), (0, 0), "{stats:?}");
     if over_af_xdp() {
         // Whoever sends into its veth splits, and leaves the checksums.
-        assert!(stats.split_packets == 0 && stats.checksums_completed > 1000, "{stats:?}");
-        assert!(stats.interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{stats:?}");
+        assert!(stats.gateway().split_packets == 0 && stats.gateway().checksums_completed > 1000, "{stats:?}");
+        assert!(stats.gateway().interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{stats:?}");
     } else {
-        assert!(stats.split_packets > 0 && stats.segments > 2 * stats.split_packets, "nothing came joined: {stats:?}");
+        assert!(
+            stats.gateway().split_packets > 0 && stats.gateway().segments > 2 * stats.gateway().split_packets,
+            "nothing came joined: {stats:?}"
+        );
     }
-    let only_queues = stats.classes.iter().flat_map(|class| class.dropped_by_reason.keys());
+    let causes = stats.counts().dropped_by.unwrap();
     assert!(
-        only_queues.clone().all(|why| ["congestion", "queue_packets", "shed"].contains(&why.as_str())),
+        causes
+            .iter()
+            .all(|(cause, _)| { [DropCause::Congestion, DropCause::QueuePackets, DropCause::Shed].contains(&cause) }),
         "{stats:?}"
     );
     println!(
         "{} super-frames, {} segments, {} checksums passed on, {} dropped, processor {:.2}",
-        stats.split_packets, stats.segments, stats.checksums_passed_on, stats.dropped.packets, stats.time.processor
+        stats.gateway().split_packets,
+        stats.gateway().segments,
+        stats.gateway().checksums_passed_on,
+        stats.counts().dropped.packets,
+        stats.gateway().time.processor
     );
 }
 
@@ -135,7 +145,7 @@ fn both_ways() {
     };
     assert_eq!((at_gen, at_sink), (0, 0), "wrong checksums");
     check(&stats);
-    let reverse = stats.reverse.unwrap();
+    let reverse = stats.gateway().reverse.unwrap();
     let [parts @ .., all] = [reverse.sent, reverse.dropped, reverse.waiting, reverse.received];
     assert_eq!(parts.into_iter().sum::<Amount>(), all);
 }

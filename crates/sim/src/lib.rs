@@ -41,8 +41,8 @@ pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use observe::{Fate, Observer, PacketSeen};
 pub use report::{
-    ChangeRun, ClassMetrics, ClassRate, ClassRun, ClosedRun, Delay, Distribution, HopRun, InnerRun, LeafWindow,
-    LinkRun, Measured, Phase, Report, RouteRun, Run, Setting, Window, Windows,
+    ChangeRun, ClassMetrics, ClosedRun, Distribution, HopRun, LeafWindow, Measured, Phase, Report, RouteRun, Run,
+    RunDocument, Setting, Window, Windows,
 };
 pub use routes::{Hop, MAX_HOPS, Route};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};

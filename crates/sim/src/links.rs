@@ -6,9 +6,10 @@ use fairlink_theory::request::Demand;
 use fairlink_traffic::Interval;
 
 use crate::change::Stage;
-use crate::report::{LinkRun, Run};
+use crate::report::Run;
 use crate::routes::Route;
 use crate::scenario::{Scenario, SimError};
+use fairlink_report::LinkReport;
 
 /// Links that share pools. Packets, times and lengths are each link's own; duration, warmup and seed are those of the first.
 #[derive(Clone, Debug)]
@@ -134,7 +135,9 @@ pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Inter
 impl Run {
     /// Adds what the link `name` did at the same time.
     pub(crate) fn join(&mut self, name: &str, other: Self) {
+        self.names.extend(other.names);
         self.classes.extend(other.classes);
+        self.distributions.extend(other.distributions);
         self.inner_classes.extend(other.inner_classes);
         for (phase, other) in self.phases.iter_mut().zip(other.phases) {
             phase.classes.extend(other.classes);
@@ -153,8 +156,13 @@ impl Run {
                 row.leaves.extend(other.leaves);
             }
         }
-        let (link_bps, link_utilisation) = (other.link_bps, other.link_utilisation);
-        let counters = other.counters;
-        self.further_links.push(LinkRun { name: name.to_owned(), link_bps, link_utilisation, counters });
+        self.further_links.push(LinkReport {
+            name: Some(name.to_owned()),
+            scheduler: Some(other.scheduler),
+            capacity_bps: Some(other.link_bps as u64),
+            utilisation: Some(other.link_utilisation),
+            counters: other.counters,
+            ..LinkReport::default()
+        });
     }
 }

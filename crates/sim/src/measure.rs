@@ -2,9 +2,9 @@
 //! not by the number of packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
-use hdrhistogram::Histogram;
+use fairlink_report::{Buckets, Delay, Histogram, Tally};
 
-use crate::report::{Delay, Distribution};
+use crate::report::Distribution;
 
 /// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
 /// divided in proportion, so that the spans add up to what was sent.
@@ -78,89 +78,70 @@ pub(crate) const MAX_HISTOGRAMS: usize = 16_384;
 /// Delays of the packets of one leaf: mean and maximum are exact, percentiles are those of a histogram whose buckets are at
 /// most 0.1 % wide (1 % with more than 512 leaves), rounded up to the end of the bucket.
 #[derive(Debug)]
-pub(crate) struct Delays {
-    count: u64,
-    sum: u128,
-    max: u64,
-    /// Percentiles are not recorded when absent.
-    histogram: Option<Histogram<u32>>,
+pub(crate) enum Delays {
+    /// With percentiles.
+    Buckets(Histogram<u32>),
+    /// Without.
+    Totals(Tally),
 }
 
 impl Delays {
     /// No delay yet, in one of `leaves` leaves.
     pub(crate) fn new(leaves: usize) -> Self {
-        let digits = if leaves <= THREE_DIGITS { 3 } else { 2 };
-        // Neither number of digits is refused.
-        let histogram = if leaves <= MAX_HISTOGRAMS { Histogram::new(digits).ok() } else { None };
-        Self { count: 0, sum: 0, max: 0, histogram }
+        if leaves <= MAX_HISTOGRAMS {
+            Self::Buckets(Histogram::new(buckets(leaves), u64::MAX))
+        } else {
+            Self::Totals(Tally::default())
+        }
     }
 
-    /// Most bytes that one leaf's delays take in memory: a histogram of b significant bits has 2^b counters for the first
-    /// 2^b values and half as many for each doubling up to 2^64.
+    /// Most bytes that one leaf's delays take in memory.
     pub(crate) fn memory(leaves: usize) -> u64 {
-        let bits = if leaves <= THREE_DIGITS { 11 } else { 8 };
-        let counters = if leaves <= MAX_HISTOGRAMS { (1u64 << (bits - 1)) * (64 - bits + 2) } else { 0 };
-        size_of::<Self>() as u64 + counters * size_of::<u32>() as u64
+        let counters = if leaves <= MAX_HISTOGRAMS { Histogram::<u32>::memory(buckets(leaves), u64::MAX) } else { 0 };
+        size_of::<Self>() as u64 + counters
     }
 
     /// One packet took `delay`.
     pub(crate) fn record(&mut self, delay: Nanos) {
-        self.count += 1;
-        self.sum += u128::from(delay.0);
-        self.max = self.max.max(delay.0);
-        if let Some(histogram) = &mut self.histogram {
-            // It grows to take any 64-bit value; recording alone would stop at its first size.
-            histogram.record(delay.0).unwrap_or_else(|_| histogram.saturating_record(delay.0));
+        match self {
+            Self::Buckets(histogram) => histogram.record(delay.0),
+            Self::Totals(tally) => tally.record(delay.0),
         }
-    }
-
-    /// The mean in nanoseconds; `None` before the first packet.
-    pub(crate) fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
-    }
-
-    /// The longest in nanoseconds; `None` before the first packet.
-    pub(crate) fn max(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.max)
     }
 
     /// Mean, quantiles and maximum in seconds.
     pub(crate) fn summary(&self) -> Delay {
-        let seconds = |ns: u64| ns as f64 / NANOS_PER_SEC as f64;
-        let quantile = |quantile| self.quantile(quantile).map(seconds);
-        Delay {
-            mean: self.mean().map(|ns| ns / NANOS_PER_SEC as f64),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: self.max().map(seconds),
-        }
-    }
-
-    /// The delay in nanoseconds that the fraction `quantile` of the packets did not exceed; `None` where it is not recorded.
-    pub(crate) fn quantile(&self, quantile: f64) -> Option<u64> {
-        let histogram = self.histogram.as_ref().filter(|_| self.count > 0)?;
-        Some(histogram.value_at_quantile(quantile).min(self.max))
+        let delay = match self {
+            Self::Buckets(histogram) => histogram.delay(),
+            Self::Totals(tally) => tally.delay(buckets(0), None::<std::iter::Empty<_>>),
+        };
+        // Of no interest in a simulation: a packet that finds the link idle.
+        Delay { min: None, ..delay }
     }
 
     /// How the delays are distributed; `None` where there are none or percentiles are not recorded.
     pub(crate) fn distribution(&self) -> Option<Distribution> {
-        let histogram = self.histogram.as_ref().filter(|_| self.count > 0)?;
+        let Self::Buckets(histogram) = self else { return None };
+        let all = histogram.tally().count;
         let mut points: Vec<(f64, u64)> = Vec::new();
         let (mut below, mut wanted) = (0u64, 0.0);
-        for step in histogram.iter_recorded() {
-            below += step.count_since_last_iteration();
+        for (value, count) in histogram.values() {
+            below += count;
             // The first value at or above each wanted share, and the last.
-            let share = below as f64 / self.count as f64;
-            if share >= wanted || below == self.count {
-                let value = step.value_iterated_to().min(self.max);
+            let share = below as f64 / all as f64;
+            if share >= wanted || below == all {
                 points.push((value as f64 / NANOS_PER_SEC as f64, below));
                 // Half a percent further, and in the tail a tenth of what is left.
                 wanted = share + (0.1 * (1.0 - share)).min(0.005);
             }
         }
-        Some(Distribution::new(points))
+        (all > 0).then(|| Distribution::new(points))
     }
+}
+
+/// Three significant digits, or two with many leaves.
+fn buckets(leaves: usize) -> Buckets {
+    Buckets::new(if leaves <= THREE_DIGITS { 10 } else { 7 }, 0)
 }
 
 #[cfg(test)]
@@ -227,19 +208,20 @@ mod tests {
     fn percentiles_are_rounded_up_by_less_than_their_digits() {
         for (leaves, width) in [(1, 0.001), (600, 0.01)] {
             let mut delays = Delays::new(leaves);
-            assert_eq!((delays.mean(), delays.max(), delays.quantile(0.5)), (None, None, None));
+            assert_eq!(delays.summary(), Delay::default());
             (1..=100_000).for_each(|n| delays.record(Nanos(n * 1_234_567)));
-            assert_eq!(delays.mean(), Some(50_000.5 * 1_234_567.0));
-            assert_eq!(delays.max(), Some(123_456_700_000));
-            for quantile in [0.5, 0.99, 0.999] {
-                let exact = quantile * 123_456_700_000.0;
-                let measured = delays.quantile(quantile).unwrap() as f64;
+            let delay = delays.summary();
+            assert_eq!((delay.mean, delay.max), (Some(50_000.5 * 1_234_567.0 / 1e9), Some(123.456_7)));
+            for (told, quantile) in [(delay.p50, 0.5), (delay.p99, 0.99), (delay.p999, 0.999)] {
+                let (exact, measured) = (quantile * 123.456_7, told.unwrap());
                 assert!(measured >= exact && measured <= exact * (1.0 + width), "{measured} {exact}");
             }
             delays.record(Nanos::MAX);
-            let memory = delays.histogram.as_ref().unwrap().distinct_values() * size_of::<u32>();
-            assert!(memory as u64 <= Delays::memory(leaves), "{memory}");
+            let Delays::Buckets(histogram) = &delays else { panic!("{leaves} leaves have percentiles") };
+            assert!(histogram.memory_now() <= Delays::memory(leaves));
         }
-        assert_eq!(Delays::new(MAX_HISTOGRAMS + 1).quantile(0.5), None);
+        let mut many = Delays::new(MAX_HISTOGRAMS + 1);
+        many.record(Nanos(7));
+        assert_eq!((many.summary().p50, many.summary().max), (None, Some(7e-9)));
     }
 }

@@ -1,83 +1,191 @@
 //! What a simulation found, as it is printed in JSON: SI base units, rates in bit/s of accounted bytes, times in seconds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use fairlink_report::{ClassReport, ClassSpan, Counts, Delay, LinkReport, QueueLength, Rates, Span, SpanKind};
 use fairlink_traffic::ClosedReport;
 use serde::{Serialize, Serializer};
 
-/// The outcome of a command: one [`Run`] for each scheduler and seed.
+/// The runs of a comparison, scheduler by scheduler and seed by seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// The runs, scheduler by scheduler and seed by seed.
+    /// The runs.
     pub runs: Vec<Run>,
 }
 
-/// One simulation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One simulation. Its JSON is [`Run::document`] without windows.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The scheduler's name.
     pub scheduler: String,
     /// The seed.
     pub seed: u64,
-    /// What was set otherwise than in the scenario for this run, by key.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    /// Settings of this run that differ from the scenario, by key.
     pub sweep: BTreeMap<String, Setting>,
-    /// How long the sources ran.
+    /// Time for which the sources ran.
     pub duration_s: f64,
-    /// How much of it is left out of averages.
+    /// The part of it that is left out of averages.
     pub warmup_s: f64,
-    /// The link's rate; where it changes, the first.
+    /// The link's rate in bit/s; where it changes, the first.
     pub link_bps: f64,
     /// Share of the time after the warmup in which the link was sending.
     pub link_utilisation: f64,
     /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub further_links: Vec<LinkRun>,
+    pub further_links: Vec<LinkReport>,
     /// The sources that hear of their packets, if any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<ClosedRun>,
     /// The sources whose packets go over several links, if any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteRun>,
+    /// The names of all classes, in the order of the link file; then those that only changes brought.
+    pub names: Vec<String>,
     /// The leaves, in the order of the tree, then those that only changes brought. A class that is a leaf before and after a
-    /// change is one here, whatever became of it otherwise.
-    pub classes: Vec<ClassRun>,
-    /// The classes with children, in the same order.
-    pub inner_classes: Vec<InnerRun>,
+    /// change is one here, whatever became of it otherwise. Counts are of the whole run; rates and delays begin after the warmup, delays
+    /// end with the last bit of a packet.
+    pub classes: Vec<ClassReport>,
+    /// The classes with children, in the same order; their counts are the sums of the leaves below them now.
+    pub inner_classes: Vec<ClassReport>,
     /// The intervals between consecutive changes of the link or of any source's activity.
     pub phases: Vec<Phase>,
-    /// What became of the link while it ran, if anything.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Changes of the link while it ran, if any.
     pub changes: Vec<ChangeRun>,
-    /// What the scheduler counted of itself, by name, such as rounds.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    /// Counters of the scheduler for the link by name, such as rounds.
     pub counters: BTreeMap<String, u64>,
-    /// What was measured of what the scheduler promises, by class, where [`Options::metrics`](crate::Options::metrics) asks for it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Measurements of what the scheduler promises, by class, where [`Options::metrics`](crate::Options::metrics) asks for it.
     pub metrics: Vec<ClassMetrics>,
     /// What the scheduler could not honour and ran without, and what changes did, in words.
     pub notes: Vec<String>,
     /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
     /// scheduler's own left out.
     pub memory_bound_bytes: u64,
-    /// What happened against time, where [`Options::window`](crate::Options::window) asks for it. Not part of this JSON.
-    #[serde(skip)]
+    /// Distributions of the delays of [`Run::classes`], where windows were requested and percentiles are recorded. Not part of the JSON.
+    pub distributions: Vec<Distribution>,
+    /// A time series, where [`Options::window`](crate::Options::window) asks for it.
     pub windows: Option<Windows>,
 }
 
-/// A link that ran beside the first.
+/// The document of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LinkRun {
-    /// Its name.
-    pub name: String,
-    /// Its rate.
-    pub link_bps: f64,
-    /// Share of the time after the warmup in which it was sending.
-    pub link_utilisation: f64,
-    /// What its scheduler counted of itself, by name.
+pub struct RunDocument<'a> {
+    /// The seed.
+    pub seed: u64,
+    /// Settings of this run that differ from the scenario, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
+    pub sweep: &'a BTreeMap<String, Setting>,
+    /// Time for which the sources ran, in seconds.
+    pub duration_s: f64,
+    /// The part of it that is left out of averages, in seconds.
+    pub warmup_s: f64,
+    /// The link with its classes, those of further links as `LINK:CLASS`; its spans are phases and windows.
+    pub link: LinkReport,
+    /// The other links that ran beside it, without their classes.
+    #[serde(skip_serializing_if = "<[LinkReport]>::is_empty")]
+    pub further_links: &'a [LinkReport],
+    /// The sources that hear of their packets.
+    #[serde(skip_serializing_if = "<[ClosedRun]>::is_empty")]
+    pub closed: &'a [ClosedRun],
+    /// The sources whose packets go over several links.
+    #[serde(skip_serializing_if = "<[RouteRun]>::is_empty")]
+    pub routes: &'a [RouteRun],
+    /// Changes of the link while it ran.
+    #[serde(skip_serializing_if = "<[ChangeRun]>::is_empty")]
+    pub changes: &'a [ChangeRun],
+    /// Measurements of what the scheduler promises, by class.
+    #[serde(skip_serializing_if = "<[ClassMetrics]>::is_empty")]
+    pub metrics: &'a [ClassMetrics],
+    /// Most bytes that the packets under way and the measurements can take in memory.
+    pub memory_bound_bytes: u64,
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document(false).serialize(serializer)
+    }
+}
+
+impl Run {
+    /// Iterates over the distributions of the delays of those leaves that `take` accepts and that have one.
+    pub fn distributions_of(&self, take: impl Fn(&ClassReport) -> bool) -> impl Iterator<Item = &Distribution> {
+        let each = self.classes.iter().zip(&self.distributions);
+        each.filter(move |&(class, delays)| take(class) && delays.count() > 0).map(|(_, delays)| delays)
+    }
+
+    /// Returns the document, with the time series where `windows` is set and it was recorded.
+    #[must_use]
+    pub fn document(&self, windows: bool) -> RunDocument<'_> {
+        let places: HashMap<&str, usize> =
+            self.names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
+        let place = |name: &str| places.get(name).copied().unwrap_or(usize::MAX);
+        let mut classes: Vec<ClassReport> = self.classes.iter().chain(&self.inner_classes).cloned().collect();
+        classes.sort_by_key(|class| place(&class.name));
+        // A class that a change gave children was a leaf before: one entry, with what it did as either.
+        classes.dedup_by(|later, class| {
+            let same = later.name == class.name;
+            if same {
+                class.rates.rate_bps = sum(class.rates.rate_bps, later.rates.rate_bps);
+                for (name, value) in &later.counters {
+                    class.counters.entry(name.clone()).or_insert(*value);
+                }
+            }
+            same
+        });
+        let mut counts: Option<Counts> = None;
+        for leaf in self.classes.iter().filter_map(|class| class.counts.as_ref()) {
+            match &mut counts {
+                Some(sum) => *sum += leaf,
+                None => counts = Some(*leaf),
+            }
+        }
+        let phase = |phase: &Phase| {
+            let mut classes: Vec<ClassSpan> = phase.classes.iter().chain(&phase.inner_classes).cloned().collect();
+            classes.sort_by_key(|class| place(&class.name));
+            classes.dedup_by(|later, class| {
+                let same = later.name == class.name;
+                if same {
+                    class.rates = Rates {
+                        rate_bps: sum(class.rates.rate_bps, later.rates.rate_bps),
+                        settled_bps: sum(class.rates.settled_bps, later.rates.settled_bps),
+                        fair_bps: sum(class.rates.fair_bps, later.rates.fair_bps),
+                        ideal_bps: sum(class.rates.ideal_bps, later.rates.ideal_bps),
+                        demand_bps: None,
+                    };
+                }
+                same
+            });
+            Span { classes, ..Span::new(SpanKind::Phase, phase.start_s, phase.end_s) }
+        };
+        let mut spans: Vec<Span> = self.phases.iter().map(phase).collect();
+        spans.extend(self.windows.iter().filter(|_| windows).flat_map(Windows::spans));
+        RunDocument {
+            seed: self.seed,
+            sweep: &self.sweep,
+            duration_s: self.duration_s,
+            warmup_s: self.warmup_s,
+            link: LinkReport {
+                scheduler: Some(self.scheduler.clone()),
+                capacity_bps: Some(self.link_bps as u64),
+                // With further links the classes are those of all.
+                counts: counts.filter(|_| self.further_links.is_empty()),
+                utilisation: Some(self.link_utilisation),
+                counters: self.counters.clone(),
+                classes,
+                spans,
+                notes: self.notes.clone(),
+                ..LinkReport::default()
+            },
+            further_links: &self.further_links,
+            closed: &self.closed,
+            routes: &self.routes,
+            changes: &self.changes,
+            metrics: &self.metrics,
+            memory_bound_bytes: self.memory_bound_bytes,
+        }
+    }
+}
+
+/// Returns the sum; `None` where one is not known.
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.zip(other).map(|(one, other)| one + other)
 }
 
 /// What a source did that hears of its packets.
@@ -185,59 +293,6 @@ pub struct HopRun {
     pub delay_s: Delay,
 }
 
-/// What a leaf did in a run. Packets and bytes are those of the whole run and add up: offered = sent + dropped + queued.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassRun {
-    /// The leaf.
-    pub name: String,
-    /// Packets that its sources sent to the link.
-    pub offered_packets: u64,
-    /// Their bytes.
-    pub offered_bytes: u64,
-    /// Packets that shapers and policers of its sources have lost, before they were offered. Left out where there are none.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lost_at_source_packets: u64,
-    /// Packets given to the link, the one on it at the end included.
-    pub sent_packets: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Packets dropped.
-    pub dropped_packets: u64,
-    /// Their bytes.
-    pub dropped_bytes: u64,
-    /// Packets dropped, by reason; reasons that did not occur are left out.
-    pub drops: BTreeMap<&'static str, u64>,
-    /// Packets marked as having met congestion, where the class has `ecn`. They are also among those sent, dropped or queued.
-    pub marked_packets: u64,
-    /// Packets queued at the end.
-    pub queued_packets: u64,
-    /// Their bytes.
-    pub queued_bytes: u64,
-    /// Mean rate after the warmup.
-    pub rate_bps: f64,
-    /// From the arrival of a packet to its last bit leaving, of packets that left after the warmup.
-    pub delay_s: Delay,
-    /// What the scheduler counted of this class, by name, such as bytes borrowed.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
-    /// How the delays are distributed, where windows were asked for. Not part of the JSON.
-    #[serde(skip)]
-    pub delays: Option<Distribution>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-impl ClassRun {
-    /// The part of the packets offered that was dropped; `None` where none was offered.
-    #[must_use]
-    pub fn lost(&self) -> Option<f64> {
-        (self.offered_packets > 0).then(|| self.dropped_packets as f64 / self.offered_packets as f64)
-    }
-}
-
 /// A value of a key that a sweep sets: in base units where it is a number with or without a unit, otherwise as written.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -323,34 +378,6 @@ impl Distribution {
     }
 }
 
-/// Delays of a leaf's packets in seconds; `None` where there was no packet. Mean and maximum are exact to a nanosecond;
-/// percentiles are rounded up by at most 0.1 % (1 % in trees of more than 512 leaves; not recorded above 16,384 leaves).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Delay {
-    /// Mean.
-    pub mean: Option<f64>,
-    /// Median.
-    pub p50: Option<f64>,
-    /// 99 % of the packets took no longer.
-    pub p99: Option<f64>,
-    /// 99.9 % of the packets took no longer.
-    pub p999: Option<f64>,
-    /// Longest.
-    pub max: Option<f64>,
-}
-
-/// What the leaves below a class did in a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct InnerRun {
-    /// The class.
-    pub name: String,
-    /// Mean rate after the warmup.
-    pub rate_bps: f64,
-    /// What the scheduler counted of this class, by name, such as bytes lent.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
-}
-
 /// What was measured beside its bound. Both are about the whole run, the warmup included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
@@ -418,6 +445,7 @@ pub struct ChangeRun {
     /// The scheduler from then on.
     pub scheduler: String,
     /// The link's rate from then on.
+    #[serde(rename = "capacity_bps")]
     pub link_bps: f64,
     /// Classes that were there before and after, those with children included.
     pub kept_classes: usize,
@@ -458,34 +486,18 @@ impl fmt::Display for ChangeRun {
 }
 
 /// An interval in which the link does not change and no source starts or stops.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Its start.
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// The leaves, in the order of [`Run::classes`]. One that is not there in this phase gets nothing.
-    pub classes: Vec<ClassRate>,
+    /// The leaves, in the order of [`Run::classes`], with all rates but the demand. One that is not there in this phase gets nothing. `settled_bps`
+    /// leaves out the first [`Options::settle`](crate::Options::settle) of a longer phase. In `fair_bps`, a pool counts as the link of its
+    /// members.
+    pub classes: Vec<ClassSpan>,
     /// The classes with children, in the order of [`Run::inner_classes`].
-    pub inner_classes: Vec<ClassRate>,
-}
-
-/// A class's rate in a phase.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassRate {
-    /// The class.
-    pub name: String,
-    /// Mean rate in the phase.
-    pub rate_bps: f64,
-    /// Mean rate in the phase without the first [`Options::settle`](crate::Options::settle) of it, or in the whole phase where the
-    /// phase is no longer than that.
-    pub settled_bps: f64,
-    /// What hierarchical max-min fairness gives the class when its sources ask for their mean rates. A pool counts as the link of
-    /// its members.
-    pub fair_bps: f64,
-    /// What the scheduler gives it in the long run by its own rule. Absent where that is not computed; [`Run::notes`] say why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ideal_bps: Option<f64>,
+    pub inner_classes: Vec<ClassSpan>,
 }
 
 /// What happened against time.
@@ -529,46 +541,31 @@ pub struct LeafWindow {
     pub queue_max_packets: u32,
 }
 
-/// As JSON has it: a list of windows, each with its classes. Inner classes have a rate alone.
-impl Serialize for Windows {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Span {
-            mean: Option<f64>,
-            max: Option<f64>,
-        }
-        #[derive(Serialize)]
-        struct Class<'a> {
-            name: &'a str,
-            rate_bps: f64,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            delay_s: Option<Span>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            queue_packets: Option<Span>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            dropped_packets: Option<u32>,
-        }
-        #[derive(Serialize)]
-        struct Row<'a> {
-            start_s: f64,
-            end_s: f64,
-            classes: Vec<Class<'a>>,
-        }
-        serializer.collect_seq(self.rows.iter().map(|row| {
+impl Windows {
+    /// Iterates over the windows as spans. Inner classes have a rate alone.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.rows.iter().map(|row| {
             let class = |index: usize| {
                 let leaf = row.leaves.get(index).filter(|_| self.leaf[index]);
-                Class {
-                    name: &self.names[index],
-                    rate_bps: row.rates_bps[index],
-                    delay_s: leaf.map(|leaf| Span { mean: leaf.delay_mean_s, max: leaf.delay_max_s }),
-                    queue_packets: leaf.map(|leaf| Span {
-                        mean: Some(leaf.queue_mean_packets),
-                        max: Some(f64::from(leaf.queue_max_packets)),
+                ClassSpan {
+                    name: self.names[index].clone(),
+                    delay_s: leaf.map(|leaf| Delay {
+                        packets: leaf.sent_packets.into(),
+                        mean: leaf.delay_mean_s,
+                        max: leaf.delay_max_s,
+                        ..Delay::default()
                     }),
-                    dropped_packets: leaf.map(|leaf| leaf.dropped_packets),
+                    rates: Rates { rate_bps: Some(row.rates_bps[index]), ..Rates::default() },
+                    dropped_packets: leaf.map(|leaf| leaf.dropped_packets.into()),
+                    queue_packets: leaf.map(|leaf| QueueLength {
+                        mean: leaf.queue_mean_packets,
+                        max: f64::from(leaf.queue_max_packets),
+                    }),
+                    ..ClassSpan::default()
                 }
             };
-            Row { start_s: row.start_s, end_s: row.end_s, classes: (0..self.names.len()).map(class).collect() }
-        }))
+            let classes = (0..self.names.len()).map(class).collect();
+            Span { classes, ..Span::new(SpanKind::Window, row.start_s, row.end_s) }
+        })
     }
 }

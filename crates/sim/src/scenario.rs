@@ -37,7 +37,7 @@ pub struct Options {
     /// Length of the windows in which rates, delays, queues and drops are recorded against time. With them, each leaf's
     /// distribution of delays is kept in the report. Nothing of that is recorded when absent.
     pub window: Option<Nanos>,
-    /// Left out at the start of each phase in [`ClassRate::settled_bps`](crate::ClassRate::settled_bps).
+    /// Left out at the start of each phase in `settled_bps` of [`Phase::classes`](crate::Phase::classes).
     pub settle: Nanos,
     /// Whether what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
     pub metrics: bool,

@@ -1,15 +1,16 @@
 //! From the sums of a run to its report. Only here do integers become floats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use fairlink_core::{Amount, ClassId, Counters, DropReason, Metered, NANOS_PER_SEC, Nanos, Scheduler};
+use fairlink_core::{Amount, ClassId, Counters, Metered, NANOS_PER_SEC, Nanos, Scheduler};
+use fairlink_report::{ClassReport, ClassSpan, Counts, Rates, Terms};
 use fairlink_traffic::Interval;
 
 use crate::change::Stage;
 use crate::ideals::Ideals;
 use crate::measure::{Delays, Spans};
 use crate::port::{LinkPort, settled};
-use crate::report::{ClassRate, ClassRun, ClosedRun, Delay, InnerRun, LeafWindow, Phase, Run, Window, Windows};
+use crate::report::{ClosedRun, LeafWindow, Phase, Run, Window, Windows};
 use crate::scenario::{Options, Scenario};
 use crate::series::{Cell, Series};
 use crate::shares;
@@ -75,17 +76,20 @@ pub(crate) fn summarise(
     let scenario = port.scenario();
     let trees = Trees::new(port);
     let (warmup, end) = (scenario.warmup, scenario.duration);
-    let rates = trees.rates(port.spans(), warmup, end);
-    let inner_run = |class: &ClassId| InnerRun {
-        name: scenario.names[class.index()].clone(),
-        rate_bps: rates.inner[class.index()],
-        counters: BTreeMap::new(),
+    let rates = trees.sent(port.spans(), warmup, end);
+    let inner_run = |class: &ClassId| ClassReport {
+        rates: Rates { rate_bps: Some(rates.inner[class.index()]), ..Rates::default() },
+        ..trees.class(scenario, *class, false)
     };
     // While the link changes there are counters for two trees.
     let counters = trees.stages.iter().map(|stage| Counters::memory(stage.tree)).max().unwrap_or(0);
     let counters = counters * if scenario.changes.is_empty() { 1 } else { 2 } + 2 * size_of::<Counters>() as u64;
-    let classes = leaf_runs(port, &trees.leaves, accounts, &rates);
-    let lost: u64 = classes.iter().map(|class| class.lost_at_source_packets).sum();
+    let classes = leaf_runs(port, &trees, accounts, &rates);
+    let mut inner_classes: Vec<ClassReport> = trees.inner.iter().map(inner_run).collect();
+    add_up(&classes, &mut inner_classes);
+    let lost: u64 = classes.iter().filter_map(|class| class.lost_at_source_packets).sum();
+    let recorded = port.windows().is_some() && classes.len() <= MAX_DISTRIBUTIONS;
+    let distributions = |delays: &Delays| delays.distribution().unwrap_or_default();
     let note =
         || format!("{lost} packets were lost by the sources' own shapers and policers, before they were offered");
     Run {
@@ -99,8 +103,10 @@ pub(crate) fn summarise(
         further_links: Vec::new(),
         closed: closed(port),
         routes: Vec::new(),
+        names: scenario.names[1..].to_vec(),
+        distributions: if recorded { port.delays().iter().map(distributions).collect() } else { Vec::new() },
         classes,
-        inner_classes: trees.inner.iter().map(inner_run).collect(),
+        inner_classes,
         phases: phases(port, &trees, options, ideals),
         changes: Vec::new(),
         counters: BTreeMap::new(),
@@ -111,39 +117,41 @@ pub(crate) fn summarise(
     }
 }
 
-fn leaf_runs(port: &LinkPort<'_>, leaves: &[ClassId], accounts: &[(Counters, Amount)], rates: &Rates) -> Vec<ClassRun> {
-    let distributions = port.windows().is_some() && leaves.len() <= MAX_DISTRIBUTIONS;
+fn leaf_runs(
+    port: &LinkPort<'_>,
+    trees: &Trees<'_>,
+    accounts: &[(Counters, Amount)],
+    rates: &Sent,
+) -> Vec<ClassReport> {
     let lost = port.lost_at_sources();
-    let leaf_run = |((&class, (counters, queued)), delays): ((&ClassId, &(Counters, Amount)), &Delays)| {
-        let dropped = counters.dropped_total();
-        let quantile = |quantile| delays.quantile(quantile).map(|ns| seconds(Nanos(ns)));
-        let drops = DropReason::ALL.iter().map(|&reason| (reason.as_str(), counters.dropped_for(reason).packets));
-        ClassRun {
-            name: port.scenario().names[class.index()].clone(),
-            offered_packets: counters.received.packets,
-            offered_bytes: counters.received.bytes,
-            lost_at_source_packets: lost[class.index()],
-            sent_packets: counters.sent.packets,
-            sent_bytes: counters.sent.bytes,
-            dropped_packets: dropped.packets,
-            dropped_bytes: dropped.bytes,
-            drops: drops.filter(|&(_, packets)| packets > 0).collect(),
-            marked_packets: counters.marked.packets,
-            queued_packets: queued.packets,
-            queued_bytes: queued.bytes,
-            rate_bps: rates.leaves[class.index()],
-            delay_s: Delay {
-                mean: delays.mean().map(|ns| ns / NANOS_PER_SEC as f64),
-                p50: quantile(0.5),
-                p99: quantile(0.99),
-                p999: quantile(0.999),
-                max: delays.max().map(|ns| seconds(Nanos(ns))),
-            },
-            counters: BTreeMap::new(),
-            delays: if distributions { delays.distribution() } else { None },
-        }
+    let leaf_run = |((&class, (counters, queued)), delays): ((&ClassId, &(Counters, Amount)), &Delays)| ClassReport {
+        counts: Some(Counts::of_scheduler(counters, *queued)),
+        lost_at_source_packets: Some(lost[class.index()]).filter(|&lost| lost > 0),
+        delay_s: Some(delays.summary()),
+        rates: Rates { rate_bps: Some(rates.leaves[class.index()]), ..Rates::default() },
+        ..trees.class(port.scenario(), class, true)
     };
-    leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()
+    trees.leaves.iter().zip(accounts).zip(port.delays()).map(leaf_run).collect()
+}
+
+/// Gives inner classes the sums of the leaves below them.
+fn add_up(leaves: &[ClassReport], inner: &mut [ClassReport]) {
+    let places: HashMap<String, usize> =
+        inner.iter().enumerate().map(|(place, class)| (class.name.clone(), place)).collect();
+    for leaf in leaves {
+        let (Some(counts), mut parent) = (&leaf.counts, leaf.parent.as_ref()) else { continue };
+        let mut above = Vec::new();
+        while let Some(place) = parent.and_then(|parent| places.get(parent)).filter(|place| !above.contains(*place)) {
+            above.push(*place);
+            parent = inner[*place].parent.as_ref();
+        }
+        for place in above {
+            match &mut inner[place].counts {
+                Some(sum) => *sum += counts,
+                none => *none = Some(*counts),
+            }
+        }
+    }
 }
 
 /// What the sources of the link did that hear of their packets.
@@ -161,23 +169,25 @@ fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &Id
     let phase = |((phase, fair), own): ((&Interval, &Vec<f64>), &shares::Rates)| {
         let (start, end) = (phase.start, phase.end);
         let from = settled(start, end, options);
-        let whole = trees.rates(port.spans(), start, end);
-        let settled = trees.rates(port.spans(), from, end);
+        let whole = trees.sent(port.spans(), start, end);
+        let settled = trees.sent(port.spans(), from, end);
         let leaf_now = trees.leaves_at(start);
-        let leaf = |class: &ClassId| ClassRate {
-            name: names[class.index()].clone(),
-            rate_bps: whole.leaves[class.index()],
-            settled_bps: settled.leaves[class.index()],
-            fair_bps: if leaf_now[class.index()] { fair[class.index()] } else { 0.0 },
-            ideal_bps: own.as_ref().ok().map(|own| if leaf_now[class.index()] { own[class.index()] } else { 0.0 }),
+        let rates = |class: &ClassId, whole: &[f64], settled: &[f64], there: bool| {
+            let if_there = |rates: &[f64]| if there { rates[class.index()] } else { 0.0 };
+            ClassSpan {
+                name: names[class.index()].clone(),
+                rates: Rates {
+                    demand_bps: None,
+                    rate_bps: Some(whole[class.index()]),
+                    settled_bps: Some(settled[class.index()]),
+                    fair_bps: Some(if_there(fair)),
+                    ideal_bps: own.as_ref().ok().map(|own| if_there(own)),
+                },
+                ..ClassSpan::default()
+            }
         };
-        let inner = |class: &ClassId| ClassRate {
-            name: names[class.index()].clone(),
-            rate_bps: whole.inner[class.index()],
-            settled_bps: settled.inner[class.index()],
-            fair_bps: if leaf_now[class.index()] { 0.0 } else { fair[class.index()] },
-            ideal_bps: own.as_ref().ok().map(|own| if leaf_now[class.index()] { 0.0 } else { own[class.index()] }),
-        };
+        let leaf = |class: &ClassId| rates(class, &whole.leaves, &settled.leaves, leaf_now[class.index()]);
+        let inner = |class: &ClassId| rates(class, &whole.inner, &settled.inner, !leaf_now[class.index()]);
         Phase {
             start_s: seconds(start),
             end_s: seconds(end),
@@ -192,7 +202,7 @@ fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series) -> Windows {
     let mut leaf = vec![false; scenario.names.len()];
     trees.leaves.iter().for_each(|class| leaf[class.index()] = true);
     let row = |(start, end, bytes, cells): (Nanos, Nanos, &[u64], Vec<Cell>)| {
-        let Rates { leaves: rates, inner } = trees.rates_of(&[(start, bytes)], end - start);
+        let Sent { leaves: rates, inner } = trees.sent_in(&[(start, bytes)], end - start);
         let mut leaves = vec![LeafWindow::default(); scenario.names.len()];
         for (class, cell) in trees.leaves.iter().zip(&cells) {
             leaves[class.index()] = leaf_window(cell, end - start);
@@ -223,6 +233,8 @@ struct Trees<'a> {
     stages: Vec<Stage<'a>>,
     /// By stage and id in its tree: the scenario's class.
     classes: Vec<Vec<ClassId>>,
+    /// By class of the scenario: the last stage that has it, and its id there.
+    homes: Vec<Option<(usize, ClassId)>>,
     /// By class of the scenario: its place among the leaves.
     place: &'a [usize],
     /// The classes that are leaves at some time.
@@ -232,7 +244,7 @@ struct Trees<'a> {
 }
 
 /// Rates in bit/s by class of the scenario: what it got as a leaf, and what the leaves below it got.
-struct Rates {
+struct Sent {
     leaves: Vec<f64>,
     inner: Vec<f64>,
 }
@@ -240,9 +252,30 @@ struct Rates {
 impl<'a> Trees<'a> {
     fn new(port: &'a LinkPort<'_>) -> Self {
         let stages = port.scenario().stages();
-        let classes = stages.iter().map(Stage::classes).collect();
+        let classes: Vec<Vec<ClassId>> = stages.iter().map(Stage::classes).collect();
+        let mut homes = vec![None; port.scenario().names.len()];
+        for (stage, classes) in classes.iter().enumerate() {
+            for (id, class) in classes.iter().enumerate() {
+                homes[class.index()] = Some((stage, ClassId(id as u32)));
+            }
+        }
         let (leaves, inner) = port.scenario().roles();
-        Self { stages, classes, place: port.place(), leaves, inner }
+        Self { stages, classes, homes, place: port.place(), leaves, inner }
+    }
+
+    /// Returns name, parent and terms of a class of the scenario as they are in the last tree that has it.
+    fn class(&self, scenario: &Scenario, class: ClassId, leaf: bool) -> ClassReport {
+        let place = self.homes[class.index()].map(|(stage, id)| (self.stages[stage].tree, &self.classes[stage], id));
+        let parent = place.and_then(|(tree, classes, id)| Some(classes[tree.parent(id)?.index()]));
+        ClassReport {
+            name: scenario.names[class.index()].clone(),
+            parent: parent
+                .filter(|&parent| parent != ClassId::ROOT)
+                .map(|parent| scenario.names[parent.index()].clone()),
+            leaf,
+            terms: place.map(|(tree, _, id)| Terms::new(tree, id)),
+            ..ClassReport::default()
+        }
     }
 
     fn stage_at(&self, at: Nanos) -> usize {
@@ -255,7 +288,7 @@ impl<'a> Trees<'a> {
     }
 
     /// Rates between `start` and `end`, which are cuts of `spans`, as the changes in between are.
-    fn rates(&self, spans: &Spans, start: Nanos, end: Nanos) -> Rates {
+    fn sent(&self, spans: &Spans, start: Nanos, end: Nanos) -> Sent {
         let parts = self.stages.iter().filter(|stage| stage.start < end && start < stage.end);
         let parts: Vec<_> = parts
             .map(|stage| {
@@ -264,11 +297,11 @@ impl<'a> Trees<'a> {
             })
             .collect();
         let parts: Vec<_> = parts.iter().map(|(from, bytes)| (*from, &bytes[..])).collect();
-        self.rates_of(&parts, end - start)
+        self.sent_in(&parts, end - start)
     }
 
     /// Rates over `time`, from the bytes that each leaf sent from some instants on, up to a change at most.
-    fn rates_of(&self, parts: &[(Nanos, &[u64])], time: Nanos) -> Rates {
+    fn sent_in(&self, parts: &[(Nanos, &[u64])], time: Nanos) -> Sent {
         let mut leaves = vec![0u64; self.place.len()];
         let mut inner = leaves.clone();
         for &(from, sent) in parts {
@@ -291,7 +324,7 @@ impl<'a> Trees<'a> {
         }
         let time = seconds(time);
         let rates = |bytes: Vec<u64>| bytes.into_iter().map(|bytes| bytes as f64 * 8.0 / time).collect();
-        Rates { leaves: rates(leaves), inner: rates(inner) }
+        Sent { leaves: rates(leaves), inner: rates(inner) }
     }
 }
 

@@ -261,7 +261,7 @@ fn simulate(
             classes: phase
                 .classes
                 .into_iter()
-                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.settled_bps, ideal_bps: rate.fair_bps })
+                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.rates.settled(), ideal_bps: rate.rates.fair() })
                 .collect(),
         });
         let run = DemoRun {

@@ -376,7 +376,7 @@ fn reload(fleet: &Fleet) {
 }
 
 fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
-    if stats.balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
+    if stats.gateway().balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
 }
 
 fn tell(links: &Links, out: &mut Out) -> Result<(), Failure> {

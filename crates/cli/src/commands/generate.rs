@@ -11,8 +11,9 @@ use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
 use fairlink_net::{
     FrameChoice, Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, MAX_FLOWS,
-    Quantiles, default_matches, flow_headers, run_together, script_generators,
+    default_matches, flow_headers, run_together, script_generators,
 };
+use fairlink_report::Delay;
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -183,7 +184,7 @@ struct Sending {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Sent {
-    Scenario(GeneratorReport),
+    Scenario(Box<GeneratorReport>),
     Script(Vec<InterfaceReport>),
 }
 
@@ -228,7 +229,7 @@ impl Sending {
         bar.finish_and_clear();
         let mut interfaces = reports.map_err(Failure::failed)?;
         Ok(match (&self.script, interfaces.pop()) {
-            (None, Some(only)) => Sent::Scenario(only.report),
+            (None, Some(only)) => Sent::Scenario(Box::new(only.report)),
             (_, last) => {
                 interfaces.extend(last);
                 Sent::Script(interfaces)
@@ -319,8 +320,8 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Fail
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;
-    let times = |of: &Quantiles| {
-        let [p50, p99, p999, max] = [of.p50, of.p99, of.p999, of.max].map(human::time);
+    let times = |of: &Delay| {
+        let [p50, p99, p999, max] = [of.p50, of.p99, of.p999, of.max].map(human::known_time);
         format!("p50 {p50}, p99 {p99}, p99.9 {p999}, longest {max}")
     };
     if let Some(after) = &report.departure_after_due_s {

@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
-use fairlink_net::{
-    ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport, rate_bps,
-};
+use fairlink_net::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport};
+use fairlink_report::Rates;
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -115,7 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let mut record = Record::default();
     let report = receiver.run(&stop, |window| {
         let length = window.end_s - window.start_s;
-        let bps: f64 = window.classes.values().map(|seen| rate_bps(seen.amount, length)).sum();
+        let bps: f64 = window.classes.values().map(|seen| Rates::bps(seen.amount, length)).sum();
         if args.out.is_some() {
             record.keep(window, name);
         }
@@ -148,9 +147,8 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure
         row.extend(
             [class.lost_packets, class.duplicate_packets, class.reordered_packets].map(|count| count.to_string()),
         );
-        let delays =
-            class.delay_s.map(|delay| [delay.min, delay.mean, delay.p50, delay.p99, delay.max].map(human::time));
-        row.extend(delays.unwrap_or_else(|| ["-"; 5].map(str::to_owned)));
+        let delay = class.delay_s.unwrap_or_default();
+        row.extend([delay.min, delay.mean, delay.p50, delay.p99, delay.max].map(human::known_time));
         row
     });
     out.table(&head, rows.collect(), 1..head.len())?;

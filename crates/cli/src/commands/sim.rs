@@ -19,8 +19,11 @@ use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, WINDOW};
+use fairlink_report::{Content, Document};
 use fairlink_sim::statistics::summary::{Difference, Summary, differences, summaries};
-use fairlink_sim::{Job, MAX_WINDOW_RATES, Options, Report, Run, SimError, Windows, pilot_window, run_jobs, warmup};
+use fairlink_sim::{
+    Job, MAX_WINDOW_RATES, Options, Report, Run, RunDocument, SimError, pilot_window, run_jobs, warmup,
+};
 use serde::Serialize;
 
 use self::load::{Point, Reading};
@@ -121,9 +124,9 @@ fn sweepable(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is printed as JSON.
+/// The content of the document `sim`.
 #[derive(Serialize)]
-struct Document<'a> {
+struct SimContent<'a> {
     runs: Vec<RunDocument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a [Summary]>,
@@ -134,13 +137,8 @@ struct Document<'a> {
     expectations: Option<&'a [Judged]>,
 }
 
-/// A run, with its windows where they were asked for.
-#[derive(Serialize)]
-struct RunDocument<'a> {
-    #[serde(flatten)]
-    run: &'a Run,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    windows: Option<&'a Windows>,
+impl Content for SimContent<'_> {
+    const KIND: &'static str = "sim";
 }
 
 /// Simulates and prints.
@@ -190,12 +188,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     if out.json {
         let repeated = args.runs > 1;
         let shown = args.window.is_some();
-        out.document(&Document {
-            runs: runs.iter().map(|run| RunDocument { run, windows: run.windows.as_ref().filter(|_| shown) }).collect(),
+        out.document(&Document::new(SimContent {
+            runs: runs.iter().map(|run| run.document(shown)).collect(),
             summary: repeated.then_some(&of_all),
             differences: (repeated && !pairs.is_empty()).then_some(&pairs),
             expectations: (!points[0].file.expectations.is_empty()).then_some(&judged),
-        })?;
+        }))?;
     } else if !keys.is_empty() {
         show::sweep(&keys, &runs, &mut of_all, &args.rows, out)?;
     } else if args.runs > 1 {
@@ -493,10 +491,15 @@ fn only(
         return Err(Failure::wrong(format!("--class: {why}")));
     }
     for run in runs {
+        let mut kept = run.classes.iter().map(|class| class.name == name);
+        run.distributions.retain(|_| kept.next().unwrap_or(false));
         run.classes.retain(|class| class.name == name);
         run.inner_classes.retain(|class| class.name == name);
         run.metrics.retain(|class| class.name == name);
-        run.phases.iter_mut().for_each(|phase| phase.classes.retain(|class| class.name == name));
+        for phase in &mut run.phases {
+            phase.classes.retain(|class| class.name == name);
+            phase.inner_classes.retain(|class| class.name == name);
+        }
     }
     for summary in summaries {
         summary.classes.retain(|class| class.name == name);

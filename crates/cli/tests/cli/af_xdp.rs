@@ -74,16 +74,20 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for name in ["stats.json", "one.json"] {
         let stats = only_link(&json(name));
-        let interfaces = stats["interfaces"].as_array().expect("a list");
+        let interfaces = stats["gateway"]["interfaces"].as_array().expect("a list");
         let told: Vec<_> = interfaces.iter().map(|interface| interface["name"].as_str().unwrap_or_default()).collect();
         assert_eq!(told, ["vb", "vc"]);
         assert!(interfaces.iter().all(|at| at["backend"] == "af_xdp" && at["zero_copy"] == false), "{interfaces:?}");
     }
     let (stats, sent) = (only_link(&json("one.json")), json("sent.json"));
-    let missed = stats["kernel_dropped_packets"].as_u64().expect("a number");
-    let received = stats["classes"][0]["received"]["packets"].as_u64().expect("a number");
+    let missed = stats["gateway"]["kernel_dropped_packets"].as_u64().expect("a number");
+    let received = stats["classes"][0]["counts"]["received"]["packets"].as_u64().expect("a number");
     assert_eq!(Some(received + missed), sent["classes"][0]["sent_packets"].as_u64(), "{stats}");
-    assert_eq!((stats["balanced"].as_bool(), stats["generation"].as_u64()), (Some(true), Some(1)), "{stats}");
+    assert_eq!(
+        (stats["gateway"]["balanced"].as_bool(), stats["gateway"]["generation"].as_u64()),
+        (Some(true), Some(1)),
+        "{stats}"
+    );
 
     // What is registered with the kernel cannot grow.
     assert_eq!(read("large.code").trim(), "2", "{logs}");
@@ -98,7 +102,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
         assert!(read("locked.log").contains("frames move at vb by af_packet, at vc by af_packet"), "{logs}");
     }
     assert!(read("two.log").contains("the mtu may be 3818 and is 9000: `ip link set vb mtu 3818`"), "{logs}");
-    assert_eq!(only_link(&json("two.json"))["interfaces"][1]["backend"], "af_packet");
+    assert_eq!(only_link(&json("two.json"))["gateway"]["interfaces"][1]["backend"], "af_packet");
 }
 
 #[test]

@@ -129,14 +129,14 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
         assert!(said.contains(says) && said.ends_with("exit 2\n"), "{name} does not say {says:?}: {said}");
     }
     let kept = only_link(&json("kept.json"));
-    assert_eq!((&kept["generation"], &kept["scheduler"]), (&0.into(), &"hls".into()), "{kept}");
+    assert_eq!((&kept["gateway"]["generation"], &kept["scheduler"]), (&0.into(), &"hls".into()), "{kept}");
 
     // What costs packets says how many, and they are counted where they were.
     let removed = json("removed.json")["committed"].clone();
     let (dropped, kept) = (removed["removed_packets"].as_u64().unwrap(), removed["kept_packets"].as_u64().unwrap());
     assert!(dropped > 0 && kept > 0 && removed["dropped_packets"] == 0, "{removed}");
     let without = only_link(&json("without.json"));
-    assert_eq!(without["removed"]["dropped_by_reason"]["class_removed"]["packets"], dropped, "{without}");
+    assert_eq!(without["gateway"]["removed"]["counts"]["dropped_by"]["class_removed"]["packets"], dropped, "{without}");
     // A buffer that is smaller than what is queued lets that leave, unless the scheduler changes too.
     let small = json("small.json")["committed"].clone();
     assert_eq!((&small["removed_packets"], &small["dropped_packets"]), (&0.into(), &0.into()), "{small}");
@@ -147,19 +147,23 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
     // Nobody who asked beside the stalled ones was refused.
     assert_eq!(read("flood.log"), "");
     for number in 1..=60 {
-        assert_eq!(only_link(&json(&format!("flood-{number}.json")))["balanced"], true);
+        assert_eq!(only_link(&json(&format!("flood-{number}.json")))["gateway"]["balanced"], true);
     }
-    assert_eq!(only_link(&json("beside.json"))["balanced"], true);
+    assert_eq!(only_link(&json("beside.json"))["gateway"]["balanced"], true);
     assert!(json("last.json")["committed"]["generation"].as_u64() >= Some(7));
     if !read("scraped.txt").is_empty() {
         assert!(read("scraped.txt").contains("fairlink_gateway_up"), "{}", read("scraped.txt"));
     }
 
     let (gateway, received) = (only_link(&json("gateway.json")), json("received.json"));
-    assert_eq!((&gateway["balanced"], &gateway["queued"]["packets"]), (&true.into(), &0.into()), "{gateway}");
+    assert_eq!(
+        (&gateway["gateway"]["balanced"], &gateway["counts"]["queued"]["packets"]),
+        (&true.into(), &0.into()),
+        "{gateway}"
+    );
     let classes = received["classes"].as_array().expect("a list");
     let arrived: u64 = classes.iter().map(|class| class["received_packets"].as_u64().unwrap()).sum();
-    assert_eq!(gateway["sent"]["packets"], arrived, "{gateway} {received}");
+    assert_eq!(gateway["counts"]["sent"]["packets"], arrived, "{gateway} {received}");
     for class in classes {
         assert_eq!(class["duplicate_packets"], 0, "{class}");
         // Frames of b went to c's queue and back.

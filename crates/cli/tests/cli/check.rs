@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, leaves, scenario};
 
 #[test]
 fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
@@ -238,13 +238,13 @@ fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
     assert!((bound - 1900.0 * 8.0 / 20e6).abs() < 1e-9, "{json}");
     assert_eq!(json["classes"][0]["delay_bound_for"], serde_json::json!({"burst_bytes": 400, "rate_bps": 2_000_000}));
     let run = fairlink(&["sim", &file, "--json"]).quiet().json();
-    let voice = &run["runs"][0]["classes"][0];
+    let voice = &run["runs"][0]["link"]["classes"][0];
     assert_eq!(voice["name"], "voice");
     let longest = voice["delay_s"]["max"].as_f64().expect("a number");
     assert!(longest <= bound && longest > bound / 3.0, "{longest} s of {bound} s");
     // The others share what voice leaves of the link as if it were not there: 18.4 Mbit/s as 2 : 1.
     for (class, expected) in [(1, 18.4e6 * 2.0 / 3.0), (2, 18.4e6 / 3.0)] {
-        let rate = run["runs"][0]["classes"][class]["rate_bps"].as_f64().expect("a number");
+        let rate = leaves(&run["runs"][0])[class]["rates"]["rate_bps"].as_f64().expect("a number");
         assert!((rate - expected).abs() < expected * 0.002, "{rate} {expected}");
     }
     // It is the setting that does this.
@@ -252,7 +252,7 @@ fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
     let text = std::fs::read_to_string(&file).expect("a file");
     let plain = dir.write("plain.toml", &text.replace("latency_critical = true\nburst", "# burst"));
     let run = fairlink(&["sim", &plain, "--json"]).quiet().json();
-    let waits = run["runs"][0]["classes"][0]["delay_s"]["max"].as_f64().expect("a number");
+    let waits = run["runs"][0]["link"]["classes"][0]["delay_s"]["max"].as_f64().expect("a number");
     assert!(waits > 1.5 * bound, "{waits} s");
     let text = fairlink(&["check", &file]).quiet().stdout;
     assert!(text.contains("760 us") && text.contains("400 B + 2 Mbit/s"), "{text}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, leaves, scenario};
 
 fn runs(args: &[&str]) -> Vec<Value> {
     fairlink(args).json()["runs"].as_array().expect("a list").clone()
@@ -10,7 +10,7 @@ fn runs(args: &[&str]) -> Vec<Value> {
 
 /// The mean over the runs of the mean delay of `class`, in ms.
 fn delay_ms(runs: &[Value], class: usize) -> f64 {
-    let of = |run: &Value| run["classes"][class]["delay_s"]["mean"].as_f64().expect("a number") * 1e3;
+    let of = |run: &Value| run["link"]["classes"][class]["delay_s"]["mean"].as_f64().expect("a number") * 1e3;
     runs.iter().map(of).sum::<f64>() / runs.len() as f64
 }
 
@@ -52,16 +52,17 @@ fn figure(name: &str) -> Vec<[[f64; 3]; 2]> {
     let args = ["sim", &file, "--lenient", "--scheduler", "drr++", "--scheduler", "drr+", "--sweep", sweep];
     let runs = runs(&[&args[..], &["--runs", "3", "--json"]].concat());
     let of = |quantum: f64, scheduler: &str| {
-        let of_this =
-            |run: &&Value| run["scheduler"] == scheduler && run["sweep"]["class.lc.quantum"].as_f64() == Some(quantum);
+        let of_this = |run: &&Value| {
+            run["link"]["scheduler"] == scheduler && run["sweep"]["class.lc.quantum"].as_f64() == Some(quantum)
+        };
         let runs: Vec<&Value> = runs.iter().filter(of_this).collect();
         assert_eq!(runs.len(), 3, "{quantum} {scheduler}");
         let mean = |count: &dyn Fn(&Value) -> &Value| {
             runs.iter().map(|run| count(run).as_f64().expect("a count")).sum::<f64>() / runs.len() as f64
         };
-        let lc = |name: &'static str| move |run: &Value| run["classes"][0]["counters"][name].as_f64();
+        let lc = |name: &'static str| move |run: &Value| run["link"]["classes"][0]["counters"][name].as_f64();
         let class = |name: &'static str| runs.iter().filter_map(|run| lc(name)(run)).sum::<f64>() / runs.len() as f64;
-        [mean(&|run| &run["counters"]["total_rounds"]), class("services"), class("backlogs")]
+        [mean(&|run| &run["link"]["counters"]["total_rounds"]), class("services"), class("backlogs")]
     };
     [800.0, 1200.0, 2000.0, 4000.0].map(|quantum| ["drr++", "drr+"].map(|scheduler| of(quantum, scheduler))).to_vec()
 }
@@ -109,11 +110,14 @@ fn what_schedulers_count_is_in_text_and_json_and_adds_up_over_a_change() {
     let borrowed = |file: &str| {
         let json = fairlink(&["sim", file, "--json"]).json();
         let run = &json["runs"][0];
-        let class = &run["classes"][0];
-        let lent = run["counters"]["lent_bytes"].as_u64().expect("a count")
-            + run["inner_classes"][0]["counters"]["lent_bytes"].as_u64().expect("a count");
+        let class = &leaves(run)[0];
+        let lent = run["link"]["counters"]["lent_bytes"].as_u64().expect("a count")
+            + run["link"]["classes"][0]["counters"]["lent_bytes"].as_u64().expect("a count");
         assert_eq!(class["counters"]["borrowed_bytes"], json!(lent), "{run}");
-        (class["counters"]["borrowed_bytes"].as_u64().expect("a count"), class["sent_bytes"].as_u64().expect("a count"))
+        (
+            class["counters"]["borrowed_bytes"].as_u64().expect("a count"),
+            class["counts"]["sent"]["bytes"].as_u64().expect("a count"),
+        )
     };
     let (one, sent) = borrowed(&file("one.toml", ""));
     // 1 Mbit/s of 10 is its own, and a burst.

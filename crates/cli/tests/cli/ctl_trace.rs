@@ -81,9 +81,9 @@ fn what_passes_a_gateway_is_recorded_with_its_classes_and_replays_as_it_was() {
     let sim = fairlink(&["sim", &replay, "--trace", &dir.path("again.csv"), "--json"]);
     assert_eq!(sim.code, 0, "{}", sim.stderr);
     let sim = sim.json();
-    let classes = sim["runs"][0]["classes"].as_array().unwrap();
+    let classes = sim["runs"][0]["link"]["classes"].as_array().unwrap();
     let replayed = classes.iter().find(|class| class["name"] == "C").unwrap();
-    assert_eq!(replayed["offered_packets"], trace["packets"]);
+    assert_eq!(replayed["counts"]["received"]["packets"], trace["packets"]);
     // The table's own times and lengths, class by class, to the nanosecond.
     let rows = |name: &str| -> Vec<Vec<String>> {
         let text = read(name);

@@ -81,8 +81,9 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     let (replayed, link) = (json("trace.json"), simulated.json());
     let class = &replayed["classes"][0];
     assert_eq!((count(&class["offered_packets"]), count(&class["offered_bytes"])), (20, 12_200), "{class}");
-    let of_sim = link["runs"][0]["classes"].as_array().expect("a list").iter().find(|class| class["name"] == "a");
-    assert_eq!(of_sim.map(|class| count(&class["sent_packets"])), Some(20), "{link}");
+    let of_sim =
+        link["runs"][0]["link"]["classes"].as_array().expect("a list").iter().find(|class| class["name"] == "a");
+    assert_eq!(of_sim.map(|class| count(&class["counts"]["sent"]["packets"])), Some(20), "{link}");
     if count(&class["late_packets"]) == 0 {
         assert_eq!((count(&class["padded_packets"]), count(&class["sent_bytes"])), (1, 12_224), "{class}");
     }

@@ -140,7 +140,7 @@ fn what_is_taken_away_is_installed_again(namespaces: &[&str], by: &str) {
     assert!(run.status.success(), "{}{log}", String::from_utf8_lossy(&run.stderr));
     let part = |name: &str| -> serde_json::Value {
         let stats: serde_json::Value = serde_json::from_str(&read(name)).unwrap();
-        only_link(&stats)["fail_open"].clone()
+        only_link(&stats)["gateway"]["fail_open"].clone()
     };
     let whole = part("whole.json");
     assert_eq!((&whole["by"], &whole["whole"], &whole["repairs"]), (&by.into(), &true.into(), &0.into()), "{log}");

@@ -197,11 +197,11 @@ fn a_gateway_stays_within_its_memory_bound_while_links_come_and_go() {
     play.went_well();
     let gateway = play.json("gateway.json");
     let ends = gateway["links"].as_array().expect("a list");
-    let one = ends.iter().find(|end| end["link"] == "one").expect("it has served one");
-    assert_eq!(one["generation"], 2 * rounds, "each reload was done: {one}");
+    let one = ends.iter().find(|end| end["name"] == "one").expect("it has served one");
+    assert_eq!(one["gateway"]["generation"], 2 * rounds, "each reload was done: {one}");
     let bound: u64 = ["pool_bytes", "scheduler_bytes", "classifier_bytes", "counters_bytes", "split_bytes"]
         .iter()
-        .map(|key| one["memory"][key].as_u64().unwrap_or_else(|| panic!("{key}: {one}")))
+        .map(|key| one["gateway"]["memory"][key].as_u64().unwrap_or_else(|| panic!("{key}: {one}")))
         .sum();
     let kilobytes: u64 = play.read("anonymous").trim().parse().expect("a number");
     println!("after {} reloads: {kilobytes} kB, bound {} kB", 2 * rounds, bound / 1024);
@@ -249,14 +249,18 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
         &["both.toml:11:1: error: link two: ", "another gateway is already running on interface vl", "2\n"],
     );
     let before = only_link(&play.json("before.json"));
-    assert_eq!((&before["link"], &before["generation"]), (&"one".into(), &0.into()), "{before}");
+    assert_eq!((&before["name"], &before["gateway"]["generation"]), (&"one".into(), &0.into()), "{before}");
 
     play.says("opened.txt", &["link one\n", "change 1", "link two, vl to vm, was opened"]);
     let both = play.json("both.json");
-    let names: Vec<&Value> = both["links"].as_array().expect("a list").iter().map(|link| &link["link"]).collect();
+    let names: Vec<&Value> = both["links"].as_array().expect("a list").iter().map(|link| &link["name"]).collect();
     assert_eq!(names, ["one", "two"]);
     let [received, reordered, doubled] = counts(&play.json("two.json"));
-    assert_eq!((received, reordered, doubled), (both["links"][1]["sent"]["packets"].as_u64().unwrap(), 0, 0), "{both}");
+    assert_eq!(
+        (received, reordered, doubled),
+        (both["links"][1]["counts"]["sent"]["packets"].as_u64().unwrap(), 0, 0),
+        "{both}"
+    );
     assert!(received > 10, "{both}");
     play.says("watch.txt", &["one: vb to vc", "two: vl to vm"]);
 
@@ -269,7 +273,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     assert!(turned["closed"][0]["why"].as_str().unwrap().contains("takes vm to vl now"), "{turned}");
     assert_eq!(turned["links"][0]["link"], "one");
     play.says("renamed.txt", &["link zwei\n", "link two is called zwei from now on"]);
-    assert_eq!(only_link(&play.json("zwei.json"))["link"], "zwei");
+    assert_eq!(only_link(&play.json("zwei.json"))["name"], "zwei");
     play.says("back.txt", &["link zwei, vm to vl, ends", "link two, vl to vm, was opened"]);
 
     assert!(!play.read("after.txt").contains("vl to vm"), "{}", play.read("after.txt"));
@@ -282,16 +286,16 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|link| (link["link"].as_str().unwrap(), link["balanced"] == true))
+        .map(|link| (link["name"].as_str().unwrap(), link["gateway"]["balanced"] == true))
         .collect();
     assert_eq!(ends, [("two", true), ("zwei", true), ("two", true), ("one", true)], "{gateway}");
-    assert_eq!(gateway["links"][0]["sent"]["packets"], received);
+    assert_eq!(gateway["links"][0]["counts"]["sent"]["packets"], received);
     // The link beside them has lost, doubled and reordered nothing.
     let one = &gateway["links"][3];
     let [received, reordered, doubled] = counts(&play.json("one.json"));
-    assert_eq!((one["sent"]["packets"].as_u64().unwrap(), 0, 0), (received, reordered, doubled), "{one}");
+    assert_eq!((one["counts"]["sent"]["packets"].as_u64().unwrap(), 0, 0), (received, reordered, doubled), "{one}");
     let sent = play.json("sent.json")["classes"][0]["sent_packets"].as_u64().unwrap();
-    let missed = one["kernel_dropped_packets"].as_u64().unwrap();
+    let missed = one["gateway"]["kernel_dropped_packets"].as_u64().unwrap();
     assert!(received <= sent && received + missed >= sent && received > 1000, "{sent} {one}");
 }
 
@@ -312,17 +316,24 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
     );
     play.says("goes.txt", &["link up, vc to vb, ends", "it forwards the other direction from now on"]);
     let both = play.json("both.json");
-    assert_eq!((&both["links"][0]["reverse"], &both["links"][1]["reverse"]), (&Value::Null, &Value::Null), "{both}");
+    assert_eq!(
+        (&both["links"][0]["gateway"]["reverse"], &both["links"][1]["gateway"]["reverse"]),
+        (&Value::Null, &Value::Null),
+        "{both}"
+    );
     let gateway = play.json("gateway.json");
     let links = gateway["links"].as_array().expect("a list");
     assert_eq!(links.len(), 1 + 2 * 3, "{gateway}");
-    assert!(links.iter().all(|link| link["balanced"] == true && link["queued"]["packets"] == 0), "{gateway}");
+    assert!(
+        links.iter().all(|link| link["gateway"]["balanced"] == true && link["counts"]["queued"]["packets"] == 0),
+        "{gateway}"
+    );
     // What the gateways dropped because they came late, if they did, is all that may be missing.
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let of = |link: &Value| {
-        number(&link["dropped"]["packets"])
-            + number(&link["kernel_dropped_packets"])
-            + number(&link["reverse"]["dropped"]["packets"])
+        number(&link["counts"]["dropped"]["packets"])
+            + number(&link["gateway"]["kernel_dropped_packets"])
+            + number(&link["gateway"]["reverse"]["dropped"]["packets"])
     };
     let dropped: u64 = links.iter().map(of).sum();
     let mut lost = 0;
@@ -353,6 +364,6 @@ fn of_reloads_at_once_each_is_done_or_refused_and_an_end_waits_for_none() {
     assert_eq!(play.json("both.json")["links"].as_array().map(Vec::len), Some(2));
     let gateway = play.json("gateway.json");
     let links = gateway["links"].as_array().expect("a list");
-    assert!(links.iter().all(|link| link["balanced"] == true), "{gateway}");
+    assert!(links.iter().all(|link| link["gateway"]["balanced"] == true), "{gateway}");
     assert!(!play.read("gateway.log").contains("panicked"), "{}", play.read("gateway.log"));
 }

@@ -30,7 +30,7 @@ fn a_run(run: &Run) -> Value {
 
 /// Class `a` of it.
 fn a(run: &Run) -> Value {
-    a_run(run)["classes"][0].clone()
+    a_run(run)["link"]["classes"][0].clone()
 }
 
 fn mean(class: &Value) -> f64 {
@@ -67,7 +67,7 @@ fn push_out_keeps_a_class_that_floods_from_taking_the_buffer_of_others() {
     for scheduler in ["drr", "hls", "htb", "cbq-formal", "scfq", "wf2q+", "hfsc"] {
         let lost = |when_full: &str| {
             let run = sim(&format!("buffer = \"20p\"\n{when_full}"), "", &["--scheduler", scheduler]);
-            a(&run)["dropped_packets"].as_u64().expect("a number")
+            a(&run)["counts"]["dropped"]["packets"].as_u64().expect("a number")
         };
         // `a` has 200 packets.
         let [absent, arrival, push_out] = ["", "when_full = \"drop_arrival\"", "when_full = \"push_out\""].map(lost);
@@ -81,7 +81,7 @@ fn long_rounds_change_the_order_of_hls_and_not_what_classes_get_and_others_refus
     let [short, long] = ["", "rounds = \"long\""].map(|rounds| a(&sim(rounds, "", &["--scheduler", "hls"])));
     // `a` asks for 400 kbit/s of its 500, and gets it either way.
     for run in [&short, &long] {
-        assert_eq!(run["dropped_packets"], 0, "{run}");
+        assert_eq!(run["counts"]["dropped"]["packets"], 0, "{run}");
     }
     assert_ne!(mean(&short), mean(&long), "delays are those of other rounds");
     let run = sim("rounds = \"long\"", "", &["--scheduler", "drr"]);
@@ -104,10 +104,13 @@ fn schedulers_without_push_out_refuse_it_with_those_that_have_it() {
         assert!(run.stderr.contains("these can: wrr") && run.stderr.contains("--lenient"), "{}", run.stderr);
         // Ignored where that is asked for, and where several are compared.
         let lenient = sim(push_out, "", &["--scheduler", scheduler, "--lenient"]);
-        let notes = a_run(&lenient)["notes"].to_string();
+        let notes = a_run(&lenient)["link"]["notes"].to_string();
         assert!(notes.contains(&format!("{scheduler} ignores")) && notes.contains("push_out"), "{notes}");
-        let dropped = &a(&lenient)["dropped_packets"];
-        assert_eq!(*dropped, a(&sim("buffer = \"20p\"", "", &["--scheduler", scheduler]))["dropped_packets"]);
+        let dropped = &a(&lenient)["counts"]["dropped"]["packets"];
+        assert_eq!(
+            *dropped,
+            a(&sim("buffer = \"20p\"", "", &["--scheduler", scheduler]))["counts"]["dropped"]["packets"]
+        );
     }
     let both = sim("buffer = \"20p\"\nwhen_full = \"push_out\"", "", &["--scheduler", "fifo", "--scheduler", "drr"]);
     assert_eq!(both.code, 0, "{}", both.stderr);

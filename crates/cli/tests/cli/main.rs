@@ -93,6 +93,19 @@ pub(crate) fn only_link(stats: &serde_json::Value) -> serde_json::Value {
     link.clone()
 }
 
+/// The leaves of a simulated run.
+pub(crate) fn leaves(run: &serde_json::Value) -> Vec<serde_json::Value> {
+    let classes = run["link"]["classes"].as_array().expect("a list");
+    classes.iter().filter(|class| class["leaf"] == true).cloned().collect()
+}
+
+/// The leaves of a simulated run in its phase with this number.
+pub(crate) fn in_phase(run: &serde_json::Value, phase: usize) -> Vec<serde_json::Value> {
+    let names: Vec<_> = leaves(run).iter().map(|class| class["name"].clone()).collect();
+    let classes = run["link"]["spans"][phase]["classes"].as_array().expect("a list");
+    classes.iter().filter(|class| names.contains(&class["name"])).cloned().collect()
+}
+
 /// The binary with these arguments, without colour or terminal.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairlink"));

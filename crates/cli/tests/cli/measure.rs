@@ -31,7 +31,7 @@ fn several_runs_are_summed_up_as_the_formats_say_and_by_the_formula_that_is_name
     let class = &summary["classes"][0];
     assert_eq!(class["name"], "a");
     let runs = json["runs"].as_array().expect("a list");
-    let delays = numbers(runs.iter().map(|run| &run["classes"][0]["delay_s"]["mean"]));
+    let delays = numbers(runs.iter().map(|run| &run["link"]["classes"][0]["delay_s"]["mean"]));
     let mean = delays.iter().sum::<f64>() / 5.0;
     let deviation = (delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / 4.0).sqrt();
     // t of 4 degrees of freedom from the printed table, and the thesis' 1.96.
@@ -61,7 +61,7 @@ fn schedulers_are_compared_run_by_run() {
     let difference = &json["differences"][0];
     assert_eq!((&difference["scheduler"], &difference["against"]), (&json!("drr"), &json!("fifo")));
     let runs = json["runs"].as_array().expect("a list");
-    let delays = |half: &[Value]| numbers(half.iter().map(|run| &run["classes"][1]["delay_s"]["mean"]));
+    let delays = |half: &[Value]| numbers(half.iter().map(|run| &run["link"]["classes"][1]["delay_s"]["mean"]));
     let pairs: Vec<f64> = delays(&runs[6..]).iter().zip(delays(&runs[..6])).map(|(drr, fifo)| drr - fifo).collect();
     let mean = difference["classes"][1]["delay_s"]["mean"]["mean"].as_f64().expect("a number");
     assert!((mean - pairs.iter().sum::<f64>() / 6.0).abs() < 1e-12);
@@ -110,8 +110,12 @@ fn a_sweep_runs_the_grid_and_names_the_settings_of_each_run() {
         .collect();
     assert_eq!(settings, expected);
     assert!(json.get("summary").is_none(), "one run each has no interval");
-    let rates: Vec<f64> =
-        json["runs"].as_array().expect("a list").iter().map(|run| run["link_bps"].as_f64().expect("one")).collect();
+    let rates: Vec<f64> = json["runs"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| run["link"]["capacity_bps"].as_f64().expect("one"))
+        .collect();
     assert_eq!(rates, [1e7, 1e7, 1e7, 2e7, 2e7, 2e7]);
     let csv = fs::read_to_string(dir.path("plots/sweep.csv")).expect("a file");
     assert_eq!(csv.lines().count(), 1 + 6 * 2);
@@ -125,7 +129,7 @@ fn a_sweep_runs_the_grid_and_names_the_settings_of_each_run() {
     // A run of a sweep is the run of a file with that number.
     let alone = dir.write("alone.toml", &POISSON.replace("10mbit\"", "20mbit\"").replace("300", "200"));
     let alone = fairlink(&["sim", &alone, "--json"]).quiet().json();
-    assert_eq!(alone["runs"][0]["classes"], json["runs"][4]["classes"]);
+    assert_eq!(alone["runs"][0]["link"]["classes"], json["runs"][4]["link"]["classes"]);
     let text = fairlink(&sweep).quiet().stdout;
     assert_eq!(text.lines().filter(|line| line.contains("drr") || line.contains(" b ")).count(), 12, "{text}");
     assert!(text.starts_with("link.rate  source.b.packets_per_second  scheduler  class"), "{text}");
@@ -135,7 +139,7 @@ fn a_sweep_runs_the_grid_and_names_the_settings_of_each_run() {
 fn the_link_file_that_a_scenario_names_is_swept_too() {
     let run = fairlink(&["sim", &scenario("fig1-busy.toml"), "--sweep", "link.rate=1gbit,2gbit", "--json"]);
     let json = run.json();
-    let rates = numbers(json["runs"].as_array().expect("a list").iter().map(|run| &run["link_bps"]));
+    let rates = numbers(json["runs"].as_array().expect("a list").iter().map(|run| &run["link"]["capacity_bps"]));
     assert_eq!(rates, [1e9, 2e9], "{}", run.stderr);
 }
 
@@ -207,11 +211,12 @@ fn windows_have_rate_delay_queue_and_drops_of_each_leaf() {
     let out = dir.path("plots");
     let run = fairlink(&["sim", &file, "--window", "100ms", "--json", "--out", &out]);
     let json = run.json();
-    let windows = json["runs"][0]["windows"].as_array().expect("a list");
+    let spans = json["runs"][0]["link"]["spans"].as_array().expect("a list");
+    let windows: Vec<_> = spans.iter().filter(|span| span["kind"] == "window").collect();
     assert_eq!(windows.len(), 20);
     let class = |index: usize| windows.iter().map(move |window| &window["classes"][index]);
     let dropped: f64 = numbers(class(0).map(|class| &class["dropped_packets"])).iter().sum();
-    assert_eq!(json!(dropped as u64), json["runs"][0]["classes"][0]["dropped_packets"]);
+    assert_eq!(json!(dropped as u64), json["runs"][0]["link"]["classes"][0]["counts"]["dropped"]["packets"]);
     let longest = numbers(class(0).map(|class| &class["queue_packets"]["max"])).into_iter().fold(0.0, f64::max);
     // The queue of 20 packets was full.
     assert_eq!((longest, dropped > 0.0), (20.0, true));
@@ -221,7 +226,8 @@ fn windows_have_rate_delay_queue_and_drops_of_each_leaf() {
         assert!(fs::metadata(dir.path(&format!("plots/{name}"))).expect(name).len() > 200);
     }
     let plain = fairlink(&["sim", &file, "--json", "--out", &out]).json();
-    assert!(plain["runs"][0].get("windows").is_none());
+    let spans = plain["runs"][0]["link"]["spans"].as_array().expect("a list");
+    assert!(spans.iter().all(|span| span["kind"] == "phase"), "{spans:?}");
 }
 
 #[test]
@@ -234,6 +240,6 @@ fn one_class_is_shown_of_all_that_several_runs_say() {
         let row = |name: &str| text.lines().any(|line| format!("  {line}").contains(&format!("  {name}  ")));
         assert!(!row("a") && row("b"), "{text}");
         let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
-        assert_eq!(json["runs"][0]["classes"].as_array().map(Vec::len), Some(1));
+        assert_eq!(json["runs"][0]["link"]["classes"].as_array().map(Vec::len), Some(1));
     }
 }

@@ -116,18 +116,18 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
 
     // The shares are those of the ideal, whatever the machine does to the sum.
     let interval = only_link(&json("interval.json"));
-    let class = |name: &str| {
-        let classes = interval["classes"].as_array().expect("a list");
+    let span = |name: &str| {
+        let classes = interval["spans"][0]["classes"].as_array().expect("a list");
         classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {interval}"))
     };
-    let rate = |name: &str| class(name)["interval"]["rate_bps"].as_f64().expect("a rate");
+    let rate = |name: &str| span(name)["rates"]["rate_bps"].as_f64().expect("a rate");
     let (a, b) = (rate("a"), rate("b"));
     println!(
         "{by}: a {:.2}, b {:.2} Mbit/s; delays {} {}",
         a / 1e6,
         b / 1e6,
-        class("a")["interval"]["delay_s"],
-        class("b")["interval"]["delay_s"]
+        span("a")["delay_s"],
+        span("b")["delay_s"]
     );
     if a + b < 4e6 {
         println!("SKIPPED: the machine is too crowded to compare shares");
@@ -135,7 +135,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
         assert!((0.85..1.15).contains(&(a / b * 6.0 / 14.0)), "{interval}");
     }
     assert!(a + b < 21e6, "{interval}");
-    assert!(interval["balanced"] == true && interval["fail_open"]["by"] == by, "{interval}");
+    assert!(interval["gateway"]["balanced"] == true && interval["gateway"]["fail_open"]["by"] == by, "{interval}");
 
     // It was killed: all has gone on, and what it has left is of no effect until it is taken away.
     for tcp in ["tcp-a.json", "tcp-b.json"] {
@@ -152,9 +152,16 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     let several = json("several.json");
     for (place, output) in ["va", "vc"].iter().enumerate() {
         let link = &several["links"][place];
-        assert_eq!((&link["link"], &link["output"]), (&format!("by {output}").into(), &(*output).into()), "{several}");
-        assert!(link["balanced"] == true && link["sent"]["packets"].as_u64() > Some(0), "{several}");
-        assert_eq!(link["generation"], 1, "{several}");
+        assert_eq!(
+            (&link["name"], &link["gateway"]["output"]),
+            (&format!("by {output}").into(), &(*output).into()),
+            "{several}"
+        );
+        assert!(
+            link["gateway"]["balanced"] == true && link["counts"]["sent"]["packets"].as_u64() > Some(0),
+            "{several}"
+        );
+        assert_eq!(link["gateway"]["generation"], 1, "{several}");
     }
 }
 

@@ -53,32 +53,35 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
 
     let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
-    assert_eq!(gateway["balanced"], true, "{gateway}");
-    assert_eq!(packets(&gateway["queued"]), 0, "drained: {gateway}");
+    assert_eq!(gateway["gateway"]["balanced"], true, "{gateway}");
+    assert_eq!(packets(&gateway["counts"]["queued"]), 0, "drained: {gateway}");
     let class = |document: &Value, name: &str| {
         let classes = document["classes"].as_array().expect("a list");
         classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
     };
-    let missed = gateway["kernel_dropped_packets"].as_u64().expect("a number");
+    let missed = gateway["gateway"]["kernel_dropped_packets"].as_u64().expect("a number");
     for name in ["A1", "B2", "C"] {
         let offered = class(&sent, name)["sent_packets"].as_u64().expect("a number");
         let through = class(&gateway, name);
-        assert!(offered > 0 && packets(&through["received"]) <= offered, "{name}: {sent} {gateway}");
-        assert!(packets(&through["received"]) + missed >= offered, "{name}: {sent} {gateway}");
+        assert!(offered > 0 && packets(&through["counts"]["received"]) <= offered, "{name}: {sent} {gateway}");
+        assert!(packets(&through["counts"]["received"]) + missed >= offered, "{name}: {sent} {gateway}");
         let arrived = class(&received, name);
         let count = |key: &str| arrived[key].as_u64().unwrap_or_else(|| panic!("{key}: {arrived}"));
-        assert!(count("received_packets") > 0 && count("received_packets") <= packets(&through["sent"]), "{arrived}");
+        assert!(
+            count("received_packets") > 0 && count("received_packets") <= packets(&through["counts"]["sent"]),
+            "{arrived}"
+        );
         assert_eq!((count("reordered_packets"), count("duplicate_packets")), (0, 0), "{arrived}");
         assert!(arrived["delay_s"]["p99"].is_f64(), "{arrived}");
     }
     // Without a terminal, SIGHUP has the link file read again. Under nohup it does nothing.
     assert_eq!(
-        (&only_link(&json("hup.json"))["balanced"], &only_link(&json("hup.json"))["generation"]),
+        (&only_link(&json("hup.json"))["gateway"]["balanced"], &only_link(&json("hup.json"))["gateway"]["generation"]),
         (&true.into(), &1.into())
     );
     assert!(json("nohup.json")["duration_s"].as_f64().expect("a number") >= 0.6, "{}", read("nohup.json"));
     let stats = only_link(&json("stats.json"));
-    assert_eq!((&stats["scheduler"], &stats["link_bps"]), (&"hls".into(), &100_000_000.into()));
+    assert_eq!((&stats["scheduler"], &stats["capacity_bps"]), (&"hls".into(), &100_000_000.into()));
     assert!(read("stats.txt").contains("every packet is accounted for"), "{}", read("stats.txt"));
     assert!(read("gateway.log").contains("memory bound"), "{}", logs());
     assert!(read("second.log").contains("already running"), "{}", logs());

@@ -39,11 +39,11 @@ fn links() -> String {
 }
 
 fn sent(stats: &Value) -> [f64; 2] {
-    [0, 1].map(|link| stats["links"][link]["classes"][0]["sent"]["bytes"].as_f64().unwrap_or(f64::NAN))
+    [0, 1].map(|link| stats["links"][link]["classes"][0]["counts"]["sent"]["bytes"].as_f64().unwrap_or(f64::NAN))
 }
 
 fn uptime(stats: &Value) -> f64 {
-    stats["links"][0]["uptime_s"].as_f64().unwrap_or(f64::NAN)
+    stats["links"][0]["gateway"]["uptime_s"].as_f64().unwrap_or(f64::NAN)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn links_that_share_a_pool_send_no_more_than_it_has_and_change_with_it() {
         );
         // Both want all: the ideals are two thirds and one third of the pool.
         let interval = json("interval.json");
-        let ideal = |link: usize| interval["links"][link]["classes"][0]["interval"]["ideal_bps"].as_f64();
+        let ideal = |link: usize| interval["links"][link]["spans"][0]["classes"][0]["rates"]["ideal_bps"].as_f64();
         let near = |ideal: f64, exact: f64| (ideal - exact).abs() <= 0.02 * exact;
         match scheduler {
             "hls" => assert!(near(ideal(0).unwrap(), 40e6 / 3.0) && near(ideal(1).unwrap(), 20e6 / 3.0), "{interval}"),
@@ -96,7 +96,7 @@ fn links_that_share_a_pool_send_no_more_than_it_has_and_change_with_it() {
         let all = sent(&end).iter().sum::<f64>();
         assert!(all <= 30e6 / 8.0 * uptime(&end) + slack, "{scheduler}: {all} in {}", uptime(&end));
         for link in 0..2 {
-            assert_eq!(end["links"][link]["balanced"], true, "{end}");
+            assert_eq!(end["links"][link]["gateway"]["balanced"], true, "{end}");
         }
         assert!(
             read("rate.log").contains("pool \"up\"") && read("rate.log").contains("21000000"),

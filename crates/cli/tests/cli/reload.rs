@@ -69,7 +69,7 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
     }
     assert!(read("wrong.log").contains("wrong.toml:"), "{}", read("wrong.log"));
     assert!(read("nowhere.log").contains("cannot be read"), "{}", read("nowhere.log"));
-    assert_eq!(only_link(&json("before.json"))["generation"], 0);
+    assert_eq!(only_link(&json("before.json"))["gateway"]["generation"], 0);
     let other = json("other.json");
     assert_eq!(other["committed"]["removed_packets"], 0, "{other}");
     let moved = other["classes"].as_array().unwrap().iter().find(|class| class["name"] == "A2").unwrap();
@@ -88,21 +88,25 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
     assert!(read("ceiling.log").contains("no ceiling"), "{}", read("ceiling.log"));
     assert!(read("nobody.log").contains("no class nobody"), "{}", read("nobody.log"));
     assert!(read("nothing.log").contains("fairlink schedulers"), "{}", read("nothing.log"));
-    assert_eq!(only_link(&json("after.json"))["link_bps"], 120_000_000);
+    assert_eq!(only_link(&json("after.json"))["capacity_bps"], 120_000_000);
     assert!(read("gateway.log").contains("read again and refused; everything stays"), "{}", read("gateway.log"));
 
     // What became of the frames.
     let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
-    assert_eq!((&gateway["balanced"], &gateway["queued"]["packets"]), (&true.into(), &0.into()), "{gateway}");
-    assert_eq!(gateway["generation"], 4 * 5 + 2 + 1, "{gateway}");
+    assert_eq!(
+        (&gateway["gateway"]["balanced"], &gateway["counts"]["queued"]["packets"]),
+        (&true.into(), &0.into()),
+        "{gateway}"
+    );
+    assert_eq!(gateway["gateway"]["generation"], 4 * 5 + 2 + 1, "{gateway}");
     let class = |document: &Value, name: &str| {
         let classes = document["classes"].as_array().expect("a list");
         classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
     };
-    let missed = gateway["kernel_dropped_packets"].as_u64().expect("a number");
+    let missed = gateway["gateway"]["kernel_dropped_packets"].as_u64().expect("a number");
     for name in ["A1", "B2", "C"] {
         let offered = class(&sent, name)["sent_packets"].as_u64().expect("a number");
-        let count = |key: &str| class(&gateway, name)[key]["packets"].as_u64().expect("a number");
+        let count = |key: &str| class(&gateway, name)["counts"][key]["packets"].as_u64().expect("a number");
         assert!(count("received") <= offered && count("received") + missed >= offered, "{name}: {sent} {gateway}");
         assert_eq!(count("received"), count("sent") + count("dropped"), "{name}: {gateway}");
         let arrived = class(&received, name);

@@ -90,10 +90,10 @@ fn a_simulation_shows_the_leaves_that_something_was_sent_to_and_the_first_phases
     assert!(text.lines().count() < 330, "{}", text.lines().count());
     assert!(fairlink(&["sim", &scenario, "--all"]).quiet().stdout.lines().count() > 1_000);
     let json = fairlink(&["sim", &scenario, "--json"]).quiet().json();
-    assert_eq!(json["runs"][0]["classes"].as_array().map(Vec::len), Some(400));
+    assert_eq!(json["runs"][0]["link"]["classes"].as_array().map(Vec::len), Some(400));
     let json = fairlink(&["sim", &scenario, "--json", "--class", "a8"]).quiet().json();
-    assert_eq!(json["runs"][0]["classes"].as_array().map(Vec::len), Some(1));
-    assert_eq!(json["runs"][0]["phases"][1]["classes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["runs"][0]["link"]["classes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["runs"][0]["link"]["spans"][1]["classes"].as_array().map(Vec::len), Some(1));
     let unknown = fairlink(&["sim", &scenario, "--class", "nobody"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("and 388 more"), "{}", unknown.stderr);
 }

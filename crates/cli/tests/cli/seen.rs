@@ -67,8 +67,8 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     let lines = |name: &str| -> Vec<Value> { read(name).lines().map(|line| only_link(&parsed(line))).collect() };
 
     let stats = only_link(&parsed(&read("interval.json")));
-    assert!(stats["interval_s"].as_f64().unwrap() > 0.0 && stats["balanced"] == true, "{stats}");
-    assert_eq!((&stats["link"], &stats["generation"]), (&"vc".into(), &0.into()));
+    assert!(seconds(&stats).unwrap() > 0.0 && stats["gateway"]["balanced"] == true, "{stats}");
+    assert_eq!((&stats["name"], &stats["gateway"]["generation"]), (&"vc".into(), &0.into()));
     sums_of_inner_classes_are_those_of_their_leaves(&stats);
     ideals_are_what_fluid_computes(&stats, &link);
     let text = read("interval.txt");
@@ -76,22 +76,24 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
 
     // Without an interval, too, it is said what holds which class.
     let plain = only_link(&parsed(&read("plain.json")));
-    assert!(plain["interval_s"].as_f64().is_some_and(|seconds| seconds >= 0.25), "{plain}");
+    assert!(seconds(&plain).is_some_and(|seconds| seconds >= 0.25), "{plain}");
     let leaves = || plain["classes"].as_array().unwrap().iter().filter(|class| class["leaf"] == true);
-    for leaf in leaves().filter(|leaf| leaf["interval"]["limit"] != "demand") {
-        assert!(leaf["queued"]["packets"] != 0 || leaf["interval"]["dropped"]["packets"] != 0, "{leaf}");
+    for leaf in leaves() {
+        let span = span(&plain, leaf);
+        let waits = leaf["counts"]["queued"]["packets"] != 0 || span["counts"]["dropped"]["packets"] != 0;
+        assert!(waits || span["limit"] == "demand", "{leaf} {span}");
     }
-    let held = |cause| leaves().any(|leaf| leaf["interval"]["limit"] == cause);
+    let held = |cause| leaves().any(|leaf| span(&plain, leaf)["limit"] == cause);
     assert!(held("demand") || held("parent") || held("link"), "{plain}");
     let text = read("plain.txt");
     assert!(text.contains("in the last 2") && !text.contains("of guar."), "{text}");
     let now = only_link(&parsed(&read("now.json")));
-    assert!(now["interval_s"].is_null() && now["notes"].to_string().contains("without `--interval 0s`"), "{now}");
+    assert!(seconds(&now).is_none() && now["notes"].to_string().contains("without `--interval 0s`"), "{now}");
 
     let watched = lines("watch.json");
     assert_eq!(watched.len(), 2);
     for stats in &watched {
-        assert!(stats["interval_s"].as_f64().unwrap() > 0.0, "{stats}");
+        assert!(seconds(stats).unwrap() > 0.0, "{stats}");
         sums_of_inner_classes_are_those_of_their_leaves(stats);
     }
     let tables = read("watch.txt");
@@ -125,15 +127,27 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     }
     let again = lines("again.json");
     assert_eq!(again.len(), 4, "{}", logs());
-    let uptimes: Vec<f64> = again.iter().map(|stats| stats["uptime_s"].as_f64().unwrap()).collect();
+    let uptimes: Vec<f64> = again.iter().map(|stats| stats["gateway"]["uptime_s"].as_f64().unwrap()).collect();
     assert!(uptimes.windows(2).any(|pair| pair[1] < pair[0]), "the second gateway is younger: {uptimes:?}");
     // What the gateway says in the end has the sums too.
     sums_of_inner_classes_are_those_of_their_leaves(&only_link(&parsed(&read("first.json"))));
 }
 
+/// The length of the interval in seconds.
+fn seconds(stats: &Value) -> Option<f64> {
+    let span = &stats["spans"][0];
+    Some(span["end_s"].as_f64()? - span["start_s"].as_f64()?)
+}
+
+/// The class in the interval.
+fn span(stats: &Value, class: &Value) -> Value {
+    let classes = stats["spans"][0]["classes"].as_array().unwrap();
+    classes.iter().find(|of| of["name"] == class["name"]).unwrap_or_else(|| panic!("{class}: {stats}")).clone()
+}
+
 fn sums_of_inner_classes_are_those_of_their_leaves(stats: &Value) {
     let classes = stats["classes"].as_array().unwrap();
-    let count = |class: &Value, what: &str, unit: &str| class[what][unit].as_u64().unwrap();
+    let count = |class: &Value, what: &str, unit: &str| class["counts"][what][unit].as_u64().unwrap();
     for (what, unit) in
         ["received", "sent", "dropped", "queued"].iter().flat_map(|what| [(what, "packets"), (what, "bytes")])
     {
@@ -151,7 +165,9 @@ fn sums_of_inner_classes_are_those_of_their_leaves(stats: &Value) {
 /// The ideal of each class is what `fairlink fluid` computes for the demands that stand beside it.
 fn ideals_are_what_fluid_computes(stats: &Value, link: &str) {
     let classes = stats["classes"].as_array().unwrap();
-    let bps = |class: &Value, what: &str| class["interval"][what].as_f64().unwrap_or_else(|| panic!("{what}: {class}"));
+    let bps = |class: &Value, what: &str| {
+        span(stats, class)["rates"][what].as_f64().unwrap_or_else(|| panic!("{what}: {class}"))
+    };
     let demands = classes.iter().filter(|class| class["leaf"] == true && bps(class, "demand_bps") >= 1.0);
     let demands: Vec<String> = demands
         .map(|class| format!("{}={}bit", class["name"].as_str().unwrap(), bps(class, "demand_bps").floor()))

@@ -66,7 +66,7 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(read("stats.txt").contains("vb to vc") && read("stats.txt").contains("vc to vb"), "{}", read("stats.txt"));
     assert_eq!(
-        (&only_link(&json("stats-up.json"))["link"], &only_link(&json("stats-up.json"))["input"]),
+        (&only_link(&json("stats-up.json"))["name"], &only_link(&json("stats-up.json"))["gateway"]["input"]),
         (&"up".into(), &"vc".into())
     );
     assert!(read("which.log").contains("several links; name one: down, up"), "{}", read("which.log"));
@@ -89,19 +89,19 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     let gateway = json("gateway.json");
     let of = |name: &str| {
         let links = gateway["links"].as_array().expect("a list");
-        links.iter().find(|link| link["link"] == name).cloned().unwrap_or_else(|| panic!("{name}: {gateway}"))
+        links.iter().find(|link| link["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {gateway}"))
     };
     for (name, received) in [("down", json("down.json")), ("up", json("up.json"))] {
         let link = of(name);
-        assert_eq!((&link["balanced"], &link["reverse"]), (&true.into(), &Value::Null), "{link}");
+        assert_eq!((&link["gateway"]["balanced"], &link["gateway"]["reverse"]), (&true.into(), &Value::Null), "{link}");
         let class = &received["classes"][0];
         assert_eq!((&class["reordered_packets"], &class["duplicate_packets"]), (&0.into(), &0.into()), "{received}");
-        assert_eq!(class["received_packets"], link["sent"]["packets"], "{name}: {received} {link}");
+        assert_eq!(class["received_packets"], link["counts"]["sent"]["packets"], "{name}: {received} {link}");
         assert!(class["received_packets"].as_u64().unwrap() > 100, "{received}");
     }
-    assert_eq!((&of("down")["generation"], &of("up")["generation"]), (&1.into(), &2.into()));
+    assert_eq!((&of("down")["gateway"]["generation"], &of("up")["gateway"]["generation"]), (&1.into(), &2.into()));
     let both = json("both.json");
-    let names: Vec<&Value> = both["links"].as_array().unwrap().iter().map(|link| &link["link"]).collect();
+    let names: Vec<&Value> = both["links"].as_array().unwrap().iter().map(|link| &link["name"]).collect();
     assert_eq!(names, ["vc", "back"]);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Scratch, command, fairlink, scenario};
+use crate::{Scratch, command, fairlink, in_phase, leaves, scenario};
 
 /// Experiment 2 in small: 3 s on 10 Mbit/s.
 const SMALL: &str = r#"
@@ -23,8 +23,7 @@ const SMALL: &str = r#"
 "#;
 
 fn rates(run: &Value, phase: usize, key: &str) -> Vec<f64> {
-    let classes = run["phases"][phase]["classes"].as_array().expect("a list");
-    classes.iter().map(|class| class[key].as_f64().expect("a number")).collect()
+    in_phase(run, phase).iter().map(|class| class["rates"][key].as_f64().expect("a number")).collect()
 }
 
 #[test]
@@ -35,22 +34,24 @@ fn sim_reports_what_formats_and_numbers_promise() {
     let runs = json["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 1);
     let run = &runs[0];
-    assert_eq!((&run["scheduler"], &run["seed"], &run["duration_s"]), (&json!("hls"), &json!(1), &json!(3.0)));
-    assert!(run["link_utilisation"].as_f64().is_some_and(|share| share > 0.999));
-    let names: Vec<_> = run["classes"].as_array().expect("a list").iter().map(|class| class["name"].clone()).collect();
+    assert_eq!((&run["link"]["scheduler"], &run["seed"], &run["duration_s"]), (&json!("hls"), &json!(1), &json!(3.0)));
+    assert!(run["link"]["utilisation"].as_f64().is_some_and(|share| share > 0.999));
+    let names: Vec<_> = leaves(run).iter().map(|class| class["name"].clone()).collect();
     assert_eq!(names, ["a", "b"]);
-    for class in run["classes"].as_array().expect("a list") {
-        let count = |key: &str| class[key].as_u64().unwrap_or_else(|| panic!("{key}: {class}"));
-        assert!(count("offered_bytes") > 0 && count("sent_bytes") > 0);
-        let out = count("sent_packets") + count("dropped_packets") + count("queued_packets");
-        assert_eq!(count("offered_packets"), out, "{class}");
-        assert!(class["rate_bps"].is_f64());
+    for class in leaves(run) {
+        let counts = &class["counts"];
+        let count = |key: &str, unit: &str| counts[key][unit].as_u64().unwrap_or_else(|| panic!("{key}: {class}"));
+        for unit in ["packets", "bytes"] {
+            let out = count("sent", unit) + count("dropped", unit) + count("queued", unit);
+            assert!(count("received", unit) == out && count("sent", unit) > 0, "{class}");
+        }
+        assert!(class["rates"]["rate_bps"].is_f64());
         for key in ["mean", "p50", "p99", "p999", "max"] {
             assert!(class["delay_s"][key].is_f64(), "{key}: {class}");
         }
     }
-    assert_eq!(run["phases"].as_array().map(Vec::len), Some(2));
-    assert_eq!((&run["phases"][1]["start_s"], &run["phases"][1]["end_s"]), (&json!(1.0), &json!(3.0)));
+    assert_eq!(run["link"]["spans"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&run["link"]["spans"][1]["start_s"], &run["link"]["spans"][1]["end_s"]), (&json!(1.0), &json!(3.0)));
     assert_eq!(rates(run, 0, "ideal_bps"), [1e7, 0.0]);
     assert_eq!(rates(run, 1, "ideal_bps"), [5e6, 5e6]);
     let measured = rates(run, 1, "rate_bps");
@@ -68,7 +69,7 @@ fn the_same_seed_gives_the_same_bytes_and_runs_count_seeds_upwards() {
     assert_eq!(first.stdout, second.stdout);
     let json = first.json();
     assert_eq!((&json["runs"][0]["seed"], &json["runs"][1]["seed"]), (&json!(1), &json!(2)));
-    assert_ne!(json["runs"][0]["classes"], json["runs"][1]["classes"]);
+    assert_ne!(json["runs"][0]["link"]["classes"], json["runs"][1]["link"]["classes"]);
 }
 
 #[test]
@@ -76,9 +77,12 @@ fn several_schedulers_run_side_by_side_and_say_what_they_ignore() {
     let dir = Scratch::new();
     let file = dir.write("small.toml", SMALL);
     let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "fifo", "--json"]).quiet().json();
-    assert_eq!((&json["runs"][0]["scheduler"], &json["runs"][1]["scheduler"]), (&json!("hls"), &json!("fifo")));
-    assert_eq!(json["runs"][0]["notes"], json!([]));
-    assert!(json["runs"][1]["notes"][0].as_str().is_some_and(|note| note.contains("fifo ignores")), "{json}");
+    assert_eq!(
+        (&json["runs"][0]["link"]["scheduler"], &json["runs"][1]["link"]["scheduler"]),
+        (&json!("hls"), &json!("fifo"))
+    );
+    assert_eq!(json["runs"][0]["link"].get("notes"), None);
+    assert!(json["runs"][1]["link"]["notes"][0].as_str().is_some_and(|note| note.contains("fifo ignores")), "{json}");
     let text = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "fifo"]).quiet().stdout;
     let head = text.lines().find(|line| line.starts_with("phase")).expect("a table");
     assert!(head.contains("hls") && head.contains("fifo") && head.contains("max-min fair"), "{text}");
@@ -168,7 +172,7 @@ fn h_fsc_keeps_the_delays_of_audio_and_video_that_h_wf2q_plus_ties_to_their_rate
     assert_eq!(run.code, 0, "{}", run.stderr);
     let json = run.json();
     let delay = |run: usize, name: &str, which: &str| {
-        let classes = json["runs"][run]["classes"].as_array().expect("a list");
+        let classes = json["runs"][run]["link"]["classes"].as_array().expect("a list");
         let class = classes.iter().find(|class| class["name"] == name).expect("the class");
         class["delay_s"][which].as_f64().expect("a number")
     };
@@ -194,9 +198,9 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     let file = scenario("htb-slots.toml");
     let json = fairlink(&["sim", &file, "--json"]).quiet().json();
     let run = &json["runs"][0];
-    let names: Vec<_> = run["classes"].as_array().expect("a list").iter().map(|class| class["name"].clone()).collect();
+    let names: Vec<_> = leaves(run).iter().map(|class| class["name"].clone()).collect();
     assert_eq!(names, ["flow 0", "flow 1", "eth1:flow 2"]);
-    assert_eq!((&run["scheduler"], &run["further_links"][0]["name"]), (&json!("htb"), &json!("eth1")));
+    assert_eq!((&run["link"]["scheduler"], &run["further_links"][0]["name"]), (&json!("htb"), &json!("eth1")));
     // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s together.
     let ratio = |phase| {
         let rates = rates(run, phase, "rate_bps");
@@ -223,25 +227,25 @@ fn a_scenario_changes_its_link_while_it_runs_and_says_what_became_of_the_classes
     let json = first.json();
     for run in json["runs"].as_array().expect("a list") {
         let spans: Vec<_> =
-            run["phases"].as_array().expect("a list").iter().map(|phase| phase["end_s"].clone()).collect();
+            run["link"]["spans"].as_array().expect("a list").iter().map(|phase| phase["end_s"].clone()).collect();
         assert_eq!(spans, [10.0, 15.0, 20.0]);
         let expected = [[1e7, 2e7, 2e7, 0.0], [2e7, 6e7, 0.0, 0.0], [2e7, 3e7, 0.0, 3e7]];
         for (phase, ideals) in expected.iter().enumerate() {
-            assert_eq!(rates(run, phase, "ideal_bps"), ideals, "{}", run["scheduler"]);
+            assert_eq!(rates(run, phase, "ideal_bps"), ideals, "{}", run["link"]["scheduler"]);
             for (measured, ideal) in rates(run, phase, "settled_bps").iter().zip(ideals) {
                 assert!((measured - ideal).abs() <= 0.02 * ideal, "{measured} {ideal}");
             }
         }
         let change = &run["changes"][0];
         assert_eq!(
-            (&change["at_s"], &change["name"], &change["link_bps"]),
+            (&change["at_s"], &change["name"], &change["capacity_bps"]),
             (&json!(10.0), &json!("simple-after.toml"), &json!(8e7))
         );
-        assert_eq!(change["scheduler"], run["scheduler"]);
+        assert_eq!(change["scheduler"], run["link"]["scheduler"]);
         let dropped = change["removed_packets"].as_u64().expect("a count");
-        assert_eq!(json!(dropped), run["classes"][2]["drops"]["class removed"]);
+        assert_eq!(json!(dropped), leaves(run)[2]["counts"]["dropped_by"]["class_removed"]["packets"]);
         let note = format!("at 10 s: simple-after.toml: 3 classes kept, 1 removed ({dropped} packets dropped), 1 new");
-        assert_eq!(run["notes"], json!([note]));
+        assert_eq!(run["link"]["notes"], json!([note]));
     }
     let dir = Scratch::new();
     let text = fairlink(&["sim", &file, "--out", &dir.path("plots")]);
@@ -305,7 +309,8 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
     dir.write("after.toml", &(link.to_owned() + &class("priority = 1")));
     let file = dir.write("changed.toml", &changed(""));
     let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).json();
-    let notes: Vec<_> = json["runs"].as_array().expect("a list").iter().map(|run| run["notes"].to_string()).collect();
+    let notes: Vec<_> =
+        json["runs"].as_array().expect("a list").iter().map(|run| run["link"]["notes"].to_string()).collect();
     assert!(
         notes[0].contains("from 2 s on hls ignores that class a has a priority") && !notes[1].contains("ignores"),
         "{notes:?}"
@@ -333,7 +338,7 @@ fn one_connection(keys: &str) -> (f64, f64) {
     );
     let json = fairlink(&["sim", &dir.write("tcp.toml", &text), "--json"]).quiet().json();
     let run = &json["runs"][0];
-    (run["closed"][0]["goodput_bps"].as_f64().unwrap(), run["classes"][0]["delay_s"]["max"].as_f64().unwrap())
+    (run["closed"][0]["goodput_bps"].as_f64().unwrap(), run["link"]["classes"][0]["delay_s"]["max"].as_f64().unwrap())
 }
 
 #[test]
@@ -381,7 +386,7 @@ fn a_run_that_does_not_show_what_is_expected_ends_with_1_and_names_it() {
         assert_eq!(met, one["scheduler"] == "hls" || one["line"] != 27, "{one}");
     }
     // The rate is that of the report.
-    let settled = |run: &Value| run["phases"][1]["classes"][0]["settled_bps"].clone();
+    let settled = |run: &Value| in_phase(run, 1)[0]["rates"]["settled_bps"].clone();
     let runs = json["runs"].as_array().expect("a list");
     let rates: Vec<_> = runs.iter().map(settled).collect();
     let judged: Vec<_> = all.iter().filter(|one| one["line"] == 27).map(|one| one["measured"].clone()).collect();

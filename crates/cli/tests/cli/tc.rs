@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, scenario};
+use crate::{Scratch, fairlink, in_phase, scenario};
 
 #[test]
 fn tc_commands_become_a_link_file_that_check_takes_and_go_back() {
@@ -40,16 +40,16 @@ fn what_tc_text_loses_is_named_and_what_it_has_wrong_ends_with_2() {
 
 /// Settled rates in kilobytes per second by phase and class.
 fn settled(document: &Value) -> Vec<(f64, String, f64)> {
-    let phases = document["runs"][0]["phases"].as_array().unwrap();
-    let of = |phase: &Value| {
+    let run = &document["runs"][0];
+    let phases = run["link"]["spans"].as_array().unwrap();
+    let of = |(number, phase): (usize, &Value)| {
         let start = phase["start_s"].as_f64().unwrap();
-        let classes = phase["classes"].as_array().unwrap().clone();
-        classes.into_iter().map(move |class| {
-            let rate = class["settled_bps"].as_f64().unwrap_or_else(|| class["rate_bps"].as_f64().unwrap());
+        in_phase(run, number).into_iter().map(move |class| {
+            let rate = class["rates"]["settled_bps"].as_f64().unwrap();
             (start, class["name"].as_str().unwrap().to_owned(), rate / 8000.0)
         })
     };
-    phases.iter().flat_map(of).filter(|&(_, _, rate)| rate > 0.0).collect()
+    phases.iter().enumerate().flat_map(of).filter(|&(_, _, rate)| rate > 0.0).collect()
 }
 
 /// htb.share and htb.generator: the text's script over the text's tc lines.
@@ -73,11 +73,12 @@ fn the_texts_script_shares_the_texts_htb_as_the_text_says() {
 #[test]
 fn a_class_that_starts_sends_its_burst_beyond_its_ceiling_and_no_more() {
     let run = fairlink(&["sim", &scenario("htb/share.toml"), "--window", "50ms", "--json"]).quiet().json();
-    let windows = run["runs"][0]["windows"].as_array().unwrap();
+    let spans = run["runs"][0]["link"]["spans"].as_array().unwrap();
+    let windows: Vec<_> = spans.iter().filter(|span| span["kind"] == "window").collect();
     let sent = |class: &str| -> Vec<f64> {
         let rate = |window: &Value| {
             let classes = window["classes"].as_array().unwrap();
-            classes.iter().find(|found| found["name"] == class).unwrap()["rate_bps"].as_f64().unwrap()
+            classes.iter().find(|found| found["name"] == class).unwrap()["rates"]["rate_bps"].as_f64().unwrap()
         };
         windows.iter().map(|window| rate(window) / 8.0 * 0.05).collect()
     };

@@ -92,11 +92,11 @@ fn the_trace_has_what_the_report_counts() {
     let run = fairlink(&["sim", &file, "--trace", &dir.path("t.csv"), "--json"]);
     assert!(run.stderr.starts_with("written: "), "{}", run.stderr);
     let rows = rows(&dir.path("t.csv"));
-    for class in run.json()["runs"][0]["classes"].as_array().unwrap() {
+    for class in run.json()["runs"][0]["link"]["classes"].as_array().unwrap() {
         let own = || rows.iter().filter(|row| class["name"] == *row[0]);
-        assert_eq!(class["offered_packets"], own().count());
-        assert_eq!(class["offered_bytes"], own().map(|row| row[5].parse::<u64>().unwrap()).sum::<u64>());
-        assert_eq!(class["dropped_packets"], own().filter(|row| !row[8].is_empty()).count());
+        assert_eq!(class["counts"]["received"]["packets"], own().count());
+        assert_eq!(class["counts"]["received"]["bytes"], own().map(|row| row[5].parse::<u64>().unwrap()).sum::<u64>());
+        assert_eq!(class["counts"]["dropped"]["packets"], own().filter(|row| !row[8].is_empty()).count());
         let delays = own().filter(|row| !row[3].is_empty()).map(|row| nanos(&row[3]) - nanos(&row[1]));
         let max = class["delay_s"]["max"].as_f64().unwrap();
         assert_eq!((max * 1e9).round() as u64, delays.max().unwrap());
@@ -116,7 +116,8 @@ fn frames_of_a_capture_belong_to_their_classes_and_replay() {
     let replay = fairlink(&["sim", &dir.write("again.toml", &format!("{LINK}{sources}")), "--json"]);
     assert_eq!(replay.code, 0, "{}", replay.stderr);
     for class in 0..2 {
-        let offered = |run: &serde_json::Value| run["runs"][0]["classes"][class]["offered_bytes"].clone();
+        let offered =
+            |run: &serde_json::Value| run["runs"][0]["link"]["classes"][class]["counts"]["received"]["bytes"].clone();
         assert_eq!(offered(&run.json()), offered(&replay.json()));
     }
 }
@@ -236,5 +237,5 @@ fn a_capture_of_an_interrupted_run_ends_after_a_whole_packet_and_replays() {
     let long = LINK.replace("duration = \"2s\"", "duration = \"36000s\"");
     let run = fairlink(&["sim", &dir.write("again.toml", &format!("{long}{source}")), "--json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert_eq!(run.json()["runs"][0]["classes"][2]["offered_packets"], packets);
+    assert_eq!(run.json()["runs"][0]["link"]["classes"][2]["counts"]["received"]["packets"], packets);
 }

@@ -79,8 +79,8 @@ fn a_shaped_source_has_the_sigma_of_its_bucket_and_its_losses_are_counted() {
     );
     // The simulator gets the same packets, and the class is as bursty as its sources.
     let sim = fairlink(&["sim", &file, "--json"]).json();
-    let class = &sim["runs"][0]["classes"][0];
-    assert!(class["offered_packets"].as_u64().unwrap() > 10_000, "{sim}");
+    let class = &sim["runs"][0]["link"]["classes"][0];
+    assert!(class["counts"]["received"]["packets"].as_u64().unwrap() > 10_000, "{sim}");
     assert_eq!(class["lost_at_source_packets"].as_f64(), Some(lost(2) + lost(3)));
     let text = fairlink(&["sim", &file]).stdout;
     assert!(text.contains("packets were lost by the sources' own shapers and policers"), "{text}");

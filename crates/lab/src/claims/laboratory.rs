@@ -258,13 +258,13 @@ pub fn estimate<'r>(
 /// The mean delay of a class in a run, in seconds.
 #[must_use]
 pub fn mean_delay(run: &Run, class: &str) -> Option<f64> {
-    run.classes.iter().find(|found| found.name == class)?.delay_s.mean
+    run.classes.iter().find(|found| found.name == class)?.delay().mean
 }
 
 /// The longest delay of a class in a run, in seconds.
 #[must_use]
 pub fn longest_delay(run: &Run, class: &str) -> Option<f64> {
-    run.classes.iter().find(|found| found.name == class)?.delay_s.max
+    run.classes.iter().find(|found| found.name == class)?.delay().max
 }
 
 /// What `value` says of the runs of scheduler `one` less what it says of those of `other`, run by run on the same arrivals.

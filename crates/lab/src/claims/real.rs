@@ -98,9 +98,9 @@ fn with_ports(workload: &Workload) -> Result<Workload, Trouble> {
 /// The part of its ideal by which the farthest class is away from it.
 fn farthest(phases: &[Phase]) -> f64 {
     let link: f64 =
-        phases.iter().map(|phase| phase.classes.iter().map(|class| class.fair_bps).sum()).fold(0.0, f64::max);
+        phases.iter().map(|phase| phase.classes.iter().map(|class| class.rates.fair()).sum()).fold(0.0, f64::max);
     let classes = phases.iter().flat_map(|phase| &phase.classes);
-    classes.map(|class| relative(class.settled_bps, class.fair_bps, link)).fold(0.0, f64::max)
+    classes.map(|class| relative(class.rates.settled(), class.rates.fair(), link)).fold(0.0, f64::max)
 }
 
 /// Rows of rates: ours judged against the ideal, others shown beside.
@@ -140,7 +140,7 @@ fn exp2(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
         let phases = bed.rates(&workload, name)?;
         let rate = |class: &str| {
             let phase = phases.get(1).map_or(&[][..], |phase| &phase.classes);
-            phase.iter().find(|found| found.name == class).map_or(f64::NAN, |class| class.settled_bps)
+            phase.iter().find(|found| found.name == class).map_or(f64::NAN, |class| class.rates.settled())
         };
         let what = format!("real packets, {name}: B2 over A1 without C");
         rows.push(Row::new(what, Unit::Times, Expected::AtLeast(1.1), rate("B2") / rate("A1")));

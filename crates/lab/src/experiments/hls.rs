@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use crate::measure::{Deviation, OPTIONS, TOLERANCE, deviations, worst};
     use fairlink_core::{Leniency, Members, NANOS_PER_SEC, registry::find};
-    use fairlink_sim::{ClassRate, Run, simulate};
+    use fairlink_report::ClassSpan;
+    use fairlink_sim::{Run, simulate};
 
     fn run(script: &Script, scheduler: &str, bps: u64, phase: Option<Nanos>) -> Run {
         let scenario = script.scenario(Rate::from_bps(bps).unwrap(), phase).unwrap();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     /// Megabits per second by leaf, in the order A1, A2, B1, B2, C.
-    fn mbps(phase: &fairlink_sim::Phase, of: impl Fn(&ClassRate) -> f64) -> Vec<f64> {
+    fn mbps(phase: &fairlink_sim::Phase, of: impl Fn(&ClassSpan) -> f64) -> Vec<f64> {
         phase.classes.iter().map(|class| of(class) / 1e6).collect()
     }
 
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn the_ideal_is_what_the_paper_says() {
         let run = run(&EXP1.scripts[0], "fifo", 1_000_000_000, Some(Nanos::from_millis(1)));
-        let ideal: Vec<_> = run.phases.iter().map(|phase| mbps(phase, |class| class.fair_bps)).collect();
+        let ideal: Vec<_> = run.phases.iter().map(|phase| mbps(phase, |class| class.rates.fair())).collect();
         let expected = [
             [100.0, 200.0, 100.0, 200.0, 400.0],
             [0.0, 300.0, 100.0, 200.0, 400.0],
@@ -183,19 +184,19 @@ mod tests {
             let built = find(name).unwrap().build(&scenario.tree, Leniency::Ignore, Members::new()).unwrap();
             let run = simulate(&scenario, name, built, &OPTIONS, &mut ()).unwrap();
             for phase in [0, 2] {
-                let rates = mbps(&run.phases[phase], |class| class.settled_bps);
+                let rates = mbps(&run.phases[phase], |class| class.rates.settled());
                 for (rate, expected) in [rates[0], rates[3], rates[4]].into_iter().zip([30.0, 30.0, 40.0]) {
                     assert!((rate - expected).abs() < 1.0, "{name}: {rates:?}");
                 }
             }
-            assert!(run.classes.iter().any(|class| class.dropped_packets > 0), "nothing is lost in silence");
+            assert!(run.classes.iter().any(|class| class.counts().dropped.packets > 0), "nothing is lost in silence");
         }
     }
 
     #[test]
     fn drr_without_the_tree_does_not_split_evenly_what_c_leaves() {
         let run = run(EXP2.script("H").unwrap(), "drr", 100_000_000, Some(Nanos::from_millis(2000)));
-        let rates = mbps(&run.phases[1], |class| class.settled_bps);
+        let rates = mbps(&run.phases[1], |class| class.rates.settled());
         // By the leaves' guarantees, 60 to 240.
         assert!((rates[0] - 20.0).abs() < 1.0 && (rates[3] - 80.0).abs() < 1.0, "{rates:?}");
         assert!(furthest(&run).relative > 0.5);

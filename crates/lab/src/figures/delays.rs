@@ -22,8 +22,9 @@ pub struct Delays {
 pub fn of_runs(runs: &[&Run]) -> Vec<Delays> {
     let Some(first) = runs.first() else { return Vec::new() };
     let of = |index: usize| {
-        let classes = || runs.iter().filter_map(|run| run.classes.get(index));
-        let known = || classes().filter_map(|class| Some((class.delays.as_ref()?, class.delay_s.mean?)));
+        let known = || {
+            runs.iter().filter_map(|run| Some((run.distributions.get(index)?, run.classes.get(index)?.delay().mean?)))
+        };
         let count: f64 = known().map(|(delays, _)| delays.count() as f64).sum();
         let sum: f64 = known().map(|(delays, mean)| delays.count() as f64 * mean).sum();
         let distribution = Distribution::of_all(known().map(|(delays, _)| delays));

@@ -197,7 +197,7 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner
         for phase in &run.phases {
             let ideal = phase.classes.iter().find(|class| class.name == windows.names[column]);
             if let Some(ideal) =
-                ideal.and_then(|class| class.ideal_bps).map(|ideal| ideal / unit.bps).filter(|&ideal| ideal > 0.0)
+                ideal.and_then(|class| class.rates.ideal_bps).map(|ideal| ideal / unit.bps).filter(|&ideal| ideal > 0.0)
             {
                 let points = vec![(phase.start_s, ideal), (phase.end_s, ideal)];
                 panel.series.push(Series::line("the ideal", points, Look::reference()));
@@ -214,7 +214,7 @@ fn busiest(runs: &[(&Run, &Windows)]) -> (Vec<usize>, usize) {
     let highest = |column: usize| {
         let of_phase = |phase: &Phase| {
             let class = phase.classes.iter().find(|class| class.name == windows.names[column]);
-            class.map_or(0.0, |class| class.rate_bps.max(class.fair_bps))
+            class.map_or(0.0, |class| class.rates.rate().max(class.rates.fair()))
         };
         runs.iter().flat_map(|(run, _)| &run.phases).map(of_phase).fold(0.0, f64::max)
     };

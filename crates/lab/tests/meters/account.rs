@@ -41,7 +41,7 @@ pub(crate) fn account(seen: &Seen, judge: &mut Judge) {
         sum.packets[kind] += 1;
         sum.bytes[kind] += u64::from(event.len);
         if let What::Dropped(reason) = event.what {
-            *sum.drops.entry(reason.as_str()).or_default() += 1;
+            *sum.drops.entry(reason.into()).or_default() += 1;
         }
         if event.what == What::Came {
             ensure!(judge, "account", event.number == next, "{event:?} is not packet {next}");

@@ -8,6 +8,7 @@ use fairlink_core::{
     ClassId, DropReason, Hierarchy, HostKey, Leniency, Nanos, QueueKind, SchedulerInfo, WorkConserving,
 };
 use fairlink_lab::scenario::links_of;
+use fairlink_report::DropCause;
 use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run, SimError, compare_links};
 
 use crate::case::{Case, scheduler};
@@ -82,7 +83,7 @@ pub(crate) fn path(tree: &Hierarchy, class: ClassId) -> impl Iterator<Item = Cla
 pub(crate) struct Told {
     pub(crate) packets: [u64; 4],
     pub(crate) bytes: [u64; 4],
-    pub(crate) drops: BTreeMap<&'static str, u64>,
+    pub(crate) drops: BTreeMap<DropCause, u64>,
 }
 
 /// What was seen of one link.
@@ -232,16 +233,19 @@ fn is_refusal(error: &SimError) -> bool {
 
 fn told(run: &Run, name: &str) -> Option<Told> {
     let class = run.classes.iter().find(|class| class.name == name)?;
+    let counts = class.counts();
+    let amounts = [counts.received, counts.sent, counts.dropped, counts.queued];
+    let causes = counts.dropped_by?;
     Some(Told {
-        packets: [class.offered_packets, class.sent_packets, class.dropped_packets, class.queued_packets],
-        bytes: [class.offered_bytes, class.sent_bytes, class.dropped_bytes, class.queued_bytes],
-        drops: class.drops.clone(),
+        packets: amounts.map(|amount| amount.packets),
+        bytes: amounts.map(|amount| amount.bytes),
+        drops: causes.iter().map(|(cause, amount)| (cause, amount.packets)).collect(),
     })
 }
 
 fn ideal(run: &Run, name: &str) -> Option<f64> {
     let [phase] = &run.phases[..] else { return None };
-    phase.classes.iter().chain(&phase.inner_classes).find(|class| class.name == name)?.ideal_bps
+    phase.classes.iter().chain(&phase.inner_classes).find(|class| class.name == name)?.rates.ideal_bps
 }
 
 /// The host of a packet, where hosts are told apart: each source is one, as long as there are places.

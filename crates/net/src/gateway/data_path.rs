@@ -19,10 +19,11 @@
 
 use fairlink_config::matching::{Classifier, ethernet};
 use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_report::DropCause;
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::stats::{EdgeCounters, Refusal, ReverseStats, Unfit, Why};
+use crate::gateway::stats::{EdgeCounters, ReverseStats};
 use crate::gateway::trace::{Gone, Passing, Tap};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::{Clock, MonotonicClock};
@@ -351,11 +352,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             Outcome::Refused(index, reason) => {
                 let Packet { class, len, .. } = outgoing[index];
                 let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
-                let why = if too_long { Refusal::TooLong } else { Refusal::Other };
-                counters.refused(class, len, why);
+                let cause = if too_long { DropCause::TooLong } else { DropCause::RefusedByInterface };
+                counters.dropped_behind(class, len, cause);
                 if let Some(tap) = tap {
                     let packet = passing(pool, &outgoing[index]);
-                    tap.gone(frames[index], packet, Gone::Dropped(clock.now(), Why::Refused(why)));
+                    tap.gone(frames[index], packet, Gone::Dropped(clock.now(), cause));
                 }
             }
         });
@@ -423,13 +424,13 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let headers = self.labels.headers(bytes);
             let class = self.classifier.classify(&headers.key);
             let unfit = match condition {
-                _ if len < ethernet::HEADER as u32 => Some(Unfit::Runt),
-                _ if self.discarding => Some(Unfit::Stale),
-                Condition::Whole if self.shedding && self.queues.is_long(class) => Some(Unfit::Shed),
+                _ if len < ethernet::HEADER as u32 => Some(DropCause::Runt),
+                _ if self.discarding => Some(DropCause::Stale),
+                Condition::Whole if self.shedding && self.queues.is_long(class) => Some(DropCause::Shed),
                 Condition::Whole => None,
-                Condition::TooLong => Some(Unfit::TooLong),
-                Condition::Joined => Some(Unfit::Joined),
-                Condition::Checksum => Some(Unfit::Checksum),
+                Condition::TooLong => Some(DropCause::TooLong),
+                Condition::Joined => Some(DropCause::Joined),
+                Condition::Checksum => Some(DropCause::Checksum),
             };
             let (on_wire, len) = (len, self.overhead.accounted(len));
             if let Some(tap) = &mut self.tap {
@@ -441,11 +442,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                     self.queues.entered(class);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }
-                Some(why) => {
-                    self.counters.unfit(class, len, why);
+                Some(cause) => {
+                    self.counters.dropped_before(class, len, cause);
                     if let Some(tap) = &mut self.tap {
                         let packet = Passing { class, len: on_wire, accounted: len, received: now, bytes };
-                        tap.gone(frame, packet, Gone::Dropped(now, Why::Unfit(why)));
+                        tap.gone(frame, packet, Gone::Dropped(now, cause));
                     }
                     self.pool.give_back(frame);
                 }
@@ -476,7 +477,7 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
             self.queues.left(packet.class);
         }
         if let Some(tap) = &mut self.tap {
-            let gone = Gone::Dropped(now, Why::Scheduler(reason));
+            let gone = Gone::Dropped(now, reason.into());
             tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
         }
         self.pool.give_back(packet.handle as u32);

@@ -27,13 +27,14 @@ use fairlink_core::{
     Change, ClassConfig, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange,
     MeteredRetired, Nanos, Packet, Rate, ReconfigureError, Scheduler, ServiceCurve, Share,
 };
+use fairlink_report::Terms;
 
 mod error;
 mod report;
 
 pub use error::ReloadError;
 pub use report::{
-    ClassChange, Committed, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms, Wanted,
+    ClassChange, Committed, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted,
 };
 
 use crate::gateway::account::Passage;
@@ -438,7 +439,7 @@ impl Present {
             tree = tree.rebuilt(tree.link(), refit).map_err(ReloadError::Tree)?;
         }
         for class in tree.classes() {
-            let Terms { guarantee_bps, ceiling_bps, .. } = Terms::of(&tree, class);
+            let Terms { guarantee_bps, ceiling_bps, .. } = Terms::new(&tree, class);
             let deviates = deviations.guarantees.contains_key(&class) || deviations.ceilings.contains_key(&class);
             if let (true, Some(guarantee_bps), Some(ceiling_bps)) = (deviates, guarantee_bps, ceiling_bps)
                 && guarantee_bps > ceiling_bps
@@ -501,8 +502,8 @@ impl Present {
                 leaf: config.tree.is_leaf(class),
                 fate: if old.is_some() { Fate::Kept } else { Fate::Added },
                 moved_to: None,
-                before: old.map(|old| Terms::of(&now.tree, old)),
-                after: Some(Terms::of(&config.tree, class)),
+                before: old.map(|old| Terms::new(&now.tree, old)),
+                after: Some(Terms::new(&config.tree, class)),
                 name,
             }
         });
@@ -514,7 +515,7 @@ impl Present {
                 leaf: now.tree.is_leaf(class),
                 fate: if heir.is_some() { Fate::Moved } else { Fate::Removed },
                 moved_to: heir.map(|heir| config.name(heir)),
-                before: Some(Terms::of(&now.tree, class)),
+                before: Some(Terms::new(&now.tree, class)),
                 after: None,
             }
         });

@@ -119,7 +119,7 @@ impl Strays {
 /// What was received for a leaf.
 fn received(snapshot: &Snapshot, class: ClassId) -> Amount {
     let counts = &snapshot.classes[class.index()];
-    counts.inside.received + counts.edges.unfit()
+    counts.inside.received + counts.edges.dropped_before
 }
 
 /// Classes in a sentence.

@@ -9,22 +9,12 @@ use std::time::Instant;
 
 use fairlink_core::{Amount, ClassId, Hierarchy, registry};
 use fairlink_qdisc::{Config, assemble};
+use fairlink_report::{ClassReport, Content, Counts, LinkReport, Rates, Terms};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
+use serde::{Deserialize, Serialize};
 
 use super::messages::{Class, Discipline, Sampled};
-
-/// How fast a class is, or the link.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QdiscRates {
-    /// What was sent, in bit/s.
-    pub rate_bps: f64,
-    /// What was asked for, in bit/s: what waited and what arrived, of packets that fit the link.
-    pub demand_bps: f64,
-    /// What the class would get of a link of fluid for what all classes asked for, in bit/s. Unknown where the kernel's classes changed
-    /// while they were read.
-    pub ideal_bps: Option<f64>,
-}
 
 /// What the kernel says of a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,24 +29,57 @@ pub struct QdiscClass {
     pub leaf: bool,
     /// What it is guaranteed in bit/s: what the file says, else what it has if all classes have something to send.
     pub guarantee_bps: u64,
-    /// What came. An inner class has the sums of its leaves.
-    pub received: Amount,
-    /// What was sent.
-    pub sent: Amount,
-    /// What was dropped.
-    pub dropped: Amount,
-    /// What was marked as having met congestion.
-    pub marked: Amount,
-    /// What waits.
-    pub queued: Amount,
+    /// Packets and bytes, without causes of drops. An inner class has the sums of its leaves.
+    pub counts: Counts,
     /// Bytes sent beyond the guarantee: of each interval of about a second, in which the kernel takes them.
     pub borrowed_bytes: u64,
     /// Bytes borrowed from above (a leaf) or lent to those below, where the scheduler counts them.
     pub lent_bytes: Option<u64>,
     /// The kernel's averages, or those of an interval; none in the first second or two.
-    pub rates: Option<QdiscRates>,
+    pub rates: Option<Rates>,
     /// Bytes dropped because the packet was too long for the link.
     too_long_bytes: u64,
+}
+
+/// The report of a link that the kernel module shares.
+pub type QdiscReport = LinkReport<Vec<ClassReport>, QdiscExtension>;
+
+/// The key that only such a link has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QdiscExtension {
+    /// The queueing discipline as a whole.
+    pub qdisc: QdiscTotals,
+}
+
+/// The counters of the queueing discipline as a whole, as `tc -s qdisc` shows them. After a panic of the module they go on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QdiscTotals {
+    /// Its handle, such as `1:`.
+    pub handle: String,
+    /// The reason why packets pass through a FIFO; `null` where the module works.
+    pub broken: Option<String>,
+    /// Time in seconds that the rates are of. Absent where they are the kernel's averages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<f64>,
+    /// Sent.
+    pub sent: Amount,
+    /// Dropped.
+    pub dropped_packets: u64,
+    /// Queued.
+    pub queued: Amount,
+    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
+    pub super_frames: u64,
+}
+
+/// The content of the document `qdisc`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QdiscContent {
+    /// The links.
+    pub links: Vec<QdiscReport>,
+}
+
+impl Content for QdiscContent {
+    const KIND: &'static str = "qdisc";
 }
 
 /// What the kernel says of a queueing discipline.
@@ -79,7 +102,7 @@ pub struct QdiscState {
     /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
     pub super_frames: u64,
     /// All classes together.
-    pub rates: Option<QdiscRates>,
+    pub rates: Option<Rates>,
     /// The classes, parents before children.
     pub classes: Vec<QdiscClass>,
     /// The link's tree, with the same classes, where all was read of one configuration.
@@ -133,11 +156,60 @@ impl QdiscState {
         }
         // A class that is gone has had something as well.
         let top = self.classes.iter().filter(|class| class.parent == 0);
-        let demand_bps = top.filter_map(|class| Some(class.rates?.demand_bps)).sum();
+        let demand_bps = top.filter_map(|class| class.rates?.demand_bps).sum();
         let sent = self.sent.bytes.checked_sub(earlier.sent.bytes).filter(|_| seconds > 0.0);
-        self.rates = sent.map(|sent| QdiscRates { rate_bps: sent as f64 * 8.0 / seconds, demand_bps, ideal_bps: None });
+        self.rates = sent.map(|sent| rates(sent as f64 * 8.0 / seconds, demand_bps));
         self.find_ideals();
         seconds
+    }
+
+    /// Returns the report of the link at `interface`. `interval_s` is the time in seconds that [`QdiscState::measure_since`] returned; without it the
+    /// rates are the kernel's averages.
+    #[must_use]
+    pub fn report(&self, interface: &str, interval_s: Option<f64>) -> QdiscReport {
+        let number = |minor: u16| format!("{:x}:{minor:x}", self.major);
+        let names: HashMap<u16, &str> = self.classes.iter().map(|class| (class.minor, class.name.as_str())).collect();
+        let class = |(index, class): (usize, &QdiscClass)| {
+            let counters = [("borrowed_bytes", Some(class.borrowed_bytes)), ("lent_bytes", class.lent_bytes)];
+            ClassReport {
+                name: class.name.clone(),
+                parent: names.get(&class.parent).map(|&name| name.to_owned()),
+                leaf: class.leaf,
+                classid: Some(number(class.minor)),
+                terms: self.tree.as_ref().map(|tree| Terms::new(tree, ClassId(index as u32 + 1))),
+                counts: Some(class.counts),
+                rates: class.rates.unwrap_or_default(),
+                counters: counters.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+                ..ClassReport::default()
+            }
+        };
+        let mut counts: Option<Counts> = None;
+        for class in self.classes.iter().filter(|class| class.parent == 0) {
+            match &mut counts {
+                Some(sum) => *sum += &class.counts,
+                none => *none = Some(class.counts),
+            }
+        }
+        LinkReport {
+            name: Some(interface.to_owned()),
+            scheduler: self.scheduler.map(str::to_owned),
+            capacity_bps: self.rate_bps,
+            counts,
+            rates: self.rates.unwrap_or_default(),
+            classes: self.classes.iter().enumerate().map(class).collect(),
+            extension: QdiscExtension {
+                qdisc: QdiscTotals {
+                    handle: format!("{:x}:", self.major),
+                    broken: self.broken.clone(),
+                    interval_s,
+                    sent: self.sent,
+                    dropped_packets: self.dropped,
+                    queued: self.queued,
+                    super_frames: self.super_frames,
+                },
+            },
+            ..LinkReport::default()
+        }
     }
 
     /// The ideals for what the leaves ask for.
@@ -145,7 +217,7 @@ impl QdiscState {
         let Some(tree) = &self.tree else { return };
         let asked = tree.leaves().iter().filter_map(|&leaf| {
             let rates = self.classes.get(leaf.index() - 1)?.rates?;
-            Some((leaf, Request::Rate(rates.demand_bps as u64)))
+            Some((leaf, Request::Rate(rates.demand_bps? as u64)))
         });
         let Ok(demand) = Demand::new(tree, asked) else { return };
         let Some(info) = self.scheduler.and_then(registry::find) else { return };
@@ -164,11 +236,15 @@ impl QdiscState {
     }
 }
 
+/// Rates without an ideal, in bit/s.
+fn rates(rate_bps: f64, demand_bps: f64) -> Rates {
+    Rates { rate_bps: Some(rate_bps), demand_bps: Some(demand_bps), ..Rates::default() }
+}
+
 /// The kernel's averages, from the second sample on.
-fn averages(sampled: &Sampled) -> Option<QdiscRates> {
+fn averages(sampled: &Sampled) -> Option<Rates> {
     let bps = |bytes: u64| bytes as f64 * 8.0;
-    let rates = QdiscRates { rate_bps: bps(sampled.bytes), demand_bps: bps(sampled.demand), ideal_bps: None };
-    (sampled.samples >= 2).then_some(rates)
+    (sampled.samples >= 2).then(|| rates(bps(sampled.bytes), bps(sampled.demand)))
 }
 
 impl QdiscClass {
@@ -179,11 +255,14 @@ impl QdiscClass {
             name,
             leaf: class.leaf,
             guarantee_bps: class.guarantee_bps,
-            received: class.received,
-            sent: class.sent,
-            dropped: class.dropped,
-            marked: class.marked,
-            queued: class.queued,
+            counts: Counts {
+                received: class.received,
+                sent: class.sent,
+                dropped: class.dropped,
+                dropped_by: None,
+                marked: class.marked,
+                queued: class.queued,
+            },
             borrowed_bytes: class.sampled.borrowed,
             lent_bytes: class.lent_bytes,
             rates: averages(&class.sampled),
@@ -191,13 +270,12 @@ impl QdiscClass {
         }
     }
 
-    fn since(&self, earlier: &Self, seconds: f64) -> Option<QdiscRates> {
-        let sent = self.sent.checked_sub(earlier.sent)?;
-        let received = self.received.checked_sub(earlier.received)?;
+    fn since(&self, earlier: &Self, seconds: f64) -> Option<Rates> {
+        let counts = self.counts.since(&earlier.counts)?;
         let unfit = self.too_long_bytes.checked_sub(earlier.too_long_bytes)?;
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let demand_bps = bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit));
-        (seconds > 0.0).then(|| QdiscRates { rate_bps: bps(sent.bytes), demand_bps, ideal_bps: None })
+        let demand_bps = bps((earlier.counts.queued.bytes + counts.received.bytes).saturating_sub(unfit));
+        (seconds > 0.0).then(|| rates(bps(counts.sent.bytes), demand_bps))
     }
 }
 
@@ -228,7 +306,7 @@ mod tests {
             (Some("hls"), Some(100_000_000), "A2")
         );
         assert_eq!(ideals(&state), [70e6, 60e6, 10e6, 30e6].map(Some));
-        assert_eq!(state.classes[1].rates.unwrap().rate_bps, 8000.0);
+        assert_eq!(state.classes[1].rates.unwrap().rate_bps, Some(8000.0));
         let mut first = raw_classes(&link);
         first[1].sampled = Sampled { samples: 1, ..Sampled::default() };
         let state = QdiscState::read(raw_link(&link), first, Instant::now()).unwrap();
@@ -260,8 +338,8 @@ mod tests {
         assert_eq!(later.measure_since(&earlier), 0.1);
         let rates: Vec<_> = later.classes.iter().map(|class| class.rates.unwrap()).collect();
         // A1: 0.5 MB waited, 1 MB came, 0.75 MB were sent, in a tenth of a second.
-        assert_eq!((rates[1].demand_bps, rates[1].rate_bps), (120e6, 60e6));
-        assert_eq!((rates[2].demand_bps, rates[2].rate_bps), (10e6, 10e6));
+        assert_eq!((rates[1].demand_bps, rates[1].rate_bps), (Some(120e6), Some(60e6)));
+        assert_eq!((rates[2].demand_bps, rates[2].rate_bps), (Some(10e6), Some(10e6)));
         assert_eq!(ideals(&later), [100e6, 90e6, 10e6, 0.0].map(Some));
     }
 

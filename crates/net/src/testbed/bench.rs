@@ -18,6 +18,7 @@ use std::time::Duration;
 use fairlink_core::{
     ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, Share,
 };
+use fairlink_report::Delay;
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use serde::Serialize;
 use thiserror::Error;
@@ -35,7 +36,6 @@ use crate::testbed::addressing::{AddressingError, FIRST_PORT, default_matches};
 use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
 use crate::testbed::netns::PrivateNamespace;
 use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError};
-use crate::testbed::tally::Delays;
 use crate::testbed::veth;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 
@@ -172,9 +172,9 @@ pub struct GatewayBenchResult {
     /// The part of that work that classification has.
     pub classify_share: f64,
     /// Delay over a bare cable, in seconds.
-    pub direct_delay_s: Delays,
+    pub direct_delay_s: Delay,
     /// Delay through the gateway, in seconds.
-    pub gateway_delay_s: Delays,
+    pub gateway_delay_s: Delay,
     /// Median delay that the gateway adds, in seconds.
     pub added_p50_s: f64,
     /// 99th percentile of the delay that the gateway adds, in seconds.
@@ -278,42 +278,46 @@ fn measure(
     });
     let (through, passed) = (through?, passed?);
     let awake = awake(&flooded);
-    let per_second = |packets: u64| packets as f64 / flooded.uptime_s;
+    let state = flooded.gateway();
+    let added = |of: fn(&Delay) -> Option<f64>| {
+        of(&through).zip(of(&direct)).map_or(f64::NAN, |(through, direct)| through - direct)
+    };
+    let per_second = |packets: u64| packets as f64 / flooded.gateway().uptime_s;
     let part = |share: f64, of: f64| if of > 0.0 { share / of } else { 0.0 };
     Ok(GatewayBenchResult {
         frame_bytes: length,
         backend: backend.name().to_owned(),
-        zero_copy: flooded.interfaces.iter().all(|interface| interface.zero_copy),
-        processor: flooded.time.processor,
+        zero_copy: state.interfaces.iter().all(|interface| interface.zero_copy),
+        processor: state.time.processor,
         offered_pps: per_second(offered),
-        forwarded_pps: per_second(flooded.sent.packets),
+        forwarded_pps: per_second(flooded.counts().sent.packets),
         forwarded_per_busy_second: per_busy_second(&flooded),
-        kernel_dropped_pps: per_second(flooded.kernel_dropped_packets),
+        kernel_dropped_pps: per_second(state.kernel_dropped_packets),
         busy: busy(&flooded),
-        scheduler_share: part(flooded.time.scheduler, awake),
-        classify_share: part(flooded.time.classify, awake),
+        scheduler_share: part(state.time.scheduler, awake),
+        classify_share: part(state.time.classify, awake),
         direct_delay_s: direct,
         gateway_delay_s: through,
-        added_p50_s: through.p50 - direct.p50,
-        added_p99_s: through.p99 - direct.p99,
-        balanced: flooded.balanced && passed.balanced,
+        added_p50_s: added(|delay| delay.p50),
+        added_p99_s: added(|delay| delay.p99),
+        balanced: state.balanced && passed.gateway().balanced,
     })
 }
 
 /// The part of the time in which the data thread neither waited nor slept.
 fn awake(stats: &GatewayStats) -> f64 {
-    1.0 - stats.time.idle - stats.time.spinning
+    1.0 - stats.gateway().time.idle - stats.gateway().time.spinning
 }
 
 /// The part of the time in which a processor worked for the data thread. While others have the processor, the thread is awake and does not work.
 fn busy(stats: &GatewayStats) -> f64 {
-    awake(stats).min(stats.time.processor)
+    awake(stats).min(stats.gateway().time.processor)
 }
 
 /// Frames forwarded per second of work; 0 where no work was counted.
 fn per_busy_second(stats: &GatewayStats) -> f64 {
     let busy = busy(stats);
-    if busy > 0.0 { stats.sent.packets as f64 / stats.uptime_s / busy } else { 0.0 }
+    if busy > 0.0 { stats.counts().sent.packets as f64 / stats.gateway().uptime_s / busy } else { 0.0 }
 }
 
 /// The value of a thread; its panic goes on in this one.
@@ -380,14 +384,14 @@ fn flood(
         (failed.map_or(Ok(offered), Err), join(running))
     });
     let stats = stats?;
-    if stats.sent.packets == 0 {
+    if stats.counts().sent.packets == 0 {
         return Err(GatewayBenchError::Nothing { path: "gateway" });
     }
     Ok((sent?, stats))
 }
 
-/// Delays of a light load from `gen` to `to`.
-fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delays, GatewayBenchError> {
+/// Delay of a light load from `gen` to `to`.
+fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delay, GatewayBenchError> {
     let receiver = Receiver::open(ReceiverConfig::new(to))?;
     let source = SourceSpec {
         class: ClassId(1),

@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use fairlink_report::{Buckets, Delay, Histogram};
 
 use crate::io::clock;
 use crate::io::sys;
@@ -17,46 +16,25 @@ const AT_ONCE: usize = 4096;
 /// Room for the kernel's answers beside a frame.
 const CONTROL: usize = 256;
 
-/// Times in seconds. Quantiles are exact to 1 % of the value or 1 ns, whichever is more.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Quantiles {
-    /// How many there are.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// Longest.
-    pub max: f64,
-}
+/// Quantiles are exact to 1 % of the value or 1 ns, whichever is more.
+const BUCKETS: Buckets = Buckets::new(7, 0);
 
-/// Distribution of times. It takes 50 kB.
+/// Distribution of times in ns. It takes up to 30 kB.
 #[derive(Debug)]
-pub(crate) struct Times(Histogram<u64>);
+pub(crate) struct Times(Histogram);
 
 impl Times {
     pub(crate) fn new() -> Self {
-        Self(Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("constant bounds are valid"))
+        Self(Histogram::new(BUCKETS, LONGEST_NS))
     }
 
     pub(crate) fn see(&mut self, ns: u64) {
-        self.0.saturating_record(ns.max(1));
+        self.0.record(ns);
     }
 
-    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
-        let quantile = |part| self.0.value_at_quantile(part) as f64 / 1e9;
-        (!self.0.is_empty()).then(|| Quantiles {
-            count: self.0.len(),
-            mean: self.0.mean() / 1e9,
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: self.0.max() as f64 / 1e9,
-        })
+    /// Summarises the times; `None` where there are none.
+    pub(crate) fn summary(&self) -> Option<Delay> {
+        (self.0.tally().count > 0).then(|| self.0.delay())
     }
 }
 

@@ -17,13 +17,14 @@ use std::time::Duration;
 
 use fairlink_config::matching::ethernet;
 use fairlink_core::{ClassId, Nanos, Rate};
+use fairlink_report::Delay;
 use fairlink_traffic::{MixError, Model, SourceError, SourceSpec, TrafficMix, What};
 use serde::Serialize;
 
 use crate::io::clock::{Clock, MonotonicClock, realtime_ns};
 use crate::io::packet_socket;
 use crate::io::sys;
-use crate::testbed::departures::{self, Quantiles, Times};
+use crate::testbed::departures::{self, Times};
 use crate::wire::frame::split::Cut;
 use crate::wire::frame::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
@@ -210,10 +211,10 @@ pub struct GeneratorReport {
     /// for this machine. Zero where it kept up, and where it was stopped.
     pub unreached_s: f64,
     /// How long after its time each frame was stamped, which is right before it is handed to the kernel; absent where nothing was sent.
-    pub departure_after_due_s: Option<Quantiles>,
+    pub departure_after_due_s: Option<Delay>,
     /// How long after its stamp the kernel handed each frame to the driver; absent where nobody asked, or the interface has no such
     /// stamps.
-    pub driver_after_stamp_s: Option<Quantiles>,
+    pub driver_after_stamp_s: Option<Delay>,
     /// Per class that has a source, in the order of their numbers.
     pub classes: Vec<ClassSent>,
 }
@@ -645,8 +646,8 @@ impl Generator {
             duration_s,
             run: self.run,
             unreached_s: unreached.0 as f64 / 1e9,
-            departure_after_due_s: self.after_due.quantiles(),
-            driver_after_stamp_s: self.after_stamp.as_ref().and_then(Times::quantiles),
+            departure_after_due_s: self.after_due.summary(),
+            driver_after_stamp_s: self.after_stamp.as_ref().and_then(Times::summary),
             classes,
         }
     }

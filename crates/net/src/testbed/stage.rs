@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo};
+use fairlink_report::Rates;
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use crate::demo::{
@@ -23,7 +24,7 @@ use crate::testbed::generator::{Generator, GeneratorConfig, GeneratorError, Gene
 use crate::testbed::kernel_htb::{KernelHtb, TcError};
 use crate::testbed::netns::PrivateNamespace;
 use crate::testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window};
-use crate::testbed::tally::{ReceiverReport, rate_bps};
+use crate::testbed::tally::ReceiverReport;
 use crate::testbed::veth;
 
 /// The generator's end of the first cable.
@@ -295,7 +296,7 @@ fn perform(
             // Two windows without a packet mean that there are no more of them: those missing were lost elsewhere.
             while !receiving.is_finished()
                 && Instant::now() < until
-                && arrived.get() < gateway.sent.packets
+                && arrived.get() < gateway.counts().sent.packets
                 && quiet < 2
             {
                 let Ok(window) = told.recv_timeout(LONGEST_WAY) else { break };
@@ -314,7 +315,9 @@ fn perform(
 /// Frames that a gateway has fetched, and those that the kernel lost before it could.
 fn fetched(remote: &Remote) -> u64 {
     // One that does not answer has no time to fetch either.
-    remote.stats(LONGEST_WAY).map_or(0, |stats| stats.received.packets + stats.kernel_dropped_packets)
+    remote
+        .stats(LONGEST_WAY)
+        .map_or(0, |stats| stats.counts().received.packets + stats.gateway().kernel_dropped_packets)
 }
 
 struct StopAll<'a>([&'a AtomicBool; 2]);
@@ -378,7 +381,7 @@ fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) 
     let middle = Nanos(((window.start_s + window.end_s) / 2.0 * 1e9).max(0.0) as u64);
     let phase = plan.phase_at(middle);
     let length = window.end_s - window.start_s;
-    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |seen| rate_bps(seen.amount, length));
+    let rate = |class: &ClassId| window.classes.get(class).map_or(0.0, |seen| Rates::bps(seen.amount, length));
     DemoProgress {
         scheduler: sharer.name(),
         elapsed_s: window.end_s,
@@ -406,7 +409,7 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, played: &Played) ->
                 .iter()
                 .map(|&class| DemoRate {
                     name: plan.name(class),
-                    rate_bps: counts.get(&class).map_or(0.0, |&amount| rate_bps(amount, seconds(Nanos(end - start)))),
+                    rate_bps: counts.get(&class).map_or(0.0, |&amount| Rates::bps(amount, seconds(Nanos(end - start)))),
                     ideal_bps: plan.ideal_bps(index, class),
                 })
                 .collect(),
@@ -437,15 +440,15 @@ fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting 
         ..Accounting::default()
     };
     if let Some(gateway) = gateway {
-        accounting.dropped_packets = gateway.dropped.packets;
-        accounting.left_packets = gateway.queued.packets;
-        accounting.kernel_dropped_packets += gateway.kernel_dropped_packets;
+        accounting.dropped_packets = gateway.counts().dropped.packets;
+        accounting.left_packets = gateway.counts().queued.packets;
+        accounting.kernel_dropped_packets += gateway.gateway().kernel_dropped_packets;
         // Both ends count the class's frames. If neither lost any, a difference is a frame in another class.
         for &class in tree.leaves() {
             let sent = sent.class(class).map_or(0, |sent| sent.sent_packets);
             let name = plan.name(class);
             let arrived = gateway.classes.iter().find(|class| class.name == name);
-            let arrived = arrived.map_or(0, |class| class.received.packets);
+            let arrived = arrived.map_or(0, |class| class.counts().received.packets);
             accounting.misplaced_packets += arrived.saturating_sub(sent);
         }
     }

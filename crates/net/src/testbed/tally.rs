@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fairlink_core::{Amount, ClassId};
+use fairlink_report::{Buckets, Delay, Histogram, Rates};
 use fairlink_traffic::clocks::{OneWay, Sample};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::clock_report::{ClockReport, SampledDelays};
@@ -22,8 +22,8 @@ pub(crate) const MAX_FLOWS: usize = 65_536;
 pub(crate) const MAX_CLOCKS: usize = 8;
 /// So many classes, the first ones, have corrected delays; 131 kB each, all together 9 MB.
 pub(crate) const MAX_CORRECTED: usize = 64;
-/// The longest delay that the histogram tells apart, in us; the shortest is 1 us.
-const MAX_DELAY_US: u64 = 60_000_000;
+/// The longest delay that the histogram tells apart, in ns.
+const MAX_DELAY_NS: u64 = 60_000_000_000;
 
 /// Which clock of the sender delays are measured by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,33 +35,13 @@ pub enum DelayClock {
     Realtime,
 }
 
-/// Mean rate of `amount` over `seconds`, in bit/s; 0 for no time. Bytes are those of whole Ethernet frames without check sequence.
-#[must_use]
-pub fn rate_bps(amount: Amount, seconds: f64) -> f64 {
-    if seconds > 0.0 { amount.bytes as f64 * 8.0 / seconds } else { 0.0 }
-}
-
-/// One-way delays, in seconds. Quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Delays {
-    /// Shortest.
-    pub min: f64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// Longest.
-    pub max: f64,
-}
+/// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
+const BUCKETS: Buckets = Buckets::new(10, 10);
 
 /// What was received of one class. A datagram that came in fragments is one frame here, once it is whole: with the bytes of all its fragments, and the
 /// delay of the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassReport {
+pub struct Delivered {
     /// Its name, or its number where it has none.
     pub name: String,
     /// Its number.
@@ -73,7 +53,7 @@ pub struct ClassReport {
     /// Mean rate in bit/s from the first to the last frame of any class.
     pub rate_bps: f64,
     /// Delays; absent if no frame had one that the clock can tell, and for classes beyond the first 512.
-    pub delay_s: Option<Delays>,
+    pub delay_s: Option<Delay>,
     /// Delays beyond the shortest one of all classes, corrected for the two clocks; absent where delays are measured by
     /// `CLOCK_MONOTONIC`, where the clocks cannot be told, and for classes beyond the first 64. Packets are those of the class's first run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +109,7 @@ pub struct ReceiverReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
     /// Per class, in the order of their numbers.
-    pub classes: Vec<ClassReport>,
+    pub classes: Vec<Delivered>,
     /// Per flow, where flows are asked for, in the order of classes and numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowReport>,
@@ -158,7 +138,7 @@ pub struct ReceiverReport {
 impl ReceiverReport {
     /// The figures of `class`.
     #[must_use]
-    pub fn class(&self, class: ClassId) -> Option<&ClassReport> {
+    pub fn class(&self, class: ClassId) -> Option<&Delivered> {
         self.classes.iter().find(|report| report.class == class.0)
     }
 }
@@ -242,14 +222,13 @@ struct Class {
     duplicates: u64,
     reordered: u64,
     negative: u64,
-    delays: Option<Histogram<u64>>,
-    delay_sum_us: f64,
+    delays: Option<Histogram>,
+    delay_sum_ns: u128,
 }
 
 impl Class {
     fn new(stamp: &Stamp, with_delays: bool) -> Self {
-        let delays =
-            with_delays.then(|| Histogram::new_with_bounds(1, MAX_DELAY_US, 3).expect("constant bounds are valid"));
+        let delays = with_delays.then(|| Histogram::new(BUCKETS, MAX_DELAY_NS));
         Self {
             total: Amount::default(),
             sequence: Sequence::new(stamp.run, stamp.sequence),
@@ -258,7 +237,7 @@ impl Class {
             reordered: 0,
             negative: 0,
             delays,
-            delay_sum_us: 0.0,
+            delay_sum_ns: 0,
         }
     }
 
@@ -276,9 +255,9 @@ impl Class {
         self.total.count(bytes);
         if let Ok(delay) = u64::try_from(delay_ns) {
             if let Some(delays) = &mut self.delays {
-                delays.saturating_record((delay / 1000).max(1));
+                delays.record(delay);
             }
-            self.delay_sum_us += delay as f64 / 1e3;
+            self.delay_sum_ns += u128::from(delay);
         } else {
             self.negative += 1;
         }
@@ -292,33 +271,22 @@ impl Class {
             flow,
             received_packets: self.total.packets,
             received_bytes: self.total.bytes,
-            rate_bps: rate_bps(self.total, seconds),
-            delay_mean_s: (told > 0).then(|| self.delay_sum_us / told as f64 / 1e6),
+            rate_bps: Rates::bps(self.total, seconds),
+            delay_mean_s: (told > 0).then(|| self.delay_sum_ns as f64 / told as f64 / 1e9),
             lost_packets: self.lost_before + self.sequence.missing,
             duplicate_packets: self.duplicates,
             reordered_packets: self.reordered,
         }
     }
 
-    fn report(&self, class: ClassId, name: Option<&String>, seconds: f64) -> ClassReport {
-        let delays = |delays: &Histogram<u64>| {
-            let quantile = |q| delays.value_at_quantile(q) as f64 / 1e6;
-            Delays {
-                min: delays.min() as f64 / 1e6,
-                mean: self.delay_sum_us / delays.len() as f64 / 1e6,
-                p50: quantile(0.5),
-                p99: quantile(0.99),
-                p999: quantile(0.999),
-                max: delays.max() as f64 / 1e6,
-            }
-        };
-        ClassReport {
+    fn report(&self, class: ClassId, name: Option<&String>, seconds: f64) -> Delivered {
+        Delivered {
             name: name.cloned().unwrap_or_else(|| class.0.to_string()),
             class: class.0,
             received_packets: self.total.packets,
             received_bytes: self.total.bytes,
-            rate_bps: rate_bps(self.total, seconds),
-            delay_s: self.delays.as_ref().filter(|delays| !delays.is_empty()).map(delays),
+            rate_bps: Rates::bps(self.total, seconds),
+            delay_s: self.delays.as_ref().filter(|delays| delays.tally().count > 0).map(Histogram::delay),
             corrected_delay_s: None,
             lost_packets: self.lost_before + self.sequence.missing,
             duplicate_packets: self.duplicates,
@@ -526,7 +494,7 @@ impl Tally {
             let (clocks, first) = clocks.get(run)?;
             sample.corrected(clocks, *first).map(SampledDelays::from)
         };
-        let class_report = |(&class, state): (&ClassId, &Class)| ClassReport {
+        let class_report = |(&class, state): (&ClassId, &Class)| Delivered {
             corrected_delay_s: corrected(class),
             ..state.report(class, self.names.get(&class), seconds)
         };
@@ -615,7 +583,7 @@ mod tests {
         for (tally, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
             let report = tally.report(1.0, 7);
             let delay = report.classes[0].delay_s.unwrap();
-            let close = |value: f64, us: f64| (value / (us * factor / 1e6) - 1.0).abs() < 0.002;
+            let close = |value: Option<f64>, us: f64| (value.unwrap() / (us * factor / 1e6) - 1.0).abs() < 0.002;
             assert!(close(delay.min, 100.0) && close(delay.mean, 599.5) && close(delay.max, 1099.0), "{delay:?}");
             assert!(close(delay.p50, 600.0) && close(delay.p99, 1090.0), "{delay:?}");
             assert_eq!((report.classes[0].name.as_str(), report.socket_drops), ("A1", 7));
@@ -702,8 +670,8 @@ mod tests {
                 tally.see(&frame(1, class, 0, 0, 0), 64, 1000, 0);
             }
             assert_eq!((tally.classes.len(), tally.window.len()), (most, most));
-            let histograms = tally.classes.values().filter_map(|class| class.delays.as_ref());
-            let bytes: usize = histograms.map(|delays| delays.distinct_values() * size_of::<u64>()).sum();
+            let histograms = tally.classes.values().filter(|class| class.delays.is_some()).count();
+            let bytes = histograms as u64 * Histogram::<u64>::memory(BUCKETS, MAX_DELAY_NS);
             assert!(bytes <= 72_000_000 && most * size_of::<Class>() < 26_000_000, "{bytes}, {}", size_of::<Class>());
             let report = tally.report(1.0, 0);
             assert_eq!((report.beyond_packets, report.foreign_packets), (200_000 - most as u64, 0));

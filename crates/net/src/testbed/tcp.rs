@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
+use fairlink_report::Delay;
 use serde::Serialize;
 
 use crate::io::sys;
-use crate::testbed::departures::{Quantiles, Times};
+use crate::testbed::departures::Times;
 
 /// Most connections of one client.
 const MAX_CONNECTIONS: u32 = 64;
@@ -132,7 +133,7 @@ pub struct TcpSent {
     /// Segments that were sent again.
     pub retransmitted_segments: u64,
     /// The kernel's smoothed round-trip time, looked at every 10 ms.
-    pub rtt_s: Option<Quantiles>,
+    pub rtt_s: Option<Delay>,
     /// Requests that were answered, and the time from the first byte of each to the last byte of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<TcpExchanges>,
@@ -149,7 +150,7 @@ pub struct TcpExchanges {
     /// How many per second.
     pub transactions_per_s: f64,
     /// How long each took.
-    pub latency_s: Option<Quantiles>,
+    pub latency_s: Option<Delay>,
 }
 
 /// What a client did.
@@ -337,11 +338,11 @@ impl Connection {
             acknowledged_bytes,
             goodput_bps: per_second(acknowledged_bytes as f64 * 8.0),
             retransmitted_segments: last.total_retrans.into(),
-            rtt_s: self.rtt.quantiles(),
+            rtt_s: self.rtt.summary(),
             exchanges: exchange.map(|_| TcpExchanges {
                 transactions: self.transactions,
                 transactions_per_s: per_second(self.transactions as f64),
-                latency_s: self.latency.quantiles(),
+                latency_s: self.latency.summary(),
             }),
             ended_early: ended.err().map(|error| error.to_string()),
         })

@@ -72,7 +72,7 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
         println!("stats {}", serde_json::to_string(&stats).expect("statistics"));
         stats
     });
-    if stats.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if stats.gateway().balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A gateway in a process of its own.
@@ -147,8 +147,12 @@ impl Running {
         let stats: GatewayStats = serde_json::from_str(text).unwrap();
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
-        assert!(stats.balanced, "{stats}");
-        assert!(stats.interfaces.iter().all(|interface| interface.backend == self.backend), "{:?}", stats.interfaces);
+        assert!(stats.gateway().balanced, "{stats}");
+        assert!(
+            stats.gateway().interfaces.iter().all(|interface| interface.backend == self.backend),
+            "{:?}",
+            stats.gateway().interfaces
+        );
         stats
     }
 }
@@ -175,8 +179,8 @@ pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
 
 /// All that a gateway dropped, of both directions.
 pub(crate) fn dropped(stats: &GatewayStats) -> u64 {
-    stats.dropped.packets
-        + stats.queued.packets
-        + stats.reverse.unwrap_or_default().dropped.packets
-        + stats.kernel_dropped_packets
+    stats.counts().dropped.packets
+        + stats.counts().queued.packets
+        + stats.gateway().reverse.unwrap_or_default().dropped.packets
+        + stats.gateway().kernel_dropped_packets
 }

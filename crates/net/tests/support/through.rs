@@ -27,10 +27,14 @@ pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> Ga
             during(&remote);
         }
         let stats = run.join().unwrap();
-        assert!(stats.balanced, "{stats:?}");
-        let taps = [&stats.input, &stats.output].iter().any(|name| name.starts_with("tap"));
+        assert!(stats.gateway().balanced, "{stats:?}");
+        let taps = [&stats.gateway().input, &stats.gateway().output].iter().any(|name| name.starts_with("tap"));
         if crate::cables::over_af_xdp() && !taps {
-            assert!(stats.interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{:?}", stats.interfaces);
+            assert!(
+                stats.gateway().interfaces.iter().all(|interface| interface.backend == "af_xdp"),
+                "{:?}",
+                stats.gateway().interfaces
+            );
         }
         println!("{stats}");
         stats

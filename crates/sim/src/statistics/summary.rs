@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fairlink_report::{ClassReport, ClassSpan};
 use serde::Serialize;
 
 use super::{Estimate, jain_index};
-use crate::report::{ClassRun, Phase, Run, Setting};
+use crate::report::{Phase, Run, Setting};
 
 /// All runs of one scheduler on one scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -135,8 +136,8 @@ impl Phase {
     /// same part. Leaves that it gives nothing do not count. `None` where nobody has one or gets anything.
     #[must_use]
     pub fn jain_index(&self) -> Option<f64> {
-        let share = |class: &crate::report::ClassRate| class.settled_bps / class.fair_bps;
-        let asking = self.classes.iter().filter(|class| class.fair_bps > 0.0);
+        let share = |class: &ClassSpan| class.rates.settled() / class.rates.fair();
+        let asking = self.classes.iter().filter(|class| class.rates.fair() > 0.0);
         jain_index(&asking.map(share).collect::<Vec<_>>())
     }
 }
@@ -171,27 +172,27 @@ fn of(runs: &[Run], value: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
 }
 
 fn class(runs: &[Run], index: usize) -> Option<ClassSummary> {
-    let estimate = |value: fn(&ClassRun) -> Option<f64>| of(runs, |run| run.classes.get(index).and_then(value));
+    let estimate = |value: fn(&ClassReport) -> Option<f64>| of(runs, |run| run.classes.get(index).and_then(value));
     Some(ClassSummary {
         name: runs[0].classes[index].name.clone(),
-        rate_bps: estimate(|class| Some(class.rate_bps))?,
+        rate_bps: estimate(|class| class.rates.rate_bps)?,
         delay_s: DelaySummary {
-            mean: estimate(|class| class.delay_s.mean),
-            p50: estimate(|class| class.delay_s.p50),
-            p99: estimate(|class| class.delay_s.p99),
-            p999: estimate(|class| class.delay_s.p999),
-            max: estimate(|class| class.delay_s.max),
+            mean: estimate(|class| class.delay().mean),
+            p50: estimate(|class| class.delay().p50),
+            p99: estimate(|class| class.delay().p99),
+            p999: estimate(|class| class.delay().p999),
+            max: estimate(|class| class.delay().max),
         },
-        lost: estimate(ClassRun::lost),
+        lost: estimate(|class| class.counts().lost()),
     })
 }
 
 fn phase(runs: &[Run], index: usize) -> PhaseSummary {
     let first = &runs[0].phases[index];
     let class = |(place, name): (usize, &String)| {
-        let rate = |run: &Run| Some(run.phases.get(index)?.classes.get(place)?.settled_bps);
-        let fair = |run: &Run| Some(run.phases.get(index)?.classes.get(place)?.fair_bps);
-        let ideal = |run: &Run| run.phases.get(index)?.classes.get(place)?.ideal_bps;
+        let rate = |run: &Run| run.phases.get(index)?.classes.get(place)?.rates.settled_bps;
+        let fair = |run: &Run| run.phases.get(index)?.classes.get(place)?.rates.fair_bps;
+        let ideal = |run: &Run| run.phases.get(index)?.classes.get(place)?.rates.ideal_bps;
         let settled_bps = of(runs, rate)?;
         Some(RateSummary {
             name: name.clone(),
@@ -223,7 +224,7 @@ pub fn differences(runs: &[Run]) -> Vec<Difference> {
 
 fn difference(runs: &[Run], against: &[Run]) -> Difference {
     let class = |index: usize| {
-        let paired = |value: fn(&ClassRun) -> Option<f64>| {
+        let paired = |value: fn(&ClassReport) -> Option<f64>| {
             let values = |runs: &[Run]| -> Vec<Option<f64>> {
                 runs.iter().map(|run| run.classes.get(index).and_then(value)).collect()
             };
@@ -232,12 +233,12 @@ fn difference(runs: &[Run], against: &[Run]) -> Difference {
         };
         ClassDifference {
             name: runs[0].classes[index].name.clone(),
-            rate_bps: paired(|class| Some(class.rate_bps)),
+            rate_bps: paired(|class| class.rates.rate_bps),
             delay_s: DelayDifference {
-                mean: paired(|class| class.delay_s.mean),
-                p99: paired(|class| class.delay_s.p99),
+                mean: paired(|class| class.delay().mean),
+                p99: paired(|class| class.delay().p99),
             },
-            lost: paired(ClassRun::lost),
+            lost: paired(|class| class.counts().lost()),
         }
     };
     Difference {

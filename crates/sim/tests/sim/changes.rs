@@ -7,6 +7,7 @@ use fairlink_core::{
     SchedulerInfo, ServiceCurve, Share,
     registry::{SCHEDULERS, find},
 };
+use fairlink_report::DropCause;
 use fairlink_sim::{
     Change, LinkPool, Links, Observer, Options, Report, Run, Scenario, SimError, compare, compare_links, simulate,
 };
@@ -178,14 +179,19 @@ fn nothing_is_lost_and_no_class_is_reordered_whatever_changes() {
             assert_eq!(run, under(name, &scenario, &mut ()).unwrap(), "tree {seed} under {name}");
             let mut offered = 0;
             for class in &run.classes {
-                let out = class.sent_packets + class.dropped_packets + class.queued_packets;
-                assert_eq!(class.offered_packets, out, "tree {seed} under {name}: {class:?}");
+                let out = class.counts().sent.packets + class.counts().dropped.packets + class.counts().queued.packets;
+                assert_eq!(class.counts().received.packets, out, "tree {seed} under {name}: {class:?}");
                 let number: usize = class.name[1..].parse().unwrap();
-                assert_eq!(class.queued_packets, order.queues[number].len() as u64, "tree {seed} under {name}");
-                offered += class.offered_packets;
+                assert_eq!(
+                    class.counts().queued.packets,
+                    order.queues[number].len() as u64,
+                    "tree {seed} under {name}"
+                );
+                offered += class.counts().received.packets;
             }
             assert_eq!(offered, order.arrived);
-            let counted: u64 = run.classes.iter().filter_map(|class| class.drops.get("class removed")).sum();
+            let counted: u64 =
+                run.classes.iter().map(|class| class.counts().dropped_for(DropCause::ClassRemoved).packets).sum();
             let said = run.changes.iter().map(|change| change.removed_packets + change.split_packets).sum();
             assert_eq!((counted, order.removed), (said, said), "tree {seed} under {name}");
             runs += 1;
@@ -208,8 +214,8 @@ fn after_a_change_hls_gives_what_the_fluid_ideal_of_the_new_tree_says() {
         for (phase, ideal) in run.phases.iter().zip(&ideals) {
             let link_bps = ideal[0];
             for class in &phase.classes {
-                if class.fair_bps > 0.02 * link_bps {
-                    worst = worst.max((class.settled_bps - class.fair_bps).abs() / class.fair_bps);
+                if class.rates.fair() > 0.02 * link_bps {
+                    worst = worst.max((class.rates.settled() - class.rates.fair()).abs() / class.rates.fair());
                     compared += 1;
                 }
             }
@@ -236,7 +242,14 @@ fn a_change_to_the_same_link_changes_no_account() {
     let account = |run: &Run| -> Vec<_> {
         let classes = run.classes.iter();
         classes
-            .map(|class| (class.offered_packets, class.sent_bytes, class.drops.clone(), class.queued_packets))
+            .map(|class| {
+                (
+                    class.counts().received.packets,
+                    class.counts().sent.bytes,
+                    class.counts().dropped_by,
+                    class.counts().queued.packets,
+                )
+            })
             .collect()
     };
     for name in ["fifo", "hls", "htb", "hfsc"] {
@@ -245,7 +258,11 @@ fn a_change_to_the_same_link_changes_no_account() {
         assert!(order.watched.unwrap().1 > 400, "{name}");
         let before = under(name, &plain, &mut ()).unwrap();
         assert_eq!(account(&before), account(&after), "{name}");
-        assert_eq!(after.classes.iter().map(|class| class.sent_packets).collect::<Vec<_>>(), [400; 3], "{name}");
+        assert_eq!(
+            after.classes.iter().map(|class| class.counts().sent.packets).collect::<Vec<_>>(),
+            [400; 3],
+            "{name}"
+        );
         for done in &after.changes {
             let lost = [done.removed_packets, done.split_packets, done.unfit_packets];
             assert_eq!((done.kept_classes, done.removed_classes, done.new_classes, lost), (4, 0, 0, [0; 3]));
@@ -295,13 +312,13 @@ fn classes_move_go_come_and_turn_into_leaves_and_back() {
     assert_eq!(phases, [(0.0, 0.4), (0.4, 0.5), (0.5, 2.0)]);
     // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and goes on, 4 is no leaf any more.
     let last = &run.phases[2];
-    let ideals: Vec<_> = last.classes.iter().map(|class| class.fair_bps / 1e6).collect();
+    let ideals: Vec<_> = last.classes.iter().map(|class| class.rates.fair() / 1e6).collect();
     assert_eq!(ideals, [5.0, 5.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
     for class in last.classes.iter().chain(&last.inner_classes) {
-        assert!((class.settled_bps - class.fair_bps).abs() <= 0.02 * 20e6, "{class:?}");
+        assert!((class.rates.settled() - class.rates.fair()).abs() <= 0.02 * 20e6, "{class:?}");
     }
-    assert_eq!(last.inner_classes.iter().map(|class| class.fair_bps / 1e6).collect::<Vec<_>>(), [0.0, 10.0]);
-    let drops: Vec<_> = run.classes.iter().map(|class| class.dropped_packets).collect();
+    assert_eq!(last.inner_classes.iter().map(|class| class.rates.fair() / 1e6).collect::<Vec<_>>(), [0.0, 10.0]);
+    let drops: Vec<_> = run.classes.iter().map(|class| class.counts().dropped.packets).collect();
     // 2 had eight packets, and its new queue holds four; 3 had eight; 4 had eight and has classes below it now; 5 was silent.
     let done = &run.changes[0];
     assert_eq!(
@@ -323,7 +340,7 @@ fn classes_move_go_come_and_turn_into_leaves_and_back() {
         let at = windows.names.iter().position(|other| other == name).unwrap();
         windows.rows.iter().map(|row| row.rates_bps[at] * (row.end_s - row.start_s)).sum()
     };
-    let sent = run.classes[5].sent_bytes as f64 * 8.0;
+    let sent = run.classes[5].counts().sent.bytes as f64 * 8.0;
     // The last packet may still be on the link at the end.
     assert!((0.0..=8_000.0).contains(&(sent - bits("6"))), "{sent} {}", bits("6"));
 }
@@ -336,11 +353,17 @@ fn a_class_that_comes_back_is_the_same_class_in_the_report() {
     let changes = vec![change(300, one), change(600, both.clone())];
     let scenario = Scenario { changes, ..scenario(both.0, sources, Nanos::from_millis(900)) };
     let run = under("hls", &scenario, &mut ()).unwrap();
-    let rates: Vec<_> = run.phases.iter().map(|phase| (phase.classes[1].rate_bps / 1e6).round()).collect();
+    let rates: Vec<_> = run.phases.iter().map(|phase| (phase.classes[1].rates.rate() / 1e6).round()).collect();
     assert_eq!(rates, [5.0, 0.0, 5.0]);
     let class = &run.classes[1];
-    assert_eq!(class.offered_packets, class.sent_packets + class.dropped_packets + class.queued_packets);
-    assert!(class.sent_packets > 360 && class.drops["class removed"] >= 7, "{class:?}");
+    assert_eq!(
+        class.counts().received.packets,
+        class.counts().sent.packets + class.counts().dropped.packets + class.counts().queued.packets
+    );
+    assert!(
+        class.counts().sent.packets > 360 && class.counts().dropped_for(DropCause::ClassRemoved).packets >= 7,
+        "{class:?}"
+    );
 }
 
 #[test]
@@ -371,7 +394,8 @@ fn a_change_may_bring_another_scheduler_which_then_goes_on() {
     to_hls.scheduler = find("hls");
     let scenario = Scenario { changes: vec![to_hls, same(2000, &two)], ..scenario(two, sources, Nanos::from_secs(3)) };
     let run = under("fifo", &scenario, &mut ()).unwrap();
-    let first: Vec<_> = run.phases.iter().map(|phase| (phase.classes[0].settled_bps / 1e5).round() / 10.0).collect();
+    let first: Vec<_> =
+        run.phases.iter().map(|phase| (phase.classes[0].rates.settled() / 1e5).round() / 10.0).collect();
     assert_eq!(first, [5.0, 2.5, 2.5]);
     assert_eq!(run.changes.iter().map(|change| change.scheduler.as_str()).collect::<Vec<_>>(), ["hls", "hls"]);
     // Who hands over a scheduler of his own has to say what comes after it.
@@ -394,7 +418,7 @@ fn beside_another_link_each_changes_alone() {
     let rates: Vec<Vec<f64>> = run
         .phases
         .iter()
-        .map(|phase| phase.classes.iter().map(|class| (class.rate_bps / 1e5).round() / 10.0).collect())
+        .map(|phase| phase.classes.iter().map(|class| (class.rates.rate() / 1e5).round() / 10.0).collect())
         .collect();
     assert_eq!(rates, [[5.0, 5.0, 5.0, 5.0], [2.5, 7.5, 5.0, 5.0], [2.5, 7.5, 16.0, 4.0]]);
     assert_eq!(run.changes.iter().map(|change| change.at_s).collect::<Vec<_>>(), [1.0, 2.0]);
@@ -484,6 +508,6 @@ fn what_a_shaper_holds_until_its_class_is_gone_never_reaches_the_link() {
     let run = under("hls", &scenario, &mut ()).unwrap();
     let gone = &run.classes[1];
     // 100 kbit/s are 12.5 packets a second; ten times as many came to the shaper.
-    assert!((6..=8).contains(&gone.offered_packets), "{gone:?}");
-    assert!(gone.lost_at_source_packets > 0, "{gone:?}");
+    assert!((6..=8).contains(&gone.counts().received.packets), "{gone:?}");
+    assert!(gone.lost_at_source_packets > Some(0), "{gone:?}");
 }

@@ -53,7 +53,7 @@ fn windows_in_classes_of_their_own_share_by_the_weights() {
     for scheduler in ["hls", "drr", "wf2q+", "hfsc"] {
         let run = run(&scenario, scheduler).unwrap();
         for (class, expected) in run.classes.iter().zip([6.0, 3.0, 1.0]) {
-            let off = class.rate_bps / 1e6 / expected - 1.0;
+            let off = class.rates.rate() / 1e6 / expected - 1.0;
             assert!(off.abs() < 0.03, "{scheduler}: {} {off}", class.name);
         }
     }
@@ -79,7 +79,7 @@ fn marks_slow_a_window_without_a_loss_and_keep_its_queue_short() {
     let (goodput, lost, marks, timeouts) = windows(&run)[0];
     assert_eq!((lost, timeouts), (0, 0));
     assert!(marks > 20 && goodput > 9.0, "{marks} {goodput}");
-    assert!(run.classes[0].delay_s.mean.unwrap() < 0.02, "{:?}", run.classes[0].delay_s);
+    assert!(run.classes[0].delay().mean.unwrap() < 0.02, "{:?}", run.classes[0].delay());
 }
 
 #[test]
@@ -88,10 +88,13 @@ fn every_packet_of_a_window_is_accounted_for() {
     let run = run(&scenario(limited(20), sources, Nanos::from_secs(10)), "drr").unwrap();
     let class = &run.classes[0];
     let ClosedRun::Tcp { sent_packets, delivered_packets, lost_packets, .. } = run.closed[0] else { unreachable!() };
-    assert_eq!(sent_packets, class.offered_packets);
+    assert_eq!(sent_packets, class.counts().received.packets);
     // After the end of the second interval all is heard of. What was given up by a timeout may have arrived all the same.
-    assert!(delivered_packets <= class.sent_packets && delivered_packets + lost_packets == sent_packets, "{run:?}");
-    assert!(class.dropped_packets > 0 && lost_packets >= class.dropped_packets);
+    assert!(
+        delivered_packets <= class.counts().sent.packets && delivered_packets + lost_packets == sent_packets,
+        "{run:?}"
+    );
+    assert!(class.counts().dropped.packets > 0 && lost_packets >= class.counts().dropped.packets);
 }
 
 #[test]

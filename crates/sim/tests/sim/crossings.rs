@@ -207,8 +207,8 @@ proptest! {
             let info = &SCHEDULERS[dice.below(SCHEDULERS.len() as u64) as usize];
             let once = run(&links, info, &options);
             for class in &once.classes {
-                let left = class.sent_packets + class.dropped_packets + class.queued_packets;
-                prop_assert_eq!(class.offered_packets, left, "{}: {:?}", info.name, class);
+                let left = class.counts().sent.packets + class.counts().dropped.packets + class.counts().queued.packets;
+                prop_assert_eq!(class.counts().received.packets, left, "{}: {:?}", info.name, class);
             }
             for way in &once.routes {
                 let kept: u64 = way.hops.iter().map(|hop| hop.arrived_packets - hop.sent_packets - hop.dropped_packets).sum();

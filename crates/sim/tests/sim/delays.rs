@@ -67,7 +67,7 @@ fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
                 let bound = bounds[leaf.index()].as_ref().filter(for_bursts);
                 let (Some(bound), false) = (bound, matches!(source.model, Model::Greedy)) else { continue };
                 let bound = to_f64(&bound.seconds());
-                let longest = measured.delay_s.max.unwrap();
+                let longest = measured.delay().max.unwrap();
                 assert!(longest <= bound, "{}, tree {seed}, {}: {longest} s of {bound} s", info.name, measured.name);
                 tightest = tightest.max(longest / bound);
                 bounded += 1;

@@ -177,8 +177,8 @@ fn try_tree(info: &'static SchedulerInfo, seed: u64, found: &mut Found, verbose:
                 config.real_time.map(|curve| curve.m2),
                 config.link_share.map(|curve| curve.m2),
                 config.upper_limit.map(|curve| curve.m2),
-                class.settled_bps,
-                class.ideal_bps,
+                class.rates.settled(),
+                class.rates.ideal_bps,
             );
         }
     }
@@ -209,8 +209,8 @@ fn farthest(run: &Run, tree: &Hierarchy, (settle, end): (Nanos, Nanos)) -> Optio
     let turn = (tree.leaves().len() + 4) as f64 * f64::from(MTU) * 8.0;
     let edge = 2.0 * turn / ((end.0 - settle.0) as f64 / 1e9);
     run.phases[0].classes.iter().try_fold(0.0f64, |most, class| {
-        let ideal = class.ideal_bps?;
-        Some(most.max(((class.settled_bps - ideal).abs() - edge).max(0.0) / ideal.max(LINK_BPS as f64 / 1_000.0)))
+        let ideal = class.rates.ideal_bps?;
+        Some(most.max(((class.rates.settled() - ideal).abs() - edge).max(0.0) / ideal.max(LINK_BPS as f64 / 1_000.0)))
     })
 }
 

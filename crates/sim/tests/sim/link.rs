@@ -9,6 +9,7 @@ use fairlink_core::{
     Packet, QueueKind, QueueLimits, Scheduler, WorkConserving,
     registry::{SCHEDULERS, find},
 };
+use fairlink_report::DropCause;
 use fairlink_sim::{Observer, Options, Run, Scenario, SimError, compare, simulate};
 use fairlink_traffic::{ArrivalCurve, ArrivalLimit, Excess, Interval, Model, PacketSize, Shaped, SourceSpec};
 
@@ -32,10 +33,10 @@ fn the_mean_delay_of_fifo_under_poisson_arrivals_is_pollaczek_khinchines() {
         let limits = QueueLimits { packets: 10_000, bytes: u32::MAX };
         tree.add(ClassId::ROOT, ClassConfig { limits, ..ClassConfig::default() }).unwrap();
         let run = run(&scenario(tree.build().unwrap(), vec![poisson], Nanos::from_secs(seconds)), "fifo").unwrap();
-        assert_eq!(run.classes[0].dropped_packets, 0);
+        assert_eq!(run.classes[0].counts().dropped.packets, 0);
         let expected =
             pollaczek_khinchine(per_1000_s as f64 / 1000.0, (min..=max).map(|len| f64::from(len) * 8.0 / 100e6));
-        let measured = run.classes[0].delay_s.mean.unwrap();
+        let measured = run.classes[0].delay().mean.unwrap();
         assert!((measured / expected - 1.0).abs() < 0.03, "{measured} s, expected {expected} s");
         assert!((run.link_utilisation - 0.7).abs() < 0.01, "{}", run.link_utilisation);
     }
@@ -50,12 +51,12 @@ fn a_greedy_source_keeps_the_link_busy_without_a_gap() {
             for info in SCHEDULERS.iter().filter(|info| info.work_conserving != WorkConserving::Never) {
                 let run = run(&scenario, info.name).unwrap();
                 assert_eq!(run.link_utilisation, 1.0, "{} {mbps} {len}", info.name);
-                let sent = run.classes[1].sent_bytes as f64 * 8.0 / run.duration_s;
+                let sent = run.classes[1].counts().sent.bytes as f64 * 8.0 / run.duration_s;
                 let packet = f64::from(len) * 8.0 / run.duration_s;
                 // The link may be given its last packet up to a nanosecond late.
                 let least = run.link_bps * (1.0 - 2e-9 / run.duration_s);
                 assert!(sent >= least && sent <= run.link_bps + packet, "{} {mbps} {len} {sent}", info.name);
-                assert_eq!(run.classes[0].sent_packets, 0);
+                assert_eq!(run.classes[0].counts().sent.packets, 0);
             }
         }
     }
@@ -68,15 +69,16 @@ fn delays_are_from_arrival_to_the_last_bit() {
     let sources = vec![source(1, every_10_ms.clone(), 1000, &[]), source(2, every_10_ms, 500, &[(0, 50)])];
     let run = run(&scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100)), "fifo").unwrap();
     let delay = |class: usize| {
-        let delay = run.classes[class].delay_s;
+        let delay = run.classes[class].delay();
         (delay.mean.unwrap(), delay.max.unwrap())
     };
     assert_eq!((delay(0), delay(1)), ((0.001, 0.001), (0.0015, 0.0015)));
     assert_eq!(run.link_utilisation, (10.0 + 2.5) / 100.0);
-    assert_eq!(run.classes[0].rate_bps, 800_000.0);
-    let phases: Vec<_> = run.phases.iter().map(|p| (p.end_s, p.classes[0].rate_bps, p.classes[1].rate_bps)).collect();
+    assert_eq!(run.classes[0].rates.rate(), 800_000.0);
+    let phases: Vec<_> =
+        run.phases.iter().map(|p| (p.end_s, p.classes[0].rates.rate(), p.classes[1].rates.rate())).collect();
     assert_eq!(phases, [(0.05, 800_000.0, 400_000.0), (0.1, 800_000.0, 0.0)]);
-    let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].fair_bps, p.classes[1].fair_bps)).collect();
+    let ideals: Vec<_> = run.phases.iter().map(|p| (p.classes[0].rates.fair(), p.classes[1].rates.fair())).collect();
     assert_eq!(ideals, [(800_000.0, 400_000.0), (800_000.0, 0.0)]);
 }
 
@@ -87,10 +89,11 @@ fn every_packet_counts_with_what_the_link_adds() {
     let mut scenario = scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100));
     scenario.overhead = Overhead::ETHERNET;
     let run = run(&scenario, "hls").unwrap();
-    let counted: Vec<_> = run.classes.iter().map(|class| class.sent_bytes / class.sent_packets).collect();
+    let counted: Vec<_> =
+        run.classes.iter().map(|class| class.counts().sent.bytes / class.counts().sent.packets).collect();
     assert_eq!(counted, [1024, 88]);
-    assert_eq!(run.phases[0].classes[0].fair_bps, 819_200.0);
-    assert_eq!((run.classes[0].rate_bps, run.link_utilisation), (819_200.0, 1.0));
+    assert_eq!(run.phases[0].classes[0].rates.fair(), 819_200.0);
+    assert_eq!((run.classes[0].rates.rate(), run.link_utilisation), (819_200.0, 1.0));
 }
 
 #[test]
@@ -99,10 +102,10 @@ fn averages_leave_the_warmup_out_and_counters_do_not() {
     let mut scenario = scenario(flat(8, &[1, 1]), sources, Nanos::from_millis(100));
     scenario.warmup = Nanos::from_millis(60);
     let run = run(&scenario, "fifo").unwrap();
-    let counted: Vec<_> = run.classes.iter().map(|class| (class.sent_packets, class.rate_bps)).collect();
+    let counted: Vec<_> = run.classes.iter().map(|class| (class.counts().sent.packets, class.rates.rate())).collect();
     // A greedy source leaves eight packets queued when it stops.
     assert_eq!(counted, [(58, 0.0), (28, 28.0 * 8000.0 / 0.04)]);
-    assert_eq!(run.classes[0].delay_s.mean, None);
+    assert_eq!(run.classes[0].delay().mean, None);
     assert_eq!(run.link_utilisation, 28.0 / 40.0);
 }
 
@@ -147,22 +150,23 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 fn the_json_has_the_documented_shape() {
     let json: serde_json::Value = serde_json::from_str(&json(&mixed(), 1)).unwrap();
     let run = &json["runs"][0];
-    assert_eq!((&run["scheduler"], &run["seed"], &run["duration_s"]), (&"fifo".into(), &1.into(), &1.0.into()));
-    assert!(run["link_utilisation"].is_f64() && run.get("windows").is_none());
-    let class = &run["classes"][1];
-    for field in ["offered_packets", "offered_bytes", "sent_packets", "sent_bytes", "dropped_packets", "queued_packets"]
-    {
-        assert!(class[field].is_u64(), "{field}");
+    let link = &run["link"];
+    assert_eq!((&link["scheduler"], &run["seed"], &run["duration_s"]), (&"fifo".into(), &1.into(), &1.0.into()));
+    assert!(link["utilisation"].is_f64());
+    let class = &link["classes"][1];
+    for field in ["received", "sent", "dropped", "marked", "queued"] {
+        assert!(class["counts"][field]["packets"].is_u64() && class["counts"][field]["bytes"].is_u64(), "{field}");
     }
-    assert!(class["name"] == "C2" && class["rate_bps"].is_f64());
+    assert!(class["name"] == "C2" && class["rates"]["rate_bps"].is_f64());
     for field in ["mean", "p50", "p99", "p999", "max"] {
         assert!(class["delay_s"][field].is_f64(), "{field}");
     }
-    let phases = run["phases"].as_array().unwrap();
+    let phases = link["spans"].as_array().unwrap();
     let ends: Vec<f64> = phases.iter().map(|phase| phase["end_s"].as_f64().unwrap()).collect();
     assert_eq!(ends, [0.1, 0.5, 0.7, 0.9, 1.0]);
+    assert!(phases.iter().all(|phase| phase["kind"] == "phase"));
     let class = &phases[1]["classes"][0];
-    assert!(class["name"] == "C1" && class["rate_bps"].is_f64() && class["fair_bps"].is_f64());
+    assert!(class["name"] == "C1" && class["rates"]["rate_bps"].is_f64() && class["rates"]["fair_bps"].is_f64());
 }
 
 #[test]
@@ -178,7 +182,7 @@ fn the_windows_add_up_to_what_was_sent() {
     );
     for (index, class) in report.runs[0].classes.iter().enumerate() {
         let bits: f64 = windows.rows.iter().map(|row| row.rates_bps[index] * (row.end_s - row.start_s)).sum();
-        assert!((bits - class.rate_bps).abs() < 1e-3, "{bits} {}", class.rate_bps);
+        assert!((bits - class.rates.rate()).abs() < 1e-3, "{bits} {}", class.rates.rate());
     }
 }
 
@@ -224,21 +228,24 @@ fn drops_are_counted_by_reason_and_add_up() {
         let run = run(&scenario, info.name).unwrap();
         for class in &run.classes {
             assert_eq!(
-                (class.offered_packets, class.offered_bytes),
+                (class.counts().received.packets, class.counts().received.bytes),
                 (
-                    class.sent_packets + class.dropped_packets + class.queued_packets,
-                    class.sent_bytes + class.dropped_bytes + class.queued_bytes
+                    class.counts().sent.packets + class.counts().dropped.packets + class.counts().queued.packets,
+                    class.counts().sent.bytes + class.counts().dropped.bytes + class.counts().queued.bytes
                 )
             );
-            assert_eq!(class.drops.values().sum::<u64>(), class.dropped_packets);
+            assert_eq!(class.counts().dropped_by.unwrap().total(), class.counts().dropped);
         }
-        let reasons: Vec<_> = run.classes.iter().map(|class| class.drops.keys().copied().collect::<Vec<_>>()).collect();
-        let expected =
-            [DropReason::QueuePackets, DropReason::QueueBytes, DropReason::TooLong].map(|reason| vec![reason.as_str()]);
+        let reasons: Vec<_> = run
+            .classes
+            .iter()
+            .map(|class| class.counts().dropped_by.unwrap().iter().map(|(cause, _)| cause).collect::<Vec<_>>())
+            .collect();
+        let expected = [DropCause::QueuePackets, DropCause::QueueBytes, DropCause::TooLong].map(|cause| vec![cause]);
         assert_eq!(reasons, expected, "{}", info.name);
-        assert_eq!((run.classes[2].offered_packets, run.classes[2].sent_packets), (20, 0));
+        assert_eq!((run.classes[2].counts().received.packets, run.classes[2].counts().sent.packets), (20, 0));
         // A scheduler that starves leaves may serve no queue that is kept short.
-        assert!(run.classes[1].sent_packets > 300 || info.promises.starves, "{:?}", run.classes[1]);
+        assert!(run.classes[1].counts().sent.packets > 300 || info.promises.starves, "{:?}", run.classes[1]);
     }
 }
 
@@ -254,8 +261,8 @@ fn a_greedy_source_that_was_refused_comes_back() {
     let scenario = scenario(tree.build().unwrap(), sources, Nanos::from_secs(1));
     for info in SCHEDULERS {
         let run = run(&scenario, info.name).unwrap();
-        assert!(run.classes[1].drops.contains_key(DropReason::TotalPackets.as_str()), "{}", info.name);
-        assert!(run.classes[1].sent_packets > 25 || info.promises.starves, "{} {:?}", info.name, run.classes[1]);
+        assert!(run.classes[1].counts().dropped_for(DropCause::TotalPackets).packets > 0, "{}", info.name);
+        assert!(run.classes[1].counts().sent.packets > 25 || info.promises.starves, "{} {:?}", info.name, run.classes[1]);
     }
 }
 
@@ -409,8 +416,8 @@ fn a_greedy_source_goes_on_when_all_its_packets_are_dropped() {
     let scenario = scenario(flat(8, &[1, 1]), vec![source(2, Model::Greedy, 1000, &[])], Nanos::from_secs(1));
     let scheduler = Box::new(Faulty { queue: VecDeque::new(), fault: Fault::Drops, sent: 0 });
     let run = simulate(&scenario, "drops", scheduler, &Options::default(), &mut ()).unwrap();
-    assert_eq!((run.classes[1].sent_packets, run.link_utilisation), (1000, 1.0));
-    assert!(run.classes[1].drops[DropReason::Congestion.as_str()] > 100);
+    assert_eq!((run.classes[1].counts().sent.packets, run.link_utilisation), (1000, 1.0));
+    assert!(run.classes[1].counts().dropped_for(DropCause::Congestion).packets > 100);
 }
 
 /// A class with a greedy source's worth of load on a megabit, and a sparse one beside it in the same class.
@@ -424,7 +431,7 @@ fn shared_class(queue: QueueKind, ecn: bool) -> Run {
 
 #[test]
 fn codel_ends_the_standing_queue_that_a_fifo_builds() {
-    let delay = |queue| shared_class(queue, false).classes[0].delay_s.p50.unwrap();
+    let delay = |queue| shared_class(queue, false).classes[0].delay().p50.unwrap();
     let (fifo, codel, fair) = (delay(QueueKind::Fifo), delay(QueueKind::CoDel), delay(QueueKind::FqCoDel));
     assert!(fifo > 0.5 && codel < 0.1 && fair < 0.1, "{fifo} s, {codel} s, {fair} s");
 }
@@ -433,6 +440,12 @@ fn codel_ends_the_standing_queue_that_a_fifo_builds() {
 fn marks_are_counted_and_a_class_that_marks_does_not_drop_until_it_is_full() {
     let (dropping, marking) = (shared_class(QueueKind::CoDel, false), shared_class(QueueKind::CoDel, true));
     let (dropping, marking) = (&dropping.classes[0], &marking.classes[0]);
-    assert!(dropping.drops["congestion"] > 20 && dropping.marked_packets == 0, "{dropping:?}");
-    assert!(marking.marked_packets > 20 && !marking.drops.contains_key("congestion"), "{marking:?}");
+    assert!(
+        dropping.counts().dropped_for(DropCause::Congestion).packets > 20 && dropping.counts().marked.packets == 0,
+        "{dropping:?}"
+    );
+    assert!(
+        marking.counts().marked.packets > 20 && marking.counts().dropped_for(DropCause::Congestion).packets == 0,
+        "{marking:?}"
+    );
 }

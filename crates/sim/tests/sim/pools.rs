@@ -202,13 +202,13 @@ fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
     for scheduler in ["htb", "hls"] {
         let run = under(scheduler, &shared, Leniency::Ignore).unwrap();
         let classes = &run.phases[0].classes;
-        let ideals: Vec<f64> = classes.iter().map(|class| class.fair_bps / 8_000.0).collect();
+        let ideals: Vec<f64> = classes.iter().map(|class| class.rates.fair() / 8_000.0).collect();
         assert!(
             ideals.iter().zip([62.5, 137.5, 37.5]).all(|(ideal, exact)| (ideal - exact).abs() < 0.001),
             "{ideals:?}"
         );
         for class in classes {
-            assert!(within(class.rate_bps, class.fair_bps, 0.02), "{scheduler}: {class:?}");
+            assert!(within(class.rates.rate(), class.rates.fair(), 0.02), "{scheduler}: {class:?}");
         }
     }
     // The rule `exact` under hls is that ideal; the others are no rule for rates.
@@ -216,8 +216,8 @@ fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
         let mut other = shared.clone();
         other.pools[0].rule = rule;
         let run = under("hls", &other, Leniency::Ignore).unwrap();
-        let printed = run.phases[0].classes.iter().all(|class| class.ideal_bps == Some(class.fair_bps));
-        let none = run.phases[0].classes.iter().all(|class| class.ideal_bps.is_none());
+        let printed = run.phases[0].classes.iter().all(|class| class.rates.ideal_bps == Some(class.rates.fair()));
+        let none = run.phases[0].classes.iter().all(|class| class.rates.ideal_bps.is_none());
         let said = run.notes.iter().any(|note| note.contains("not computed"));
         assert!(if rule == PoolRule::Exact { printed && !said } else { none && said }, "{rule:?}: {run:?}");
     }
@@ -275,10 +275,10 @@ fn members_and_all_others_get_their_ideal_of_any_links_and_pools() {
                 // Two turns of HLS, in which the smallest weight has a packet, and the pool's burst.
                 let least = tree.classes().map(|class| tree.weight(class)).min().unwrap();
                 let turn = 1500.0 * tree.weight(class) as f64 / least as f64;
-                let most = 0.03 * seen.fair_bps + 8.0 * (2.0 * turn + 10_000.0) / seconds;
-                let off = seen.rate_bps - seen.fair_bps;
+                let most = 0.03 * seen.rates.fair() + 8.0 * (2.0 * turn + 10_000.0) / seconds;
+                let off = seen.rates.rate() - seen.rates.fair();
                 assert!(off.abs() <= most, "{scheduler}, seed {seed}, {rates:?}, {:?}: {seen:?}", shared.pools[0]);
-                held += usize::from(most < 0.1 * seen.fair_bps);
+                held += usize::from(most < 0.1 * seen.rates.fair());
             }
         }
     }
@@ -294,12 +294,15 @@ fn classes_of_further_links_follow_with_the_name_of_their_link() {
     assert_eq!(ends, [2.0, 4.0, 9.0, 14.0]);
     assert!(run.phases.iter().all(|phase| phase.classes.len() == 3 && phase.inner_classes.len() == 1));
     // The pool is the link that its members share: 50 : 30, and 30 : 10 below.
-    let ideals: Vec<_> = run.phases[2].classes.iter().map(|class| class.fair_bps / 8_000.0).collect();
+    let ideals: Vec<_> = run.phases[2].classes.iter().map(|class| class.rates.fair() / 8_000.0).collect();
     assert_eq!(ideals, [46.875, 15.625, 37.5]);
-    assert_eq!(run.phases[2].inner_classes[0].fair_bps, 500_000.0);
+    assert_eq!(run.phases[2].inner_classes[0].rates.fair(), 500_000.0);
     let link = &run.further_links[0];
-    let sent = run.classes[2].sent_bytes as f64 * 8.0 / 14.0 / 10e6;
-    assert!((link.link_bps, link.name.as_str()) == (10e6, "eth1") && within(link.link_utilisation, sent, 0.001));
+    let sent = run.classes[2].counts().sent.bytes as f64 * 8.0 / 14.0 / 10e6;
+    assert!(
+        (link.capacity_bps, link.name.as_deref()) == (Some(10_000_000), Some("eth1"))
+            && within(link.utilisation.unwrap(), sent, 0.001)
+    );
 }
 
 #[test]
@@ -324,7 +327,7 @@ fn links_without_a_pool_run_as_each_would_alone() {
     assert_eq!(both.classes[..2], alone.runs[0].classes[..]);
     assert_eq!(both.link_utilisation, alone.runs[0].link_utilisation);
     // The second link's sources are other ones than the first's, and others again with another seed.
-    let offered = |run: &Run| run.classes.iter().map(|class| class.offered_packets).collect::<Vec<_>>();
+    let offered = |run: &Run| run.classes.iter().map(|class| class.counts().received.packets).collect::<Vec<_>>();
     let other = offered(&under("hls", &shared(6), Leniency::Refuse).unwrap());
     assert!(offered(&both)[2] > 250 && offered(&both)[1] != offered(&both)[2] && other[2..] != offered(&both)[2..]);
 }

@@ -231,7 +231,7 @@ fn greedy_leaves_get_what_the_fluid_ideal_gives_them() {
         let run = run(&scenario, "hls").unwrap();
         for (leaf, measured) in scenario.tree.leaves().iter().zip(&run.classes) {
             let expected = ideal[leaf.index()] * run.duration_s / 8.0;
-            let off = (measured.rate_bps * run.duration_s / 8.0 - expected).abs();
+            let off = (measured.rates.rate() * run.duration_s / 8.0 - expected).abs();
             assert!(off <= slack[leaf.index()], "tree {seed}, {}: {off} B off {expected} B", measured.name);
             if expected > 200.0 * f64::from(MTU) {
                 worst = worst.max(off / expected);

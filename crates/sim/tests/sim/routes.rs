@@ -64,11 +64,11 @@ fn the_bottleneck_of_a_parking_lot_is_shared_by_its_weights() {
     first.sources.push(source(2, Model::Greedy, 1000, &[]));
     let lot = network(vec![first, local(&[3, 1]), local(&[1, 1])], vec![route((0, 1), &[hop(1, 2), hop(2, 2)])]);
     let run = run(&lot, "hls").unwrap();
-    let got = |name: &str| run.classes.iter().find(|class| class.name == name).unwrap().rate_bps / 1e6;
+    let got = |name: &str| run.classes.iter().find(|class| class.name == name).unwrap().rates.rate() / 1e6;
     // A quarter of the second link is the least that the long way gets.
     for (class, expected) in [("C1", 5.0), ("C2", 5.0), ("b:C1", 7.5), ("b:C2", 2.5), ("c:C1", 7.5), ("c:C2", 2.5)] {
         assert!((got(class) - expected).abs() < 0.06, "{class}: {} of {expected}", got(class));
-        let ideal = run.phases[0].classes.iter().find(|rate| rate.name == class).unwrap().fair_bps / 1e6;
+        let ideal = run.phases[0].classes.iter().find(|rate| rate.name == class).unwrap().rates.fair() / 1e6;
         assert!((ideal - expected).abs() < 1e-9, "{class}: ideal {ideal} of {expected}");
     }
     let way = &run.routes[0];

@@ -7,8 +7,9 @@ use anyhow::anyhow;
 use fairlink_config::written_out;
 use fairlink_core::Rate;
 use fairlink_net::{
-    ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Terms, Wanted, control,
+    ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted, control,
 };
+use fairlink_report::Terms;
 
 use super::unanswered;
 use crate::args;
@@ -275,7 +276,7 @@ fn row(class: &ClassChange) -> Vec<String> {
         class.name.clone(),
         fate,
         both(|terms| terms.guarantee_bps),
-        both(|terms| Some(terms.share_all_busy_bps)),
+        both(|terms| terms.share_all_busy_bps),
         both(|terms| terms.ceiling_bps),
     ]
 }

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use fairlink_net::{ClassStats, LimitCause};
+use fairlink_report::{ClassReport, ClassSpan, LimitCause, Span};
 
 use crate::human;
 
 /// So many classes with one limit are named.
 const NAMED: usize = 8;
 
-/// A line for each limit that held leaves in the last `seconds`; one that says so where none was held.
-pub(super) fn lines(classes: &[ClassStats], seconds: f64) -> Vec<String> {
+/// A line for each limit that held leaves in `span`; one that says so where none was held.
+pub(super) fn lines(classes: &[ClassReport], span: &Span) -> Vec<String> {
+    let measured: BTreeMap<&str, &ClassSpan> = span.classes.iter().map(|class| (class.name.as_str(), class)).collect();
     let mut held: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut unmeasured = Vec::new();
     for class in classes.iter().filter(|class| class.leaf) {
-        let Some(interval) = &class.interval else {
+        let Some(interval) = measured.get(class.name.as_str()) else {
             unmeasured.push(class.name.as_str());
             continue;
         };
-        let why = match interval.limited.as_ref().map(|limited| (limited.limit, limited.limited_by.as_deref())) {
+        let why = match interval.limit.as_ref().map(|limit| (limit.cause, limit.limited_by.as_deref())) {
             Some((LimitCause::Demand, _)) => continue,
             Some((LimitCause::Ceiling, _)) => "held by its own ceiling".to_owned(),
             Some((LimitCause::Parent, by)) => format!("held by its parent {}", by.unwrap_or("-")),
@@ -29,7 +30,7 @@ pub(super) fn lines(classes: &[ClassStats], seconds: f64) -> Vec<String> {
         };
         held.entry(why).or_default().push(&class.name);
     }
-    let span = human::time(seconds);
+    let span = human::time(span.seconds());
     let mut lines: Vec<String> =
         held.iter().map(|(why, classes)| format!("{why}, in the last {span}: {}", named(classes))).collect();
     if lines.is_empty() {
@@ -57,27 +58,20 @@ mod tests {
 
     use super::*;
 
-    /// Leaves with these limits; `None` is a class without an interval.
+    /// Leaves with these limits; `None` is a class that was not measured.
     fn of(leaves: &[(&str, Option<Value>)]) -> Vec<String> {
-        let none = json!({"packets": 0, "bytes": 0});
-        let class = |(name, limited): &(&str, Option<Value>)| {
-            let interval = limited.as_ref().map(|limited| {
-                let mut interval = json!({
-                    "received": none, "sent": none, "dropped": none, "demand_bps": 0.0, "rate_bps": 0.0, "of_guarantee": 0.0,
-                    "delay_s": null,
-                });
-                let known = limited.as_object().expect("an object").clone();
-                interval.as_object_mut().expect("an object").extend(known);
-                interval
-            });
-            json!({
-                "name": name, "received": none, "sent": none, "dropped": none, "queued": none, "dropped_by_reason": {},
-                "delay_s": null, "interval": interval,
-            })
+        let class = |(name, _): &(&str, Option<Value>)| json!({"name": name, "parent": null, "leaf": true});
+        let measured = |(name, limit): &(&str, Option<Value>)| {
+            let mut span = limit.clone()?;
+            span["name"] = (*name).into();
+            span["rates"] = json!({});
+            Some(span)
         };
-        let classes: Vec<ClassStats> =
-            serde_json::from_value(leaves.iter().map(class).collect()).expect("statistics of classes");
-        lines(&classes, 0.25)
+        let classes: Vec<ClassReport> =
+            serde_json::from_value(leaves.iter().map(class).collect()).expect("reports of classes");
+        let spans: Value = leaves.iter().filter_map(measured).collect();
+        let span = json!({"kind": "interval", "start_s": 1.0, "end_s": 1.25, "classes": spans});
+        lines(&classes, &serde_json::from_value(span).expect("a span"))
     }
 
     fn limit(kind: &str, by: Option<&str>) -> Option<Value> {

@@ -1,7 +1,10 @@
 //! Rates of an interval as a table that fits a terminal: the link, and its classes as a tree below it.
 
+use std::collections::HashMap;
+
 use console::{measure_text_width, truncate_str};
-use fairlink_net::{ClassStats, GatewayStats, IntervalStats, LimitCause, LimitStats};
+use fairlink_net::GatewayStats;
+use fairlink_report::{ClassReport, ClassSpan, Delay, Limit, LimitCause, Rates};
 
 use crate::human;
 
@@ -33,25 +36,41 @@ const SHORTEST_NAME: usize = 8;
 type Column<'a> = (&'static str, usize, Box<dyn Fn(&Row<'_>) -> String + 'a>);
 
 /// One line: the link or a class.
+#[derive(Default)]
 struct Row<'a> {
     name: String,
-    interval: Option<&'a IntervalStats>,
+    rates: Rates,
+    delay: Delay,
+    dropped: Option<u64>,
+    limit: Option<&'a Limit>,
     queued: u64,
-    guarantee_bps: u64,
-    class: Option<&'a ClassStats>,
+    /// The rate that is its own, in bit/s: its guarantee, or the link's rate.
+    own_bps: u64,
+    delay_bound_s: Option<f64>,
+}
+
+/// The classes of the interval by name.
+fn measured(stats: &GatewayStats) -> HashMap<&str, &ClassSpan> {
+    let classes = stats.interval().map_or(&[][..], |span| &span.classes);
+    classes.iter().map(|class| (class.name.as_str(), class)).collect()
+}
+
+fn delay_bound_s(class: &ClassReport) -> Option<f64> {
+    class.bounds.as_ref()?.delay_bound_s
 }
 
 /// The lines: what gateway it is, the table, and what is left out.
 pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
-    let span = stats.interval_s.map_or_else(String::new, |seconds| format!("; the last {}", human::time(seconds)));
+    let gateway = stats.gateway();
+    let span = stats.interval().map_or_else(String::new, |span| format!("; the last {}", human::time(span.seconds())));
     let head = format!(
         "{}: {} to {} at {} by {}, up {}{span}",
-        stats.link,
-        stats.input,
-        stats.output,
-        human::rate(stats.link_bps as f64),
-        stats.scheduler,
-        human::time(stats.uptime_s)
+        stats.name.as_deref().unwrap_or("-"),
+        gateway.input,
+        gateway.output,
+        human::rate(stats.capacity_bps.unwrap_or(0) as f64),
+        stats.scheduler.as_deref().unwrap_or("-"),
+        human::time(gateway.uptime_s)
     );
     let mut lines = vec![cut(&head, view.width)];
     let all = chosen(stats, view.class.as_deref());
@@ -70,9 +89,10 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
 
 /// A line for each class of which a packet took longer than its bound, and one that says whether the processor was late.
 fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
+    let measured = measured(stats);
     let above = |&(index, _): &(usize, usize)| {
         let class = &stats.classes[index];
-        let (longest, bound) = (class.interval.as_ref()?.delay_s?.max, class.delay_bound_s?);
+        let (longest, bound) = (measured.get(class.name.as_str())?.delay_s?.max?, delay_bound_s(class)?);
         (longest / LONGEST_ERROR > bound).then(|| {
             let (longest, bound) = (human::time(longest), human::time(human::up(bound)));
             format!("! {}: a packet took {longest}, bound {bound}", class.name)
@@ -88,12 +108,13 @@ fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
         lines
             .push(format!("! {}", human::count(more, "more class above its bound", "more classes above their bounds")));
     }
-    let late = stats.interval_late.unwrap_or_default();
-    lines.push(match (late.forfeited_s > 0.0 || late.pauses > 0, stats.interval_late.is_some()) {
+    let late = stats.interval().and_then(|span| Some((span.forfeited_s?, span.pauses?)));
+    let (forfeited_s, pauses) = late.unwrap_or_default();
+    lines.push(match (forfeited_s > 0.0 || pauses > 0, late.is_some()) {
         (true, _) => format!(
             "! the processor or the output was late: {} of link time lost, {}",
-            human::time(late.forfeited_s),
-            human::count(late.pauses as usize, "pause", "pauses")
+            human::time(forfeited_s),
+            human::count(pauses as usize, "pause", "pauses")
         ),
         (false, true) => "! no link time was lost: the processor was not late beyond --catch-up; the class exceeded its traffic, or its queue kept packets".to_owned(),
         (false, false) => "! the gateway does not say whether its processor was late".to_owned(),
@@ -135,7 +156,10 @@ fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(us
     if let Some(depth) = deepest {
         return up_to(depth).copied().collect();
     }
-    let demand = |index: usize| stats.classes[index].interval.as_ref().map_or(0.0, |interval| interval.demand_bps);
+    let measured = measured(stats);
+    let demand = |index: usize| {
+        measured.get(stats.classes[index].name.as_str()).and_then(|class| class.rates.demand_bps).unwrap_or(0.0)
+    };
     let mut busiest: Vec<_> = up_to(first).copied().collect();
     busiest.sort_by(|&(a, _), &(b, _)| demand(b).total_cmp(&demand(a)).then(a.cmp(&b)));
     busiest.truncate(most);
@@ -145,28 +169,38 @@ fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(us
 
 /// The table, its titles first.
 fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<String> {
-    let (unit, size) = match stats.link_bps {
+    let capacity_bps = stats.capacity_bps.unwrap_or(0);
+    let (unit, size) = match capacity_bps {
         10_000_000.. => ("Mbit/s", 1e6),
         10_000.. => ("kbit/s", 1e3),
         _ => ("bit/s", 1.0),
     };
+    let span = stats.interval();
     let link = Row {
         name: "link".to_owned(),
-        interval: stats.interval.as_ref(),
-        queued: stats.queued.packets,
-        guarantee_bps: stats.link_bps,
-        class: None,
+        rates: span.map(|span| span.rates).unwrap_or_default(),
+        delay: span.and_then(|span| span.delay_s).unwrap_or_default(),
+        dropped: span.and_then(|span| span.counts).map(|counts| counts.dropped.packets),
+        limit: span.and_then(|span| span.limit.as_ref()),
+        queued: stats.counts().queued.packets,
+        own_bps: capacity_bps,
+        delay_bound_s: None,
     };
+    let measured = measured(stats);
     let above = shown.iter().map(|&(_, depth)| depth).min().unwrap_or(1) - 1;
     let rows: Vec<Row<'_>> = std::iter::once(link)
         .chain(shown.iter().map(|&(index, depth)| {
             let class = &stats.classes[index];
+            let span = measured.get(class.name.as_str());
             Row {
                 name: format!("{}{}", "  ".repeat(depth - above - 1), class.name),
-                interval: class.interval.as_ref(),
-                queued: class.queued.packets,
-                guarantee_bps: class.guarantee_bps,
-                class: Some(class),
+                rates: span.map(|span| span.rates).unwrap_or_default(),
+                delay: span.and_then(|span| span.delay_s).unwrap_or_default(),
+                dropped: span.and_then(|span| span.counts).map(|counts| counts.dropped.packets),
+                limit: span.and_then(|span| span.limit.as_ref()),
+                queued: class.counts().queued.packets,
+                own_bps: class.terms.map_or(0, |terms| terms.own_bps()),
+                delay_bound_s: delay_bound_s(class),
             }
         }))
         .collect();
@@ -191,53 +225,42 @@ fn table(stats: &GatewayStats, shown: &[(usize, usize)], width: usize) -> Vec<St
 
 /// The columns behind the name. Rates are in `unit`s of `size` bit/s.
 fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> {
-    let rate = move |of: fn(&IntervalStats) -> Option<f64>| {
-        move |row: &Row<'_>| told(row.interval.and_then(of).map(|bps| human::digits(bps / size)))
+    let rate = move |of: fn(&Rates) -> Option<f64>| {
+        move |row: &Row<'_>| told(of(&row.rates).map(|bps| human::digits(bps / size)))
     };
-    let delay = |of: fn(&fairlink_net::DelayStats) -> f64| {
-        move |row: &Row<'_>| {
-            told(row.interval.and_then(|interval| interval.delay_s).map(|delay| human::time(of(&delay))))
-        }
-    };
+    let delay = |of: fn(&Delay) -> Option<f64>| move |row: &Row<'_>| human::known_time(of(&row.delay));
     let mut columns: Vec<Column<'static>> = Vec::new();
     if width >= WIDE {
-        columns.push(("demand", 8, Box::new(rate(|interval| Some(interval.demand_bps)))));
+        columns.push(("demand", 8, Box::new(rate(|rates| rates.demand_bps))));
     }
-    columns.push((unit, 7, Box::new(rate(|interval| Some(interval.rate_bps)))));
-    columns.push(("ideal", 7, Box::new(rate(|interval| interval.ideal_bps))));
+    columns.push((unit, 7, Box::new(rate(|rates| rates.rate_bps))));
+    columns.push(("ideal", 7, Box::new(rate(|rates| rates.ideal_bps))));
     if width >= WIDE {
-        columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.guarantee_bps as f64 / size))));
+        columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.own_bps as f64 / size))));
     }
     columns.push((
         "of guar.",
         8,
-        Box::new(|row| told(row.interval.map(|interval| human::percent(interval.of_guarantee)))),
+        Box::new(|row| told(row.rates.rate_bps.map(|bps| human::percent(bps / row.own_bps.max(1) as f64)))),
     ));
     columns.push(("p50", 8, Box::new(delay(|delay| delay.p50))));
     columns.push(("p99", 8, Box::new(delay(|delay| delay.p99))));
     if width >= WIDE {
         columns.push(("longest", 8, Box::new(delay(|delay| delay.max))));
-        columns.push((
-            "bound",
-            8,
-            Box::new(|row| {
-                told(row.class.and_then(|class| class.delay_bound_s).map(|bound| human::time(human::up(bound))))
-            }),
-        ));
+        columns.push(("bound", 8, Box::new(|row| told(row.delay_bound_s.map(|bound| human::time(human::up(bound)))))));
     }
-    columns.push(("dropped", 7, Box::new(|row| told(row.interval.map(|interval| packets(interval.dropped.packets))))));
+    columns.push(("dropped", 7, Box::new(|row| told(row.dropped.map(packets)))));
     columns.push(("queued", 6, Box::new(|row| packets(row.queued))));
-    let limited = |row: &Row<'_>| row.interval.and_then(|interval| interval.limited.clone());
     columns.push(match width >= WIDEST {
-        true => ("limited by", 16, Box::new(move |row| told(limited(row).map(|limited| limited_by(&limited))))),
-        false => ("limit", 9, Box::new(move |row| told(limited(row).map(|limited| limited.limit.key().to_owned())))),
+        true => ("limited by", 16, Box::new(|row| told(row.limit.map(limited_by)))),
+        false => ("limit", 9, Box::new(|row| told(row.limit.map(|limit| limit.cause.key().to_owned())))),
     });
     columns
 }
 
 /// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the kind of limit.
-fn limited_by(limited: &LimitStats) -> String {
-    let by = match (&limited.limited_by, limited.limit) {
+fn limited_by(limited: &Limit) -> String {
+    let by = match (&limited.limited_by, limited.cause) {
         (Some(parent), LimitCause::Parent) => parent,
         (_, cause) => cause.key(),
     };

@@ -12,7 +12,7 @@ use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
 use crate::failure::Failure;
-use crate::gateway_stats::{Classes, Document, MOST, show};
+use crate::gateway_stats::{Classes, MOST, document, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
@@ -90,7 +90,7 @@ const NO_LIMITS: &str = "what limits a class is known over a time only: without 
 const CUT_OFF: &str = "what limits a class was not measured: the gateway closed the connection meanwhile, because too many ask at once or it ends";
 
 fn note_each(stats: &mut [GatewayStats], note: &str) {
-    stats.iter_mut().for_each(|stats| stats.notes.push(note.to_owned()));
+    stats.iter_mut().for_each(|stats| stats.0.notes.push(note.to_owned()));
 }
 
 /// Asks once, or twice with an interval between, and prints.
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         note_each(&mut stats, NO_LIMITS);
     }
     if out.json {
-        return out.document(&Document::new(&stats));
+        return out.document(&document(&stats));
     }
     for (at, stats) in stats.iter().enumerate() {
         if at > 0 {
@@ -123,10 +123,10 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         show(stats, classes, out)?;
         // Rates of so short a time are for whoever asks for them.
         if args.interval.is_none_or(|interval| interval == Nanos::ZERO) {
-            let limits = stats.interval_s.map_or_else(Vec::new, |seconds| limits::lines(&stats.classes, seconds));
+            let limits = stats.interval().map_or_else(Vec::new, |span| limits::lines(&stats.classes, span));
             limits.iter().try_for_each(|line| out.paragraph(line, 2))?;
             stats.notes.iter().try_for_each(|text| out.paragraph(&format!("note: {text}"), 2))?;
-        } else if stats.interval_s.is_some() {
+        } else if stats.interval().is_some() {
             out.line("")?;
             let few = args.all || stats.classes.len() <= MOST;
             let lines = (!few).then_some(MOST);

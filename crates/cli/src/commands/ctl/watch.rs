@@ -18,7 +18,7 @@ use super::rates::{self, View};
 use super::stats::{interval, of_links, pause};
 use super::unanswered;
 use crate::failure::Failure;
-use crate::gateway_stats::Document;
+use crate::gateway_stats::document;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
         .spawn(move || asking.run(watch))
         .map_err(Failure::failed)?;
     if out.json {
-        return tell(args, &from, &stop, |links| out.json_line(&Document::new(links)).and_then(|()| out.flush()));
+        return tell(args, &from, &stop, |links| out.json_line(&document(links)).and_then(|()| out.flush()));
     }
     if !out.is_terminal() {
         let view = View { class: args.class.clone(), width: out.width().unwrap_or(100), lines: None };
@@ -100,7 +100,7 @@ fn tell(
             Ok(Ok(links)) => {
                 silent = false;
                 // The first of a gateway that has come back has nothing to compare with.
-                if links.iter().all(|stats| stats.interval_s.is_some()) {
+                if links.iter().all(|stats| stats.interval().is_some()) {
                     show(&links)?;
                     left -= 1;
                 }
@@ -173,7 +173,7 @@ fn on_screen(
         }
         match news.recv_timeout(NAP) {
             Ok(Ok(new)) => {
-                left -= u64::from(new.iter().all(|stats| stats.interval_s.is_some()));
+                left -= u64::from(new.iter().all(|stats| stats.interval().is_some()));
                 (links, trouble, drawn_for) = (new, None, None);
             }
             Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; trying again")), None),

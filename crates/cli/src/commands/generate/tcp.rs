@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use fairlink_config::units::parse_size;
 use fairlink_core::Nanos;
 use fairlink_net::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
+use fairlink_report::Delay;
 
 use super::Args as Generate;
 use crate::args::time;
@@ -86,9 +87,9 @@ fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), Failure> {
         head.extend(["answers", "per second", "latency p50", "p99", "max"]);
     }
     let rows = report.connections.iter().map(|connection| {
-        let times = |of: Option<fairlink_net::Quantiles>| match of {
-            Some(of) => [of.p50, of.p99, of.max].map(human::time),
-            None => ["-"; 3].map(str::to_owned),
+        let times = |of: Option<Delay>| {
+            let of = of.unwrap_or_default();
+            [of.p50, of.p99, of.max].map(human::known_time)
         };
         let mut row = vec![
             connection.from.to_string(),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fairlink_core::{Amount, Nanos};
+use fairlink_core::Nanos;
 use fairlink_lab::table::fitted;
-use fairlink_net::{QdiscClass, QdiscRates, QdiscState};
-use serde::Serialize;
+use fairlink_net::{QdiscClass, QdiscContent, QdiscState};
+use fairlink_report::Document;
 
 use super::AtArgs;
 use crate::commands::ctl::stats::{interval, pause};
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         interval_s = Some(state.measure_since(&earlier));
     }
     if out.json {
-        return out.document(&Shown::of(&args.at.dev, &state, interval_s));
+        return out.document(&document(&args.at.dev, &state, interval_s));
     }
     lines(&args.at.dev, &state, interval_s, out.width()).iter().try_for_each(|line| out.line(line))
 }
@@ -68,7 +68,7 @@ pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
         let interval_s = Some(told.measure_since(&earlier));
         earlier = now;
         if out.json {
-            out.json_line(&Shown::of(&args.at.dev, &told, interval_s))?;
+            out.json_line(&document(&args.at.dev, &told, interval_s))?;
         } else if out.is_terminal() {
             out.redraw(&lines(&args.at.dev, &told, interval_s, out.width()))?;
         } else {
@@ -80,92 +80,9 @@ pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    interface: &'a str,
-    handle: String,
-    scheduler: Option<&'a str>,
-    broken: Option<&'a str>,
-    link_bps: Option<u64>,
-    /// Of the rates; without one they are the kernel's averages.
-    interval_s: Option<f64>,
-    #[serde(flatten)]
-    rates: Rates,
-    sent: Amount,
-    dropped_packets: u64,
-    queued: Amount,
-    super_frames: u64,
-    classes: Vec<ShownClass<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShownClass<'a> {
-    name: &'a str,
-    classid: String,
-    parent: Option<String>,
-    leaf: bool,
-    guarantee_bps: u64,
-    #[serde(flatten)]
-    rates: Rates,
-    received: Amount,
-    sent: Amount,
-    dropped: Amount,
-    marked: Amount,
-    queued: Amount,
-    borrowed_bytes: u64,
-    lent_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Rates {
-    rate_bps: Option<f64>,
-    demand_bps: Option<f64>,
-    ideal_bps: Option<f64>,
-}
-
-impl From<Option<QdiscRates>> for Rates {
-    fn from(rates: Option<QdiscRates>) -> Self {
-        Self {
-            rate_bps: rates.map(|rates| rates.rate_bps),
-            demand_bps: rates.map(|rates| rates.demand_bps),
-            ideal_bps: rates.and_then(|rates| rates.ideal_bps),
-        }
-    }
-}
-
-impl<'a> Shown<'a> {
-    fn of(interface: &'a str, state: &'a QdiscState, interval_s: Option<f64>) -> Self {
-        let number = |minor: u16| format!("{:x}:{minor:x}", state.major);
-        let class = |class: &'a QdiscClass| ShownClass {
-            name: &class.name,
-            classid: number(class.minor),
-            parent: (class.parent != 0).then(|| number(class.parent)),
-            leaf: class.leaf,
-            guarantee_bps: class.guarantee_bps,
-            rates: class.rates.into(),
-            received: class.received,
-            sent: class.sent,
-            dropped: class.dropped,
-            marked: class.marked,
-            queued: class.queued,
-            borrowed_bytes: class.borrowed_bytes,
-            lent_bytes: class.lent_bytes,
-        };
-        Self {
-            interface,
-            handle: format!("{:x}:", state.major),
-            scheduler: state.scheduler,
-            broken: state.broken.as_deref(),
-            link_bps: state.rate_bps,
-            interval_s,
-            rates: state.rates.into(),
-            sent: state.sent,
-            dropped_packets: state.dropped,
-            queued: state.queued,
-            super_frames: state.super_frames,
-            classes: state.classes.iter().map(class).collect(),
-        }
-    }
+/// The document of a link.
+fn document(interface: &str, state: &QdiscState, interval_s: Option<f64>) -> Document<QdiscContent> {
+    Document::new(QdiscContent { links: vec![state.report(interface, interval_s)] })
 }
 
 /// The same to be read by people.
@@ -182,7 +99,7 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>, width: Op
     let paragraph = |text: String| width.map_or_else(|| vec![text.clone()], |width| wrapped(&text, width, 2));
     let mut lines = paragraph(format!("{head}{span}"));
     let rate = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), human::rate);
-    let all = state.rates.map_or_else(String::new, |rates| format!(", {} now", human::rate(rates.rate_bps)));
+    let all = state.rates.map_or_else(String::new, |rates| format!(", {} now", human::rate(rates.rate())));
     lines.extend(paragraph(format!(
         "sent {} packets of {} B{all}, dropped {dropped}, queued {} of {} B",
         sent.packets, sent.bytes, queued.packets, queued.bytes
@@ -196,14 +113,14 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>, width: Op
         vec![
             class.name.clone(),
             format!("{:x}:{:x}", state.major, class.minor),
-            rate(class.rates.map(|rates| rates.rate_bps)),
+            rate(class.rates.and_then(|rates| rates.rate_bps)),
             rate(class.rates.and_then(|rates| rates.ideal_bps)),
             rate(Some(class.guarantee_bps as f64)),
-            class.sent.packets.to_string(),
-            class.sent.bytes.to_string(),
+            class.counts.sent.packets.to_string(),
+            class.counts.sent.bytes.to_string(),
             class.borrowed_bytes.to_string(),
-            class.dropped.packets.to_string(),
-            class.queued.packets.to_string(),
+            class.counts.dropped.packets.to_string(),
+            class.counts.queued.packets.to_string(),
         ]
     };
     let rows: Vec<_> = state.classes.iter().map(row).collect();

@@ -7,7 +7,8 @@ use fairlink_core::ClassId;
 use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{FileError, Marks, write_received};
 use fairlink_lab::figures::received::{Received, ReceivedClass, ReceivedWindow};
-use fairlink_net::{Window, rate_bps};
+use fairlink_net::Window;
+use fairlink_report::Rates;
 use fairlink_traffic::Script;
 
 use crate::out::note;
@@ -48,7 +49,7 @@ impl Record {
         let mut classes = vec![ReceivedClass::default(); self.received.names.len()];
         for (class, seen) in &window.classes {
             classes[self.columns[class]] = ReceivedClass {
-                rate_bps: rate_bps(seen.amount, window.end_s - window.start_s),
+                rate_bps: Rates::bps(seen.amount, window.end_s - window.start_s),
                 delay_mean_s: seen.mean_s(),
                 delay_max_s: seen.longest_s,
             };

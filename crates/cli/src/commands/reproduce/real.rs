@@ -16,10 +16,9 @@ use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
 use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
 use fairlink_lab::measure::SETTLE;
 use fairlink_lab::scenario::links_of;
-use fairlink_net::{
-    ClassStats, DemoPlan, GatewayStats, PlanPhase, Sharer, Stage, Watch, enter_private_namespace, lay_cables,
-};
-use fairlink_sim::{ClassRate, Phase};
+use fairlink_net::{DemoPlan, GatewayStats, PlanPhase, Sharer, Stage, Watch, enter_private_namespace, lay_cables};
+use fairlink_report::{ClassReport, ClassSpan, Rates};
+use fairlink_sim::Phase;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -126,12 +125,15 @@ impl Testbed for Bed {
             classes: phase
                 .classes
                 .into_iter()
-                .map(|class| ClassRate {
+                .map(|class| ClassSpan {
                     name: class.name,
-                    rate_bps: class.rate_bps,
-                    settled_bps: class.rate_bps,
-                    fair_bps: class.ideal_bps,
-                    ideal_bps: None,
+                    rates: Rates {
+                        rate_bps: Some(class.rate_bps),
+                        settled_bps: Some(class.rate_bps),
+                        fair_bps: Some(class.ideal_bps),
+                        ..Rates::default()
+                    },
+                    ..ClassSpan::default()
                 })
                 .collect(),
             inner_classes: Vec::new(),
@@ -223,9 +225,9 @@ impl Testbed for Bed {
             }
             let [before, after] = &seen;
             let of_link = |(before, after): (&GatewayStats, &GatewayStats)| {
-                let seconds = after.uptime_s - before.uptime_s;
-                let rate = |(before, after): (&ClassStats, &ClassStats)| {
-                    let bytes = after.sent.bytes.saturating_sub(before.sent.bytes);
+                let seconds = after.gateway().uptime_s - before.gateway().uptime_s;
+                let rate = |(before, after): (&ClassReport, &ClassReport)| {
+                    let bytes = after.counts().sent.bytes.saturating_sub(before.counts().sent.bytes);
                     (after.name.clone(), bytes as f64 * 8.0 / seconds)
                 };
                 before.classes.iter().zip(&after.classes).map(rate).collect::<Vec<_>>()

@@ -232,7 +232,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
     if !rows.shows(leaves) {
         let mut shown = 0;
         for run in &mut report.runs {
-            run.classes.retain(|class| class.offered_packets > 0);
+            run.classes.retain(|class| class.counts().received.packets > 0);
             run.classes.truncate(MOST_ROWS);
             shown = shown.max(run.classes.len());
         }
@@ -242,7 +242,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
         ));
     }
     let busy = |phase: &fairlink_sim::Phase| {
-        phase.classes.iter().filter(|class| class.fair_bps > 0.0 || class.settled_bps > 0.0).count()
+        phase.classes.iter().filter(|class| class.rates.fair() > 0.0 || class.rates.settled() > 0.0).count()
     };
     let counts: Vec<usize> = report.runs[0].phases.iter().map(busy).collect();
     if !rows.shows(counts.iter().sum()) {

@@ -81,8 +81,8 @@ fn mean_of(run: &Run, classes: &[&str]) -> Option<f64> {
 }
 
 fn lost(run: &Run) -> Option<f64> {
-    let count = |of: fn(&fairlink_sim::ClassRun) -> u64| run.classes.iter().map(of).sum::<u64>() as f64;
-    Some(count(|class| class.dropped_packets) / count(|class| class.offered_packets))
+    let count = |of: fn(&fairlink_report::ClassReport) -> u64| run.classes.iter().map(of).sum::<u64>() as f64;
+    Some(count(|class| class.counts().dropped.packets) / count(|class| class.counts().received.packets))
 }
 
 /// The matrix.

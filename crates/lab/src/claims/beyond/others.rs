@@ -24,8 +24,7 @@ fn of<'r>(runs: &'r [Run], scheduler: &'r str) -> impl Iterator<Item = &'r Run> 
 
 /// The tail of the delays of a class: how many packets wait longer, as a part.
 fn tail(run: &Run, class: &str) -> Vec<(f64, f64)> {
-    let found = run.classes.iter().find(|found| found.name == class);
-    let Some(delays) = found.and_then(|class| class.delays.as_ref()) else { return Vec::new() };
+    let Some(delays) = run.distributions_of(|found| found.name == class).next() else { return Vec::new() };
     let all = delays.count() as f64;
     let mut left = all;
     let mut points = Vec::new();
@@ -133,7 +132,7 @@ pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, Trouble>
         let Some(run) = of(&runs, name).next() else { continue };
         let cell = |phase: &fairlink_sim::Phase| {
             let rate = |class: &str| {
-                phase.classes.iter().find(|found| found.name == class).map_or(0.0, |class| class.settled_bps / 1e6)
+                phase.classes.iter().find(|found| found.name == class).map_or(0.0, |class| class.rates.settled() / 1e6)
             };
             format!("{:.1} / {:.1} / {:.1}", rate("A1"), rate("B2"), rate("C"))
         };
@@ -165,12 +164,17 @@ pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let mut totals = Vec::new();
     for phase in &run.phases {
         let name = format!("{} to {} s", phase.start_s, phase.end_s);
-        for class in phase.classes.iter().filter(|class| class.fair_bps > 0.0) {
+        for class in phase.classes.iter().filter(|class| class.rates.fair() > 0.0) {
             let kilobytes = |bps: f64| format!("{:.1}", bps / 8e3);
-            table.row([name.clone(), class.name.clone(), kilobytes(class.settled_bps), kilobytes(class.fair_bps)]);
+            table.row([
+                name.clone(),
+                class.name.clone(),
+                kilobytes(class.rates.settled()),
+                kilobytes(class.rates.fair()),
+            ]);
         }
-        let total: f64 = phase.classes.iter().map(|class| class.settled_bps).sum();
-        let ideal: f64 = phase.classes.iter().map(|class| class.fair_bps).sum();
+        let total: f64 = phase.classes.iter().map(|class| class.rates.settled()).sum();
+        let ideal: f64 = phase.classes.iter().map(|class| class.rates.fair()).sum();
         least = least.min(total / ideal);
         totals.push((phase.start_s, phase.end_s, total, ideal));
     }
@@ -209,8 +213,9 @@ pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Table::new("Losses and where they fall", &["scheduler", "lost of all", "lost of A's", "lost of B's"]);
     let lost = |run: &Run, prefix: &str| {
         let classes = || run.classes.iter().filter(|class| class.name.starts_with(prefix));
-        let offered: u64 = classes().map(|class| class.offered_packets).sum();
-        (offered > 0).then(|| classes().map(|class| class.dropped_packets).sum::<u64>() as f64 / offered as f64)
+        let offered: u64 = classes().map(|class| class.counts().received.packets).sum();
+        (offered > 0)
+            .then(|| classes().map(|class| class.counts().dropped.packets).sum::<u64>() as f64 / offered as f64)
     };
     for name in schedulers {
         let cell = |prefix| -> Result<String, Trouble> {

@@ -29,7 +29,7 @@ fn one(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Troub
 
 /// The rate of a class in bit/s.
 fn rate(run: &Run, class: &str) -> f64 {
-    run.classes.iter().find(|found| found.name == class).map_or(f64::NAN, |found| found.rate_bps)
+    run.classes.iter().find(|found| found.name == class).map_or(f64::NAN, |found| found.rates.rate())
 }
 
 /// Sessions on the link.
@@ -144,7 +144,7 @@ pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let workload = Workload::new("corr.toml", text);
     let run = one(lab, &workload, "corr")?;
-    let sent: Vec<u64> = run.classes.iter().map(|class| class.sent_packets).collect();
+    let sent: Vec<u64> = run.classes.iter().map(|class| class.counts().sent.packets).collect();
     let total: u64 = sent.iter().sum();
     let mut table = Table::new("Packets of each class in 20 s", &["weight", "sent", "its part of all"]);
     let mut most = 0.0f64;
@@ -226,7 +226,11 @@ pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let offered = |workload: &Workload| -> Result<(u64, u64, f64), Trouble> {
         let run = one(lab, workload, "drr")?;
         let flow = run.classes.iter().find(|class| class.name == "flow").ok_or_else(|| Trouble::other("no flow"))?;
-        Ok((flow.offered_packets, flow.dropped_packets, mean_delay(&run, "flow").unwrap_or(f64::NAN)))
+        Ok((
+            flow.counts().received.packets,
+            flow.counts().dropped.packets,
+            mean_delay(&run, "flow").unwrap_or(f64::NAN),
+        ))
     };
     let (short, long) = (transport(udp, 5), transport(udp, 500));
     let (udp_short, udp_long) = (offered(&short)?, offered(&long)?);
@@ -427,10 +431,10 @@ pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let run = one(lab, &scenario(full), "drr++-mw00")?;
         let lost = |name: &str| {
             let of: Vec<_> = run.classes.iter().filter(|class| class.name.starts_with(name)).collect();
-            let sum = |of: &[&fairlink_sim::ClassRun], value: fn(&fairlink_sim::ClassRun) -> u64| {
+            let sum = |of: &[&fairlink_report::ClassReport], value: fn(&fairlink_report::ClassReport) -> u64| {
                 of.iter().map(|class| value(class)).sum::<u64>() as f64
             };
-            sum(&of, |class| class.dropped_packets) / sum(&of, |class| class.offered_packets)
+            sum(&of, |class| class.counts().dropped.packets) / sum(&of, |class| class.counts().received.packets)
         };
         table.row([full.to_owned(), human::percent(lost("flood")), human::percent(lost("x"))]);
         others.push(lost("x"));
@@ -585,7 +589,7 @@ pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let of = |workload: &Workload| -> Result<(u64, f64), Trouble> {
         let run = one(lab, workload, "drr++")?;
         let class = run.classes.iter().find(|class| class.name == "lc").ok_or_else(|| Trouble::other("no video"))?;
-        Ok((class.offered_packets, class.delay_s.max.unwrap_or(f64::NAN)))
+        Ok((class.counts().received.packets, class.delay().max.unwrap_or(f64::NAN)))
     };
     let (whole, cut) = (of(&pictures(true))?, of(&pictures(false))?);
     let rows = vec![

@@ -307,7 +307,7 @@ pub(super) fn hrr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 lab.play(&hrr_scenario(within, others), &[scheduler], lab.by_effort(3, 10), &Options::default())?;
             delays[n].push(estimate("the delay", played.iter(), |run| mean_delay(run, "own"))?);
             if scheduler == "hrr" {
-                let most = played.iter().filter_map(|run| run.classes.first()?.delay_s.max).fold(0.0, f64::max);
+                let most = played.iter().filter_map(|run| run.classes.first()?.delay().max).fold(0.0, f64::max);
                 longest.push(most / (2.0 * FRAME + SLOT));
             }
         }

@@ -24,7 +24,7 @@ pub(super) fn transparent(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     for workload in [&with, &without] {
         let runs = lab.play(workload, &["rcsp"], seeds, &Options::default())?;
         let all: Vec<_> = runs.iter().filter_map(route).collect();
-        let mean = |of: &dyn Fn(&fairlink_sim::Delay) -> Option<f64>| {
+        let mean = |of: &dyn Fn(&fairlink_report::Delay) -> Option<f64>| {
             all.iter().filter_map(of).sum::<f64>() / all.len().max(1) as f64
         };
         let middle = mean(&|delay| delay.p50);

@@ -63,16 +63,15 @@ pub(super) fn workload(name: &str, comment: &str, classes: &[Class], senders: &[
 fn farthest(run: &Run, hmm: &Run) -> f64 {
     let phases = run.phases.iter().zip(&hmm.phases).enumerate();
     let all = phases.flat_map(|(n, (phase, ideal))| {
-        ideal
-            .classes
-            .iter()
-            .map(move |class| Deviation::new(n, &class.name, settled(phase, &class.name), class.fair_bps, run.link_bps))
+        ideal.classes.iter().map(move |class| {
+            Deviation::new(n, &class.name, settled(phase, &class.name), class.rates.fair(), run.link_bps)
+        })
     });
     worst(all).map_or(f64::NAN, |worst| worst.relative)
 }
 
 pub(super) fn settled(phase: &Phase, class: &str) -> f64 {
-    phase.classes.iter().find(|found| found.name == class).map_or(0.0, |class| class.settled_bps)
+    phase.classes.iter().find(|found| found.name == class).map_or(0.0, |class| class.rates.settled())
 }
 
 /// Rates against time, a panel for each run, with classes in the same look, and the ideal dotted.
@@ -82,7 +81,8 @@ pub(super) fn over_time(title: &str, runs: &[&Run], shown: &[&str]) -> Figure {
         let mut panel = Panel::new(run.scheduler.clone(), x, Axis::linear("rate in Mbit/s", 0.0, 105.0)).high(210.0);
         for (n, name) in shown.iter().enumerate() {
             let ideals = run.phases.iter().flat_map(|phase| {
-                let ideal = phase.classes.iter().find(|class| class.name == *name).map_or(0.0, |class| class.fair_bps);
+                let ideal =
+                    phase.classes.iter().find(|class| class.name == *name).map_or(0.0, |class| class.rates.fair());
                 [(phase.start_s, ideal / 1e6), (phase.end_s, ideal / 1e6)]
             });
             let ideal = Series { join: Join::Steps, ..Series::line("HMM fair", ideals.collect(), Look::reference()) };
@@ -115,7 +115,7 @@ fn rates(title: &str, runs: &[&Run], leaves: &[&str]) -> Table {
         table.row(std::iter::once(run.scheduler.clone()).chain(cells));
     }
     let ideal = |phase: &Phase, leaf: &str| {
-        phase.classes.iter().find(|class| class.name == leaf).map_or(0.0, |class| class.fair_bps)
+        phase.classes.iter().find(|class| class.name == leaf).map_or(0.0, |class| class.rates.fair())
     };
     let ideals = phases.iter().map(|phase| cell(&|leaf| ideal(phase, leaf)));
     table.row(std::iter::once("HMM fair".to_owned()).chain(ideals));
@@ -276,7 +276,7 @@ fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, Trouble> {
             phase.classes.iter().any(|class| {
                 let column = windows.names.iter().position(|name| *name == class.name);
                 let rate = column.map_or(f64::NAN, |column| row.rates_bps[column]);
-                relative(rate, class.fair_bps, run.link_bps) > 0.05
+                relative(rate, class.rates.fair(), run.link_bps) > 0.05
             })
         });
         off.enumerate().filter(|&(_, off)| off).last().map_or(0, |(n, _)| n + 1)

@@ -115,7 +115,7 @@ fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, Trouble> {
         let workload = Workload::new("strategy.toml", text);
         let runs = lab.play(&workload, &["hls", "htb"], 1, &Options::default())?;
         let of_a = |run: &Run| {
-            run.inner_classes.iter().find(|class| class.name == "A").map_or(f64::NAN, |class| class.rate_bps)
+            run.inner_classes.iter().find(|class| class.name == "A").map_or(f64::NAN, |class| class.rates.rate())
         };
         let rates = [of_a(&runs[0]), of_a(&runs[1])];
         table.row([format!("{a1} / {a2}"), format!("{:.3}", rates[0] / 1e6), format!("{:.3}", rates[1] / 1e6)]);

@@ -29,7 +29,7 @@ fn scenario(name: &str, source: &str) -> Workload {
 }
 
 fn longest(run: &Run) -> f64 {
-    run.classes.iter().filter_map(|class| class.delay_s.max).fold(0.0, f64::max)
+    run.classes.iter().filter_map(|class| class.delay().max).fold(0.0, f64::max)
 }
 
 /// d_max >= gamma, as Section VII has it, with full queues and with hardly any packets.

@@ -411,7 +411,7 @@ pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 continue;
             }
             let offered = run.classes.iter().find(|found| found.name == class);
-            let offered = offered.map_or(f64::NAN, |class| class.offered_packets as f64);
+            let offered = offered.map_or(f64::NAN, |class| class.counts().received.packets as f64);
             let expected = Expected::Within(packets / kilobyte, 0.0);
             rows.push(Row::new(format!("{words}: packets of flow {n}"), Unit::Packets, expected, offered));
         }

@@ -23,7 +23,7 @@ fn tail(delays: &Distribution) -> Vec<(f64, f64)> {
 
 /// The delay that this part of the packets of a run exceeded.
 fn exceeded(run: &Run, part: f64) -> Option<f64> {
-    Distribution::of_all(run.classes.iter().filter_map(|class| class.delays.as_ref())).quantile(1.0 - part)
+    Distribution::of_all(run.distributions_of(|_| true)).quantile(1.0 - part)
 }
 
 /// Figure 2.
@@ -48,8 +48,11 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         rows.push(Row::new(words, Unit::Part, Expected::AtMost(0.8), ratio));
         table.row([format!("{part:e}"), human::time(means[0]), human::time(means[1]), format!("{ratio:.2}")]);
     }
-    let dropped: u64 =
-        (0..2).flat_map(|n| played.of(n)).flat_map(|run| &run.classes).map(|class| class.dropped_packets).sum();
+    let dropped: u64 = (0..2)
+        .flat_map(|n| played.of(n))
+        .flat_map(|run| &run.classes)
+        .map(|class| class.counts().dropped.packets)
+        .sum();
     rows.push(Row::never("packets lost", dropped as usize));
     let mut longest = 0.0f64;
     let mut series = Vec::new();
@@ -104,7 +107,7 @@ pub(super) const BOXES: &str =
 
 /// The spread over classes of what `value` says of each, largest less least, mean over runs.
 fn width(run: &Run) -> Option<f64> {
-    let values: Vec<f64> = of_kind(run, "").filter_map(|class| class.delay_s.p99).collect();
+    let values: Vec<f64> = of_kind(run, "").filter_map(|class| class.delay().p99).collect();
     let (low, high) = values.iter().fold((f64::MAX, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
     (!values.is_empty()).then_some(high - low)
 }
@@ -116,7 +119,7 @@ type OfRun<'a> = &'a dyn Fn(&Run) -> Option<f64>;
 const SAME: &str = "We see the same effect for video sources from the boxplots in Figure 3. [FQ-LDF needs significantly smaller playout buffers than PGPS.]";
 
 /// A quantity of each connection of all runs, in order.
-fn each(runs: &[Run], of: fn(&fairlink_sim::ClassRun) -> Option<f64>) -> Vec<f64> {
+fn each(runs: &[Run], of: fn(&fairlink_report::ClassReport) -> Option<f64>) -> Vec<f64> {
     let mut values: Vec<f64> = runs.iter().flat_map(|run| &run.classes).filter_map(of).collect();
     values.sort_by(f64::total_cmp);
     values
@@ -130,12 +133,12 @@ fn part_of(values: &[f64], part: f64) -> f64 {
 
 /// The part of the connections whose 99th percentile is lower under FQ-LDF.
 fn lower_part(played: &Compared) -> f64 {
-    let of = |n: usize| played.of(n).iter().flat_map(|run| &run.classes).map(|class| class.delay_s.p99);
+    let of = |n: usize| played.of(n).iter().flat_map(|run| &run.classes).map(|class| class.delay().p99);
     of(0).zip(of(1)).filter(|(pgps, ldf)| ldf < pgps).count() as f64 / of(0).count().max(1) as f64
 }
 
 fn by_length(table: &mut Table, seconds: f64, played: &Compared) {
-    let median = |n: usize| part_of(&each(played.of(n), |class| class.delay_s.p99), 0.5);
+    let median = |n: usize| part_of(&each(played.of(n), |class| class.delay().p99), 0.5);
     table.row([
         format!("{seconds} s"),
         human::time(median(0)),
@@ -150,7 +153,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (seeds, seconds) = lab.by_effort((4, 900.0), (10, 3600.0));
     let workload = videos(0.88, &format!("buffer = \"{LARGE}\""), seconds);
     let played = Compared::play(lab, &workload, &PAIR, seeds)?;
-    let longest = |run: &Run| of_kind(run, "").filter_map(|class| class.delay_s.p99).reduce(f64::max);
+    let longest = |run: &Run| of_kind(run, "").filter_map(|class| class.delay().p99).reduce(f64::max);
     let all = |run: &Run| p99(run, "");
     let mut table = Table::new("Of 28 connections, mean of the runs", &["", "PGPS", "FQ-LDF", "FQ-LDF over PGPS"]);
     let quantities: [(&str, OfRun<'_>); 6] = [
@@ -168,7 +171,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         cells.push(format!("{:.2}", means[1] / means[0]));
         table.row(cells);
     }
-    let p99s = [each(played.of(0), |class| class.delay_s.p99), each(played.of(1), |class| class.delay_s.p99)];
+    let p99s = [each(played.of(0), |class| class.delay().p99), each(played.of(1), |class| class.delay().p99)];
     let mut quartiles = Table::new(
         "99th percentile of the delay, over connections of all runs",
         &["", "PGPS", "FQ-LDF", "FQ-LDF over PGPS"],
@@ -183,8 +186,11 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         quartiles.row(cells);
     }
     let over = |part: f64| part_of(&p99s[1], part) / part_of(&p99s[0], part);
-    let dropped: u64 =
-        (0..2).flat_map(|n| played.of(n)).flat_map(|run| &run.classes).map(|class| class.dropped_packets).sum();
+    let dropped: u64 = (0..2)
+        .flat_map(|n| played.of(n))
+        .flat_map(|run| &run.classes)
+        .map(|class| class.counts().dropped.packets)
+        .sum();
     let mut rows = vec![
         Row::new(
             "99th percentile, largest of the connections: PGPS less FQ-LDF, lower end of the interval",
@@ -224,7 +230,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     // The same in runs of a third of the length.
     let shorter = Compared::play(lab, &videos(0.88, &format!("buffer = \"{LARGE}\""), seconds / 3.0), &PAIR, seeds)?;
     let first = |played: &Compared| {
-        let of = |n: usize| part_of(&each(played.of(n), |class| class.delay_s.p99), 0.25);
+        let of = |n: usize| part_of(&each(played.of(n), |class| class.delay().p99), 0.25);
         of(1) / of(0)
     };
     rows.push(
@@ -267,8 +273,11 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     by_length(&mut lengths, seconds, &played);
     let mut panels = Vec::new();
     for (title, of) in [
-        ("mean delay of a connection", (|class| class.delay_s.mean) as fn(&fairlink_sim::ClassRun) -> Option<f64>),
-        ("99th percentile of the delay of a connection", |class| class.delay_s.p99),
+        (
+            "mean delay of a connection",
+            (|class| class.delay().mean) as fn(&fairlink_report::ClassReport) -> Option<f64>,
+        ),
+        ("99th percentile of the delay of a connection", |class| class.delay().p99),
     ] {
         let names = ["FQ-LDF", "PGPS"].map(str::to_owned).to_vec();
         let mut spreads = Vec::new();

@@ -1,6 +1,7 @@
 //! Four kinds of sources with delays of their own: Figures 4 and 5.
 
-use fairlink_sim::{ClassRun, Run};
+use fairlink_report::ClassReport;
+use fairlink_sim::Run;
 
 use super::delays::{BOXES, box_of};
 use super::losses::VOICE;
@@ -94,13 +95,13 @@ fn largest(run: &Run, kind: &str, of: OfClass) -> Option<f64> {
     of_kind(run, kind).filter_map(of).reduce(f64::max)
 }
 
-type OfClass = fn(&ClassRun) -> Option<f64>;
+type OfClass = fn(&ClassReport) -> Option<f64>;
 
 /// A panel for each kind and quantity, with a box for FQ-LTO and one for PGPS.
 fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
     let mut panels = Vec::new();
     for kind in KINDS {
-        for (what, of) in [("mean delay", (|class| class.delay_s.mean) as OfClass), right] {
+        for (what, of) in [("mean delay", (|class| class.delay().mean) as OfClass), right] {
             let mut spreads = Vec::new();
             for (place, n) in [(0, 1), (1, 0)] {
                 let values = played.of(n).iter().flat_map(|run| of_kind(run, kind)).filter_map(of).collect();
@@ -141,8 +142,10 @@ fn delays(title: &str, played: &Compared) -> Result<Table, Trouble> {
         }
         for n in 0..2 {
             let lost = |run: &Run| {
-                let sum = |of: fn(&ClassRun) -> u64| of_kind(run, kind).map(of).sum::<u64>() as f64;
-                Some(sum(|class| class.dropped_packets) / sum(|class| class.offered_packets).max(1.0))
+                let sum = |of: fn(&ClassReport) -> u64| of_kind(run, kind).map(of).sum::<u64>() as f64;
+                Some(
+                    sum(|class| class.counts().dropped.packets) / sum(|class| class.counts().received.packets).max(1.0),
+                )
             };
             cells.push(format!("{:.1e}", played.mean(n, lost)?.mean));
         }
@@ -191,11 +194,11 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             format!("{kind}, 99th percentile of the worst connection: FQ-LTO over PGPS"),
             Unit::Part,
             Expected::AtMost(1.0),
-            played.ratio(|run| largest(run, kind, |class| class.delay_s.p99))?,
+            played.ratio(|run| largest(run, kind, |class| class.delay().p99))?,
         ));
     }
     let drained = f64::from(BUFFERS.video * CELL) * 8.0 / (2.0 * VIDEO);
-    let video = played.mean(1, |run| largest(run, "video", |class| class.delay_s.p99))?.mean;
+    let video = played.mean(1, |run| largest(run, "video", |class| class.delay().p99))?.mean;
     rows.push(Row::new(
         "video, 99th percentile of the worst connection under FQ-LTO, as a part of its D_i",
         Unit::Part,
@@ -218,7 +221,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let figure = boxes(
         "Figure 4: delays of voice, video, CBR and data",
         &played,
-        ("99th percentile", |class| class.delay_s.p99),
+        ("99th percentile", |class| class.delay().p99),
     );
     Ok(Finding::new(note, rows)
         .with_figure(figure)
@@ -280,7 +283,7 @@ pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             played.ratio(|run| max_delay(run, kind))?,
         ));
     }
-    let video = played.mean(1, |run| largest(run, "video", |class| class.delay_s.max))?.mean;
+    let video = played.mean(1, |run| largest(run, "video", |class| class.delay().max))?.mean;
     rows.push(Row::new(
         "video: longest delay of the worst connection under FQ-LTO, as a part of its D_i",
         Unit::Part,
@@ -297,7 +300,7 @@ pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         TARGETS[2]
     );
     let figure =
-        boxes("Figure 5: unequal guarantees within a kind", &played, ("longest delay", |class| class.delay_s.max));
+        boxes("Figure 5: unequal guarantees within a kind", &played, ("longest delay", |class| class.delay().max));
     Ok(Finding::new(note, rows)
         .with_figure(figure)
         .with_table(delays("Delays, mean of the connections and runs", &played)?)

@@ -11,8 +11,8 @@ use crate::human;
 
 /// The part of the packets of a kind that was dropped.
 fn lost_of(run: &Run, kind: &str) -> Option<f64> {
-    let sum = |of: fn(&fairlink_sim::ClassRun) -> u64| of_kind(run, kind).map(of).sum::<u64>() as f64;
-    Some(sum(|class| class.dropped_packets) / sum(|class| class.offered_packets).max(1.0))
+    let sum = |of: fn(&fairlink_report::ClassReport) -> u64| of_kind(run, kind).map(of).sum::<u64>() as f64;
+    Some(sum(|class| class.counts().dropped.packets) / sum(|class| class.counts().received.packets).max(1.0))
 }
 
 /// The most bytes that any class has queued at a time.
@@ -114,7 +114,7 @@ pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         .judging(SPACE),
     );
     let slow = beside_slow(seconds);
-    let waits = |run: &Run| of_kind(run, "slow").next().and_then(|class| class.delay_s.max);
+    let waits = |run: &Run| of_kind(run, "slow").next().and_then(|class| class.delay().max);
     let played = Compared::play(lab, &slow, &["lqf", "wfq"], seeds)?;
     let guarded = Compared::play(lab, &slow, &["fq-ldf"], seeds)?;
     let [starved, wfq, ldf] = [played.mean(0, waits)?.mean, played.mean(1, waits)?.mean, guarded.mean(0, waits)?.mean];
@@ -298,7 +298,7 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let beyond = |n: usize, kind: &str, mean: f64| {
         let rate = move |run: &Run| {
             let guaranteed = f64::from(EACH) * assigned * mean;
-            let rate: f64 = of_kind(run, kind).map(|class| class.rate_bps).sum();
+            let rate: f64 = of_kind(run, kind).map(|class| class.rates.rate()).sum();
             Some((rate - guaranteed) / (f64::from(EACH) * (1.0 - assigned) * mean))
         };
         played.mean(n, rate)
@@ -440,7 +440,7 @@ pub(super) fn police(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let (with, without) = (policed(true, seconds), policed(false, seconds));
     let guarantee = LINK / 16.0;
-    let rate = |run: &Run| of_kind(run, "greedy").next().map(|class| class.rate_bps / guarantee);
+    let rate = |run: &Run| of_kind(run, "greedy").next().map(|class| class.rates.rate() / guarantee);
     let waits = |run: &Run| super::sources::p99(run, "voice");
     let mut rows = Vec::new();
     let mut table = Table::new(

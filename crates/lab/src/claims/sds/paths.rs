@@ -280,7 +280,7 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 .of(0)
                 .iter()
                 .flat_map(|run| of_kind(run, kind))
-                .filter_map(|class| class.delay_s.max)
+                .filter_map(|class| class.delay().max)
                 .fold(0.0, f64::max);
             cells.push(format!("{:.3}", longest / bound));
             if scheduler == "fq-lto" {
@@ -295,7 +295,7 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         table.row(cells);
         if scheduler == "fq-lto" {
             let dropped: u64 =
-                played.of(0).iter().flat_map(|run| &run.classes).map(|class| class.dropped_packets).sum();
+                played.of(0).iter().flat_map(|run| &run.classes).map(|class| class.counts().dropped.packets).sum();
             rows.push(Row::never("packets of all kinds lost", dropped as usize).judging("Note that if data traffic losses must be prevented, this can be done by giving those connections an appropriate weight."));
         }
     }
@@ -362,7 +362,7 @@ pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let exceeded = |n: usize, part: f64| played.delays(n, "").quantile(1.0 - part).unwrap_or(f64::NAN);
     let spread = |n: usize| {
         let all: Vec<f64> =
-            played.of(n).iter().flat_map(|run| of_kind(run, "")).filter_map(|class| class.delay_s.p99).collect();
+            played.of(n).iter().flat_map(|run| of_kind(run, "")).filter_map(|class| class.delay().p99).collect();
         all.iter().copied().fold(0.0, f64::max)
     };
     let mut rows = Vec::new();

@@ -39,13 +39,13 @@ fn overflowing(cheats: bool, seconds: f64) -> Workload {
 }
 
 fn rate(run: &Run) -> Option<f64> {
-    of_kind(run, "greedy").next().map(|class| class.rate_bps)
+    of_kind(run, "greedy").next().map(|class| class.rates.rate())
 }
 
 /// Loss of the others.
 fn others(run: &Run) -> Option<f64> {
-    let sum = |of: fn(&fairlink_sim::ClassRun) -> u64| of_kind(run, "voice").map(of).sum::<u64>() as f64;
-    Some(sum(|class| class.dropped_packets) / sum(|class| class.offered_packets))
+    let sum = |of: fn(&fairlink_report::ClassReport) -> u64| of_kind(run, "voice").map(of).sum::<u64>() as f64;
+    Some(sum(|class| class.counts().dropped.packets) / sum(|class| class.counts().received.packets))
 }
 
 /// The 99th percentile of the delay of the others, mean of the classes.

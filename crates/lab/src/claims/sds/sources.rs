@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fairlink_core::Nanos;
+use fairlink_report::ClassReport;
 use fairlink_sim::statistics::Estimate;
-use fairlink_sim::{ClassRun, Distribution, Options, Run};
+use fairlink_sim::{Distribution, Options, Run};
 
 use crate::claims::{Lab, Trouble, Workload};
 
@@ -173,8 +174,8 @@ impl Compared {
 
     /// Delays of classes whose names begin with this, of all runs of a scheduler.
     pub(super) fn delays(&self, scheduler: usize, prefix: &str) -> Distribution {
-        let classes = self.of(scheduler).iter().flat_map(|run| of_kind(run, prefix));
-        Distribution::of_all(classes.filter_map(|class| class.delays.as_ref()))
+        let runs = self.of(scheduler).iter();
+        Distribution::of_all(runs.flat_map(|run| run.distributions_of(|class| class.name.starts_with(prefix))))
     }
 }
 
@@ -188,31 +189,31 @@ pub(super) fn lower(estimate: &Estimate) -> f64 {
 }
 
 /// Classes whose names begin with this.
-pub(super) fn of_kind<'r>(run: &'r Run, prefix: &str) -> impl Iterator<Item = &'r ClassRun> {
+pub(super) fn of_kind<'r>(run: &'r Run, prefix: &str) -> impl Iterator<Item = &'r ClassReport> {
     let prefix = prefix.to_owned();
     run.classes.iter().filter(move |class| class.name.starts_with(&prefix))
 }
 
 /// The part of all packets that was dropped.
 pub(super) fn lost(run: &Run) -> Option<f64> {
-    let offered: u64 = run.classes.iter().map(|class| class.offered_packets).sum();
-    let dropped: u64 = run.classes.iter().map(|class| class.dropped_packets).sum();
+    let offered: u64 = run.classes.iter().map(|class| class.counts().received.packets).sum();
+    let dropped: u64 = run.classes.iter().map(|class| class.counts().dropped.packets).sum();
     (offered > 0).then(|| dropped as f64 / offered as f64)
 }
 
 /// The mean over classes of a kind of the 99th percentile of their delay, in seconds.
 pub(super) fn p99(run: &Run, prefix: &str) -> Option<f64> {
-    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.p99))
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay().p99))
 }
 
 /// The same of the mean delay.
 pub(super) fn mean_delay(run: &Run, prefix: &str) -> Option<f64> {
-    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.mean))
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay().mean))
 }
 
 /// The same of the longest delay.
 pub(super) fn max_delay(run: &Run, prefix: &str) -> Option<f64> {
-    mean_of(of_kind(run, prefix).filter_map(|class| class.delay_s.max))
+    mean_of(of_kind(run, prefix).filter_map(|class| class.delay().max))
 }
 
 fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {

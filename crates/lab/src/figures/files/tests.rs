@@ -45,11 +45,11 @@ fn the_csv_of_series_adds_up_to_the_counters_of_the_run() {
                 }
             }
             // The packet that is on the link at the end leaves after it.
-            assert!(class.sent_packets - sent <= 1, "{} {sent}", class.sent_packets);
-            assert_eq!(dropped, class.dropped_packets);
+            assert!(class.counts().sent.packets - sent <= 1, "{} {sent}", class.counts().sent.packets);
+            assert_eq!(dropped, class.counts().dropped.packets);
             if sent > 0 {
-                assert!((delays / sent as f64 / class.delay_s.mean.unwrap() - 1.0).abs() < 1e-2);
-                assert_eq!(Some(longest), class.delay_s.max);
+                assert!((delays / sent as f64 / class.delay().mean.unwrap() - 1.0).abs() < 1e-2);
+                assert_eq!(Some(longest), class.delay().max);
             }
         }
     }
@@ -83,7 +83,7 @@ fn the_tail_of_delays_falls_and_the_boxes_are_in_order() {
     let runs: Vec<&Run> = report.runs.iter().filter(|run| run.scheduler == "fifo").collect();
     let delays = delays::of_runs(&runs);
     assert_eq!(delays.iter().map(|delays| &delays.class[..]).collect::<Vec<_>>(), ["A1", "B2", "C"]);
-    let sent: u64 = runs.iter().map(|run| run.classes[0].sent_packets).sum();
+    let sent: u64 = runs.iter().map(|run| run.classes[0].counts().sent.packets).sum();
     assert_eq!(delays[0].distribution.count(), sent);
     let figure = delays::distributions(&delays, "");
     for series in &figure.panels[1].series {
@@ -148,7 +148,7 @@ fn schedulers_stand_in_one_figure_with_the_same_axes_and_one_legend() {
     // What is drawn is what was measured: in the second window A2 is not there, and B2 and C get 3 and 4 Mbit/s under HLS.
     let points: Vec<f64> = panels[1].series.iter().take(3).map(|series| series.points[1].1).collect();
     assert_eq!(points, [3.0, 3.0, 4.0]);
-    let longest = |run: &Run| run.classes.iter().filter_map(|class| class.delay_s.max).fold(0.0, f64::max);
+    let longest = |run: &Run| run.classes.iter().filter_map(|class| class.delay().max).fold(0.0, f64::max);
     let delays = over_time::compared_delays(&runs, "");
     for (panel, run) in delays.panels.iter().zip(&report.runs) {
         let points = panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);

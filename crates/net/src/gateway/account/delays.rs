@@ -3,42 +3,24 @@
 //! The count of a delay is a plain addition: there is one writer, so that no two additions can meet, and atomic loads and stores without
 //! ordering are all it takes. A reader sees each count as it was at some moment of its reading.
 //!
-//! Buckets are logarithmic with [`STEPS`] linear steps for each doubling, so that a bucket is at most 1/64 as wide as the delays in it are
+//! [`Buckets`] are logarithmic with 64 linear steps for each doubling, so that a bucket is at most 1/64 as wide as the delays in it are
 //! long. A delay is told as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays below 8 ns and above 137 s count
 //! as those.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::Nanos;
+use fairlink_report::{Buckets, Delay, Tally};
 
-use crate::gateway::stats::DelayStats;
+/// 64 steps for each doubling, units of 8 ns.
+const STEPS: Buckets = Buckets::new(6, 3);
+/// The longest delay that is told apart, in ns.
+const LONGEST_NS: u64 = (1 << 37) - 1;
+const BUCKETS: usize = STEPS.count(LONGEST_NS);
 
-/// Linear steps for each doubling.
-const STEPS: u64 = 1 << STEP_BITS;
-const STEP_BITS: u32 = 6;
-/// Delays are counted in units of 8 ns.
-const UNIT_BITS: u32 = 3;
-/// The longest delay that is told apart, in units.
-const LONGEST: u64 = (1 << 34) - 1;
-const BUCKETS: usize = bucket_of_units(LONGEST) + 1;
-
-/// The bucket of a delay in units.
-const fn bucket_of_units(units: u64) -> usize {
-    // Below twice `STEPS` units each has a bucket of its own.
-    let doublings = u64::BITS - (units | (2 * STEPS - 1)).leading_zeros() - (STEP_BITS + 1);
-    (((doublings as u64) << STEP_BITS) + (units >> doublings)) as usize
-}
-
-/// The bucket of a delay.
+/// Returns the bucket of a delay.
 const fn bucket(nanos: u64) -> usize {
-    let units = nanos >> UNIT_BITS;
-    bucket_of_units(if units > LONGEST { LONGEST } else { units })
-}
-
-/// The first delay in ns that is beyond `bucket`.
-const fn beyond(bucket: usize) -> u64 {
-    let doublings = (bucket as u64 >> STEP_BITS).saturating_sub(1);
-    (bucket as u64 - (doublings << STEP_BITS) + 1) << doublings << UNIT_BITS
+    STEPS.index(if nanos > LONGEST_NS { LONGEST_NS } else { nanos })
 }
 
 /// Counts of delays. Only one thread counts.
@@ -150,7 +132,7 @@ impl DelayTally {
                 counts.push((bucket, count - old));
             }
         }
-        let longest_ns = counts.last().map_or(0, |&(bucket, _)| (beyond(bucket.into()) - 1).min(self.longest_ns));
+        let longest_ns = counts.last().map_or(0, |&(bucket, _)| STEPS.last(bucket.into()).min(self.longest_ns));
         Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns), longest_ns }
     }
 
@@ -159,7 +141,7 @@ impl DelayTally {
         let (mut at, mut sum) = (0, 0);
         limits_ns.map(move |limit| {
             while let Some(&(bucket, count)) = self.counts.get(at)
-                && beyond(bucket.into()) <= limit
+                && STEPS.last(bucket.into()) < limit
             {
                 sum += count;
                 at += 1;
@@ -168,32 +150,10 @@ impl DelayTally {
         })
     }
 
-    /// In words that programs read; `None` where there are no delays.
-    pub(crate) fn stats(&self) -> Option<DelayStats> {
-        let packets = self.packets();
-        if packets == 0 {
-            return None;
-        }
-        Some(DelayStats {
-            mean: self.sum_s() / packets as f64,
-            p50: self.quantile(packets, 500),
-            p99: self.quantile(packets, 990),
-            p999: self.quantile(packets, 999),
-            max: self.longest_ns as f64 / 1e9,
-        })
-    }
-
-    /// What `thousandths` of the delays do not exceed, in seconds.
-    fn quantile(&self, packets: u64, thousandths: u64) -> f64 {
-        let rank = (u128::from(packets) * u128::from(thousandths)).div_ceil(1000).max(1);
-        let mut sum = 0u128;
-        let reaches = |&&(_, count): &&(u16, u64)| {
-            sum += u128::from(count);
-            sum >= rank
-        };
-        let bucket = self.counts.iter().find(reaches).map_or(0, |&(bucket, _)| bucket);
-        // The last delay of the bucket, which is no longer than the longest of all.
-        (beyond(bucket.into()) - 1).min(self.longest_ns) as f64 / 1e9
+    /// Summarises them.
+    pub(crate) fn delay(&self) -> Delay {
+        let tally = Tally { count: self.packets(), sum: self.sum_ns, min: None, max: self.longest_ns };
+        tally.delay(STEPS, Some(self.counts.iter().map(|&(bucket, count)| (usize::from(bucket), count))))
     }
 }
 
@@ -203,17 +163,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_bucket_holds_what_is_below_its_edge_and_is_at_most_a_64th_as_wide_as_it_is_long() {
+    fn buckets_end_at_the_limits_of_the_exported_histogram() {
         assert_eq!((bucket(0), bucket(u64::MAX), BUCKETS), (0, BUCKETS - 1, 1856));
-        for place in 0..BUCKETS {
-            let edge = beyond(place);
-            assert_eq!((bucket(edge - 1), bucket(edge)), (place, (place + 1).min(BUCKETS - 1)), "{edge} ns");
-            let below = if place == 0 { 0 } else { beyond(place - 1) };
-            assert!(edge - below <= 8 || (edge - below) * 64 <= below, "{below} .. {edge} ns");
-        }
-        // Edges of the exported histogram.
         for power in 9..=37 {
-            assert_eq!(beyond(bucket((1 << power) - 1)), 1 << power);
+            assert_eq!(STEPS.last(bucket((1 << power) - 1)), (1 << power) - 1);
         }
     }
 
@@ -234,14 +187,14 @@ mod tests {
         #[test]
         fn quantiles_are_those_of_the_sorted_delays_to_a_64th(delays in prop::collection::vec((0u32..37, any::<u64>()), 1..200)) {
             let delays: Vec<u64> = delays.into_iter().map(|(power, bits)| bits & ((1 << power) - 1)).collect();
-            let stats = counted(&delays).stats().unwrap();
+            let stats = counted(&delays).delay();
             for (told, thousandths) in [(stats.p50, 500), (stats.p99, 990), (stats.p999, 999)] {
-                let exact = exact(&delays, thousandths);
+                let (told, exact) = (told.unwrap(), exact(&delays, thousandths));
                 prop_assert!(told >= exact && told <= exact * (1.0 + 1.0 / 64.0) + 8e-9, "{told} for {exact}");
             }
-            prop_assert_eq!(stats.max, *delays.iter().max().unwrap() as f64 / 1e9);
+            prop_assert_eq!(stats.max, Some(*delays.iter().max().unwrap() as f64 / 1e9));
             let mean = delays.iter().sum::<u64>() as f64 / delays.len() as f64 / 1e9;
-            prop_assert!((stats.mean - mean).abs() <= mean * 1e-12);
+            prop_assert!((stats.mean.unwrap() - mean).abs() <= mean * 1e-12);
         }
 
         #[test]
@@ -269,10 +222,5 @@ mod tests {
             let exact: Vec<u64> = limits().map(|limit| delays.iter().filter(|&&delay| delay < limit).count() as u64).collect();
             prop_assert_eq!(tally.shorter_than(limits()).collect::<Vec<_>>(), exact);
         }
-    }
-
-    #[test]
-    fn nothing_counted_is_nothing_told() {
-        assert_eq!(DelayCounts::new().tally().stats(), None);
     }
 }

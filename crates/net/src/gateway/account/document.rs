@@ -1,52 +1,60 @@
-//! What is told of a snapshot: names, sums, quantiles, and what happened since an earlier one.
+//! The report of a snapshot: names, sums, quantiles, and what happened since an earlier one.
 
 use std::collections::BTreeMap;
 
-use fairlink_core::{Amount, ClassId};
+use fairlink_core::ClassId;
+use fairlink_report::{ClassBounds, ClassReport, LinkReport, Rates, Terms};
 
 use super::delays::DelayTally;
 use super::interval::Interval;
 use super::observation::{Observation, Totals};
 use super::passage::DelayTable;
 use super::snapshot::Snapshot;
-use crate::gateway::stats::{ClassStats, GatewayStats, InterfaceStats, REASONS, REMOVED, unsplittable};
+use crate::gateway::stats::{GatewayExtension, GatewayState, GatewayStats, InterfaceStats, REMOVED, unsplittable};
 
 impl Observation {
-    /// The statistics, with what happened in `interval` where there is such.
+    /// Returns the statistics, with `interval` as a span where there is one.
     pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
-        let Snapshot { passage, counted, gateway, .. } = &*self.snapshot;
+        let Snapshot { passage, counted, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
         for &(class, name, value) in counted {
             counters.entry(class).or_default().insert(name.to_owned(), value);
         }
         let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
-        let classes = passage.tree.classes().map(|class| {
-            let counted = counters.remove(&class).unwrap_or_default();
-            let of_interval = interval.and_then(|interval| interval.stats(class, passage));
-            ClassStats { counters: counted, interval: of_interval, ..self.class(class) }
-        });
-        let classes = classes.collect();
-        let total = &self.totals[ClassId::ROOT.index()];
+        let classes = passage.tree.classes();
+        let classes = classes
+            .map(|class| ClassReport { counters: counters.remove(&class).unwrap_or_default(), ..self.class(class) });
+        GatewayStats(LinkReport {
+            name: Some(passage.link.clone()),
+            scheduler: Some(passage.scheduler.name.to_owned()),
+            capacity_bps: Some(passage.tree.link().rate.bps()),
+            memory_bytes: None,
+            bounds: None,
+            counts: Some(self.totals[ClassId::ROOT.index()].counts),
+            delay_s: Some(self.all_delays.delay()),
+            rates: Rates::default(),
+            utilisation: None,
+            counters: of_link,
+            classes: classes.collect(),
+            spans: interval.map(|interval| interval.span(passage)).into_iter().collect(),
+            notes: interval.and_then(Interval::note).into_iter().collect(),
+            extension: GatewayExtension { gateway: self.state() },
+        })
+    }
+
+    /// Returns what there is beside the classes.
+    fn state(&self) -> GatewayState {
+        let Snapshot { passage, gateway, .. } = &*self.snapshot;
         let [output, input] = gateway.waits_for_carrier;
         let waiting = [(output, &passage.output), (input, &passage.input)].into_iter().filter(|(waits, _)| *waits);
-        GatewayStats {
-            link: passage.link.clone(),
+        let removed = || class_report(REMOVED.to_owned(), &self.removed);
+        GatewayState {
             generation: passage.generation,
             input: passage.input.clone(),
             output: passage.output.clone(),
-            scheduler: passage.scheduler.name.to_owned(),
-            link_bps: passage.tree.link().rate.bps(),
             uptime_s: gateway.uptime.0 as f64 / 1e9,
-            interval_s: interval.map(|interval| interval.seconds),
-            interval_late: interval.map(|interval| interval.late),
-            interval: interval.and_then(|interval| interval.stats(ClassId::ROOT, passage)),
-            notes: interval.and_then(Interval::note).into_iter().collect(),
-            unreachable: passage.unreachable.iter().map(|class| passage.names[class.index()].clone()).collect(),
-            received: total.received,
-            sent: total.sent,
-            dropped: total.dropped(),
-            queued: total.queued,
             balanced: self.is_balanced(),
+            unreachable: passage.unreachable.iter().map(|class| passage.names[class.index()].clone()).collect(),
             kernel_dropped_packets: gateway.interfaces.kernel_dropped,
             super_packets: gateway.interfaces.super_packets(),
             super_packets_by_reason: unsplittable(&gateway.interfaces),
@@ -61,7 +69,6 @@ impl Observation {
                 .collect(),
             output_busy: gateway.output_busy,
             waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),
-            delay_s: self.all_delays.stats(),
             leaves_without_delays: DelayTable::without(&passage.tree),
             reverse: gateway.reverse,
             time: gateway.time,
@@ -71,46 +78,31 @@ impl Observation {
             fail_open: gateway.fail_open.as_deref().map(|stats| stats.kept(gateway.upkeep)).unwrap_or_default(),
             liveness: gateway.liveness,
             pool_most_used: gateway.pool_most_used,
-            counters: of_link,
-            classes,
-            removed: (self.removed.received.packets > 0).then(|| self.account(REMOVED.to_owned(), &self.removed)),
+            removed: (self.removed.counts.received.packets > 0).then(removed),
         }
     }
 
-    /// One class, without what the scheduler counts of it and without an interval.
-    fn class(&self, class: ClassId) -> ClassStats {
+    /// Returns the report of a class, without what the scheduler counts of it.
+    fn class(&self, class: ClassId) -> ClassReport {
         let passage = self.passage();
         let parent = passage.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
-        ClassStats {
+        ClassReport {
             parent: parent.map(|parent| passage.names[parent.index()].clone()),
             leaf: passage.tree.is_leaf(class),
-            guarantee_bps: passage.guarantee_bps(class),
-            delay_bound_s: passage.delay_bound_s(class),
-            ..self.account(passage.names[class.index()].clone(), &self.totals[class.index()])
+            terms: Some(Terms::new(&passage.tree, class)),
+            bounds: Some(ClassBounds { delay_bound_s: passage.delay_bound_s(class), ..ClassBounds::default() }),
+            ..class_report(passage.names[class.index()].clone(), &self.totals[class.index()])
         }
     }
+}
 
-    /// What was counted, under this name.
-    fn account(&self, name: String, total: &Totals) -> ClassStats {
-        let mut dropped_by_reason: BTreeMap<String, Amount> = BTreeMap::new();
-        for (&reason, &dropped) in REASONS.iter().zip(&total.dropped).filter(|(_, dropped)| dropped.packets > 0) {
-            dropped_by_reason.insert(reason.to_owned(), dropped);
-        }
-        ClassStats {
-            name,
-            parent: None,
-            leaf: true,
-            guarantee_bps: 0,
-            delay_bound_s: None,
-            received: total.received,
-            sent: total.sent,
-            dropped: total.dropped(),
-            queued: total.queued,
-            dropped_by_reason,
-            marked: total.marked,
-            delay_s: total.delays.as_ref().and_then(DelayTally::stats),
-            counters: BTreeMap::new(),
-            interval: None,
-        }
+/// Returns the report of a leaf with this name.
+fn class_report(name: String, total: &Totals) -> ClassReport {
+    ClassReport {
+        name,
+        leaf: true,
+        counts: Some(total.counts),
+        delay_s: total.delays.as_ref().map(DelayTally::delay),
+        ..ClassReport::default()
     }
 }

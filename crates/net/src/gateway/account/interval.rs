@@ -15,7 +15,8 @@ mod limits;
 
 use std::collections::HashMap;
 
-use fairlink_core::{Amount, ClassId, Hierarchy, Nanos, Sharing};
+use fairlink_core::{ClassId, Hierarchy, Nanos, Sharing};
+use fairlink_report::{ByCause, ClassSpan, Counts, DropCause, Rates, Span, SpanKind};
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
@@ -23,7 +24,6 @@ use fairlink_theory::request::{Demand, Request};
 use super::delays::DelayTally;
 use super::observation::{Observation, Totals};
 use super::passage::{Passage, PoolId};
-use crate::gateway::stats::{IntervalStats, LateStats, REASONS, is_late, is_unfit};
 
 pub(crate) use limits::LimitHistory;
 use limits::{Evidence, Limited};
@@ -37,8 +37,10 @@ pub(crate) struct Interval {
     pub(super) to: Nanos,
     /// By class, the root included.
     classes: Vec<Option<ClassInterval>>,
-    /// Link time that the data thread or the output cost meanwhile, and pauses of that thread.
-    pub(crate) late: LateStats,
+    /// Link time that the data thread or the output lost meanwhile.
+    pub(crate) forfeited_s: f64,
+    /// Pauses of the data thread.
+    pub(crate) pauses: u64,
     /// Why there are no ideals.
     pub(crate) not_computed: Option<NotComputed>,
 }
@@ -46,15 +48,11 @@ pub(crate) struct Interval {
 /// Of one class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassInterval {
-    pub(crate) received: Amount,
-    pub(crate) sent: Amount,
-    pub(crate) dropped: Amount,
-    /// Those of the dropped packets that were because the data thread came late.
-    late_drops: u64,
+    /// `queued` is the queue at the end.
+    pub(crate) counts: Counts,
     pub(crate) demand_bps: f64,
     pub(crate) rate_bps: f64,
     pub(crate) ideal_bps: Option<f64>,
-    pub(crate) guarantee_bps: u64,
     pub(crate) delays: Option<DelayTally>,
     /// Why it got no more, where that is known.
     pub(crate) limited: Option<Limited>,
@@ -132,7 +130,7 @@ impl Interval {
     /// What the scheduler gives by its own rule.
     fn own(&self, passage: &Passage, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let length = |class: &Option<ClassInterval>| {
-            let received = class.as_ref()?.received;
+            let received = class.as_ref()?.counts.received;
             (received.packets > 0).then(|| received.bytes as f64 / received.packets as f64)
         };
         let traffic = Traffic::new(self.classes.iter().map(length).collect(), false);
@@ -175,7 +173,7 @@ impl Interval {
         for class in tree.classes().rev() {
             let parent = tree.parent(class).unwrap_or(ClassId::ROOT).index();
             if let Some(interval) = classes[class.index()].take() {
-                classes[parent].get_or_insert_default().add(&interval);
+                classes[parent].get_or_insert_with(ClassInterval::none).add(&interval);
                 classes[class.index()] = Some(interval);
             }
         }
@@ -192,18 +190,17 @@ impl Interval {
         if let Some(link) = &mut classes[ClassId::ROOT.index()] {
             link.delays = Some(later.all_delays.since(&earlier.all_delays));
         }
-        for (index, interval) in classes.iter_mut().enumerate() {
-            if let Some(interval) = interval {
-                interval.guarantee_bps = passage.guarantee_bps(ClassId(index as u32));
-            }
-        }
         let gateways = [&earlier.snapshot.gateway, &later.snapshot.gateway];
         let [forfeited, pauses] = [gateways.map(|each| each.forfeited.0), gateways.map(|each| each.liveness.pauses)];
-        let late = LateStats {
+        (seconds > 0.0).then_some(Self {
+            seconds,
+            from,
+            to,
+            classes,
             forfeited_s: forfeited[1].saturating_sub(forfeited[0]) as f64 / 1e9,
             pauses: pauses[1].saturating_sub(pauses[0]),
-        };
-        (seconds > 0.0).then_some(Self { seconds, from, to, classes, late, not_computed: None })
+            not_computed: None,
+        })
     }
 
     /// Why there are no ideals, in words.
@@ -225,64 +222,72 @@ impl Interval {
         self.to
     }
 
-    /// The same as it is told of a gateway that is `passage`.
-    pub(crate) fn stats(&self, class: ClassId, passage: &Passage) -> Option<IntervalStats> {
-        let interval = self.class(class)?;
-        Some(IntervalStats {
-            received: interval.received,
-            sent: interval.sent,
-            dropped: interval.dropped,
-            demand_bps: interval.demand_bps,
-            rate_bps: interval.rate_bps,
-            ideal_bps: interval.ideal_bps,
-            of_guarantee: interval.rate_bps / interval.guarantee_bps.max(1) as f64,
-            limited: interval.limited.map(|limited| limited.stats(passage, self.to)),
-            delay_s: interval.delays.as_ref().and_then(DelayTally::stats),
-        })
+    /// Returns it as a span of the report of `passage`. Classes without an interval are left out.
+    pub(crate) fn span(&self, passage: &Passage) -> Span {
+        let link = self.class(ClassId::ROOT);
+        let limit = |class: &ClassInterval| class.limited.map(|limited| limited.limit(passage, self.to));
+        let class = |class: ClassId| {
+            let interval = self.class(class)?;
+            Some(ClassSpan {
+                name: passage.names[class.index()].clone(),
+                counts: Some(interval.counts),
+                delay_s: interval.delays.as_ref().map(DelayTally::delay),
+                rates: interval.rates(),
+                limit: limit(interval),
+                dropped_packets: None,
+                queue_packets: None,
+            })
+        };
+        Span {
+            kind: SpanKind::Interval,
+            start_s: self.from.0 as f64 / 1e9,
+            end_s: self.to.0 as f64 / 1e9,
+            forfeited_s: Some(self.forfeited_s),
+            pauses: Some(self.pauses),
+            counts: link.map(|link| link.counts),
+            delay_s: link.and_then(|link| link.delays.as_ref()).map(DelayTally::delay),
+            rates: link.map(ClassInterval::rates).unwrap_or_default(),
+            limit: link.and_then(limit),
+            classes: passage.tree.classes().filter_map(class).collect(),
+        }
     }
 }
 
 impl ClassInterval {
     fn of_leaf([from, to]: [Nanos; 2], earlier: &Totals, later: &Totals) -> Option<Self> {
         let seconds = to.0.checked_sub(from.0).filter(|&nanos| nanos > 0)? as f64 / 1e9;
-        let received = later.received.checked_sub(earlier.received)?;
-        let sent = later.sent.checked_sub(earlier.sent)?;
-        let dropped = later.dropped().checked_sub(earlier.dropped())?;
-        let unfit = |totals: &Totals| -> Amount {
-            totals
-                .dropped
-                .iter()
-                .enumerate()
-                .filter(|&(reason, _)| is_unfit(REASONS[reason]))
-                .map(|(_, &amount)| amount)
-                .sum()
-        };
-        let late_drops = |totals: &Totals| -> u64 {
-            let late = totals.dropped.iter().enumerate().filter(|&(reason, _)| is_late(REASONS[reason]));
-            late.map(|(_, amount)| amount.packets).sum()
-        };
-        let unfit = unfit(later).checked_sub(unfit(earlier))?;
+        let counts = later.counts.since(&earlier.counts)?;
+        let unfit = counts.dropped_by.unwrap_or_default().sum_of(DropCause::is_unfit);
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let asked = earlier.counts.queued.bytes + counts.received.bytes;
         Some(Self {
-            received,
-            sent,
-            dropped,
-            late_drops: late_drops(later).saturating_sub(late_drops(earlier)),
-            demand_bps: bps((earlier.queued.bytes + received.bytes).saturating_sub(unfit.bytes)),
-            rate_bps: bps(sent.bytes),
+            counts,
+            demand_bps: bps(asked.saturating_sub(unfit.bytes)),
+            rate_bps: bps(counts.sent.bytes),
             ideal_bps: None,
-            guarantee_bps: 0,
             limited: None,
             delays: earlier.delays.as_ref().zip(later.delays.as_ref()).map(|(earlier, later)| later.since(earlier)),
         })
     }
 
+    /// Returns the sum over no class.
+    fn none() -> Self {
+        Self { counts: Counts { dropped_by: Some(ByCause::default()), ..Counts::default() }, ..Self::default() }
+    }
+
+    /// Returns demand, rate and ideal.
+    pub(crate) fn rates(&self) -> Rates {
+        Rates {
+            demand_bps: Some(self.demand_bps),
+            rate_bps: Some(self.rate_bps),
+            ideal_bps: self.ideal_bps,
+            ..Rates::default()
+        }
+    }
+
     /// Adds a child's; delays are told otherwise.
     fn add(&mut self, child: &Self) {
-        self.received += child.received;
-        self.sent += child.sent;
-        self.dropped += child.dropped;
-        self.late_drops += child.late_drops;
+        self.counts += &child.counts;
         self.demand_bps += child.demand_bps;
         self.rate_bps += child.rate_bps;
     }

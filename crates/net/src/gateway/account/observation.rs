@@ -2,41 +2,24 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{Amount, ClassId, DropReason};
+use fairlink_core::ClassId;
+use fairlink_report::Counts;
 
 use super::delays::DelayTally;
 use super::passage::Passage;
 use super::snapshot::Snapshot;
-use crate::gateway::stats::{REASONS, reason_of_edge};
 
-/// What was counted of one class and of all below it.
+/// Counters of one class and of all below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    pub(crate) received: Amount,
-    pub(crate) sent: Amount,
-    pub(crate) dropped: [Amount; REASONS.len()],
-    pub(crate) queued: Amount,
-    pub(crate) marked: Amount,
+    pub(crate) counts: Counts,
     /// `None` where some leaf below has none of its own.
     pub(crate) delays: Option<DelayTally>,
 }
 
 impl Totals {
-    /// For whatever reason.
-    pub(crate) fn dropped(&self) -> Amount {
-        self.dropped.iter().copied().sum()
-    }
-
-    fn balances(&self) -> bool {
-        self.received == self.sent + self.dropped() + self.queued
-    }
-
     fn add(&mut self, other: &Self) {
-        self.received += other.received;
-        self.sent += other.sent;
-        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, dropped)| *sum += dropped);
-        self.queued += other.queued;
-        self.marked += other.marked;
+        self.counts += &other.counts;
         match (&mut self.delays, &other.delays) {
             (Some(delays), Some(other)) => delays.add(other),
             (delays, None) => *delays = None,
@@ -83,8 +66,8 @@ impl Observation {
     pub(crate) fn is_balanced(&self) -> bool {
         let mut leaves = self.passage().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees
-            && self.removed.balances()
-            && leaves.all(|leaf| self.totals[leaf.index()].balances())
+            && self.removed.counts.balances()
+            && leaves.all(|leaf| self.totals[leaf.index()].counts.balances())
     }
 }
 
@@ -92,22 +75,14 @@ impl Observation {
 fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
     let passage = &snapshot.passage;
     let counts = &snapshot.classes[class.index()];
-    let mut dropped = [Amount::default(); REASONS.len()];
-    dropped[..DropReason::ALL.len()].copy_from_slice(&counts.inside.dropped);
-    for (edge, amount) in counts.edges.dropped().enumerate() {
-        dropped[reason_of_edge(edge)] += amount;
-    }
+    let inside = Counts::of_scheduler(&counts.inside, counts.queued);
+    let mut causes = inside.dropped_by.unwrap_or_default();
+    counts.edges.add_to(&mut causes);
     let delays = match &passage.delays.of[class.index()] {
         Some(delays) => Some(delays.tally()),
         // Sums begin with nothing.
         None => (!passage.tree.is_leaf(class)).then(DelayTally::default),
     };
-    Totals {
-        received: counts.inside.received + counts.edges.unfit(),
-        sent: counts.edges.sent,
-        dropped,
-        queued: counts.queued,
-        marked: counts.inside.marked,
-        delays,
-    }
+    let received = inside.received + counts.edges.dropped_before;
+    Totals { counts: Counts { received, sent: counts.edges.sent, ..inside }.with_causes(causes), delays }
 }

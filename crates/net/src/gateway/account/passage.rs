@@ -193,14 +193,6 @@ impl Passage {
         self.pooled.iter().any(|own| other.pooled.iter().any(|theirs| own.pool == theirs.pool))
     }
 
-    /// The rate that is the class's own in bit/s: its guarantee, or what it gets while all are busy where it has none.
-    pub(crate) fn guarantee_bps(&self, class: ClassId) -> u64 {
-        match self.tree.config(class).share {
-            Some(Share::Guarantee(rate)) => rate.bps(),
-            _ => self.tree.rate_all_busy(class),
-        }
-    }
-
     /// How long a packet of `class` takes at most, in seconds, where the scheduler promises it: as `fairlink check` prints it.
     pub(crate) fn delay_bound_s(&self, class: ClassId) -> Option<f64> {
         let compute = || {

@@ -1,11 +1,11 @@
 //! What happens to the data path between turns: frames that are too old to be sent, and interfaces that take others' places.
 
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
+use fairlink_report::DropCause;
 
 use crate::gateway::data_path::{DataPath, passing};
 use crate::gateway::liveness::Motion;
 use crate::gateway::outlet::Outlet;
-use crate::gateway::stats::{Refusal, Why};
 use crate::gateway::trace::Gone;
 use crate::io::backend::{BATCH, Backend};
 use crate::io::clock::Clock;
@@ -49,9 +49,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
         for packet in self.outgoing.drain(..) {
             let Packet { handle, len, class } = packet;
-            self.counters.refused(class, len, Refusal::Stale);
+            self.counters.dropped_behind(class, len, DropCause::Stale);
             if let Some(tap) = &mut self.tap {
-                tap.gone(handle as u32, passing(&self.pool, &packet), Gone::Dropped(now, Why::Refused(Refusal::Stale)));
+                tap.gone(handle as u32, passing(&self.pool, &packet), Gone::Dropped(now, DropCause::Stale));
             }
             self.pool.give_back(handle as u32);
         }

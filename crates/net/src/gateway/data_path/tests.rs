@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gateway::account::{Observation, Passage, Snapshot};
-use crate::gateway::stats::ClassStats;
 use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
@@ -12,6 +11,7 @@ use fairlink_core::{
     Amount, ClassConfig, ClassId, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind,
     QueueLimits, Rate, registry,
 };
+use fairlink_report::{ClassReport, DropCause};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -97,20 +97,20 @@ impl Bench {
     }
 
     /// The account of all classes; panics where a class or the pool does not balance.
-    fn classes(&self) -> (Vec<ClassStats>, [u64; 4]) {
+    fn classes(&self) -> (Vec<ClassReport>, [u64; 4]) {
         let Self { data_path, driver, passage, .. } = self;
         let scheduler = driver.scheduler();
         let mut snapshot = Snapshot::new(Arc::clone(passage));
         snapshot.copy(0..passage.tree.len(), self.hands.now(), data_path, scheduler);
         snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let stats = Observation::new(Arc::new(snapshot)).stats(None);
-        assert!(stats.balanced, "{stats:?}");
-        let totals = [stats.received, stats.sent, stats.dropped, stats.queued];
+        assert!(stats.gateway().balanced, "{stats:?}");
+        let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
         for &leaf in passage.tree.leaves() {
             assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
         }
         assert_eq!(scheduler.check_invariants(), Ok(()));
-        (stats.classes, totals.map(|amount| amount.packets))
+        (stats.0.classes, totals.map(|amount| amount.packets))
     }
 
     /// Received, sent, dropped and queued packets of all classes.
@@ -160,7 +160,7 @@ fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() 
         assert!(order.is_sorted(), "{order:?}");
     }
     // The last frame has waited for the nine before it.
-    assert_eq!(bench.passage.delays.all.tally().stats().unwrap().max, 0.009);
+    assert_eq!(bench.passage.delays.all.tally().delay().max, Some(0.009));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn what_the_output_never_takes_is_dropped_and_named() {
     }
     assert_eq!(bench.totals(), [3, 2, 1, 0]);
     let (classes, _) = bench.classes();
-    assert_eq!(classes[0].dropped_by_reason["too_long"], Amount { packets: 1, bytes: 900 });
+    assert_eq!(classes[0].counts().dropped_for(DropCause::TooLong), Amount { packets: 1, bytes: 900 });
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn too_long_and_cut_short_frames_are_counted_drops() {
     }
     assert_eq!(bench.totals(), [5, 1, 4, 0]);
     let (classes, _) = bench.classes();
-    assert_eq!(classes[0].dropped_by_reason["too_long"].packets, 1);
-    assert_eq!(classes[1].dropped_by_reason["too_long"].packets, 1);
-    assert_eq!(classes[1].dropped_by_reason["runt"].packets, 2);
-    assert_eq!(classes[1].sent.packets, 1);
+    assert_eq!(classes[0].counts().dropped_for(DropCause::TooLong).packets, 1);
+    assert_eq!(classes[1].counts().dropped_for(DropCause::TooLong).packets, 1);
+    assert_eq!(classes[1].counts().dropped_for(DropCause::Runt).packets, 2);
+    assert_eq!(classes[1].counts().sent.packets, 1);
 }
 
 #[test]
@@ -281,14 +281,20 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
     bench.totals();
     let (classes, _) = bench.classes();
     let (capable, other) = (&classes[0], &classes[1]);
-    assert!(capable.marked.packets > 0 && !capable.dropped_by_reason.contains_key("congestion"), "{capable:?}");
-    assert!(other.marked.packets == 0 && other.dropped_by_reason["congestion"].packets > 0, "{other:?}");
+    assert!(
+        capable.counts().marked.packets > 0 && capable.counts().dropped_for(DropCause::Congestion) == Amount::ZERO,
+        "{capable:?}"
+    );
+    assert!(
+        other.counts().marked.packets == 0 && other.counts().dropped_for(DropCause::Congestion).packets > 0,
+        "{other:?}"
+    );
     let header = |frame: &Vec<u8>| etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
     let sent: Vec<_> = bench.data_path.output.sent.iter().map(header).collect();
     assert!(sent.iter().all(|header| header.header_checksum == header.calc_header_checksum()));
     let marked = sent.iter().filter(|header| header.ecn.value() == 3).count() as u64;
     // The last one may still be the next to leave.
-    assert!(marked == capable.marked.packets || marked + 1 == capable.marked.packets, "{marked}");
+    assert!(marked == capable.counts().marked.packets || marked + 1 == capable.counts().marked.packets, "{marked}");
 }
 
 #[test]
@@ -341,11 +347,11 @@ fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffe
         let (calm, flood) = (&classes[0], &classes[1]);
         assert_eq!(bench.data_path.input.overflow, 0, "{scheduler}");
         assert!(waiting < 2000, "{scheduler}: {waiting}");
-        assert_eq!(calm.dropped.packets, 0, "{scheduler}: {calm:?}");
-        assert!(calm.sent.packets >= 90, "{scheduler}: {calm:?}");
-        assert!(flood.dropped_by_reason["shed"].packets > 100_000, "{scheduler}: {flood:?}");
+        assert_eq!(calm.counts().dropped.packets, 0, "{scheduler}: {calm:?}");
+        assert!(calm.counts().sent.packets >= 90, "{scheduler}: {calm:?}");
+        assert!(flood.counts().dropped_for(DropCause::Shed).packets > 100_000, "{scheduler}: {flood:?}");
         // What it still gets is what is left of the link.
-        assert!(flood.sent.packets >= 399, "{scheduler}: {flood:?}");
+        assert!(flood.counts().sent.packets >= 399, "{scheduler}: {flood:?}");
     }
 }
 
@@ -361,8 +367,8 @@ fn nothing_is_shed_while_the_kernel_has_room() {
         bench.turn(u64::from(millis) * 1_000_000);
     }
     let (classes, _) = bench.classes();
-    assert!(classes[1].dropped_by_reason.contains_key("queue_packets"), "{classes:?}");
-    assert!(!classes[1].dropped_by_reason.contains_key("shed"), "{classes:?}");
+    assert!(classes[1].counts().dropped_for(DropCause::QueuePackets) != Amount::ZERO, "{classes:?}");
+    assert!(classes[1].counts().dropped_for(DropCause::Shed) == Amount::ZERO, "{classes:?}");
 }
 
 #[test]
@@ -494,7 +500,7 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
     let mut read = Vec::new();
     while feed.read(&mut read, 1 << 20) {}
     let (classes, [received, ..]) = bench.classes();
-    let queued: u64 = classes.iter().map(|class| class.queued.packets).sum();
+    let queued: u64 = classes.iter().map(|class| class.counts().queued.packets).sum();
     let (mut at, mut seen) = (0, BTreeMap::<(u32, String), Amount>::new());
     let mut sent = Vec::new();
     while let Some((item, length)) = trace::decode(&read[at..]).unwrap() {
@@ -519,9 +525,9 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
         let mut in_trace = |what: &str| seen.remove(&(number, what.to_owned())).unwrap_or_default();
         let before = if number == 1 { Amount { packets: 1, bytes: 100 } } else { Amount::default() };
         let of_trace = in_trace("sent");
-        assert_eq!(of_trace + before, class.sent);
-        for (reason, amount) in &class.dropped_by_reason {
-            assert_eq!(in_trace(reason), *amount, "{reason}");
+        assert_eq!(of_trace + before, class.counts().sent);
+        for (cause, amount) in class.counts().dropped_by.unwrap().iter() {
+            assert_eq!(in_trace(cause.key()), amount, "{cause:?}");
             reasons += 1;
         }
     }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use fairlink_core::{Amount, ClassId};
+use fairlink_core::ClassId;
+use fairlink_report::{Kind, MEASURES, Measure, Measured, Terms, Value, measure};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -17,7 +18,6 @@ use prometheus_client::registry::{Registry, Unit};
 use super::filter::Filter;
 use crate::gateway::account::{ClassInterval, DelayTally, GatewayCounts, Interval, Observation, Totals};
 use crate::gateway::links::Reloads;
-use crate::gateway::stats::REASONS;
 
 /// Limits of the histograms' buckets are these powers of two, in ns.
 const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
@@ -103,6 +103,18 @@ impl<'a> Class<'a> {
         &self.observation.totals[self.id.index()]
     }
 
+    fn value(&self, measure: &Measure) -> Option<Value> {
+        let passage = self.observation.passage();
+        let rates = self.interval().map(ClassInterval::rates);
+        let measured = Measured {
+            counts: Some(&self.totals().counts),
+            rates: rates.as_ref(),
+            terms: Some(&Terms::new(&passage.tree, self.id)),
+            delay_bound_s: passage.delay_bound_s(self.id),
+        };
+        (measure.get)(&measured)
+    }
+
     fn interval(&self) -> Option<&'a ClassInterval> {
         self.link.interval.as_ref()?.class(self.id)
     }
@@ -122,6 +134,24 @@ impl Writer<'_> {
     ) -> fmt::Result {
         let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
         write(&mut self.0.encode_descriptor(name, help, unit.as_ref(), kind)?)
+    }
+
+    /// Writes a measure of each `class` or `link`: two families where it has packets and bytes.
+    fn measure<L: EncodeLabelSet, I: Iterator<Item = (L, Value)>>(
+        &mut self,
+        of: &str,
+        measure: &Measure,
+        samples: impl Fn() -> I,
+    ) -> fmt::Result {
+        let name = format!("fairlink_{of}_{}", measure.key);
+        for &unit in measure.unit.metrics() {
+            let family = (name.as_str(), Some(unit), measure.help);
+            match measure.kind {
+                Kind::Gauge => self.gauge(family, samples().map(|(labels, value)| (labels, value.number(unit))))?,
+                Kind::Counter => self.counter(family, samples().map(|(labels, value)| (labels, value.count(unit))))?,
+            }
+        }
+        Ok(())
     }
 
     fn counter<L: EncodeLabelSet>(
@@ -190,61 +220,24 @@ impl Collector for Page {
 
 impl Page {
     fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        let amounts: [Column<Totals, Amount>; 3] = [
-            ("received", "What came in", |totals| totals.received),
-            ("sent", "What went out", |totals| totals.sent),
-            ("marked", "What was marked as having met congestion", |totals| totals.marked),
-        ];
-        for (what, help, of) in amounts {
-            let name = format!("fairlink_class_{what}");
-            let each = || self.classes().map(|class| (class.labels(), of(class.totals())));
-            writer.counter((&name, Some("bytes"), help), each().map(|(labels, amount)| (labels, amount.bytes)))?;
-            writer.counter((&name, Some("packets"), help), each().map(|(labels, amount)| (labels, amount.packets)))?;
+        // Each family has all its samples together, so that a class is looked at once for each.
+        for measure in MEASURES.iter().filter(|measure| measure.key != "dropped") {
+            let samples = || self.classes().filter_map(|class| Some((class.labels(), class.value(measure)?)));
+            writer.measure("class", measure, samples)?;
         }
-        let dropped = || {
-            self.classes().flat_map(|class| {
-                let reasons = REASONS.iter().zip(&class.totals().dropped).filter(|(_, amount)| amount.packets > 0);
-                reasons.map(move |(&reason, &amount)| {
-                    let [link, name, leaf] = class.labels();
-                    ([link, name, leaf, ("reason", reason)], amount)
+        if let Some(measure) = measure("dropped") {
+            let samples = || {
+                self.classes().flat_map(|class| {
+                    let causes = class.totals().counts.dropped_by.unwrap_or_default();
+                    let causes: Vec<_> = causes.iter().collect();
+                    causes.into_iter().map(move |(cause, amount)| {
+                        let [link, name, leaf] = class.labels();
+                        ([link, name, leaf, ("reason", cause.key())], Value::Amount(amount))
+                    })
                 })
-            })
-        };
-        let help = "What was dropped, for each reason that there has been";
-        let name = "fairlink_class_dropped";
-        writer.counter((name, Some("bytes"), help), dropped().map(|(labels, amount)| (labels, amount.bytes)))?;
-        writer.counter((name, Some("packets"), help), dropped().map(|(labels, amount)| (labels, amount.packets)))?;
-        let queued = || self.classes().map(|class| (class.labels(), class.totals().queued));
-        let (name, help) = ("fairlink_class_backlog", "What is queued");
-        writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
-        writer
-            .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
-        let rates: [Column<ClassInterval, Option<f64>>; 3] = [
-            ("demand", "What waited and what came in, since a second ago or longer", |interval| {
-                Some(interval.demand_bps)
-            }),
-            ("rate", "What went out, since a second ago or longer", |interval| Some(interval.rate_bps)),
-            (
-                "ideal",
-                "What the scheduler's own rule gives for the demand in the same time, where it is computed",
-                |interval| interval.ideal_bps,
-            ),
-        ];
-        for (what, help, of) in rates {
-            let name = format!("fairlink_class_{what}");
-            let samples = self.classes().filter_map(|class| Some((class.labels(), of(class.interval()?)?)));
-            writer.gauge((&name, Some("bits_per_second"), help), samples)?;
+            };
+            writer.measure("class", measure, samples)?;
         }
-        let guarantees =
-            self.classes().map(|class| (class.labels(), class.observation.passage().guarantee_bps(class.id) as f64));
-        let help = "The guarantee, or the share while all are busy where there is none";
-        writer.gauge(("fairlink_class_guarantee", Some("bits_per_second"), help), guarantees)?;
-        let ceilings = self.classes().filter_map(|class| {
-            let ceiling = class.observation.passage().tree.config(class.id).ceiling?;
-            Some((class.labels(), ceiling.bps() as f64))
-        });
-        let help = "The most that the class gets, where it has a ceiling";
-        writer.gauge(("fairlink_class_ceiling", Some("bits_per_second"), help), ceilings)?;
         let limited = self.classes().filter_map(|class| {
             let limited = class.interval()?.limited?;
             let end = class.link.interval.as_ref()?.end();
@@ -259,11 +252,6 @@ impl Page {
         });
         let help = "For how long the class has got no more for this reason, where it is known";
         writer.gauge(("fairlink_class_limited", Some("seconds"), help), limited)?;
-        let bounds = self
-            .classes()
-            .filter_map(|class| Some((class.labels(), class.observation.passage().delay_bound_s(class.id)?)));
-        let help = "How long a packet takes at most, for the traffic that `fairlink check` prints";
-        writer.gauge(("fairlink_class_delay_bound", Some("seconds"), help), bounds)?;
         let delays = self.classes().filter_map(|class| Some((class.labels(), class.totals().delays.as_ref()?)));
         writer.delays(("fairlink_class_delay", "How long packets stayed in the gateway"), delays)
     }
@@ -273,40 +261,18 @@ impl Page {
         let bps = Some("bits_per_second");
         let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
-        let rates: [Column<ClassInterval, Option<f64>>; 3] = [
-            ("demand", "What waited and what came in, since a second ago or longer", |interval| {
-                Some(interval.demand_bps)
-            }),
-            ("rate", "What went out, since a second ago or longer", |interval| Some(interval.rate_bps)),
-            (
-                "ideal",
-                "What the scheduler's own rule would have sent in the same time, where it is computed",
-                |interval| interval.ideal_bps,
-            ),
-        ];
-        for (what, help, of) in rates {
-            let samples = self.links.iter().filter_map(|link| {
-                let interval = link.interval.as_ref()?.class(ClassId::ROOT)?;
-                Some((label(link), of(interval)?))
-            });
-            writer.gauge((&format!("fairlink_link_{what}"), bps, help), samples)?;
+        for measure in MEASURES.iter().filter(|measure| measure.of_link) {
+            let samples = || {
+                self.seen().filter_map(|(link, seen)| {
+                    let rates = link.interval.as_ref().and_then(|interval| interval.class(ClassId::ROOT));
+                    let rates = rates.map(ClassInterval::rates);
+                    let counts = Some(&seen.totals[ClassId::ROOT.index()].counts);
+                    let measured = Measured { counts, rates: rates.as_ref(), ..Measured::default() };
+                    Some((label(link), (measure.get)(&measured)?))
+                })
+            };
+            writer.measure("link", measure, samples)?;
         }
-        let amounts: [Column<Totals, Amount>; 3] = [
-            ("received", "What came in", |totals| totals.received),
-            ("sent", "What went out", |totals| totals.sent),
-            ("dropped", "What was dropped, for all reasons", Totals::dropped),
-        ];
-        for (what, help, of) in amounts {
-            let name = format!("fairlink_link_{what}");
-            let each = || self.seen().map(|(link, seen)| (label(link), of(&seen.totals[ClassId::ROOT.index()])));
-            writer.counter((&name, Some("bytes"), help), each().map(|(labels, amount)| (labels, amount.bytes)))?;
-            writer.counter((&name, Some("packets"), help), each().map(|(labels, amount)| (labels, amount.packets)))?;
-        }
-        let queued = || self.seen().map(|(link, seen)| (label(link), seen.totals[ClassId::ROOT.index()].queued));
-        let (name, help) = ("fairlink_link_backlog", "What is queued");
-        writer.gauge((name, Some("bytes"), help), queued().map(|(labels, amount)| (labels, amount.bytes as f64)))?;
-        writer
-            .gauge((name, Some("packets"), help), queued().map(|(labels, amount)| (labels, amount.packets as f64)))?;
         let delays = self.seen().map(|(link, seen)| (label(link), &seen.all_delays));
         writer.delays(("fairlink_link_delay", "How long packets of all classes stayed in the gateway"), delays)
     }

@@ -1,6 +1,7 @@
 //! What is asked of a running gateway, and what it says of a change.
 
-use fairlink_core::{ClassId, Hierarchy, Rate, Share};
+use fairlink_core::Rate;
+use fairlink_report::Terms;
 use serde::{Deserialize, Serialize};
 
 /// What to change.
@@ -64,29 +65,6 @@ pub enum Fate {
     Removed,
     /// It is there no more; another gets its packets.
     Moved,
-}
-
-/// What a class is promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
-    /// The guarantee; `None` where the class has a weight, or shares equally.
-    pub guarantee_bps: Option<u64>,
-    /// The ceiling, if any.
-    pub ceiling_bps: Option<u64>,
-    /// What it gets while all classes send.
-    pub share_all_busy_bps: u64,
-}
-
-impl Terms {
-    pub(super) fn of(tree: &Hierarchy, class: ClassId) -> Self {
-        let config = tree.config(class);
-        let guarantee_bps = match config.share {
-            Some(Share::Guarantee(rate)) => Some(rate.bps()),
-            _ => None,
-        };
-        let ceiling_bps = config.ceiling.map(Rate::bps);
-        Self { guarantee_bps, ceiling_bps, share_all_busy_bps: tree.rate_all_busy(class) }
-    }
 }
 
 /// A class before and after a change.

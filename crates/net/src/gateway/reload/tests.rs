@@ -333,14 +333,14 @@ impl World {
         snapshot.copy(0..tree.len(), Nanos(self.now), data_path, scheduler);
         snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let stats = Observation::new(Arc::new(snapshot)).stats(None);
-        assert!(stats.balanced, "{stats:?}");
+        assert!(stats.gateway().balanced, "{stats:?}");
         // Delays go on with their classes.
-        assert_eq!(present.passage.delays.all.tally().packets(), stats.sent.packets);
+        assert_eq!(present.passage.delays.all.tally().packets(), stats.counts().sent.packets);
         for class in stats.classes.iter().filter(|class| class.leaf) {
             let delays = &present.passage.delays.of[find(&present.config, &class.name).unwrap().index()];
-            assert_eq!(delays.as_ref().unwrap().tally().packets(), class.sent.packets, "{}", class.name);
+            assert_eq!(delays.as_ref().unwrap().tally().packets(), class.counts().sent.packets, "{}", class.name);
         }
-        let totals = [stats.received, stats.sent, stats.dropped, stats.queued];
+        let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
         for &leaf in tree.leaves() {
             assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets, "{}", name(leaf));
         }
@@ -592,7 +592,7 @@ fn guarantees_shrink_with_a_link_that_has_too_little_and_grow_back() {
     let mut world = world(&simple(&[("a", 6_000), ("b", 3_000)], "hls", 10));
     let guarantee = |world: &World, name| {
         let class = find(&world.present.config, name).unwrap();
-        Terms::of(&world.present.config.tree, class).guarantee_bps.unwrap()
+        Terms::new(&world.present.config.tree, class).guarantee_bps.unwrap()
     };
     let set = |world: &mut World, bps| {
         let wanted = Wanted::LinkRate { rate: Rate::from_bps(bps).unwrap() };

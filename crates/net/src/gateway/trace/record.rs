@@ -12,8 +12,8 @@
 //! Times are nanoseconds since 1970.
 
 use fairlink_core::{ClassId, Nanos};
+use fairlink_report::DropCause;
 
-use crate::gateway::stats::drop_key;
 use crate::io::frame_pool::MAX_FRAME_BYTES;
 
 /// Words of a record without a packet.
@@ -98,7 +98,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Item, usize)>, &'static str
     }
     let fate = match kind {
         SENT => Fate::Sent { start: Nanos(start), done: Nanos(done) },
-        DROPPED => Fate::Dropped { at: Nanos(start), reason: drop_key((second >> 8 & 0xff) as u8) },
+        DROPPED => Fate::Dropped {
+            at: Nanos(start),
+            reason: DropCause::from_code((second >> 8) as u8).map_or("unknown", DropCause::key),
+        },
         _ => Fate::Queued,
     };
     let packet = Traced {

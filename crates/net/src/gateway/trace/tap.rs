@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fairlink_core::{ClassId, Nanos};
+use fairlink_report::DropCause;
 
 use super::record::{BEGIN, DROPPED, HEAD_WORDS, MISSED, QUEUED, SENT, SHORT_WORDS};
 use super::ring::{Ring, Writer};
-use crate::gateway::stats::Why;
 
 /// How long packets that are under way are waited for when nobody wants more.
 const GRACE: Nanos = Nanos::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct Passing<'a> {
 pub(crate) enum Gone {
     /// The interface has accepted it.
     Sent(Nanos),
-    Dropped(Nanos, Why),
+    Dropped(Nanos, DropCause),
     /// The gateway ends, and it is in a queue.
     Queued,
 }
@@ -139,7 +139,7 @@ impl Tap {
         }
         let (kind, reason, start, done) = match gone {
             Gone::Sent(done) => (SENT, 0, start, done),
-            Gone::Dropped(at, why) => (DROPPED, why.code(), at, at),
+            Gone::Dropped(at, cause) => (DROPPED, cause as u8, at, at),
             Gone::Queued => (QUEUED, 0, Nanos::ZERO, Nanos::ZERO),
         };
         let time = |time: Nanos| time.0.saturating_add(self.zero_ns);

@@ -4,7 +4,7 @@ use fairlink_core::{ClassId, Nanos};
 
 use super::record::SHORT_WORDS;
 use super::*;
-use crate::gateway::stats::{Unfit, Why};
+use fairlink_report::DropCause;
 
 const FRAMES: usize = 8;
 
@@ -170,7 +170,7 @@ fn records_are_recognised_only_whole_and_nonsense_is_refused() {
     let (mut tap, mut feed) = ends(1 << 10, u32::MAX);
     tap.start(1_000);
     tap.came(4);
-    tap.gone(4, packet(&[7; 13], 1), Gone::Dropped(Nanos(9), Why::Unfit(Unfit::Shed)));
+    tap.gone(4, packet(&[7; 13], 1), Gone::Dropped(Nanos(9), DropCause::Shed));
     drop(tap);
     let mut read = Vec::new();
     while feed.read(&mut read, 4096) {}

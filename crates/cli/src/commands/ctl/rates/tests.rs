@@ -5,23 +5,33 @@ use serde_json::json;
 /// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, in each of which the n-th asks for n Mbit/s.
 fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
     let amount = Amount { packets: 1234, bytes: 5678 };
-    let interval = |number: usize| {
+    let counts =
+        |dropped| json!({"received": amount, "sent": amount, "dropped": dropped, "marked": amount, "queued": amount});
+    let span = |number: usize| {
         let bps = number as f64 * 1e6;
-        let delay = json!({ "mean": 1e-4, "p50": 1e-4, "p99": 0.0104, "p999": 0.02, "max": 0.03 });
+        let delay = json!({ "packets": 7, "mean": 1e-4, "p50": 1e-4, "p99": 0.0104, "p999": 0.02, "max": 0.03 });
         json!({
-            "received": amount, "sent": amount, "dropped": Amount { packets: 5_400_000, bytes: 0 }, "demand_bps": bps, "rate_bps": bps / 2.0,
+            "counts": counts(Amount { packets: 5_400_000, bytes: 0 }),
             "limit": if number == 3 { "demand" } else { "parent" }, "limited_by": if number == 3 { json!(null) } else { json!("Customers-of-the-east") },
-            "limited_for_s": 12.5, "ideal_bps": bps, "of_guarantee": 0.5, "delay_s": if number == 2 { json!(null) } else { delay },
+            "limited_for_s": 12.5, "rates": {"demand_bps": bps, "rate_bps": bps / 2.0, "ideal_bps": bps},
+            "delay_s": if number == 2 { json!({"packets": 0}) } else { delay },
         })
     };
-    let class = |(at, &(name, parent)): (usize, &(&str, Option<&str>))| {
+    let class = |&(name, parent): &(&str, Option<&str>)| {
         json!({
-            "name": name, "parent": parent, "leaf": true, "guarantee_bps": 40_000_000u64, "received": amount, "sent": amount,
-            "dropped": amount, "queued": amount, "dropped_by_reason": {}, "delay_s": null, "delay_bound_s": if name == "late" { 0.00123456 } else { 0.0312345 },
-            "interval": interval(at + 1),
+            "name": name, "parent": parent, "leaf": true, "counts": counts(amount),
+            "terms": {"guarantee_bps": 1_000_000u64 * 40, "weight": null, "ceiling_bps": null},
+            "bounds": {"delay_bound_s": if name == "late" { 0.00123456 } else { 0.0312345 }},
         })
     };
-    let classes: Vec<_> = classes.iter().enumerate().map(class).collect();
+    let named = |(at, &(name, _)): (usize, &(&str, Option<&str>))| {
+        let mut span = span(at + 1);
+        span["name"] = name.into();
+        span
+    };
+    let mut link = span(100);
+    (link["kind"], link["start_s"], link["end_s"]) = ("interval".into(), 60.5.into(), 61.5.into());
+    link["classes"] = classes.iter().enumerate().map(named).collect();
     let zero = json!({
         "idle": 0.0, "receive": 0.0, "classify": 0.0, "scheduler": 0.0, "send": 0.0, "reverse": 0.0, "sampled_turns": 0,
     });
@@ -29,10 +39,13 @@ fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
         "pool_frames": 0, "frame_bytes": 0, "pool_bytes": 0, "queue_packets": 0, "classifier_bytes": 0, "counters_bytes": 0, "kernel_bytes": 0,
     });
     let stats = json!({
-        "link": "eth0", "generation": 0, "input": "eth1", "output": "eth0", "scheduler": "hls", "link_bps": 100_000_000u64, "uptime_s": 61.5,
-        "interval_s": 1.0, "interval": interval(100), "received": amount, "sent": amount, "dropped": amount, "queued": amount,
-        "balanced": true, "kernel_dropped_packets": 0, "super_packets": 0, "checksums_completed": 0, "vlan_tags_restored": 0,
-        "output_busy": 0, "delay_s": null, "reverse": null, "time": zero, "memory": memory, "pool_most_used": 0, "classes": classes,
+        "name": "eth0", "scheduler": "hls", "capacity_bps": 100_000_000u64, "counts": counts(amount),
+        "classes": classes.iter().map(class).collect::<Vec<_>>(), "spans": [link],
+        "gateway": {
+            "generation": 0, "input": "eth1", "output": "eth0", "uptime_s": 61.5, "balanced": true, "kernel_dropped_packets": 0,
+            "super_packets": 0, "checksums_completed": 0, "vlan_tags_restored": 0, "output_busy": 0, "reverse": null, "time": zero,
+            "memory": memory, "pool_most_used": 0,
+        },
     });
     serde_json::from_value(stats).unwrap()
 }
@@ -116,7 +129,7 @@ fn one_class_is_shown_with_those_below_it() {
 #[test]
 fn a_delay_above_its_bound_is_marked_and_it_is_said_whether_the_processor_was_late() {
     let mut stats = stats(&[("A", None), ("on-time", None), ("late", None)]);
-    stats.interval_late = Some(fairlink_net::LateStats::default());
+    (stats.0.spans[0].forfeited_s, stats.0.spans[0].pauses) = (Some(0.0), Some(0));
     let last = |stats: &GatewayStats| {
         let lines = lines(stats, &view(200));
         [&lines[lines.len() - 2], &lines[lines.len() - 1]].map(String::clone)
@@ -124,9 +137,9 @@ fn a_delay_above_its_bound_is_marked_and_it_is_said_whether_the_processor_was_la
     let [class, processor] = last(&stats);
     assert_eq!(class, "! late: a packet took 30 ms, bound 1.235 ms");
     assert!(processor.starts_with("! no link time was lost: the processor was not late"), "{processor}");
-    stats.interval_late = Some(fairlink_net::LateStats { forfeited_s: 0.02, pauses: 1 });
+    (stats.0.spans[0].forfeited_s, stats.0.spans[0].pauses) = (Some(0.02), Some(1));
     assert_eq!(last(&stats)[1], "! the processor or the output was late: 20 ms of link time lost, 1 pause");
     // No class exceeds its bound: no line is printed.
-    stats.classes.truncate(2);
+    stats.0.classes.truncate(2);
     assert!(!last(&stats)[1].starts_with('!'));
 }

@@ -18,12 +18,12 @@
 use std::collections::HashMap;
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Sharing};
+use fairlink_report::{DropCause, Limit, LimitCause};
 use fairlink_theory::limits::Limits;
 
 use super::{ClassInterval, Interval};
 use crate::gateway::account::observation::Observation;
 use crate::gateway::account::passage::Passage;
-use crate::gateway::stats::{LimitCause, LimitStats};
 
 /// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
 const ENOUGH: f64 = 0.9;
@@ -60,7 +60,7 @@ impl Interval {
         let tree = &passage.tree;
         let limits = Limits::honoured_by(passage.scheduler, tree);
         let wanted = self.wanted(tree, &limits);
-        let late = self.late.pauses > 0 || self.late.forfeited_s > LOST * self.seconds || kernel_dropped > 0;
+        let late = self.pauses > 0 || self.forfeited_s > LOST * self.seconds || kernel_dropped > 0;
         // Rates are rounded down to whole bit/s at each level.
         let capacity = tree.link().rate.bps() as f64;
         let error = 64.0 + 1e-6 * capacity;
@@ -71,8 +71,8 @@ impl Interval {
                 let class = ClassId(index as u32);
                 let interval = self.class(class)?;
                 let limit = limits.get(class).map(|limit| limit.bps as f64);
-                let waits = later.totals[index].queued.packets > 0;
-                let got_all = interval.dropped.packets == 0 && !waits;
+                let waits = later.totals[index].counts.queued.packets > 0;
+                let got_all = interval.counts.dropped.packets == 0 && !waits;
                 let because = |cause, by| Some(Limited { cause, by, since: self.from });
                 let shared = |class| match shares_in(passage, class) {
                     ClassId::ROOT => because(LimitCause::Link, Some(ClassId::ROOT)),
@@ -94,7 +94,8 @@ impl Interval {
                     return because(LimitCause::Demand, None);
                 }
                 if interval.rate_bps < ENOUGH * ideal {
-                    return (late && (waits || interval.late_drops > 0))
+                    let late_drops = interval.counts.dropped_by.unwrap_or_default().sum_of(DropCause::is_late);
+                    return (late && (waits || late_drops.packets > 0))
                         .then_some(LimitCause::Processor)
                         .and_then(|cause| because(cause, None));
                 }
@@ -174,14 +175,14 @@ impl LimitHistory {
 }
 
 impl Limited {
-    /// The same as it is told of an interval that ends at `to`.
-    pub(super) fn stats(&self, passage: &Passage, to: Nanos) -> LimitStats {
+    /// Returns it for a report of an interval that ends at `to`.
+    pub(super) fn limit(&self, passage: &Passage, to: Nanos) -> Limit {
         let name = |class: ClassId| match class {
             ClassId::ROOT => "link".to_owned(),
             class => passage.names[class.index()].clone(),
         };
-        LimitStats {
-            limit: self.cause,
+        Limit {
+            cause: self.cause,
             limited_by: self.by.map(name),
             limited_for_s: to.saturating_sub(self.since).0 as f64 / 1e9,
         }

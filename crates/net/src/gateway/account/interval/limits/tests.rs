@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share};
+use fairlink_report::{DropCause, Limit, LimitCause};
 use fairlink_theory::ideal::{Rule, Traffic};
 
 use super::Evidence;
 use crate::gateway::account::passage::{PoolId, Pooled};
 use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::account::{Interval, LimitHistory, Observation, Passage};
-use crate::gateway::stats::{GatewayStats, LimitCause, LimitStats, REASONS};
+use crate::gateway::stats::GatewayStats;
 
 /// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.
 const A: usize = 1;
@@ -59,8 +60,8 @@ fn between(earlier: &Observation, later: &Observation) -> Interval {
 }
 
 fn told(stats: &GatewayStats, class: usize) -> Option<(LimitCause, Option<&str>)> {
-    let limited = stats.classes[class - 1].interval.as_ref()?.limited.as_ref()?;
-    Some((limited.limit, limited.limited_by.as_deref()))
+    let limit = stats.interval()?.class(&stats.classes[class - 1].name)?.limit.as_ref()?;
+    Some((limit.cause, limit.limited_by.as_deref()))
 }
 
 /// Warms up, measures 200 ms, and says what limits the classes; `fluid`'s limits for the same demands stand beside.
@@ -92,7 +93,7 @@ fn known_cases_have_the_limits_that_they_are_made_for_under_all_schedulers_with_
     for scheduler in ["hls", "hpfq", "htb", "cbq-formal", "hfsc"] {
         let ceiling = ["hls", "htb"].contains(&scheduler).then_some(12_000_000);
         let stats = measured(scheduler, tree(ceiling), [10, 1, 5, 1]);
-        let link = stats.interval.as_ref().unwrap().limited.as_ref().map(|limited| limited.limit);
+        let link = stats.interval().unwrap().limit.as_ref().map(|limit| limit.cause);
         assert_eq!(link, Some(LimitCause::Link), "{scheduler}");
         let b = if ceiling.is_some() { (LimitCause::Ceiling, Some("4")) } else { (LimitCause::Link, Some("link")) };
         for (class, expected) in [
@@ -127,10 +128,10 @@ fn without_an_ideal_only_what_is_measured_is_said() {
     assert!(!stats.notes.is_empty(), "it has no ideal");
     assert_eq!([1, 3].map(|class| told(&stats, class)), [None, None]);
     assert_eq!(told(&stats, 4), Some((LimitCause::Demand, None)), "it asked for nothing");
-    let link = stats.interval.as_ref().unwrap().limited.as_ref().map(|limited| limited.limit);
+    let link = stats.interval().unwrap().limit.as_ref().map(|limit| limit.cause);
     assert_eq!(link, Some(LimitCause::Link), "it sent what a link of this rate can");
-    let text = serde_json::to_value(&stats.classes[0]).unwrap();
-    assert!(text["interval"].get("limit").is_none() && text["interval"].get("limited_by").is_none(), "{text}");
+    let text = serde_json::to_value(&stats.interval().unwrap().classes[0]).unwrap();
+    assert!(text.get("limit").is_none() && text.get("limited_by").is_none(), "{text}");
 }
 
 #[test]
@@ -149,8 +150,8 @@ fn lost_link_time_is_a_reason_for_a_class_below_its_ideal_and_nothing_is_without
     Arc::get_mut(&mut later.snapshot).unwrap().gateway.forfeited = Nanos(90_000_000);
     let stats = later.stats(Some(&between(&earlier, &later)));
     assert_eq!(told(&stats, A1), Some((LimitCause::Processor, None)));
-    let text = serde_json::to_value(&stats.classes[A1 - 1]).unwrap();
-    assert_eq!((&text["interval"]["limit"], &text["interval"]["limited_by"]), (&"processor".into(), &().into()));
+    let text = serde_json::to_value(&stats.interval().unwrap().classes[A1 - 1]).unwrap();
+    assert_eq!((&text["limit"], &text["limited_by"]), (&"processor".into(), &().into()));
     let again: GatewayStats = serde_json::from_value(serde_json::to_value(&stats).unwrap()).unwrap();
     assert_eq!(again, stats);
 }
@@ -164,19 +165,20 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
     play(&mut played, 10, 20, [30, 0, 0, 1]);
     play(&mut played, 30, 180, [0, 0, 0, 1]);
     let mut later = played.observe();
-    let burst = |later: &Observation| later.stats(Some(&between(&earlier, later))).classes[A1 - 1].clone();
-    let interval = burst(&later).interval.unwrap();
-    assert!(interval.dropped.packets > 0 && burst(&later).queued.packets == 0, "{interval:?}");
-    assert!(interval.rate_bps < 0.9 * interval.ideal_bps.unwrap(), "{interval:?}");
+    let burst = |later: &Observation| later.stats(Some(&between(&earlier, later)));
+    let stats = burst(&later);
+    let interval = stats.interval().unwrap().class(&stats.classes[A1 - 1].name).unwrap();
+    let counts = interval.counts.unwrap();
+    assert!(counts.dropped.packets > 0 && counts.queued.packets == 0, "{interval:?}");
+    assert!(interval.rates.rate() < 0.9 * interval.rates.ideal_bps.unwrap(), "{interval:?}");
     Arc::get_mut(&mut later.snapshot).unwrap().gateway.forfeited = Nanos(90_000_000);
     let stats = later.stats(Some(&between(&earlier, &later)));
     assert_eq!(told(&stats, A1), None, "the burst has ended, and lost nothing because of the processor");
     assert_eq!(told(&stats, C), Some((LimitCause::Demand, None)));
     // Where frames were dropped because they came late, it is the processor.
     let a1 = later.totals.get_mut(A1).unwrap();
-    let (full, late) =
-        (DropReason::QueuePackets as usize, REASONS.iter().position(|&reason| reason == "shed").unwrap());
-    a1.dropped.swap(full, late);
+    let causes = a1.counts.dropped_by.as_mut().unwrap();
+    causes[DropCause::Shed] = std::mem::take(&mut causes[DropCause::QueuePackets]);
     let stats = later.stats(Some(&between(&earlier, &later)));
     assert_eq!(told(&stats, A1), Some((LimitCause::Processor, None)));
 }
@@ -245,14 +247,14 @@ fn a_limit_that_stays_is_told_with_its_age_and_another_one_begins_anew() {
         history.extend(&mut interval, &played.passage);
         let stats = later.stats(Some(&interval));
         earlier = later;
-        stats.classes[B - 1].interval.as_ref().unwrap().limited.clone().unwrap()
+        stats.interval().unwrap().class(&stats.classes[B - 1].name).unwrap().limit.clone().unwrap()
     };
-    let ages: Vec<LimitStats> = [[10, 1, 10, 1], [10, 1, 10, 1], [10, 1, 10, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
+    let ages: Vec<Limit> = [[10, 1, 10, 1], [10, 1, 10, 1], [10, 1, 10, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
         .into_iter()
         .enumerate()
         .map(|(at, frames)| step(&mut played, 100 * at as u64, frames))
         .collect();
-    let causes: Vec<LimitCause> = ages.iter().map(|age| age.limit).collect();
+    let causes: Vec<LimitCause> = ages.iter().map(|age| age.cause).collect();
     use LimitCause::{Demand, Link};
     assert_eq!(causes, [Link, Link, Link, Demand, Demand]);
     for (age, expected) in ages.iter().zip([0.1, 0.2, 0.3, 0.1, 0.2]) {
