@@ -13,7 +13,7 @@ pub mod interface;
 pub(crate) mod netlink;
 pub(crate) mod nftables;
 pub(crate) mod pacing;
-pub(crate) mod packet_socket;
+pub mod packet_socket;
 pub(crate) mod port;
 mod reception;
 pub(crate) mod sock_diag;

@@ -8,17 +8,13 @@
 //! | `wire` | frames as bytes: read, marked, written |
 //! | `qdisc` | [`QdiscPlace`]: the kernel module, told by netlink what a link file says |
 //! | `sandbox` | [`Sandbox`] of scripts that are run to see their commands |
-//! | `testbed` | [`Generator`], [`Receiver`], namespaces, virtual cables, [`PingStage`], the kernel's HTB, the [`Stage`] of a demo, the bench |
-//! | `demo` | [`DemoPlan`] and [`DemoOutcome`], which need no packets |
 //!
-//! Linux only: on other systems the crate has `demo` and [`Unsupported`].
+//! Linux only: on other systems the crate has [`Unsupported`] alone. `fairlink-testbed` has the generator, the receiver and namespaces to try it in.
 //!
 //! # Unsafe code
 //! Unsafe code lives here, at system calls and at the allocator that asks for huge pages (the core has one prefetch instruction). Each block says why it is sound.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod clock_report;
-mod demo;
 #[cfg(target_os = "linux")]
 mod gateway;
 #[cfg(target_os = "linux")]
@@ -28,15 +24,8 @@ mod qdisc;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 mod sandbox;
 #[cfg(target_os = "linux")]
-mod testbed;
-#[cfg(target_os = "linux")]
 mod wire;
 
-pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
-pub use demo::{
-    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
-    Skipped,
-};
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub use sandbox::{SANDBOX_USER, Sandbox, SandboxError, end_process_group};
 #[cfg(target_os = "linux")]
@@ -54,6 +43,7 @@ pub use {
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Sent},
+    io::clock::{Clock, MonotonicClock, realtime_ns, realtime_offset_ns},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
     io::heap::return_freed_memory,
@@ -66,30 +56,29 @@ pub use {
         QdiscPlace, QdiscPlan, QdiscReport, QdiscState, QdiscTotals, Unspoken, filters as qdisc_filters,
         plan as qdisc_plan,
     },
-    testbed::addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
-    testbed::bench::{
-        GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, GatewayThroughput, gateway_bench,
-        gateway_throughput,
-    },
-    testbed::generator::{
-        ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes,
-    },
-    testbed::kernel_htb::{KernelCount, KernelHtb, TcError},
-    testbed::netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
-    testbed::ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
-    testbed::reassembly::{ClassDatagrams, Datagrams},
-    testbed::receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
-    testbed::scripted::{InterfaceReport, NoInterface, run_together, script_generators},
-    testbed::stage::{DemoError, Sharer, Stage},
-    testbed::tally::{DelayClock, Delivered, FlowReport, ReceiverReport, Seen, SenderClock},
-    testbed::tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
-    testbed::veth::lay_cables,
     wire::checksum::{Unfinished, complete as complete_checksum},
-    wire::frame::{Addresses, Headers, PlainFrames, Transport},
+    wire::frame::split::Cut,
+    wire::frame::{
+        Addresses, DEFAULT_DESTINATION, DEFAULT_SOURCE, FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, MAX_HEADERS,
+        PlainFrames, Stamp, Transport,
+    },
     wire::labels::{is_ecn_capable, mark_congestion},
     wire::segments::{MOST_SEGMENTS, Segments, Unsplittable},
     wire::virtio::VirtioHeader,
 };
+
+/// Interfaces, sockets and netlink messages as `fairlink-testbed` uses them, too. They call the system and check nothing beyond it.
+#[cfg(target_os = "linux")]
+pub mod system {
+    pub use crate::io::ethtool::turn_off;
+    pub use crate::io::netlink::{NETLINK_HEADER, acknowledgement, address, push_attribute, request};
+    pub use crate::io::packet_socket;
+    pub use crate::io::sys::{
+        Plain, check, interface_index, interface_mtu, option, pin_thread, set_interface_up, set_option, socket,
+        wait_readable,
+    };
+    pub use crate::io::veth::{Pair, move_to, wait_until_running};
+}
 
 /// Real packets need Linux, and this is another system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -262,7 +262,7 @@ mod real {
 
     use anyhow::anyhow;
     use fairlink_core::registry;
-    use fairlink_net::{
+    use fairlink_testbed::{
         GatewayBench, GatewayBenchConfig, GatewayThroughput, enter_private_namespace, gateway_bench, gateway_throughput,
     };
     use serde::Serialize;

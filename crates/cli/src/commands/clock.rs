@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fairlink_core::Nanos;
 use fairlink_lab::figures::files::write_clocks;
-use fairlink_net::{ClockReport, KnownValue, SampledDelays};
+use fairlink_testbed::{ClockReport, KnownValue, SampledDelays};
 use fairlink_traffic::clocks::synthetic::{Queueing, Synthetic};
 use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_stamps};
 use serde::Serialize;

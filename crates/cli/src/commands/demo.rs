@@ -12,8 +12,8 @@ use anyhow::anyhow;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
 use fairlink_lab::measure::{OPTIONS, SETTLE};
-use fairlink_net::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 use fairlink_sim::{Scenario, compare};
+use fairlink_testbed::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 
 use crate::args::{choice, scheduler, time};
 use crate::failure::Failure;
@@ -285,7 +285,7 @@ fn simulate(
 #[cfg(target_os = "linux")]
 mod real {
     use anyhow::anyhow;
-    use fairlink_net::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage, enter_private_namespace};
+    use fairlink_testbed::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage, enter_private_namespace};
 
     use super::{Player, show};
     use crate::failure::Failure;
@@ -345,7 +345,8 @@ mod real {
 /// Real packets need Linux.
 #[cfg(not(target_os = "linux"))]
 mod real {
-    use fairlink_net::{DemoOutcome, DemoPlan, Unsupported};
+    use fairlink_net::Unsupported;
+    use fairlink_testbed::{DemoOutcome, DemoPlan};
 
     use super::Player;
     use crate::failure::Failure;

@@ -9,11 +9,11 @@ use fairlink_config::matching::{IpVersion, Match};
 use fairlink_config::scenario::read_script;
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
-use fairlink_net::{
+use fairlink_report::Delay;
+use fairlink_testbed::{
     FrameChoice, Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, MAX_FLOWS,
     default_matches, flow_headers, run_together, script_generators,
 };
-use fairlink_report::Delay;
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;

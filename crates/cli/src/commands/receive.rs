@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
-use fairlink_net::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport};
 use fairlink_report::Rates;
+use fairlink_testbed::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport};
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 

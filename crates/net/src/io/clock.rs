@@ -4,7 +4,7 @@
 use fairlink_core::Nanos;
 
 /// A clock that never goes back.
-pub(crate) trait Clock {
+pub trait Clock {
     /// The time since some fixed moment.
     fn now(&self) -> Nanos;
 
@@ -17,28 +17,28 @@ pub(crate) trait Clock {
 
 /// `CLOCK_MONOTONIC`, which all processes of a machine share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MonotonicClock {
+pub struct MonotonicClock {
     /// What the kernel's clock shows when this one shows zero, in ns.
     zero_ns: u64,
 }
 
 impl MonotonicClock {
     /// The kernel's own count, which is the same in every process. Frames are stamped with it.
-    pub(crate) const SHARED: Self = Self { zero_ns: 0 };
+    pub const SHARED: Self = Self { zero_ns: 0 };
 
     /// A clock that shows zero now.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { zero_ns: clock_ns(libc::CLOCK_MONOTONIC) }
     }
 
     /// What the kernel's own count shows when this clock shows `now`.
     #[inline]
-    pub(crate) fn shared(&self, now: Nanos) -> u64 {
+    pub fn shared(&self, now: Nanos) -> u64 {
         self.zero_ns.saturating_add(now.0)
     }
 
     /// What `CLOCK_REALTIME` shows when this clock shows zero, in ns, as the two stand now.
-    pub(crate) fn zero_since_1970(&self) -> u64 {
+    pub fn zero_since_1970(&self) -> u64 {
         realtime_offset_ns().saturating_add(self.zero_ns)
     }
 }
@@ -56,13 +56,13 @@ impl Clock for MonotonicClock {
 }
 
 /// `CLOCK_REALTIME`, in nanoseconds since 1970.
-pub(crate) fn realtime_ns() -> u64 {
+pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
 /// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. One reading of each is not
 /// enough: this thread may lose its processor for milliseconds in between.
-pub(crate) fn realtime_offset_ns() -> u64 {
+pub fn realtime_offset_ns() -> u64 {
     let reading = || {
         let before = MonotonicClock::SHARED.now().0;
         let realtime = realtime_ns();

@@ -63,7 +63,7 @@ pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
-pub(crate) fn turn_off(name: &str, offloads: &[Offload]) -> io::Result<()> {
+pub fn turn_off(name: &str, offloads: &[Offload]) -> io::Result<()> {
     for &offload in offloads {
         match set_offload(name, offload, false) {
             Err(error) if !is_unsupported(&error) => return Err(error),

@@ -182,7 +182,7 @@ impl FramePool {
 
     /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<u32> {
+    pub fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
         self.holders[frame as usize] = Holder::Process;
         self.least_free = self.least_free.min(self.free.len());
@@ -258,7 +258,7 @@ impl FramePool {
     /// # Panics
     /// When the kernel may read or write the frame: a bug of ours.
     #[inline]
-    pub(crate) fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
+    pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
         let holder = self.holders[frame as usize];
         assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
         // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the slice borrows.
@@ -277,7 +277,7 @@ impl FramePool {
     /// # Panics
     /// When it does not lie within the frame, which would be a bug of the backend's.
     #[inline]
-    pub(crate) fn set_info(&mut self, frame: u32, info: FrameInfo) {
+    pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
         assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
         self.info[frame as usize] = info;

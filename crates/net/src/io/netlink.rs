@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::io::sys;
 
-pub(crate) const NETLINK_HEADER: usize = 16;
+/// Length of the header of a netlink message in bytes.
+pub const NETLINK_HEADER: usize = 16;
 pub(crate) const INTERFACE_HEADER: usize = 16;
 
 /// The part of an attribute's kind that is not a flag.
@@ -43,7 +44,7 @@ pub(crate) fn link(index: i32) -> io::Result<Vec<u8>> {
 }
 
 /// Fills in the header of a message that is otherwise complete.
-pub(crate) fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
+pub fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
     let length = message.len() as u32;
     message[0..4].copy_from_slice(&length.to_ne_bytes());
     message[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -51,7 +52,7 @@ pub(crate) fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
 }
 
 /// Sends one rtnetlink request and waits for the answer.
-pub(crate) fn request(message: &[u8]) -> io::Result<Vec<u8>> {
+pub fn request(message: &[u8]) -> io::Result<Vec<u8>> {
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     send(&socket, message)?;
     receive(&socket)
@@ -78,7 +79,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
 }
 
 /// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
-pub(crate) fn acknowledgement(answer: &[u8]) -> io::Result<()> {
+pub fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
     match (kind, code) {
@@ -111,7 +112,7 @@ pub(crate) fn attribute_of(attributes: &[u8], kind: u16) -> Option<&[u8]> {
 }
 
 /// Appends an attribute with this value.
-pub(crate) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     nested(message, kind, |message| message.extend(value));
 }
 

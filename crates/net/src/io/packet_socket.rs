@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::io::sys;
 
 /// A packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
-pub(crate) fn open() -> io::Result<OwnedFd> {
+pub fn open() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
 /// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it only
 /// sends.
-pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
+pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -25,7 +25,7 @@ pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()
 }
 
 /// Has `socket` receive those frames only that have this mark (`skb->mark`); `None`: no frame at all.
-pub(crate) fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
+pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
     /// `SKF_AD_OFF + SKF_AD_MARK`: where a filter finds the mark.
     const MARK: u32 = (-0x1000_i32 + 20) as u32;
     // Classic BPF, which needs no rights: load the mark, compare, return so many bytes.
@@ -54,7 +54,7 @@ struct Program {
 }
 
 /// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive too.
-pub(crate) fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
+pub fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
@@ -65,12 +65,12 @@ pub(crate) fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
 }
 
 /// Asks for a receive buffer of `bytes`; returns what the kernel made of it.
-pub(crate) fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
+pub fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
 /// Asks for a send buffer of `bytes`; returns what the kernel made of it.
-pub(crate) fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
+pub fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
@@ -85,7 +85,7 @@ fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u
 }
 
 /// Bytes of frames that wait in the kernel for `socket`, and how many there may be, as the kernel accounts for them.
-pub(crate) fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
+pub fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
     let MemoryInfo([waiting, limit, ..]) = sys::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     Ok((waiting, limit))
 }
@@ -99,7 +99,7 @@ struct MemoryInfo([u32; 9]);
 unsafe impl sys::Plain for MemoryInfo {}
 
 /// Frames that the kernel dropped since the last call because nobody fetched them in time.
-pub(crate) fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
+pub fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
     // Reading resets the kernel's counter.
     let statistics: PacketStatistics = sys::option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(u64::from(statistics.drops))

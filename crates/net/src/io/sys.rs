@@ -8,12 +8,12 @@ use std::ptr::NonNull;
 const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// The result of a system call that returns -1 on error.
-pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// A new socket, closed on exec.
-pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+pub fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: `socket` takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
     // SAFETY: `fd` was just returned by the kernel and belongs to nobody else.
@@ -29,7 +29,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
 }
 
 /// Sets a socket option whose value is `value`.
-pub(crate) fn set_option<T: Copy>(
+pub fn set_option<T: Copy>(
     socket: &OwnedFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -45,7 +45,7 @@ pub(crate) fn set_option<T: Copy>(
 ///
 /// # Safety
 /// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the kernel reads.
-pub(crate) unsafe trait Plain: Copy {}
+pub unsafe trait Plain: Copy {}
 
 // SAFETY: any four bytes are an integer.
 unsafe impl Plain for libc::c_int {}
@@ -57,7 +57,7 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for libc::xdp_desc {}
 
 /// The value of a socket option.
-pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+pub fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     // SAFETY: zeros are a value of `T`, as any bytes are.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
@@ -98,7 +98,7 @@ pub(crate) fn interface_request(
 }
 
 /// Index of the interface `name` in the namespace of this thread.
-pub(crate) fn interface_index(name: &str) -> io::Result<i32> {
+pub fn interface_index(name: &str) -> io::Result<i32> {
     let answer = interface_request(libc::SIOCGIFINDEX, name, |_| ())?;
     // SAFETY: the kernel has written the index into this field of the union.
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
@@ -116,7 +116,7 @@ pub(crate) fn interface_name(index: i32) -> io::Result<String> {
 }
 
 /// Largest packet of the interface `name` in bytes, its Ethernet header not counted.
-pub(crate) fn interface_mtu(name: &str) -> io::Result<u32> {
+pub fn interface_mtu(name: &str) -> io::Result<u32> {
     let answer = interface_request(libc::SIOCGIFMTU, name, |_| ())?;
     // SAFETY: the kernel has written the size into this field of the union.
     let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
@@ -131,7 +131,7 @@ pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
 }
 
 /// Takes the interface `name` up or down.
-pub(crate) fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
+pub fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
     set_interface_flag(name, libc::IFF_UP, up)
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io:
 }
 
 /// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
-pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
     // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu >= 8 * size_of::<libc::cpu_set_t>() {
@@ -176,7 +176,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usiz
 }
 
 /// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
-pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
+pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: `poll` is one valid `pollfd` for the whole call.
     match check(unsafe { libc::poll(&mut poll, 1, timeout_ms) }) {

@@ -31,13 +31,13 @@ const VETH_INFO_PEER: u16 = 1;
 
 /// What both ends of a pair have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair<'a> {
+pub struct Pair<'a> {
     /// Largest IP packet in bytes; the Ethernet header comes on top.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// Packets that a queueing discipline without a limit of its own may hold at either end.
-    pub(crate) queue: u32,
+    pub queue: u32,
     /// What `ip link` shows as `alias`; empty for none.
-    pub(crate) alias: &'a str,
+    pub alias: &'a str,
 }
 
 impl Pair<'_> {
@@ -45,7 +45,7 @@ impl Pair<'_> {
     ///
     /// # Errors
     /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`).
-    pub(crate) fn create(&self, name: &str, peer: &str) -> io::Result<()> {
+    pub fn create(&self, name: &str, peer: &str) -> io::Result<()> {
         for name in [name, peer] {
             if !sys::is_interface_name(name) {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not an interface name: {name:?}")));
@@ -107,7 +107,7 @@ fn set_alias(name: &str, alias: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's answer: a name that the namespace has already (`EEXIST`), no permission (`EPERM`).
-pub(crate) fn move_to(name: &str, namespace: &File) -> io::Result<()> {
+pub fn move_to(name: &str, namespace: &File) -> io::Result<()> {
     let mut message = about(sys::interface_index(name)?);
     push_attribute(&mut message, IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
     address(&mut message, libc::RTM_NEWLINK, libc::NLM_F_REQUEST | libc::NLM_F_ACK);
@@ -136,7 +136,7 @@ pub(crate) fn remove(index: i32) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's answer; `TimedOut` after 10 s.
-pub(crate) fn wait_until_running(name: &str) -> io::Result<()> {
+pub fn wait_until_running(name: &str) -> io::Result<()> {
     let clock = MonotonicClock::start();
     while queueing_discipline(name)? == b"noop" {
         if clock.now() >= PATIENCE {

@@ -21,11 +21,11 @@ pub(crate) mod split;
 /// Length of the stamp in bytes.
 pub(crate) const STAMP: usize = 22;
 /// Longest headers and stamp in bytes: enough of a frame to read the stamp.
-pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + 40 + 20 + STAMP;
+pub const MAX_HEADERS: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
-pub(crate) const MAX_CLASS: u32 = (1 << 24) - 1;
+pub const MAX_CLASS: u32 = (1 << 24) - 1;
 /// Longest frame that the generator makes, in bytes, VLAN tags included.
-pub(crate) const MAX_FRAME: usize = 9_022;
+pub const MAX_FRAME: usize = 9_022;
 
 const MAGIC: [u8; 2] = *b"FL";
 
@@ -69,9 +69,9 @@ pub struct Headers {
 }
 
 /// Default destination of frames. It is locally administered, so that it belongs to no real interface.
-pub(crate) const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
+pub const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
 /// Default source of frames.
-pub(crate) const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
+pub const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
 
 impl Headers {
     /// UDP over IPv4 to `port`, between addresses of the block set apart for benchmarks (RFC 2544, 198.18.0.0/15).
@@ -92,7 +92,7 @@ impl Headers {
 
 /// What a frame's stamp says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// Number of the generator's run, so that a new run is not taken for disorder.
     pub run: u8,
     /// The class, at most [`MAX_CLASS`].
@@ -118,7 +118,7 @@ impl Stamp {
     }
 
     /// The stamp at the start of a payload; `None` where there is none.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; STAMP] = bytes.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<2>()?;
         if *magic != MAGIC {
@@ -139,7 +139,7 @@ impl Stamp {
 
     /// The stamp of a frame that the generator sent; `None` for any other. The frame may be cut off behind the stamp.
     #[must_use]
-    pub(crate) fn read(frame: &[u8]) -> Option<Self> {
+    pub fn read(frame: &[u8]) -> Option<Self> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
         match (&packet.transport, &packet.net) {
             (Some(TransportSlice::Udp(udp)), _) => Self::from_bytes(udp.payload()),
@@ -152,7 +152,7 @@ impl Stamp {
 
 /// Makes the frames of one class.
 #[derive(Clone, Debug)]
-pub(crate) struct FrameTemplate {
+pub struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
     /// Whether the stamp follows the Ethernet header; what follows here means nothing then.
@@ -166,7 +166,7 @@ pub(crate) struct FrameTemplate {
 impl FrameTemplate {
     /// A maker of frames with these headers.
     #[must_use]
-    pub(crate) fn new(headers: &Headers) -> Self {
+    pub fn new(headers: &Headers) -> Self {
         let mut bytes = Vec::with_capacity(MAX_HEADERS);
         bytes.extend(headers.mac.0);
         bytes.extend(headers.mac.1);
@@ -216,13 +216,13 @@ impl FrameTemplate {
     /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4, without VLAN
     /// tags.
     #[must_use]
-    pub(crate) fn min_len(&self) -> usize {
+    pub fn min_len(&self) -> usize {
         self.headers.len() + STAMP
     }
 
     /// Bytes in front of the IP header.
     #[must_use]
-    pub(crate) fn link_header(&self) -> usize {
+    pub fn link_header(&self) -> usize {
         self.ip
     }
 
@@ -231,7 +231,7 @@ impl FrameTemplate {
     ///
     /// # Panics
     /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
-    pub(crate) fn write(&self, frame: &mut [u8], stamp: &Stamp) {
+    pub fn write(&self, frame: &mut [u8], stamp: &Stamp) {
         assert!((self.min_len()..=MAX_FRAME).contains(&frame.len()), "frame of {} B", frame.len());
         let (start, payload) = (frame.len().min(MAX_HEADERS), self.headers.len());
         frame[..start].fill(0);

@@ -262,7 +262,12 @@ fn a_greedy_source_that_was_refused_comes_back() {
     for info in SCHEDULERS {
         let run = run(&scenario, info.name).unwrap();
         assert!(run.classes[1].counts().dropped_for(DropCause::TotalPackets).packets > 0, "{}", info.name);
-        assert!(run.classes[1].counts().sent.packets > 25 || info.promises.starves, "{} {:?}", info.name, run.classes[1]);
+        assert!(
+            run.classes[1].counts().sent.packets > 25 || info.promises.starves,
+            "{} {:?}",
+            info.name,
+            run.classes[1]
+        );
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Rate, SchedulerInfo, registry};
-use fairlink_net::{
-    GatewayConfig, KERNEL_HTB, PingPlan, PingRun, PingStage, PrivateNamespace, RoundTrips, enter_private_namespace,
+use fairlink_net::GatewayConfig;
+use fairlink_testbed::{
+    KERNEL_HTB, PingPlan, PingRun, PingStage, PrivateNamespace, RoundTrips, enter_private_namespace,
 };
 use serde::Serialize;
 

@@ -5,9 +5,9 @@ use fairlink_core::ClassId;
 use fairlink_lab::figures::beside;
 use fairlink_lab::measure::relative;
 use fairlink_lab::report::span;
-use fairlink_net::{Accounting, DemoOutcome, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_testbed::{Accounting, DemoOutcome, DemoRate, DemoRun, KERNEL_HTB};
 #[cfg(target_os = "linux")]
-use fairlink_net::{DemoPlan, DemoProgress};
+use fairlink_testbed::{DemoPlan, DemoProgress};
 
 use super::verdict::{closing, counts};
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
 //! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did not.
 
 use fairlink_lab::measure::{TOLERANCE, relative};
-use fairlink_net::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_testbed::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
 
 use crate::human;
 

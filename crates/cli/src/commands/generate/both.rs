@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairlink_core::ClassId;
-use fairlink_net::{Receiver, ReceiverConfig, ReceiverError, ReceiverReport};
+use fairlink_testbed::{Receiver, ReceiverConfig, ReceiverError, ReceiverReport};
 use serde::Serialize;
 
 use super::{Args, Sending, Sent, text_of, warn};

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use fairlink_config::units::parse_size;
 use fairlink_core::Nanos;
-use fairlink_net::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
 use fairlink_report::Delay;
+use fairlink_testbed::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
 
 use super::Args as Generate;
 use crate::args::time;

@@ -7,8 +7,8 @@ use fairlink_core::ClassId;
 use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{FileError, Marks, write_received};
 use fairlink_lab::figures::received::{Received, ReceivedClass, ReceivedWindow};
-use fairlink_net::Window;
 use fairlink_report::Rates;
+use fairlink_testbed::Window;
 use fairlink_traffic::Script;
 
 use crate::out::note;

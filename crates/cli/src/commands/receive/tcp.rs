@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::{TcpServer, TcpServerReport};
+use fairlink_testbed::{TcpServer, TcpServerReport};
 
 use crate::failure::Failure;
 use crate::human;

@@ -16,9 +16,10 @@ use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
 use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
 use fairlink_lab::measure::SETTLE;
 use fairlink_lab::scenario::links_of;
-use fairlink_net::{DemoPlan, GatewayStats, PlanPhase, Sharer, Stage, Watch, enter_private_namespace, lay_cables};
+use fairlink_net::{GatewayStats, Watch};
 use fairlink_report::{ClassReport, ClassSpan, Rates};
 use fairlink_sim::Phase;
+use fairlink_testbed::{DemoPlan, PlanPhase, Sharer, Stage, enter_private_namespace, lay_cables};
 use serde_json::Value;
 
 use crate::failure::Failure;

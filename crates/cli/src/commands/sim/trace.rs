@@ -135,7 +135,8 @@ fn named<'a>(file: &Path, parts: impl Iterator<Item = &'a str>) -> PathBuf {
 /// Frames that the matches of `link` put into the class of a packet; of classes without a match, frames of an EtherType for experiments.
 #[cfg(target_os = "linux")]
 fn frames(link: &LinkFile) -> WriteFrame {
-    use fairlink_net::{PlainFrames, headers_for};
+    use fairlink_net::PlainFrames;
+    use fairlink_testbed::headers_for;
     let of_class = |index| {
         let headers = headers_for(fairlink_core::ClassId(index as u32), &link.matches, link.default_class);
         headers.map_or_else(|_| PlainFrames::bare(), |headers| PlainFrames::new(&headers))

@@ -19,7 +19,7 @@ const MAX_IP: usize = u16::MAX as usize;
 
 /// How packets of a class are cut on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub struct Cut {
     /// Bytes of the datagram in each fragment but the last, a multiple of 8.
     unit: usize,
     /// Longest packet, as the whole frame that it would be, in bytes.
@@ -29,7 +29,7 @@ pub(crate) struct Cut {
 impl FrameTemplate {
     /// How packets with these headers are cut for an interface with this MTU; `None` where they are not UDP, or the first fragment would not hold
     /// UDP header and stamp.
-    pub(crate) fn cut(&self, mtu: usize) -> Option<Cut> {
+    pub fn cut(&self, mtu: usize) -> Option<Cut> {
         let ip_headers = self.transport - self.ip + if self.is_v6 { FRAGMENT_HEADER } else { 0 };
         let mtu = mtu.min(MAX_FRAME - self.ip);
         let unit = mtu.checked_sub(ip_headers)? / 8 * 8;
@@ -38,7 +38,7 @@ impl FrameTemplate {
     }
 
     /// Number of fragments of a packet of `len` bytes, as the whole frame that it would be.
-    pub(crate) fn fragments(&self, len: usize, cut: Cut) -> usize {
+    pub fn fragments(&self, len: usize, cut: Cut) -> usize {
         (len - self.transport).div_ceil(cut.unit)
     }
 
@@ -47,7 +47,7 @@ impl FrameTemplate {
     ///
     /// # Panics
     /// When `len` is outside [`FrameTemplate::min_len`] to `cut.max`, or the slots are too few or too short.
-    pub(crate) fn write_fragments(
+    pub fn write_fragments(
         &self,
         (len, cut): (usize, Cut),
         id: u32,

@@ -1,0 +1,66 @@
+#![cfg_attr(target_os = "linux", doc = include_str!("../README.md"))]
+//!
+//! On systems other than Linux the crate has the plan and the outcome of a demo, and the report of two clocks.
+//!
+//! # Unsafe code
+//! Unsafe code is at system calls. Each block says why it is sound.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod clock_report;
+mod demo;
+
+#[cfg(target_os = "linux")]
+mod addressing;
+#[cfg(target_os = "linux")]
+mod bench;
+#[cfg(target_os = "linux")]
+mod departures;
+#[cfg(target_os = "linux")]
+mod generator;
+#[cfg(target_os = "linux")]
+mod kernel_htb;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod netns;
+#[cfg(target_os = "linux")]
+mod ping;
+#[cfg(target_os = "linux")]
+mod reassembly;
+#[cfg(target_os = "linux")]
+mod receiver;
+#[cfg(target_os = "linux")]
+mod scripted;
+#[cfg(target_os = "linux")]
+mod stage;
+#[cfg(target_os = "linux")]
+mod tally;
+#[cfg(target_os = "linux")]
+mod tcp;
+#[cfg(target_os = "linux")]
+mod veth;
+
+pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
+pub use demo::{
+    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
+    Skipped,
+};
+#[cfg(target_os = "linux")]
+pub use {
+    addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
+    bench::{
+        GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, GatewayThroughput, gateway_bench,
+        gateway_throughput,
+    },
+    generator::{ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes},
+    kernel_htb::{KernelCount, KernelHtb, TcError},
+    netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
+    ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
+    reassembly::{ClassDatagrams, Datagrams},
+    receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
+    scripted::{InterfaceReport, NoInterface, run_together, script_generators},
+    stage::{DemoError, Sharer, Stage},
+    tally::{DelayClock, Delivered, FlowReport, ReceiverReport, Seen, SenderClock},
+    tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
+    veth::lay_cables,
+};

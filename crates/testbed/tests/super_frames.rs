@@ -1,0 +1,409 @@
+//! Frames that an offload has joined from several packets, through the gateway, in a private network namespace. What leaves is
+//! compared, byte by byte, with what the kernel itself makes of the same frame where an interface cannot segment.
+
+#[path = "support/cables.rs"]
+mod cables;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+#[path = "support/through.rs"]
+mod through;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use etherparse::PacketBuilder;
+use fairlink_core::Nanos;
+use fairlink_net::{
+    AfPacket, AfPacketOptions, Arrival, Backend, Condition, FailOpen, FramePool, GatewayConfig, GatewayStats,
+    Interface, Offload, VirtioHeader, set_offload,
+};
+use fairlink_report::DropCause;
+use fairlink_testbed::{PrivateNamespace, lay_cables};
+
+use crate::cables::{cables, config, over_af_xdp};
+use crate::raw::{bytes, send_described, tap};
+use crate::through::{through, until};
+
+fn main() -> ExitCode {
+    let tests: &[support::Test] = &[
+        ("super_frames_leave_as_the_kernel_itself_would_have_split_them", as_the_kernel_splits_them),
+        ("the_other_direction_splits_super_frames_too", the_other_direction_splits_super_frames_too),
+        ("what_the_receiver_has_joined_leaves_as_it_was_sent", what_the_receiver_has_joined),
+        ("super_frames_pass_once_where_the_kernel_stands_ready_to_pass_them_too", where_the_kernel_stands_ready),
+        ("super_frames_that_cannot_be_split_are_counted_by_reason_with_a_remedy", super_frames_that_cannot_be_split),
+        ("any_description_of_any_frame_is_survived_and_accounted_for", any_description_of_any_frame),
+    ];
+    support::main_also(
+        tests,
+        over_xdp::over_af_xdp(&[
+            "super_frames_leave_as_the_kernel_itself_would_have_split_them",
+            "the_other_direction_splits_super_frames_too",
+            "what_the_receiver_has_joined_leaves_as_it_was_sent",
+            "super_frames_pass_once_where_the_kernel_stands_ready_to_pass_them_too",
+        ]),
+    )
+}
+
+// Of linux/virtio_net.h.
+const NEEDS_CHECKSUM: u8 = 1;
+const TCP4: u8 = 1;
+const TCP6: u8 = 4;
+const UDP: u8 = 5;
+const CWR: u8 = 0x80;
+
+/// A super-frame.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    is_v6: bool,
+    is_tcp: bool,
+    tags: usize,
+    /// Bytes of payload, in all and in each packet.
+    total: usize,
+    size: u16,
+    /// Flags of TCP.
+    flags: u8,
+}
+
+const SHAPE: Shape = Shape { is_v6: false, is_tcp: true, tags: 0, total: 4000, size: 1400, flags: 0x18 };
+
+impl Shape {
+    /// Its bytes, with `seed` in them, and what is to be said of it. The checksum is left to whoever sends it on.
+    fn made(self, seed: u8) -> (VirtioHeader, Vec<u8>) {
+        let Self { is_v6, is_tcp, tags, total, size, flags } = self;
+        let payload: Vec<u8> = (0..total).map(|n| (n * 31 + n / 251) as u8 ^ seed).collect();
+        let mut plain = Vec::new();
+        let link = PacketBuilder::ethernet2([2; 6], [2, 0x66, 0x6c, 0, 0, 2]);
+        let net = match is_v6 {
+            true => link.ipv6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, seed], [0xfd; 16], 64),
+            false => link.ipv4([10, 200, 0, seed], [10, 0, 255, 2], 64),
+        };
+        match is_tcp {
+            true => {
+                let tcp = net.tcp(5001, 5002, 0xffff_f000, 4096).ack(77);
+                let tcp = tcp.options_raw(&[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+                tcp.write(&mut plain, &payload).unwrap();
+            }
+            false => net.udp(5001, 5002).write(&mut plain, &payload).unwrap(),
+        }
+        let transport = if is_v6 { 54 } else { 34 };
+        let (offset, protocol) = if is_tcp { (16, 6u64) } else { (6, 17) };
+        if is_tcp {
+            plain[transport + 13] = flags;
+        }
+        if !is_v6 {
+            // An identification; and the header's checksum for it.
+            plain[18..20].copy_from_slice(&[0xff, 0xf0]);
+            plain[24..26].fill(0);
+            let sum = !sum(0, &plain[14..34]);
+            plain[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        let addresses = if is_v6 { 22..54 } else { 26..34 };
+        let pseudo = sum(protocol + (plain.len() - transport) as u64, &plain[addresses]);
+        plain[transport + offset..transport + offset + 2].copy_from_slice(&pseudo.to_be_bytes());
+        let mut frame = plain[..12].to_vec();
+        for tag in 0..tags {
+            frame.extend([0x81, 0, 0, tag as u8 + 1]);
+        }
+        frame.extend(&plain[12..]);
+        let start = transport + 4 * tags;
+        let with_cwr = if flags & 0x80 != 0 { CWR } else { 0 };
+        let header = VirtioHeader {
+            flags: NEEDS_CHECKSUM,
+            kind: match (is_tcp, is_v6) {
+                (false, _) => UDP,
+                (true, false) => TCP4 | with_cwr,
+                (true, true) => TCP6 | with_cwr,
+            },
+            header_len: (start + if is_tcp { 32 } else { 8 }) as u16,
+            segment: size,
+            checksum_start: start as u16,
+            checksum_offset: offset as u16,
+        };
+        (header, frame)
+    }
+
+    fn packets(self) -> usize {
+        self.total.div_ceil(self.size.into())
+    }
+}
+
+/// The one's complement sum of `bytes` and `more`.
+fn sum(more: u64, bytes: &[u8]) -> u16 {
+    let pair = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&byte| u64::from(byte));
+    let mut sum = bytes.chunks(2).map(pair).sum::<u64>() + more;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// What arrives at an interface.
+struct Sink {
+    socket: AfPacket,
+    pool: FramePool,
+    arrivals: Vec<Arrival>,
+    taken: usize,
+}
+
+impl Sink {
+    fn open(name: &str) -> Self {
+        let socket = AfPacket::open(&Interface::open(name).unwrap(), &AfPacketOptions::default()).unwrap();
+        Self { socket, pool: FramePool::new(8192, 2048).unwrap(), arrivals: Vec::new(), taken: 0 }
+    }
+
+    /// The next `count` frames, which come within some seconds.
+    fn next(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.arrivals.len() < self.taken + count {
+            assert!(Instant::now() < end, "{} of {count} frames came", self.arrivals.len() - self.taken);
+            self.socket.receive(&mut self.pool, Nanos::ZERO, 64, &mut self.arrivals).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let from = self.taken;
+        self.taken += count;
+        let whole = |arrival: &Arrival| {
+            assert_eq!(arrival.condition, Condition::Whole);
+            self.pool.finish_checksum(arrival.frame);
+            self.pool.packet(arrival.frame).to_vec()
+        };
+        self.arrivals[from..from + count].iter().map(whole).collect()
+    }
+
+    /// Frames that came joined.
+    fn joined(&mut self) -> u64 {
+        self.socket.counters().split
+    }
+}
+
+/// Turns on what lets a sender leave the work to others.
+fn offloads_on(name: &str) {
+    for offload in [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
+        set_offload(name, offload, true).unwrap();
+    }
+}
+
+/// All kinds of super-frames: versions, protocols, tags, lengths that come out even or not, long ones, every flag of TCP.
+fn shapes() -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for is_v6 in [false, true] {
+        for is_tcp in [false, true] {
+            for tags in 0..3 {
+                shapes.push(Shape { is_v6, is_tcp, tags, ..SHAPE });
+            }
+            for (total, size) in [(4200, 1400), (1401, 1400), (30_000, 1000), (2001, 100)] {
+                shapes.push(Shape { is_v6, is_tcp, total, size, ..SHAPE });
+            }
+        }
+        // As long as an interface takes without splitting it itself.
+        shapes.push(Shape { is_v6, total: 65_400, ..SHAPE });
+        for flags in [0x10, 0x11, 0x19, 0x90, 0x99, 0x58] {
+            shapes.push(Shape { is_v6, flags, ..SHAPE });
+        }
+    }
+    shapes
+}
+
+/// Sends each shape out of `from` and, where the kernel has to split it, out of `kgen`; what comes out of the gateway at `sink`
+/// must be what comes to `ksink`, in the same order where the order is `kept`.
+fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: bool) -> GatewayStats {
+    let (mut sink, mut kernel) = (Sink::open(to), Sink::open("ksink"));
+    let all: u64 = shapes.iter().map(|shape| shape.packets() as u64).sum();
+    let stats = through(config, |remote| {
+        for (seed, &shape) in (1..).zip(shapes) {
+            let (header, frame) = shape.made(seed);
+            send_described("kgen", header, &frame).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+            send_described(from, header, &frame).unwrap();
+            let (mut ours, mut kernels) = (sink.next(shape.packets()), kernel.next(shape.packets()));
+            if !kept {
+                ours.sort_unstable();
+                kernels.sort_unstable();
+            }
+            for (index, (ours, kernels)) in ours.iter().zip(&kernels).enumerate() {
+                assert!(ours == kernels, "{shape:?}, packet {index}:\n{:x?}\n{:x?}", &ours[..80], &kernels[..80]);
+            }
+        }
+        until(remote, |stats| stats.counts().sent.packets + stats.gateway().reverse.unwrap().sent.packets >= all);
+    });
+    assert_eq!(kernel.joined(), 0, "the kernel was to split them");
+    assert_eq!((stats.counts().dropped.packets, stats.gateway().super_packets), (0, 0), "{stats:?}");
+    println!("{} super-frames, {} packets", stats.gateway().split_packets, stats.gateway().segments);
+    stats
+}
+
+/// Checks that so many super-frames were split into so many packets: by the gateway, or with AF_XDP by whoever sends into its veth.
+fn split(stats: &GatewayStats, frames: u64, packets: u64) {
+    let expected = if over_af_xdp() { (0, 0) } else { (frames, packets) };
+    assert_eq!((stats.gateway().split_packets, stats.gateway().segments), expected);
+    assert!(packets > frames);
+}
+
+fn as_the_kernel_splits_them(_: &PrivateNamespace) {
+    cables();
+    lay_cables(&[("kgen", "ksink")]).unwrap();
+    offloads_on("gen");
+    let shapes = shapes();
+    let stats = compare("gen", "sink", config(100_000_000, "hls"), &shapes, true);
+    split(&stats, shapes.len() as u64, stats.counts().received.packets);
+}
+
+fn the_other_direction_splits_super_frames_too(_: &PrivateNamespace) {
+    cables();
+    lay_cables(&[("kgen", "ksink")]).unwrap();
+    offloads_on("sink");
+    let shapes = shapes();
+    let stats = compare("sink", "gen", config(1_000_000, "hls"), &shapes, true);
+    let reverse = stats.gateway().reverse.unwrap();
+    split(&stats, shapes.len() as u64, reverse.received.packets);
+    assert_eq!(reverse.dropped.packets, 0);
+}
+
+fn what_the_receiver_has_joined(_: &PrivateNamespace) {
+    cables();
+    lay_cables(&[("kgen", "ksink")]).unwrap();
+    // The kernel splits at `gen`, and joins at `in`. What it does not join overtakes what it holds back to be joined.
+    set_offload("in", Offload::RxChecksum, true).unwrap();
+    set_offload("in", Offload::Gro, true).unwrap();
+    let tcp = shapes().into_iter().filter(|shape| shape.is_tcp && shape.flags == 0x18 && shape.tags == 0);
+    let stats = compare("gen", "sink", config(100_000_000, "hls"), &tcp.collect::<Vec<_>>(), false);
+    if stats.gateway().split_packets == 0 && !over_af_xdp() {
+        println!("SKIPPED: this kernel joined nothing at a veth");
+    }
+}
+
+fn where_the_kernel_stands_ready(_: &PrivateNamespace) {
+    cables();
+    lay_cables(&[("kgen", "ksink")]).unwrap();
+    offloads_on("gen");
+    // Programs tell frames that the gateway has from those that it has not by their lengths, of super-frames too. One that
+    // passed twice would be in the next one's place.
+    let config = GatewayConfig { fail_open: FailOpen::Auto, ..config(100_000_000, "hls") };
+    let stats = compare("gen", "sink", config, &shapes(), true);
+    match &stats.gateway().fail_open.why_not {
+        Some(why) => println!("SKIPPED: it does not fail open here: {why}"),
+        None => split(&stats, shapes().len() as u64, stats.counts().received.packets),
+    }
+}
+
+fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED: no /dev/net/tun");
+        return;
+    }
+    cables();
+    // A virtual machine behind a tap may say anything.
+    let mut machine = tap("tap");
+    let mut config = config(100_000_000, "hls");
+    "tap".clone_into(&mut config.input);
+    let (header, frame) = SHAPE.made(1);
+    let changed = |at: usize, byte: u8| {
+        let mut frame = frame.clone();
+        frame[at] = byte;
+        frame
+    };
+    let frames = [
+        ("tunnel", header, changed(23, 47)),
+        ("protocol", header, changed(23, 132)),
+        ("malformed", header, changed(20, 0x20)),
+        ("too_long", VirtioHeader { segment: 3000, ..header }, frame.clone()),
+        ("too_long", VirtioHeader { segment: 1, ..header }, frame.clone()),
+    ];
+    let stats = through(config, |remote| {
+        for (count, (why, header, frame)) in (1..).zip(&frames) {
+            machine.write_all(&[&bytes(*header)[..], frame].concat()).unwrap_or_else(|error| panic!("{why}: {error}"));
+            until(remote, |stats| stats.counts().received.packets == count);
+            let stats = remote.stats(Duration::from_secs(10)).unwrap();
+            assert!(
+                stats.gateway().super_packets_by_reason.contains_key(*why),
+                "{why}: {:?}",
+                stats.gateway().super_packets_by_reason
+            );
+        }
+        // And it goes on.
+        machine.write_all(&[&bytes(header)[..], &frame].concat()).unwrap();
+        until(remote, |stats| stats.counts().sent.packets == SHAPE.packets() as u64);
+    });
+    let by_reason: Vec<_> =
+        stats.gateway().super_packets_by_reason.iter().map(|(why, &count)| (why.as_str(), count)).collect();
+    assert_eq!(by_reason, [("malformed", 1), ("protocol", 1), ("too_long", 2), ("tunnel", 1)]);
+    let joined: u64 =
+        stats.classes.iter().map(|class| class.counts().dropped_for(DropCause::Joined)).map(|all| all.packets).sum();
+    assert_eq!((joined, stats.counts().dropped.packets, stats.gateway().super_packets), (5, 5, 5));
+    let told = stats.to_string();
+    for remedy in ["tx-gre-segmentation off", "gso off", "gso_max_size"] {
+        assert!(told.contains(remedy), "{told}");
+    }
+}
+
+/// Numbers in no order, the same ones each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % below
+    }
+}
+
+fn any_description_of_any_frame(_: &PrivateNamespace) {
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED: no /dev/net/tun");
+        return;
+    }
+    cables();
+    let mut machine = tap("tap");
+    let mut config = config(1_000_000_000, "hls");
+    "tap".clone_into(&mut config.input);
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let (mut taken, mut refused) = (0, 0);
+    let stats = through(config, |remote| {
+        let shapes = shapes();
+        for round in 0..4000 {
+            let (mut header, mut frame) = shapes[numbers.next(shapes.len())].made(round as u8);
+            for _ in 0..numbers.next(4) {
+                let at = numbers.next(frame.len().min(90));
+                frame[at] = numbers.next(256) as u8;
+            }
+            if numbers.next(4) == 0 {
+                frame.truncate(14 + numbers.next(frame.len() - 14));
+            }
+            match numbers.next(8) {
+                0 => header.kind = [0, 1, 3, 4, 5, 0x81, 0x84][numbers.next(7)],
+                1 => header.segment = numbers.next(1 << 16) as u16,
+                2 => header.segment = numbers.next(16) as u16,
+                3 => header.checksum_start = numbers.next(200) as u16,
+                4 => header.checksum_offset = numbers.next(40) as u16,
+                5 => header.flags = numbers.next(4) as u8,
+                6 => header.header_len = numbers.next(1 << 16) as u16,
+                _ => {}
+            }
+            match machine.write(&[&bytes(header)[..], &frame].concat()) {
+                Ok(_) => taken += 1,
+                Err(_) => refused += 1,
+            }
+            if round % 100 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let mut before = u64::MAX;
+        until(remote, |stats| {
+            assert!(stats.gateway().balanced, "{stats:?}");
+            std::mem::replace(&mut before, stats.counts().received.packets) == stats.counts().received.packets
+                && stats.counts().queued.packets == 0
+        });
+        // It goes on: the last one arrives.
+        let mut last = vec![2; 60];
+        last[12..14].copy_from_slice(&[0x88, 0xb5]);
+        last[59] = 99;
+        let mut sink = Sink::open("sink");
+        machine.write_all(&[&[0; 10][..], &last].concat()).unwrap();
+        while sink.next(1)[0] != last {}
+    });
+    println!("the kernel took {taken} and refused {refused}; {:?}", stats.gateway().super_packets_by_reason);
+    assert!(stats.gateway().split_packets > 0 && stats.gateway().balanced, "{stats:?}");
+}

@@ -1,0 +1,193 @@
+//! TCP of the kernel through the gateway with the offloads that every veth and every virtual machine has on, in private network
+//! namespaces. Order, content, checksums and the account are asserted; rates depend on the machine and are printed.
+#![forbid(unsafe_code)]
+
+#[path = "support/cables.rs"]
+mod cables;
+#[path = "support/machines.rs"]
+mod machines;
+#[path = "support/over_xdp.rs"]
+mod over_xdp;
+#[path = "support/shared_tcp.rs"]
+mod shared_tcp;
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fairlink_core::{Amount, QueueKind};
+use fairlink_net::{Gateway, GatewayStats, Offload, set_offload};
+use fairlink_report::DropCause;
+use fairlink_testbed::PrivateNamespace;
+
+use crate::cables::{cables, over_af_xdp};
+use crate::machines::{between, default_offloads};
+use crate::shared_tcp::{PERCENT, USERS_PART, config, share};
+
+fn main() -> ExitCode {
+    let tests: &[support::Test] = &[
+        ("tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions", tcp_arrives_as_it_was_sent),
+        ("checksums_that_the_interfaces_finish_are_right_in_every_segment", checksums_that_the_interfaces_finish),
+        ("tcp_with_default_offloads_shares_by_guarantees", tcp_shares_by_guarantees),
+    ];
+    support::main_also(
+        tests,
+        over_xdp::over_af_xdp(&[
+            "tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions",
+            "checksums_that_the_interfaces_finish_are_right_in_every_segment",
+            "tcp_with_default_offloads_shares_by_guarantees",
+        ]),
+    )
+}
+
+/// Bytes that each side sends.
+const BYTES: usize = 24 << 20;
+const PORT: u16 = 5300;
+
+/// Byte `at` of what the side `salt` sends: no two segments are alike.
+fn byte(at: usize, salt: u64) -> u8 {
+    let number = ((at >> 3) as u64 ^ salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (number >> (8 * (at & 7))) as u8
+}
+
+/// Sends all bytes of one side, and checks all of the other side's meanwhile.
+fn exchange(stream: &TcpStream, own: u64, others: u64) {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut stream = stream;
+            for start in (0..BYTES).step_by(1 << 16) {
+                let chunk: Vec<u8> = (start..start + (1 << 16)).map(|at| byte(at, own)).collect();
+                stream.write_all(&chunk).unwrap();
+            }
+        });
+        let mut stream = stream;
+        let (mut at, mut bytes) = (0, vec![0; 1 << 16]);
+        while at < BYTES {
+            let count = stream.read(&mut bytes).unwrap();
+            assert!(count > 0, "the other side ended at {at}");
+            for (index, &got) in bytes[..count].iter().enumerate() {
+                assert_eq!(got, byte(at + index, others), "byte {}", at + index);
+            }
+            at += count;
+        }
+    });
+}
+
+/// Segments and datagrams that this machine's kernel has received with a wrong checksum.
+fn checksum_errors() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut errors = 0;
+    for protocol in ["Tcp:", "Udp:"] {
+        let mut lines = text.lines().filter(|line| line.starts_with(protocol));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let of = names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == "InCsumErrors").unwrap();
+        errors += of.1.parse::<u64>().unwrap();
+    }
+    errors
+}
+
+/// What holds for every run.
+fn check(stats: &GatewayStats) {
+    assert!(stats.gateway().balanced, "{stats:?}");
+    assert_eq!((stats.gateway().super_packets, stats.gateway().unreadable_packets), (0, 0), "{stats:?}");
+    if over_af_xdp() {
+        // Whoever sends into its veth splits, and leaves the checksums.
+        assert!(stats.gateway().split_packets == 0 && stats.gateway().checksums_completed > 1000, "{stats:?}");
+        assert!(stats.gateway().interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{stats:?}");
+    } else {
+        assert!(
+            stats.gateway().split_packets > 0 && stats.gateway().segments > 2 * stats.gateway().split_packets,
+            "nothing came joined: {stats:?}"
+        );
+    }
+    let causes = stats.counts().dropped_by.unwrap();
+    assert!(
+        causes
+            .iter()
+            .all(|(cause, _)| { [DropCause::Congestion, DropCause::QueuePackets, DropCause::Shed].contains(&cause) }),
+        "{stats:?}"
+    );
+    println!(
+        "{} super-frames, {} segments, {} checksums passed on, {} dropped, processor {:.2}",
+        stats.gateway().split_packets,
+        stats.gateway().segments,
+        stats.gateway().checksums_passed_on,
+        stats.counts().dropped.packets,
+        stats.gateway().time.processor
+    );
+}
+
+/// Sends and checks both ways, and looks for wrong checksums at both machines.
+fn both_ways() {
+    let gateway = Gateway::open(config(1_000_000_000, "hls", QueueKind::FqCoDel)).unwrap();
+    let ran = between(
+        gateway,
+        || {
+            let to = SocketAddr::from((Ipv4Addr::new(10, 9, 0, 2), PORT));
+            let connect = |_| {
+                let stream = TcpStream::connect_timeout(&to, Duration::from_secs(2));
+                stream.inspect_err(|_| std::thread::sleep(Duration::from_millis(50))).ok()
+            };
+            exchange(&(0..100).find_map(connect).expect("the other side listens"), 1, 2);
+            checksum_errors()
+        },
+        || {
+            let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+            exchange(&listener.accept().unwrap().0, 2, 1);
+            checksum_errors()
+        },
+    );
+    let (at_gen, at_sink, stats) = match ran {
+        Ok(ran) => ran,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    assert_eq!((at_gen, at_sink), (0, 0), "wrong checksums");
+    check(&stats);
+    let reverse = stats.gateway().reverse.unwrap();
+    let [parts @ .., all] = [reverse.sent, reverse.dropped, reverse.waiting, reverse.received];
+    assert_eq!(parts.into_iter().sum::<Amount>(), all);
+}
+
+fn tcp_arrives_as_it_was_sent(_: &PrivateNamespace) {
+    cables();
+    default_offloads(&["gen", "in", "out", "sink"]);
+    both_ways();
+}
+
+fn checksums_that_the_interfaces_finish(_: &PrivateNamespace) {
+    cables();
+    default_offloads(&["gen", "in", "out", "sink"]);
+    // So they do not leave them to whoever is behind them, and the machines look at each.
+    for name in ["in", "out"] {
+        set_offload(name, Offload::TxChecksum, false).unwrap();
+    }
+    both_ways();
+}
+
+fn tcp_shares_by_guarantees(_: &PrivateNamespace) {
+    cables();
+    default_offloads(&["gen", "in", "out", "sink"]);
+    let bps = 100_000_000;
+    let gateway = Gateway::open(config(bps, "hls", QueueKind::FqCoDel)).unwrap();
+    match share(|stop| gateway.run(stop).unwrap(), 4, 4000) {
+        Err(why) => println!("SKIPPED: {why}"),
+        Ok((shared, stats)) => {
+            check(&stats);
+            for (percent, goodput) in PERCENT.iter().zip(shared.goodput) {
+                let ideal = bps as f64 / 100.0 * *percent as f64 * USERS_PART;
+                println!("{percent} %: {:.2} Mbit/s, {:.1} % of the ideal", goodput / 1e6, 100.0 * goodput / ideal);
+            }
+            println!(
+                "echoes: median {:.2} ms, p99 {:.2} ms, {} lost",
+                shared.echo_ms(50),
+                shared.echo_ms(99),
+                shared.unanswered
+            );
+            // Loosely: what is guaranteed more gets more.
+            assert!(shared.goodput.is_sorted_by(|more, less| more > less), "{shared:?}");
+        }
+    }
+}
