@@ -29,12 +29,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
 }
 
 /// Sets a socket option whose value is `value`.
-pub fn set_option<T: Copy>(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
+pub fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` points to `length` readable bytes for the whole call.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) })?;
