@@ -12,7 +12,7 @@ use fairlink_core::{
 };
 use proptest::prelude::*;
 
-use crate::{
+use crate::qdisc::{
     Config, LabelError, Labels, MAX_ATTRIBUTE, MAX_BYTES, MAX_CATCH_UP, MAX_MINOR, MAX_NAME, MAX_RECORD, ReadError,
     WriteError, assemble,
 };
