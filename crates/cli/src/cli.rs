@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
-    sim, tc, traffic,
+    bench, between, check, clock, completions, demo, diff, expand, explain, fluid, import, init, man, reproduce,
+    schedulers, schema, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Fluid(fluid::Args),
     /// Say why a class gets what it gets.
     Explain(explain::Args),
+    /// Compare two link files: which classes and keys differ, and what that changes for whom.
+    Diff(diff::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
     /// Try the claims of the five papers, a row each: the paper's value, ours, and whether they agree.
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// List the schedulers and what each supports and promises, or those that one needs.
     Schedulers(schedulers::Args),
+    /// Print a JSON schema, by which editors complete and check link files and scenarios.
+    Schema(schema::Args),
     /// Measure what a packet costs under each scheduler on this machine.
     Bench(bench::Args),
     /// Print a completion script for a shell.

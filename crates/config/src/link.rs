@@ -378,11 +378,17 @@ impl LinkFile {
         for class in tree.classes() {
             let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
             most[class.index()] = above.min(own_limit(tree.config(class)));
-            if tree.is_leaf(class) && self.default_queues.get(class.index()) == Some(&true) {
+            if tree.is_leaf(class) && self.has_default_queue(class) {
                 limits[class.index()] = Some(default_limits(most[class.index()], &link, tree.leaves().len()));
             }
         }
         limits
+    }
+
+    /// Returns true where the file says nothing of the length of this class's queue.
+    #[must_use]
+    pub fn has_default_queue(&self, class: ClassId) -> bool {
+        self.default_queues.get(class.index()) == Some(&true)
     }
 
     /// The scheduler's entry in the registry.

@@ -99,6 +99,8 @@ pub enum Kind {
     Overhead,
     /// One match of frames, or a list.
     Matches,
+    /// The name of a scheduler.
+    Scheduler,
     /// A name or number in quotes.
     Text {
         /// A regular expression that holds for it.

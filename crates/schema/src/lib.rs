@@ -6,6 +6,8 @@ extern crate alloc;
 #[cfg(feature = "text")]
 extern crate std;
 
+#[cfg(feature = "text")]
+pub mod editor;
 pub mod keys;
 pub mod qdisc;
 #[cfg(feature = "text")]

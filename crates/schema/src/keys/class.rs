@@ -109,7 +109,7 @@ pub static CLASS: [ClassKey; 26] = keys! {
     Leaf - "hosts" Kind::Number { min: 2, max: u16::MAX as u64 }, [] -, "`256`",
         "How many hosts such a leaf keeps apart: 2 to 65,535.";
     Leaf - "match" Kind::Matches, [] -, "none", "Which frames belong to a leaf.";
-    Any - "pool" NAME, [Feature::Pool] -, "none",
+    Any - "pool" Kind::text(""), [Feature::Pool] -, "none",
         "The pool that a class directly below the link borrows from, where several links share one. For `hls`, `htb` and `htb-common-deficit`.";
     Any - "classid" Kind::text("^[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}$"), [] -, "none",
         "The number of the class in tc, such as `\"1:2\"`, both parts hexadecimal. Each is given once, and all classes of a link have the same number before the colon. A script's `P 0x10002` names this class, and `fairlink tc export` writes it.";

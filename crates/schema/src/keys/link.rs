@@ -34,7 +34,7 @@ pub static LINK: [LinkKey; 15] = keys! {
                 }
             }
         ), "required", "What the link carries.";
-    Any - "scheduler" Kind::text(""), [] -, "`\"hls\"`",
+    Any - "scheduler" Kind::Scheduler, [] -, "`\"hls\"`",
         "The scheduler that shares it. `fairlink schedulers` lists them. `pgps` is another name of `wfq`.";
     Any - "mtu" Kind::Size { max: MAX_PACKET as u64 }, [] -, "`\"1500B\"`",
         "The longest frame taken. Longer ones are dropped. 1 B to 1 MiB, the overhead included. On a real Ethernet link a frame counts with its header of 14 B and with 4 B for each VLAN tag: an IP packet of 1500 B needs `\"1514B\"`.";

@@ -10,11 +10,12 @@ use fairlink_core::{Contract, LeakyBucket, QueueLimits, Rate, ServiceCurve};
 use super::{HOST_KEYS, Key, Kind, Value};
 use crate::units::{show_rate, show_size, show_time};
 
-/// The keys as a table of the manual, in Markdown, a line for each.
+/// The keys as a table of the manual, in Markdown, a line for each; those that are required come first.
 #[must_use]
 pub fn markdown<C>(keys: &[Key<C>]) -> String {
     let mut table = String::from("| key | default | what it is |\n| --- | --- | --- |\n");
-    for Key { name, default, doc, .. } in keys {
+    let required = |key: &&Key<C>| key.default == "required";
+    for Key { name, default, doc, .. } in keys.iter().filter(required).chain(keys.iter().filter(|key| !required(key))) {
         let default = if default.is_empty() { String::new() } else { format!("{default} ") };
         writeln!(table, "| `{name}` | {default}| {doc} |").expect("writing to a string does not fail");
     }

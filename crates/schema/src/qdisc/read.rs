@@ -211,7 +211,7 @@ impl<'a> Record<'a> {
                 Value::Hosts(hosts.ok_or(ReadError::Record { class: self.class })?)
             }
             // The bit says it; the others have no bit.
-            Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Text { .. } => Value::Flag(true),
+            Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => Value::Flag(true),
         })
     }
 
