@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use fairlink_core::{ClassId, Members};
-use fairlink_qdisc::{Config, MAGIC, MAX_RECORD, VERSION, assemble};
+use fairlink_schema::qdisc::{Config, MAGIC, MAX_RECORD, VERSION, assemble};
 use libfuzzer_sys::fuzz_target;
 
 /// What a module would allow a small link.

@@ -17,7 +17,7 @@
 /* Attributes of TCA_OPTIONS: one of them. */
 enum {
 	TCA_FAIRLINK_UNSPEC,
-	TCA_FAIRLINK_CONFIG, /* bytes of crates/qdisc */
+	TCA_FAIRLINK_CONFIG, /* bytes of crates/schema */
 	TCA_FAIRLINK_FILE, /* __u32: a descriptor of the sender's, of a file in memory that holds them */
 	__TCA_FAIRLINK_MAX,
 };
@@ -25,7 +25,7 @@ enum {
 
 /* Most bytes of a configuration. */
 #define FL_CONFIG_MAX (32u << 20)
-/* Most bytes of a record of crates/qdisc. */
+/* Most bytes of a record of crates/schema. */
 #define FL_RECORD_MAX 512
 
 /*

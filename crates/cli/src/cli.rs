@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
-    sim, tc, traffic,
+    bench, between, check, clock, completions, demo, diff, expand, explain, fluid, import, init, man, reproduce,
+    schedulers, schema, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Fluid(fluid::Args),
     /// Explain the rate of a class.
     Explain(explain::Args),
+    /// Compare two link files: which classes and keys differ, and what that changes for whom.
+    Diff(diff::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
     /// Check the claims of the five papers, one row each: the paper's value, the measured value, and the verdict.
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// List the schedulers with their features and promises, or those with the features that you need.
     Schedulers(schedulers::Args),
+    /// Print a JSON schema, by which editors complete and check link files and scenarios.
+    Schema(schema::Args),
     /// Measure the cost of a packet under each scheduler on this machine.
     Bench(bench::Args),
     /// Print a completion script for a shell.

@@ -45,6 +45,23 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
         ],
     ),
+    (
+        "diff",
+        &[
+            (
+                "fairlink diff scenarios/simple.toml scenarios/simple-after.toml",
+                "What a reload would change, and for whom.",
+            ),
+            ("fairlink diff old.toml new.toml --json", "The same for a program."),
+        ],
+    ),
+    (
+        "schema",
+        &[
+            ("fairlink schema link > link.schema.json", "For an editor of TOML: completion and errors while you type."),
+            ("fairlink schema scenario > scenario.schema.json", "The same for scenarios."),
+        ],
+    ),
     ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",

@@ -30,8 +30,8 @@ use fairlink_lab::human;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
-    sim, tc, traffic,
+    bench, between, check, clock, completions, demo, diff, expand, explain, fluid, import, init, man, reproduce,
+    schedulers, schema, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -71,6 +71,8 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         Command::Init(args) => init::run(&args, out),
         Command::Expand(args) => expand::run(&args, out),
         Command::Fluid(args) => fluid::run(&args, out),
+        Command::Diff(args) => diff::run(&args, out),
+        Command::Schema(args) => schema::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Sim(args) => sim::run(&args, out),
         Command::Reproduce(args) => reproduce::run(&args, out),

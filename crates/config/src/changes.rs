@@ -11,6 +11,7 @@ use crate::reader::{Table, Value};
 use crate::units::show_time;
 
 const PLACE: &str = "[[change]]";
+pub(crate) const KEYS: [&str; 4] = ["at", "link", "class", "scheduler"];
 /// Most changes of a scenario.
 pub const MAX_CHANGES: usize = 100;
 
@@ -60,7 +61,7 @@ pub(crate) fn changes(
     let (mut runs, mut before) = (first.info(), None);
     for value in tables {
         let Some(table) = value.table(PLACE, EXPECTED, log) else { continue };
-        table.only(&["at", "link", "class", "scheduler"], log);
+        table.only(&KEYS, log);
         let at = table.need("at", "at = \"10s\"", log).and_then(|value| time(value, &mut before, duration, log));
         let named = table.get("scheduler").map(|value| scheduler(value, log));
         // What follows a scheduler that is not known would be checked for the wrong one.

@@ -1,87 +1,19 @@
 //! One `[[class]]` of a link file.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, MAX_LEAKY_BUCKETS,
-    MAX_WEIGHT, Nanos, QueueKind, QueueLimits, Rate, ServiceCurve, Share,
+    ClassConfig, ClassId, Contract, Feature, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, MAX_LEAKY_BUCKETS, Nanos,
+    QueueLimits, Rate, ServiceCurve, Share,
 };
+use fairlink_schema::keys::{self, CLASS, DEFAULT_HOSTS, HOST_KEYS, Kind};
 
 use crate::classid::Classid;
-use crate::hosts::WORDS;
 use crate::matching::Match;
 use crate::names::{Names, refusal};
 use crate::problem::{Log, ProblemKind, Span};
-use crate::reader::{Table, Value};
+use crate::reader::{Present, Table, Value};
 use crate::units::{QueueLength, parse_queue, show_bps, show_rate, show_size};
 
 pub(crate) const PLACE: &str = "[[class]]";
-pub(crate) const KEYS: [&str; 26] = [
-    "name",
-    "parent",
-    "guarantee",
-    "weight",
-    "ceiling",
-    "burst",
-    "ceiling_burst",
-    "priority",
-    "bounded",
-    "isolated",
-    "latency_critical",
-    "quantum",
-    "contract",
-    "real_time",
-    "link_share",
-    "upper_limit",
-    "max_delay",
-    "leaky_bucket",
-    "buffer",
-    "queue",
-    "ecn",
-    "per",
-    "hosts",
-    "match",
-    "pool",
-    "classid",
-];
-/// Hosts that a class with `per` and without `hosts` keeps apart.
-const DEFAULT_HOSTS: u16 = 256;
-/// Keys of most classes of large files. A class that sets no other is read without looking for the others, of which there are many.
-const USUAL: [&str; 5] = ["name", "parent", "guarantee", "weight", "ceiling"];
-/// Keys that only leaves may set.
-const LEAF_KEYS: [&str; 11] = [
-    "latency_critical",
-    "contract",
-    "real_time",
-    "max_delay",
-    "leaky_bucket",
-    "buffer",
-    "queue",
-    "ecn",
-    "per",
-    "hosts",
-    "match",
-];
-/// Which key asks a scheduler for which feature.
-const FEATURES: [(&str, Feature); 18] = [
-    ("ceiling", Feature::Ceiling),
-    ("burst", Feature::Burst),
-    ("burst", Feature::LatencyBurst),
-    ("ceiling_burst", Feature::CeilingBurst),
-    ("priority", Feature::Priority),
-    ("bounded", Feature::Borrowing),
-    ("isolated", Feature::Borrowing),
-    ("latency_critical", Feature::LatencyCritical),
-    ("quantum", Feature::Quantum),
-    ("contract", Feature::Contract),
-    ("real_time", Feature::ServiceCurves),
-    ("link_share", Feature::LinkCurves),
-    ("upper_limit", Feature::LinkCurves),
-    ("max_delay", Feature::MaxDelay),
-    ("leaky_bucket", Feature::LeakyBucket),
-    ("queue", Feature::ActiveQueue),
-    ("per", Feature::ActiveQueue),
-    ("pool", Feature::Pool),
-];
-
 /// A place in a file, in half the room of a [`Span`]: files are shorter than 2^32 bytes ([`crate::reader::MAX_FILE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -180,15 +112,16 @@ pub(crate) struct LinkFacts {
     pub(crate) rate: Option<Rate>,
 }
 
+/// A class's table: the keys that it sets.
+type Keys<'a, 's> = Present<'a, 's, ClassConfig>;
+
 /// Reads one class and adds it to `classes`. `None` where it has no usable name; everything that is wrong is in the log.
 pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClasses, log: &mut Log) -> Option<()> {
-    let usual = table.has_only(&USUAL);
-    if !usual {
-        table.only(&KEYS, log);
-    }
-    let mut config = config(table, link, usual, log);
+    let keys = table.present(&CLASS, &[], log);
+    table.not_both("guarantee", "weight", log);
+    let mut config = config(&keys, link, log);
     let position = classes.all.len() as u32;
-    let matches = if usual { Vec::new() } else { matches(table, log) };
+    let matches = keys.get("match").map_or_else(Vec::new, |value| matches(value, log));
     let name = table.need("name", "name = \"...\"", log)?;
     let text = name.string("a name in quotes", log)?;
     if let Some(why) = refusal(text) {
@@ -196,38 +129,37 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
         return None;
     }
     let named = |key: &str, log: &mut Log| {
-        let value = table.get(key)?;
+        let value = keys.get(key)?;
         Some((value.string("a name in quotes", log)?, Place::from(value.span())))
     };
     let parent = named("parent", log);
-    if !usual && let Some((pool, place)) = named("pool", log) {
+    if let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
         // What it may borrow ends where its link does.
         config.ceiling = config.ceiling.or(link.rate);
     }
-    if !usual && let Some(value) = table.get("classid") {
+    if let Some(value) = keys.get("classid") {
         let classid = classid(value, log)?;
         classes.classids.push((position, classid, value.span().into()));
     }
     let first = classes.features.len();
-    for (key, feature) in FEATURES.into_iter().filter(|(key, _)| !usual || USUAL.contains(key)) {
-        if let Some(value) = table.get(key)
-            && !classes.features[first..].iter().any(|&(_, known, _)| known == feature)
-        {
-            classes.features.push((position, feature, value.span().into()));
+    for (key, value) in keys.iter() {
+        for &feature in key.features {
+            if !classes.features[first..].iter().any(|&(_, known, _)| known == feature) {
+                classes.features.push((position, feature, value.span().into()));
+            }
         }
     }
-    let share = table.get("guarantee").or_else(|| table.get("weight")).unwrap_or(name);
-    let leaf_only =
-        LEAF_KEYS.iter().filter(|_| !usual).find_map(|&key| Some((position, key, table.get(key)?.span().into())));
-    classes.leaf_only.extend(leaf_only);
+    let share = keys.get("guarantee").or_else(|| keys.get("weight")).unwrap_or(name);
+    let leaf_only = keys.iter().find(|(key, _)| key.place == keys::Place::Leaf);
+    classes.leaf_only.extend(leaf_only.map(|(key, value)| (position, key.name, value.span().into())));
     classes.matches.extend(matches.into_iter().map(|(made, span)| (position, made, span.into())));
     let parent = parent.map(|(name, place)| (classes.keep_parent(name), place));
     if let Err(other) = classes.names.push(text) {
         // The link's own name is refused above.
         classes.duplicates.push((position as usize, other.index() - 1));
     }
-    let default_queue = usual || table.get("buffer").is_none();
+    let default_queue = keys.get("buffer").is_none();
     let (name_at, share_at) = (name.span().into(), share.span().into());
     classes.all.push(RawClass { config, name_at, share_at, default_queue, parent });
     Some(())
@@ -243,85 +175,79 @@ fn classid(value: Value<'_, '_>, log: &mut Log) -> Option<Classid> {
     classid
 }
 
-/// What a class sets; `usual` is whether it has the keys of [`USUAL`] alone.
-fn config(table: &Table<'_, '_>, link: LinkFacts, usual: bool, log: &mut Log) -> ClassConfig {
-    table.not_both("guarantee", "weight", log);
-    let rate = |key: &str, log: &mut Log| table.get(key)?.rate(link.rate, log);
-    let guarantee = rate("guarantee", log);
-    let weight = table.get("weight").and_then(|value| value.integer(1, MAX_WEIGHT, log));
-    let ceiling = rate("ceiling", log);
-    if let (Some(ceiling), Some(guarantee), Some(value)) = (ceiling, guarantee, table.get("ceiling"))
+/// The configuration that the keys of a class set.
+fn config(keys: &Keys<'_, '_>, link: LinkFacts, log: &mut Log) -> ClassConfig {
+    check_ecn(keys, log);
+    let mut config = ClassConfig::default();
+    for (key, value) in keys.iter() {
+        if let Some(set) = key.set
+            && let Some(read) = field(key.kind, value, &config, link, log)
+        {
+            set(&mut config, read);
+        }
+    }
+    if let (Some(ceiling), Some(Share::Guarantee(guarantee)), Some(value)) =
+        (config.ceiling, config.share, keys.get("ceiling"))
         && ceiling < guarantee
     {
         log.warn(value.span(), ProblemKind::CeilingBelowGuarantee { ceiling, guarantee });
     }
-    let share = guarantee.map(Share::Guarantee).or(weight.map(Share::Weight));
-    if usual {
-        return ClassConfig { share, ceiling, ..ClassConfig::default() };
-    }
-    let size = |key: &str, log: &mut Log| table.get(key)?.some_size(u64::MAX, log);
-    let curve = |key: &'static str, log: &mut Log| curve(table, key, link, log);
-    let flag = |key: &str, log: &mut Log| table.get(key).and_then(|value| value.boolean(log)).unwrap_or(false);
-    ClassConfig {
-        share,
-        ceiling,
-        burst: size("burst", log),
-        ceiling_burst: size("ceiling_burst", log),
-        priority: table.get("priority").and_then(|value| value.integer(0, 255, log)).map(|value| value as u8),
-        bounded: flag("bounded", log),
-        isolated: flag("isolated", log),
-        latency_critical: flag("latency_critical", log),
-        quantum: table
-            .get("quantum")
-            .and_then(|value| value.some_size(u64::from(u32::MAX), log))
-            .map(|value| value as u32),
-        contract: contract(table, log),
-        real_time: curve("real_time", log),
-        link_share: curve("link_share", log),
-        upper_limit: curve("upper_limit", log),
-        max_delay: table.get("max_delay").and_then(|value| value.some_time(log)),
-        leaky_buckets: leaky_buckets(table, link, log),
-        limits: limits(table, guarantee, log),
-        ecn: ecn(table, log),
-        hosts: hosts(table, log),
-        queue: table
-            .get("queue")
-            .and_then(|value| {
-                let words = [("fifo", QueueKind::Fifo), ("codel", QueueKind::CoDel), ("fq_codel", QueueKind::FqCoDel)];
-                value.word("queue discipline", &words, log)
-            })
-            .unwrap_or_default(),
-    }
+    hosts(keys, &mut config, link, log);
+    config
 }
 
-/// Whether packets may be marked; only a queue that chooses what to drop does that.
-fn ecn(table: &Table<'_, '_>, log: &mut Log) -> bool {
-    let Some(value) = table.get("ecn") else { return false };
-    let fifo = table.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
-    if fifo {
+/// The value of a key that is a field of a class. `so_far` has the keys that are declared before it.
+fn field(
+    kind: Kind,
+    value: Value<'_, '_>,
+    so_far: &ClassConfig,
+    link: LinkFacts,
+    log: &mut Log,
+) -> Option<keys::Value> {
+    Some(match kind {
+        Kind::Rate => keys::Value::Rate(value.rate(link.rate, log)?),
+        Kind::Size { max } => keys::Value::Bytes(value.some_size(max, log)?),
+        Kind::Number { min, max } => keys::Value::Number(value.integer(min, max, log)?),
+        Kind::Flag => keys::Value::Flag(value.boolean(log)?),
+        Kind::Time => keys::Value::Time(value.some_time(log)?),
+        Kind::Word { what, words } => keys::Value::Word(value.one_of(what, words, log)? as u8),
+        Kind::Contract => keys::Value::Contract(contract(value, log)?),
+        Kind::Curve { .. } => keys::Value::Curve(curve(value, link, log)?),
+        Kind::Buckets => keys::Value::Buckets(leaky_buckets(value, link, log)?),
+        Kind::Buffer => keys::Value::Limits(limits(value, so_far.share, log)?),
+        Kind::Per => {
+            let by = value.word("way to tell hosts apart", &HOST_KEYS, log)?;
+            keys::Value::Hosts(Hosts::new(DEFAULT_HOSTS, by)?)
+        }
+        Kind::Packets { .. } | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => return None,
+    })
+}
+
+/// Only a queue that chooses what to drop may mark packets instead.
+fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
+    let fifo = keys.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
+    if let Some(value) = keys.get("ecn").filter(|_| fifo) {
         let why = "says nothing to a fifo, which drops only when it is full".to_owned();
         let help = "set queue = \"codel\" or \"fq_codel\", or leave it out";
         log.error(value.span(), ProblemKind::Misplaced { key: "ecn", why, help });
     }
-    value.boolean(log).unwrap_or(false)
 }
 
-/// The hosts that share a leaf that has `per`.
-fn hosts(table: &Table<'_, '_>, log: &mut Log) -> Option<Hosts> {
-    let written = table.get("hosts").and_then(|value| {
-        if table.get("per").is_none() {
-            let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
-            let help = "add per = \"src-ip\" or \"dst-ip\", or leave it out";
-            log.error(value.span(), ProblemKind::Misplaced { key: "hosts", why, help });
-        }
-        value.integer(2, u64::from(u16::MAX), log)
-    });
-    let by = table.get("per")?.word("way to tell hosts apart", &WORDS, log)?;
-    Hosts::new(written.map_or(DEFAULT_HOSTS, |hosts| hosts as u16), by)
+/// The number of hosts that share a leaf that has `per`.
+fn hosts(keys: &Keys<'_, '_>, config: &mut ClassConfig, link: LinkFacts, log: &mut Log) {
+    let Some((key, value)) = keys.iter().find(|(key, _)| key.name == "hosts") else { return };
+    if keys.get("per").is_none() {
+        let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
+        let help = "add per = \"src-ip\" or \"dst-ip\", or leave it out";
+        log.error(value.span(), ProblemKind::Misplaced { key: "hosts", why, help });
+    }
+    if let Some(keys::Value::Number(most)) = field(key.kind, value, config, link, log) {
+        config.hosts = config.hosts.and_then(|hosts| Hosts::new(most as u16, hosts.by));
+    }
 }
 
-fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {
-    let table = table.get("contract")?.table("a contract", "{ bytes = \"3kB\", every = \"1s\" }", log)?;
+fn contract(value: Value<'_, '_>, log: &mut Log) -> Option<Contract> {
+    let table = value.table("a contract", "{ bytes = \"3kB\", every = \"1s\" }", log)?;
     table.only(&["bytes", "every"], log);
     let bytes = table.need("bytes", "bytes = \"3kB\"", log).and_then(|value| value.some_size(u64::MAX, log));
     let every = table.need("every", "every = \"1s\"", log).and_then(|value| value.some_time(log));
@@ -329,13 +255,12 @@ fn contract(table: &Table<'_, '_>, log: &mut Log) -> Option<Contract> {
 }
 
 /// A leaky bucket, or a list of them.
-fn leaky_buckets(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> LeakyBuckets {
-    let Some(value) = table.get("leaky_bucket") else { return LeakyBuckets::default() };
+fn leaky_buckets(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<LeakyBuckets> {
     let all =
         if value.is_list() { value.list("a list of leaky buckets", log).unwrap_or_default() } else { vec![value] };
     let mut misplaced = |why: String, help| {
         log.error(value.span(), ProblemKind::Misplaced { key: "leaky_bucket", why, help });
-        LeakyBuckets::default()
+        None
     };
     if all.is_empty() {
         return misplaced("has no bucket".to_owned(), "leave it out, or write { burst, peak, rate }");
@@ -345,7 +270,7 @@ fn leaky_buckets(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Leaky
         return misplaced(why, "leave out those that the others keep from ever being empty");
     }
     let buckets: Vec<LeakyBucket> = all.into_iter().filter_map(|value| leaky_bucket(value, link, log)).collect();
-    LeakyBuckets::new(&buckets).unwrap_or_default()
+    LeakyBuckets::new(&buckets)
 }
 
 fn leaky_bucket(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<LeakyBucket> {
@@ -366,9 +291,9 @@ fn leaky_bucket(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<
 }
 
 /// A service curve in either of its two forms; a rate alone is a straight line.
-fn curve(table: &Table<'_, '_>, key: &'static str, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
+fn curve(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
     let expected = "{ burst = \"160B\", delay = \"5ms\", rate = \"64kbit\" } or { m1 = \"6.6mbit\", d = \"10ms\", m2 = \"2mbit\" }";
-    let table = table.get(key)?.table("a service curve", expected, log)?;
+    let table = value.table("a service curve", expected, log)?;
     table.only(&["burst", "delay", "rate", "m1", "d", "m2"], log);
     let pieces = ["m1", "d", "m2"].into_iter().find(|key| table.get(key).is_some());
     let burst = ["burst", "delay", "rate"].into_iter().find(|key| table.get(key).is_some());
@@ -478,37 +403,31 @@ pub(crate) fn default_limits(most: Rate, link: &LinkConfig, leaves: usize) -> Qu
     QueueLimits { packets: packets as u32, bytes: bytes as u32 }
 }
 
-fn limits(table: &Table<'_, '_>, guarantee: Option<Rate>, log: &mut Log) -> QueueLimits {
-    let default = QueueLimits::default();
-    let Some(value) = table.get("buffer") else { return default };
-    let Some(text) = value.quantity("a queue length such as \"100p\", \"150kB\" or \"50ms\"", log) else {
-        return default;
-    };
-    match value.unit(parse_queue(text), log) {
-        None => default,
-        Some(QueueLength::Packets(packets)) => QueueLimits { packets, bytes: u32::MAX },
-        Some(QueueLength::Bytes(bytes)) => QueueLimits { packets: u32::MAX, bytes },
-        Some(QueueLength::Time(time)) => {
-            let Some(rate) = guarantee else {
+fn limits(value: Value<'_, '_>, share: Option<Share>, log: &mut Log) -> Option<QueueLimits> {
+    let text = value.quantity("a queue length such as \"100p\", \"150kB\" or \"50ms\"", log)?;
+    match value.unit(parse_queue(text), log)? {
+        QueueLength::Packets(packets) => Some(QueueLimits { packets, bytes: u32::MAX }),
+        QueueLength::Bytes(bytes) => Some(QueueLimits { packets: u32::MAX, bytes }),
+        QueueLength::Time(time) => {
+            let Some(Share::Guarantee(rate)) = share else {
                 let why = "is a time, which is as long as the guarantee makes it, and there is no guarantee".to_owned();
                 let help = "give the class a guarantee, or its buffer in packets or bytes";
                 log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
-                return default;
+                return None;
             };
             let bytes = rate.bytes_in(time);
             match u32::try_from(bytes) {
-                Ok(bytes) if bytes > 0 => QueueLimits { packets: u32::MAX, bytes },
+                Ok(bytes) if bytes > 0 => Some(QueueLimits { packets: u32::MAX, bytes }),
                 _ => {
                     value.out_of_range(show_size(bytes), show_size(1), show_size(u64::from(u32::MAX)), log);
-                    default
+                    None
                 }
             }
         }
     }
 }
 
-pub(crate) fn matches(table: &Table<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
-    let Some(value) = table.get("match") else { return Vec::new() };
+pub(crate) fn matches(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
     // One match need not be in a list.
     let all = match value.value.get_ref().as_str() {
         Some(_) => vec![value],

@@ -4,15 +4,6 @@ use fairlink_core::HostKey;
 
 use crate::matching::{FrameKey, IpVersion};
 
-/// As a link file writes them.
-pub(crate) const WORDS: [(&str, HostKey); 5] = [
-    ("src-ip", HostKey::SourceIp),
-    ("dst-ip", HostKey::DestinationIp),
-    ("src-mac", HostKey::SourceMac),
-    ("dst-mac", HostKey::DestinationMac),
-    ("flow", HostKey::Flow),
-];
-
 /// The host of the Ethernet frame in `bytes`, of any content, whose key is `key`. All frames that do not say (no IP packet, a header
 /// cut short) are of one host.
 #[must_use]

@@ -38,8 +38,9 @@ mod services;
 pub mod sweep;
 pub mod tc;
 mod tree;
-pub mod units;
 mod yaml;
+
+pub use fairlink_schema::units;
 
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;

@@ -17,6 +17,8 @@ use fairlink_core::{
     BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate, SchedulerInfo,
     Shortfall, WhenFull, registry,
 };
+use fairlink_schema::keys::LinkKey;
+pub use fairlink_schema::keys::{MAX_MEMORY, MAX_OVERHEAD};
 use miette::Severity;
 
 use crate::class::{self, LinkFacts, Place, RawClasses, default_limits};
@@ -39,15 +41,11 @@ pub use several::MAX_LINKS;
 pub const DEFAULT_SCHEDULER: &str = "hls";
 /// Largest frame of a file that says nothing of it, in bytes.
 pub const DEFAULT_MTU: u32 = 1500;
-/// Largest overhead that may be given in bytes.
-pub const MAX_OVERHEAD: u64 = 1024;
 /// Most packets queued in all classes together, where a file says nothing of it and has few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
 /// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
-/// The most that a file may allow, in bytes: 1 TiB.
-pub const MAX_MEMORY: u64 = 1 << 40;
 
 /// What a file may hold, be it about a link or about traffic on it.
 pub(crate) const DOCUMENT_KEYS: [&str; 11] =
@@ -114,18 +112,10 @@ pub struct LinkFile {
     places: Vec<Place>,
     /// In the order of ids.
     features: Vec<(ClassId, Feature, Place)>,
-    /// The place of the scheduler's name where the file has it.
-    scheduler_span: Option<Span>,
-    /// The place of the link's `buffer` where the file has it.
-    buffer_span: Option<Span>,
-    /// The place of the link's `when_full` where the file has it.
-    when_full_span: Option<Span>,
-    /// The place of the link's `rounds` where the file has it.
-    rounds_span: Option<Span>,
-    /// The place of the link's `transmit_queue` where the file has it.
-    transmit_span: Option<Span>,
-    /// The place of the link's `transmit_priority` where the file has it.
-    priority_span: Option<Span>,
+    /// The keys of the link that the file has, and the places of their values.
+    link_keys: Vec<(&'static LinkKey, Place)>,
+    /// True where the options name the scheduler, and not the file.
+    scheduler_chosen: bool,
 }
 
 impl LinkFile {
@@ -363,14 +353,10 @@ impl LinkFile {
             source,
             places,
             features,
-            scheduler_span: head.scheduler_span,
-            buffer_span: head.buffer_span,
-            when_full_span: head.when_full_span,
-            rounds_span: head.rounds_span,
-            transmit_span: head.transmit_span,
+            link_keys: head.places,
+            scheduler_chosen: options.scheduler.is_some(),
             unreachable: OnceLock::new(),
             default_queues,
-            priority_span: head.priority_span,
         };
         file.default_class = file.find_default(head.default, log);
         file.warn_of_priority_of_nobody(log);
@@ -392,11 +378,17 @@ impl LinkFile {
         for class in tree.classes() {
             let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
             most[class.index()] = above.min(own_limit(tree.config(class)));
-            if tree.is_leaf(class) && self.default_queues.get(class.index()) == Some(&true) {
+            if tree.is_leaf(class) && self.has_default_queue(class) {
                 limits[class.index()] = Some(default_limits(most[class.index()], &link, tree.leaves().len()));
             }
         }
         limits
+    }
+
+    /// Returns true where the file says nothing of the length of this class's queue.
+    #[must_use]
+    pub fn has_default_queue(&self, class: ClassId) -> bool {
+        self.default_queues.get(class.index()) == Some(&true)
     }
 
     /// The scheduler's entry in the registry.
@@ -433,7 +425,7 @@ impl LinkFile {
             return Ok(needed);
         }
         let kind = ProblemKind::TooLarge { scheduler: info.name, needed, limit: self.memory_limit };
-        let span = self.buffer_span.clone().unwrap_or_else(|| self.places[0].span());
+        let span = self.link_key(|key| key.name == "buffer").unwrap_or_else(|| self.places[0].span());
         Err(Problems::one(Problem::error(&self.source, Some(span), kind)))
     }
 
@@ -528,6 +520,11 @@ impl LinkFile {
         &self.source
     }
 
+    /// The place of the value of a key of the link, where the file has such a key.
+    fn link_key(&self, is_it: impl Fn(&LinkKey) -> bool) -> Option<Span> {
+        self.link_keys.iter().find(|(key, _)| is_it(key)).map(|(_, place)| place.span())
+    }
+
     pub(crate) fn feature_span(&self, class: ClassId, feature: Feature) -> Option<Span> {
         let first = self.features.partition_point(|&(other, ..)| other < class);
         self.features[first..]
@@ -535,8 +532,7 @@ impl LinkFile {
             .take_while(|&&(other, ..)| other == class)
             .find(|&&(_, other, _)| other == feature)
             .map(|&(.., place)| place.span())
-            .or_else(|| self.when_full_span.clone().filter(|_| feature == Feature::PushOut))
-            .or_else(|| self.rounds_span.clone().filter(|_| feature == Feature::LongRounds))
+            .or_else(|| self.link_key(|key| key.features.contains(&feature)))
             .or_else(|| self.span(class))
     }
 
@@ -544,13 +540,13 @@ impl LinkFile {
     fn warn_of_priority_of_nobody(&self, log: &mut Log) {
         let tree = &self.tree;
         let critical = |&leaf: &ClassId| tree.config(leaf).latency_critical;
-        if let Some(span) = &self.priority_span
+        if let Some(span) = self.link_key(|key| key.name == "transmit_priority")
             && tree.link().transmit_queue.is_some_and(|queue| queue.priority)
             && !tree.leaves().iter().any(critical)
         {
             let why = "sends packets of latency-critical classes first, and no class is one".to_owned();
             let help = "set latency_critical = true at the classes that are to go first, or leave it out";
-            log.warn(span.clone(), ProblemKind::Misplaced { key: "transmit_priority", why, help });
+            log.warn(span, ProblemKind::Misplaced { key: "transmit_priority", why, help });
         }
     }
 
@@ -572,8 +568,10 @@ impl LinkFile {
             let more = all.iter().filter(|&&(_, other)| other == feature).count() - 1;
             let kind = self.unsupported_kind(info.name, class, feature, more, ignore);
             let problem = Problem::new(severity, &self.source, self.feature_span(class, feature), kind);
-            log.add(match &self.scheduler_span {
-                Some(span) if info.name == self.scheduler => problem.also(&self.source, span.clone(), "chosen here"),
+            log.add(match self.link_key(|key| key.name == "scheduler") {
+                Some(span) if !self.scheduler_chosen && info.name == self.scheduler => {
+                    problem.also(&self.source, span, "chosen here")
+                }
                 _ => problem,
             });
         }

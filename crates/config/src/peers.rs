@@ -9,6 +9,7 @@ use crate::problem::Log;
 use crate::reader::Table;
 
 const PEER: &str = "[[peer]]";
+pub(crate) const KEYS: [&str; 4] = ["name", "link", "class", "propagation"];
 
 /// A further link of a scenario.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
     let mut peers: Vec<Peer> = Vec::new();
     for value in value.list(EXPECTED, log).unwrap_or_default() {
         let Some(table) = value.table(PEER, EXPECTED, log) else { continue };
-        table.only(&["name", "link", "class", "propagation"], log);
+        table.only(&KEYS, log);
         let propagation = table.get("propagation").and_then(|value| value.time(log)).unwrap_or(Nanos::ZERO);
         let name = named(
             &table,

@@ -6,6 +6,8 @@ use fairlink_core::{Nanos, Rate};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use fairlink_schema::keys::Key;
+
 use crate::pieces::Pieces;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
@@ -246,14 +248,20 @@ impl<'a, 's> Value<'a, 's> {
         value
     }
 
-    /// One of a few words.
-    pub(crate) fn word<T: Copy>(self, what: &'static str, words: &[(&str, T)], log: &mut Log) -> Option<T> {
+    /// One of a few words, by its position.
+    pub(crate) fn one_of(self, what: &'static str, words: &[&str], log: &mut Log) -> Option<usize> {
         let word = self.string("a word in quotes", log)?;
-        if let Some(&(_, value)) = words.iter().find(|&&(known, _)| known == word) {
-            return Some(value);
+        let found = words.iter().position(|&known| known == word);
+        if found.is_none() {
+            log.error(self.span(), unknown_word(what, word, words.iter().copied()));
         }
-        log.error(self.span(), unknown_word(what, word, words.iter().map(|&(known, _)| known)));
-        None
+        found
+    }
+
+    /// What one of a few words stands for.
+    pub(crate) fn word<T: Copy>(self, what: &'static str, words: &[(&str, T)], log: &mut Log) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|&(name, _)| name).collect();
+        self.one_of(what, &names, log).map(|at| words[at].1)
     }
 
     pub(crate) fn table(self, place: &'static str, expected: &'static str, log: &mut Log) -> Option<Table<'a, 's>> {
@@ -363,9 +371,23 @@ impl<'a, 's> Table<'a, 's> {
         self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
     }
 
-    /// Whether all keys are among `known`.
-    pub(crate) fn has_only(&self, known: &[&str]) -> bool {
-        self.pieces.is_none() && self.table.keys().all(|key| known.contains(&key.get_ref().as_ref()))
+    /// The keys of `known` that are there, in the order of `known`, with their values. Others are reported; `also` are known, too, and
+    /// left out of the result.
+    pub(crate) fn present<C>(&self, known: &'static [Key<C>], also: &[&str], log: &mut Log) -> Present<'a, 's, C> {
+        let place = |key: &str| known.iter().position(|known| known.name == key);
+        let entries = self.table.iter().map(|(key, value)| (place(key.get_ref()), key, value));
+        let mut present: Vec<_> = entries
+            .filter_map(|(place, key, value)| {
+                let value = Value { key: key.get_ref(), value, offset: self.offset };
+                Some((place?, value))
+            })
+            .collect();
+        if present.len() < self.table.len() {
+            let names: Vec<&str> = known.iter().map(|key| key.name).chain(also.iter().copied()).collect();
+            self.only(&names, log);
+        }
+        present.sort_unstable_by_key(|&(place, _)| place);
+        Present(present.into_iter().map(|(place, value)| (&known[place], value)).collect())
     }
 
     /// Reports keys that are not among `known`.
@@ -397,6 +419,19 @@ impl<'a, 's> Table<'a, 's> {
             let kind = ProblemKind::Both { place: self.place, one, other };
             log.error_also(self.key_span(other), kind, self.key_span(one), "this");
         }
+    }
+}
+
+/// The keys of a table that are there, in the order in which they are declared.
+pub(crate) struct Present<'a, 's, C: 'static>(Vec<(&'static Key<C>, Value<'a, 's>)>);
+
+impl<'a, 's, C> Present<'a, 's, C> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Key<C>, Value<'a, 's>)> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Value<'a, 's>> {
+        self.iter().find(|(known, _)| known.name == key).map(|(_, value)| value)
     }
 }
 

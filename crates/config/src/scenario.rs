@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+mod editor;
 mod expect;
 mod model;
 mod packet;
@@ -12,6 +13,7 @@ mod shape;
 mod source;
 mod trace;
 
+pub use editor::schema;
 pub use expect::{Expectation, MAX_EXPECTATIONS, Quantity, Unit};
 pub use route::RouteSpec;
 pub use script::{ScriptRun, read_script};

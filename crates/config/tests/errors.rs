@@ -176,6 +176,61 @@ fn errors_of_classes_name_the_place_and_the_limit() {
     insta::assert_snapshot!(table(&borrowed(&cases), refusal));
 }
 
+/// Values that no key, or only a few, can take.
+const BAD_VALUES: [&str; 12] = [
+    "true",
+    "0",
+    "5000",
+    "1.5",
+    "'zzz'",
+    "''",
+    "'-1mbit'",
+    "'5kbps'",
+    "'0B'",
+    "'99999999999999999999GB'",
+    "[]",
+    "{ zzz = 1 }",
+];
+
+#[test]
+fn every_key_refuses_what_it_cannot_be() {
+    let keys_of = |text: &str| -> Vec<String> {
+        let said = refusal(text);
+        let (_, list) = said.lines().find_map(|line| line.split_once("there are: ")).unwrap();
+        list.split(", ").map(str::to_owned).collect()
+    };
+    let mut table = String::new();
+    let mut add = |place: &str, key: &str, value: &str, text: &str| {
+        let said = link(text).err().map_or("taken\n".to_owned(), |problems| problems.lines());
+        let said: String = said.lines().map(|line| without_schedulers(line) + "\n").collect();
+        table += &format!("# {place} {key} = {value}\n{said}");
+    };
+    for key in keys_of("link = { rate = '1gbit', zzzzzzzz = 1 }\nclass = [{ name = 'a' }]").iter() {
+        for value in BAD_VALUES {
+            let rate = if key == "rate" { "" } else { "rate = '1gbit'\n" };
+            add("link", key, value, &format!("[link]\n{rate}{key} = {value}\n[[class]]\nname = 'a'\n"));
+        }
+    }
+    for key in keys_of(&format!("{LINK}class = [{{ name = 'a', zzzzzzzz = 1 }}]")).iter() {
+        for value in BAD_VALUES {
+            let name = if key == "name" { "" } else { "name = 'a'\n" };
+            add("class", key, value, &format!("{LINK}[[class]]\n{name}{key} = {value}\n"));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn several_wrong_keys_of_a_class_are_all_said_in_the_order_of_the_file() {
+    let all = "[[class]]\nname = 'a'\nzeta = 1\nqueue = 'codl'\necn = 5\nper = 'ip'\nhosts = 1\nmatch = 5\npriority = 256\n\
+               ceiling = '1mbit'\nguarantee = '2'\nclassid = '1'\nbuffer = '50ms'\nisolated = 1\nbounded = 1\nalpha = 2\n";
+    insta::assert_snapshot!(refusal(&format!("{LINK}{all}")));
+    // Marks at the place of the first key, in the order of the list of keys, that asks for a feature.
+    let text = "link = { rate = '1gbit', scheduler = 'drr' }\n[[class]]\nname = 'a'\nper = 'src-ip'\nisolated = true\nburst = '2kB'\n\
+                upper_limit = { rate = '1mbit' }\nlink_share = { rate = '1mbit' }\nbounded = true\nqueue = 'codel'\n";
+    insta::assert_snapshot!("places_of_features", refusal(text));
+}
+
 #[test]
 fn errors_of_matches_point_into_the_match() {
     let cases = with_link(&[

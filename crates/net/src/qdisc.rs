@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use fairlink_config::Classid;
 use fairlink_core::Nanos;
-use fairlink_qdisc::{LabelError, MAX_ATTRIBUTE, MAX_MINOR, WriteError};
+use fairlink_schema::qdisc::{LabelError, MAX_ATTRIBUTE, MAX_MINOR, WriteError};
 use thiserror::Error;
 
 use crate::io::{netlink, sys};

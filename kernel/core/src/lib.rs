@@ -396,7 +396,7 @@ pub struct About {
     pub stats: Stats,
     /// How fast it is.
     pub sampled: Sampled,
-    /// Where its record goes, as crates/qdisc writes it.
+    /// Where its record goes, as crates/schema writes it.
     pub record: *mut u8,
     /// Room there, and what was written.
     pub record_len: u32,

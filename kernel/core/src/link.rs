@@ -10,7 +10,7 @@ use fairlink_core::{
     HostTables, Members, Metered, MeteredChange, MeteredRetired, Nanos, Next, OutOfMemory, Pacer, Packet,
     ReconfigureError, Scheduler, Wake, with_host,
 };
-use fairlink_qdisc::{Config, Labels, ReadError};
+use fairlink_schema::qdisc::{Config, Labels, ReadError};
 
 use crate::rates::{Rates, Sampled, guarantee};
 use crate::{Call, Facts, Host, Stats, platform};

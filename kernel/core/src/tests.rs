@@ -9,7 +9,7 @@ use fairlink_core::{
     ClassConfig, ClassId, Feature, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Nanos, Overhead, Rate, Share,
     registry,
 };
-use fairlink_qdisc::{Config, Labels, MAX_RECORD, assemble};
+use fairlink_schema::qdisc::{Config, Labels, MAX_RECORD, assemble};
 
 use crate::*;
 

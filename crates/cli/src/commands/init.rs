@@ -11,6 +11,7 @@ use console::Term;
 use fairlink_config::units::show_rate;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Rate;
+use fairlink_schema::editor::DIRECTIVE;
 use serde::Serialize;
 
 use crate::args::{choice, rate};
@@ -318,7 +319,7 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let commands = commands.map(|(command, what)| format!("#   {command:width$}     # {what}\n")).concat();
     let overhead = line.map_or_else(String::new, |line| format!("{}\n", line.overhead));
     aligned(&format!(
-        "# {}: {what}.\n#\n{commands}#\n\
+        "{DIRECTIVE}\n# {}: {what}.\n#\n{commands}#\n\
          # A class may use the whole link while the others are quiet. When all are busy, each gets its guarantee.\n\n\
          [link]\n{name}{ends}\
          rate = \"{}\"          # 95 % of {}, so that packets queue {queue}\n\
@@ -391,6 +392,7 @@ mod tests {
                     {
                         let way = Way { toward, ports: ports.clone(), rate: Rate::from_bps(bps).unwrap() };
                         let text = text(kind, &way, line, &all[0], all);
+                        assert!(text.starts_with("#:schema file:///"), "{text}");
                         let link = LinkFile::parse("x.toml", &text, &ReadOptions::default());
                         let link =
                             link.unwrap_or_else(|problems| panic!("{}: {}\n{text}", kind.name, problems.lines()));

@@ -16,6 +16,7 @@ mod counters;
 #[cfg(target_os = "linux")]
 mod ctl_trace;
 mod demo;
+mod diff;
 #[cfg(target_os = "linux")]
 mod endpoints;
 #[cfg(target_os = "linux")]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use fairlink_schema::keys::{CLASS, ClassKey, Kind};
 use toml::de::DeValue;
 
 use super::Open;
@@ -10,14 +11,11 @@ use super::sections::{Entry, Section};
 use super::table::{Row, Table, is_table};
 use super::templates::{Templates, refuse_dotted, text_of};
 use super::writer::Writer;
-use crate::class;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::reader::{MAX_FILE, closest};
 use crate::tc::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
-/// Keys of classes whose values stand without quotes.
-const BARE: [&str; 6] = ["weight", "priority", "bounded", "isolated", "latency_critical", "ecn"];
 /// What stands between several values in a field, where the key is a list.
 const BETWEEN: char = ';';
 
@@ -72,7 +70,7 @@ pub(super) fn write(
         }
     }
     for (at, column) in table.columns.iter().enumerate() {
-        let known = column == "template" || class::KEYS.contains(&column.as_str());
+        let known = column == "template" || class_key(column).is_some();
         if known && !settings.iter().any(|setting| setting.key == column) {
             let pattern = Pattern { parts: vec![Part::Column(at)] };
             let expression =
@@ -225,8 +223,13 @@ impl Rows<'_> {
 
 /// A value of this key as TOML.
 fn value(key: &str, text: &str) -> String {
-    let is_bare = BARE.contains(&key) && (text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok());
+    let bare = |key: &ClassKey| matches!(key.kind, Kind::Number { .. } | Kind::Flag);
+    let is_bare = class_key(key).is_some_and(bare) && (text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok());
     if is_bare { text.to_owned() } else { quoted(text) }
+}
+
+fn class_key(name: &str) -> Option<&'static ClassKey> {
+    CLASS.iter().find(|key| key.name == name)
 }
 
 fn list(all: &[String]) -> String {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use fairlink_schema::editor::OWN_KEYS;
+
 use super::sections::{Entry, Section};
 use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::{closest, unknown_word};
@@ -18,9 +20,6 @@ struct Template<'a> {
     /// The template that it is built on, and where it says so.
     base: Option<(String, Span)>,
 }
-
-/// Keys that are a class's own.
-const OWN: [&str; 2] = ["name", "classid"];
 
 impl<'a> Templates<'a> {
     pub(super) fn read(sections: &'a [Section<'a>], log: &mut Log) -> Self {
@@ -56,7 +55,7 @@ impl<'a> Templates<'a> {
             for entry in section.entries() {
                 if entry.key == "template" {
                     template.base = text_of(&entry, log).map(|name| (name.to_owned(), entry.span.clone()));
-                } else if let Some(&key) = OWN.iter().find(|&&own| own == entry.key) {
+                } else if let Some(&key) = OWN_KEYS.iter().find(|&&own| own == entry.key) {
                     let why = "is another one for each class, and this is a template".to_owned();
                     log.error(entry.span, ProblemKind::Misplaced { key, why, help: "set it at the classes" });
                 } else if entry.is_plain {

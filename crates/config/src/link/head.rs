@@ -3,34 +3,17 @@
 use std::sync::Arc;
 
 use fairlink_core::{
-    MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, RoundLength, SchedulerInfo, TransmitQueue, WhenFull, registry,
+    LinkConfig, MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, RoundLength, SchedulerInfo, TransmitQueue, WhenFull,
+    registry,
 };
+use fairlink_schema::keys::{Kind, LINK, LinkKey, MAX_MEMORY, MAX_OVERHEAD, OVERHEADS};
 
-use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, MAX_MEMORY, MAX_OVERHEAD, ReadOptions, no_scheduler};
+use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, ReadOptions, no_scheduler};
+use crate::class::Place;
 use crate::names::refusal;
 use crate::problem::{Log, Problem, ProblemKind, Span};
 use crate::reader::{Table, Value, unknown_word};
 use crate::units::{QueueLength, parse_queue, parse_size, show_size};
-
-const LINK_KEYS: [&str; 15] = [
-    "name",
-    "in",
-    "out",
-    "egress",
-    "rate",
-    "scheduler",
-    "mtu",
-    "overhead",
-    "default",
-    "buffer",
-    "when_full",
-    "rounds",
-    "memory",
-    "transmit_queue",
-    "transmit_priority",
-];
-const OVERHEADS: [(&str, Overhead); 4] =
-    [("ethernet", Overhead::ETHERNET), ("docsis", Overhead::DOCSIS), ("ptm", Overhead::PTM), ("atm", Overhead::ATM)];
 
 /// The `[link]` table.
 pub(super) struct Head<'a> {
@@ -42,20 +25,15 @@ pub(super) struct Head<'a> {
     pub(super) rate: Option<Rate>,
     pub(super) rate_span: Span,
     pub(super) scheduler: Option<&'static SchedulerInfo>,
-    pub(super) scheduler_span: Option<Span>,
     pub(super) mtu: u32,
     pub(super) overhead: Overhead,
     pub(super) default: Option<(&'a str, Span)>,
     pub(super) max_queued: Option<u32>,
-    pub(super) buffer_span: Option<Span>,
     pub(super) memory_limit: u64,
     pub(super) when_full: WhenFull,
-    pub(super) when_full_span: Option<Span>,
     pub(super) rounds: RoundLength,
-    pub(super) rounds_span: Option<Span>,
     pub(super) transmit_queue: Option<TransmitQueue>,
-    pub(super) transmit_span: Option<Span>,
-    pub(super) priority_span: Option<Span>,
+    pub(super) places: Vec<(&'static LinkKey, Place)>,
 }
 
 impl<'a> Head<'a> {
@@ -63,18 +41,16 @@ impl<'a> Head<'a> {
     pub(super) fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
         let table = link.table("[link]", "a table: [link]", log)?;
-        table.only(&LINK_KEYS, log);
-        Some(Self::of(table, options, log))
+        Some(Self::of(table, &[], options, log))
     }
 
     /// That of one of several links, whose classes stand in its own table.
     pub(super) fn of_several(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
-        let keys: Vec<&str> = LINK_KEYS.iter().copied().chain(["class"]).collect();
-        table.only(&keys, log);
-        Self::of(table, options, log)
+        Self::of(table, &["class"], options, log)
     }
 
-    fn of(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
+    fn of(table: Table<'a, '_>, also: &[&str], options: &ReadOptions<'_>, log: &mut Log) -> Self {
+        let keys = table.present(&LINK, also, log);
         let name = table.get("name").and_then(|value| name(value, log));
         let [input, output] = ["in", "out"].map(|key| table.get(key).and_then(|value| interface(value, log)));
         if let (Some(from), Some(to)) = (&input, &output)
@@ -97,26 +73,26 @@ impl<'a> Head<'a> {
         }
         let rate_value = table.need("rate", "rate = \"100mbit\"", log);
         let rate = rate_value.and_then(|value| value.rate(None, log));
-        let (scheduler, scheduler_span) = scheduler(&table, options, log);
+        let scheduler = scheduler(&table, options, log);
         let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
         let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
         let default = table
             .get("default")
             .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
-        let buffer = table.get("buffer");
-        let max_queued = buffer.and_then(|value| max_queued(value, log));
+        let max_queued = table.get("buffer").and_then(|value| max_queued(value, log));
         let memory_limit =
             table.get("memory").and_then(|value| value.some_size(MAX_MEMORY, log)).unwrap_or(DEFAULT_MEMORY);
-        let words = [("drop_arrival", WhenFull::DropArrival), ("push_out", WhenFull::PushOut)];
-        let when_full_span = table.get("when_full").map(|value| value.span());
-        let when_full =
-            table.get("when_full").and_then(|value| value.word("when_full", &words, log)).unwrap_or_default();
-        let words = [("short", RoundLength::Short), ("long", RoundLength::Long)];
-        let rounds_span = table.get("rounds").map(|value| value.span());
-        let rounds = table.get("rounds").and_then(|value| value.word("rounds", &words, log)).unwrap_or_default();
+        // The words of the link are set as they are declared.
+        let mut words = LinkConfig::new(Rate::MAX);
+        for (key, value) in keys.iter() {
+            if let (Kind::Word { what, words: all }, Some(set)) = (key.kind, key.set)
+                && let Some(word) = value.one_of(what, all, log)
+            {
+                set(&mut words, fairlink_schema::keys::Value::Word(word as u8));
+            }
+        }
+        let LinkConfig { when_full, rounds, .. } = words;
         let transmit_queue = transmit_queue(&table, log);
-        let transmit_span = table.get("transmit_queue").map(|value| value.span());
-        let priority_span = table.get("transmit_priority").map(|value| value.span());
         Self {
             span: table.span.clone(),
             name,
@@ -126,20 +102,15 @@ impl<'a> Head<'a> {
             rate,
             rate_span: rate_value.map_or(table.span, Value::span),
             scheduler,
-            scheduler_span,
             mtu,
             overhead,
             default,
             max_queued,
-            buffer_span: buffer.map(|value| value.span()),
             memory_limit,
             when_full,
-            when_full_span,
             rounds,
-            rounds_span,
             transmit_queue,
-            transmit_span,
-            priority_span,
+            places: keys.iter().map(|(key, value)| (key, value.span().into())).collect(),
         }
     }
 }
@@ -171,25 +142,21 @@ fn interface(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn scheduler(
-    table: &Table<'_, '_>,
-    options: &ReadOptions<'_>,
-    log: &mut Log,
-) -> (Option<&'static SchedulerInfo>, Option<Span>) {
+fn scheduler(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<&'static SchedulerInfo> {
     if let Some(name) = options.scheduler {
         let info = registry::find(name);
         if info.is_none() {
             log.add(Problem::error(&Arc::clone(log.source()), None, no_scheduler(name)));
         }
-        return (info, None);
+        return info;
     }
-    let Some(value) = table.get("scheduler") else { return (registry::find(DEFAULT_SCHEDULER), None) };
-    let Some(name) = value.string("the name of a scheduler in quotes", log) else { return (None, None) };
+    let Some(value) = table.get("scheduler") else { return registry::find(DEFAULT_SCHEDULER) };
+    let name = value.string("the name of a scheduler in quotes", log)?;
     let info = registry::find(name);
     if info.is_none() {
         log.error(value.span(), no_scheduler(name));
     }
-    (info, Some(value.span()))
+    info
 }
 
 fn overhead(value: Value<'_, '_>, log: &mut Log) -> Option<Overhead> {

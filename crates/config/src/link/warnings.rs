@@ -125,7 +125,7 @@ impl LinkFile {
     pub fn transmit_warning(&self, what: &str) -> Problem {
         let why = format!("lies between {} and the link: {what}", self.scheduler);
         let help = "leave it out to have what the scheduler promises by itself";
-        let span = self.transmit_span.clone().or_else(|| self.span(ClassId::ROOT));
+        let span = self.link_key(|key| key.name == "transmit_queue").or_else(|| self.span(ClassId::ROOT));
         Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 

@@ -8,6 +8,7 @@ use crate::problem::{Log, ProblemKind};
 use crate::reader::{Table, Value};
 
 const PLACE: &str = "[[expect]]";
+pub(super) const KEYS: [&str; 8] = ["class", "value", "at", "scheduler", "at_least", "at_most", "equals", "within"];
 /// Most expectations of a scenario.
 pub const MAX_EXPECTATIONS: usize = 10_000;
 
@@ -53,7 +54,7 @@ pub enum Unit {
 
 impl Quantity {
     /// Names in files.
-    const NAMES: [(&'static str, Self); 11] = [
+    pub(super) const NAMES: [(&'static str, Self); 11] = [
         ("rate", Self::Rate),
         ("off_by", Self::OffBy),
         ("delay_mean", Self::DelayMean),
@@ -138,7 +139,7 @@ pub(super) fn expectations(document: &Table<'_, '_>, known: &Known<'_>, log: &mu
 }
 
 fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, log: &mut Log) -> Option<Expectation> {
-    table.only(&["class", "value", "at", "scheduler", "at_least", "at_most", "equals", "within"], log);
+    table.only(&KEYS, log);
     let quantity = table.need("value", "value = \"delay_max\"", log)?.word("quantity", &Quantity::NAMES, log);
     let class = table.get("class").map(|value| class(value, quantity, known, log));
     let scheduler = table.get("scheduler").map(|value| {

@@ -50,6 +50,9 @@ const MODELS: [(&str, Kind, &[&str]); 13] = [
 const COMMON: [&str; 10] =
     ["class", "link", "route", "regulator", "model", "packet", "active", "shape", "shape_queue", "police"];
 
+/// The keys of a source that is a script.
+pub(super) const SCRIPT_KEYS: [&str; 3] = ["model", "file", "script"];
+
 /// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
 const PARETO_K: f64 = 2.5;
 /// Mean on and off time of a two-state Markov source where the file has none.
@@ -68,14 +71,22 @@ impl Kind {
     }
 }
 
-/// Which model it is. Keys that no model has, or not this one, are errors.
-pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
-    let mut all = COMMON.to_vec();
-    for (.., keys) in &MODELS {
-        all.extend(keys.iter().filter(|key| !COMMON.contains(key)));
-    }
+/// The keys of all models.
+pub(super) fn keys() -> Vec<&'static str> {
+    let mut all: Vec<&str> = COMMON.iter().chain(MODELS.iter().flat_map(|(.., keys)| keys.iter())).copied().collect();
     all.sort_unstable();
     all.dedup();
+    all
+}
+
+/// The names of all models, that of scripts included.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    MODELS.iter().map(|&(name, ..)| name).chain(["script"])
+}
+
+/// Which model it is. Keys that no model has, or not this one, are errors.
+pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
+    let all = keys();
     table.only(&all, log);
     let value = table.need("model", "model = \"greedy\"", log)?;
     let word = value.string("the name of a model in quotes", log)?;

@@ -8,7 +8,7 @@ use crate::reader::{Table, Value, unknown_word};
 
 const EXPECTED: &str = "a size such as \"1000B\", \"imix\", or { uniform = [\"40B\", \"700B\"], header = \"40B\" }";
 /// The keys that say which distribution it is, each with the others that go with it.
-const FORMS: [(&str, &[&str]); 4] = [
+pub(super) const FORMS: [(&str, &[&str]); 4] = [
     ("uniform", &["header"]),
     ("exponential", &["min", "max"]),
     ("lognormal", &["deviation", "min", "max"]),

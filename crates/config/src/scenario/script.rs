@@ -10,6 +10,7 @@ use fairlink_core::{ClassId, Nanos};
 use fairlink_traffic::script::Flow;
 use fairlink_traffic::{Script, SourceSpec};
 
+use super::model::SCRIPT_KEYS;
 use crate::changes::Course;
 use crate::classid::Classid;
 use crate::link::LinkFile;
@@ -84,7 +85,7 @@ pub(super) fn sources(
     runs: &mut Vec<ScriptRun>,
     log: &mut Log,
 ) -> Vec<SourceSpec> {
-    table.only(&["model", "file", "script"], log);
+    table.only(&SCRIPT_KEYS, log);
     let Some((source, script)) = open(table, log) else { return Vec::new() };
     let refuse = |at: &Span, message: String, log: &mut Log| {
         log.add(Problem::error(&source, Some(at.clone()), ProblemKind::Refused { message }));

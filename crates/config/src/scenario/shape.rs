@@ -10,6 +10,7 @@ use crate::units::{QueueLength, parse_queue};
 const EXPECTED: &str = "{ burst = \"4kB\", rate = \"1mbit\" }, { rate = \"1mbit\", every = \"10ms\" }, { xmin = \"2ms\", xave = \"4ms\", i = \"1s\", \
                         smax = \"1000B\" }, { line = \"10mbit\" }, or a list of such";
 const PLACE: &str = "an arrival curve";
+pub(super) const KEYS: [&str; 8] = ["burst", "rate", "every", "xmin", "xave", "i", "smax", "line"];
 
 /// `model`, held to the source's curve where it has one.
 pub(super) fn held(table: &Table<'_, '_>, model: Model, link: Option<Rate>, log: &mut Log) -> Option<Model> {
@@ -101,7 +102,7 @@ fn limit(value: Value<'_, '_>, link: Option<Rate>, log: &mut Log) -> Option<Arri
         let (rate, every) = (rate(log), every.some_time(log));
         return Some(ArrivalLimit::rate_in(rate?, every?));
     }
-    table.only(&["burst", "rate", "every", "xmin", "xave", "i", "smax", "line"], log);
+    table.only(&KEYS, log);
     let burst = table.need("burst", "burst = \"4kB\"", log).and_then(|value| value.some_size(u64::MAX, log));
     let rate = rate(log);
     Some(ArrivalLimit::Bucket { burst: burst?, rate_bps: rate?.bps() })

@@ -19,7 +19,12 @@ pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
         None => None,
         Some(value) => Some(value.string("the name of a class in the trace file, in quotes", log)?),
     };
-    let matches: Vec<Match> = class::matches(table, log).into_iter().map(|(made, _)| made).collect();
+    let matches: Vec<Match> = table
+        .get("match")
+        .map_or_else(Vec::new, |value| class::matches(value, log))
+        .into_iter()
+        .map(|(made, _)| made)
+        .collect();
     if table.get("match").is_some() && matches.is_empty() {
         return None;
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use fairlink_config::LinkFile;
 use fairlink_core::{Leniency, Nanos};
-use fairlink_qdisc::{Config, Labels, MAX_MINOR};
+use fairlink_schema::qdisc::{Config, Labels, MAX_MINOR};
 
 use crate::qdisc::{QdiscError, QdiscState};
 

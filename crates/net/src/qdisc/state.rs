@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use fairlink_core::{Amount, ClassId, Hierarchy, registry};
-use fairlink_qdisc::{Config, assemble};
 use fairlink_report::{ClassReport, Content, Counts, LinkReport, Rates, Terms};
+use fairlink_schema::qdisc::{Config, assemble};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Amount, ClassId, HostKey, Hosts, Nanos};
-use fairlink_qdisc::{Config, MAX_RECORD};
+use fairlink_schema::qdisc::{Config, MAX_RECORD};
 
 use proptest::prelude::*;
 
@@ -256,7 +256,7 @@ fn a_class_is_read_from_where_the_module_writes_it() {
 fn hosts_that_share_a_class_are_told_to_the_kernel() {
     let text = "link.rate = '1mbit'\n[[class]]\nname = 'guests'\nper = 'dst-ip'\nhosts = 77\n[[class]]\nname = 'rest'";
     let bytes = plan(&file(text), None, Nanos::ZERO, Nanos::ZERO).unwrap().bytes;
-    let read = fairlink_qdisc::Config::read(&bytes).unwrap();
+    let read = fairlink_schema::qdisc::Config::read(&bytes).unwrap();
     assert_eq!(read.tree.config(ClassId(1)).hosts, Hosts::new(77, HostKey::DestinationIp));
     assert_eq!(read.tree.config(ClassId(2)).hosts, None);
 }

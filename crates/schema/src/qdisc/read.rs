@@ -3,13 +3,14 @@
 use core::fmt;
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, HostKey, Hosts, LeakyBucket, LeakyBuckets,
-    Leniency, LinkConfig, MAX_LEAKY_BUCKETS, Nanos, Overhead, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo,
-    ServiceCurve, Share, TransmitQueue, WhenFull, pause, registry,
+    ClassConfig, ClassId, Contract, Framing, Hierarchy, HierarchyError, Hosts, LeakyBucket, LeakyBuckets, Leniency,
+    LinkConfig, MAX_LEAKY_BUCKETS, Nanos, Overhead, QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve,
+    TransmitQueue, WhenFull, pause, registry,
 };
 
-use crate::labels::{LabelError, Labels};
-use crate::{Config, HEADER, MAGIC, MAX_CATCH_UP, VERSION, bit};
+use super::labels::{LabelError, Labels};
+use super::{ALL_FIELDS, Config, HEADER, MAGIC, MAX_CATCH_UP, MODULE_HOST_KEYS, SHARES, VERSION, width};
+use crate::keys::{CLASS, ClassKey, HOST_KEYS, Kind, Value};
 
 /// Why bytes are no configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +183,45 @@ impl<'a> Record<'a> {
         }
     }
 
-    fn curve(&mut self, what: &'static str) -> Result<ServiceCurve, ReadError> {
-        Ok(ServiceCurve { m1: self.slope(what)?, d: Nanos(self.u64()?), m2: self.slope(what)? })
+    /// The field of a class.
+    fn value(&mut self, key: &ClassKey) -> Result<Value, ReadError> {
+        Ok(match key.kind {
+            Kind::Rate => Value::Rate(self.rate(key.name)?),
+            Kind::Size { .. } => Value::Bytes(self.number(key.kind)?),
+            Kind::Number { .. } => Value::Number(self.number(key.kind)?),
+            Kind::Time => Value::Time(Nanos(self.u64()?)),
+            Kind::Word { words, .. } => Value::Word(self.choice(key.name, words.len().saturating_sub(1) as u8)?),
+            Kind::Packets { .. } => Value::Packets(self.u32()?),
+            Kind::Contract => {
+                let (bytes, every) = (self.u64()?, self.u64()?);
+                self.within("interval of the contract", every, 1, u64::MAX)?;
+                Value::Contract(Contract { bytes, every: Nanos(every) })
+            }
+            Kind::Curve { slope } => {
+                Value::Curve(ServiceCurve { m1: self.slope(slope)?, d: Nanos(self.u64()?), m2: self.slope(slope)? })
+            }
+            Kind::Buckets => Value::Buckets(leaky_buckets(self)?),
+            Kind::Buffer => Value::Limits(QueueLimits { packets: self.u32()?, bytes: self.u32()? }),
+            Kind::Per => {
+                let most = self.u16()?;
+                self.within("hosts", most.into(), 1, u16::MAX.into())?;
+                let word = self.choice(key.name, MODULE_HOST_KEYS as u8 - 1)?;
+                let by = HOST_KEYS.get(usize::from(word)).map(|&(_, by)| by);
+                let hosts = by.and_then(|by| Hosts::new(most, by));
+                Value::Hosts(hosts.ok_or(ReadError::Record { class: self.class })?)
+            }
+            // The bit says it; the others have no bit.
+            Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => Value::Flag(true),
+        })
+    }
+
+    /// A number of the width that its limit needs.
+    fn number(&mut self, kind: Kind) -> Result<u64, ReadError> {
+        Ok(match width(kind) {
+            1 => self.u8()?.into(),
+            4 => self.u32()?.into(),
+            _ => self.u64()?,
+        })
     }
 
     fn nanos(&mut self, what: &'static str) -> Result<Nanos, ReadError> {
@@ -238,75 +276,16 @@ impl Link {
 
 fn class(record: &mut Record<'_>) -> Result<ClassConfig, ReadError> {
     let bits = record.u32()?;
-    record.within("fields", bits.into(), 0, bit::ALL.into())?;
-    let has = |field: u32| bits & field != 0;
-    let mut config = ClassConfig {
-        bounded: has(bit::BOUNDED),
-        isolated: has(bit::ISOLATED),
-        latency_critical: has(bit::LATENCY_CRITICAL),
-        ecn: has(bit::ECN),
-        ..ClassConfig::default()
-    };
-    if has(bit::GUARANTEE) {
-        config.share = Some(Share::Guarantee(record.rate("guarantee")?));
+    record.within("fields", bits.into(), 0, ALL_FIELDS.into())?;
+    if bits & SHARES == SHARES {
+        return Err(ReadError::Record { class: record.class });
     }
-    if has(bit::WEIGHT) {
-        if config.share.is_some() {
-            return Err(ReadError::Record { class: record.class });
+    let mut config = ClassConfig::default();
+    for key in CLASS.iter().filter(|key| key.bit.is_some_and(|bit| bits & 1 << bit != 0)) {
+        let value = record.value(key)?;
+        if let Some(set) = key.set {
+            set(&mut config, value);
         }
-        config.share = Some(Share::Weight(record.u64()?));
-    }
-    if has(bit::CEILING) {
-        config.ceiling = Some(record.rate("ceiling")?);
-    }
-    if has(bit::BURST) {
-        config.burst = Some(record.u64()?);
-    }
-    if has(bit::CEILING_BURST) {
-        config.ceiling_burst = Some(record.u64()?);
-    }
-    if has(bit::PRIORITY) {
-        config.priority = Some(record.u8()?);
-    }
-    if has(bit::QUANTUM) {
-        config.quantum = Some(record.u32()?);
-    }
-    if has(bit::CONTRACT) {
-        let (bytes, every) = (record.u64()?, record.u64()?);
-        record.within("interval of the contract", every, 1, u64::MAX)?;
-        config.contract = Some(Contract { bytes, every: Nanos(every) });
-    }
-    if has(bit::REAL_TIME) {
-        config.real_time = Some(record.curve("slope of the real-time curve")?);
-    }
-    if has(bit::LINK_SHARE) {
-        config.link_share = Some(record.curve("slope of the link-sharing curve")?);
-    }
-    if has(bit::UPPER_LIMIT) {
-        config.upper_limit = Some(record.curve("slope of the upper limit")?);
-    }
-    if has(bit::MAX_DELAY) {
-        config.max_delay = Some(Nanos(record.u64()?));
-    }
-    if has(bit::LEAKY_BUCKETS) {
-        config.leaky_buckets = leaky_buckets(record)?;
-    }
-    if has(bit::LIMITS) {
-        config.limits = QueueLimits { packets: record.u32()?, bytes: record.u32()? };
-    }
-    if has(bit::QUEUE) {
-        config.queue = if record.choice("queue", 2)? == 2 { QueueKind::FqCoDel } else { QueueKind::CoDel };
-    }
-    if has(bit::HOSTS) {
-        let most = record.u16()?;
-        record.within("hosts", most.into(), 1, u16::MAX.into())?;
-        let by = match record.choice("per", 3)? {
-            0 => HostKey::SourceIp,
-            1 => HostKey::DestinationIp,
-            2 => HostKey::SourceMac,
-            _ => HostKey::DestinationMac,
-        };
-        config.hosts = Hosts::new(most, by);
     }
     record.end()?;
     Ok(config)

@@ -3,13 +3,11 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use fairlink_core::{
-    ClassConfig, ClassId, Framing, HostKey, Hosts, Leniency, OutOfMemory, QueueKind, QueueLimits, Rate, RoundLength,
-    ServiceCurve, Share, WhenFull,
-};
+use fairlink_core::{ClassId, Framing, Leniency, OutOfMemory, Rate, RoundLength, ServiceCurve, WhenFull};
 
-use crate::labels::room;
-use crate::{Config, HEADER, MAGIC, MAX_BYTES, MAX_RECORD, VERSION, bit};
+use super::labels::room;
+use super::{Config, HEADER, MAGIC, MAX_BYTES, MAX_RECORD, MODULE_HOST_KEYS, VERSION, width};
+use crate::keys::{CLASS, HOST_KEYS, Kind, Value};
 
 /// Why a configuration was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +118,47 @@ impl<S: Sink> Writer<S> {
         self.put(text)
     }
 
-    fn curve(&mut self, curve: &ServiceCurve) -> Result<(), WriteError> {
-        self.u64(curve.m1.map_or(0, Rate::bps))?;
-        self.u64(curve.d.0)?;
-        self.u64(curve.m2.map_or(0, Rate::bps))
+    /// The bytes of a field; `class` is for the error.
+    fn value(&mut self, kind: Kind, value: Value, class: ClassId) -> Result<(), WriteError> {
+        match value {
+            Value::Flag(_) => Ok(()),
+            Value::Word(word) => self.u8(word),
+            Value::Packets(packets) => self.u32(packets),
+            Value::Rate(rate) => self.u64(rate.bps()),
+            Value::Time(time) => self.u64(time.0),
+            Value::Bytes(number) | Value::Number(number) => match width(kind) {
+                1 => self.u8(number as u8),
+                4 => self.u32(number as u32),
+                _ => self.u64(number),
+            },
+            Value::Contract(contract) => {
+                self.u64(contract.bytes)?;
+                self.u64(contract.every.0)
+            }
+            Value::Curve(ServiceCurve { m1, d, m2 }) => {
+                self.u64(m1.map_or(0, Rate::bps))?;
+                self.u64(d.0)?;
+                self.u64(m2.map_or(0, Rate::bps))
+            }
+            Value::Buckets(buckets) => {
+                self.u8(buckets.iter().count() as u8)?;
+                for bucket in buckets.iter() {
+                    self.u64(bucket.burst)?;
+                    self.u64(bucket.peak.bps())?;
+                    self.u64(bucket.rate.bps())?;
+                }
+                Ok(())
+            }
+            Value::Limits(limits) => {
+                self.u32(limits.packets)?;
+                self.u32(limits.bytes)
+            }
+            Value::Hosts(hosts) => {
+                self.u16(hosts.most.get())?;
+                let known = HOST_KEYS.iter().take(MODULE_HOST_KEYS).position(|&(_, by)| by == hosts.by);
+                self.u8(known.ok_or(WriteError::FlowsApart { class })? as u8)
+            }
+        }
     }
 }
 
@@ -214,51 +249,10 @@ impl Config {
         out.u32(self.tree.parent(class).map_or(0, |parent| parent.0))?;
         out.u16(self.labels.minor(class))?;
         out.text(self.labels.name(class))?;
-        out.u32(present(config))?;
-        match config.share {
-            Some(Share::Guarantee(rate)) => out.u64(rate.bps())?,
-            Some(Share::Weight(weight)) => out.u64(weight)?,
-            None => {}
-        }
-        for value in [config.ceiling.map(Rate::bps), config.burst, config.ceiling_burst].into_iter().flatten() {
-            out.u64(value)?;
-        }
-        config.priority.map_or(Ok(()), |priority| out.u8(priority))?;
-        config.quantum.map_or(Ok(()), |quantum| out.u32(quantum))?;
-        if let Some(contract) = config.contract {
-            out.u64(contract.bytes)?;
-            out.u64(contract.every.0)?;
-        }
-        for curve in [config.real_time, config.link_share, config.upper_limit].iter().flatten() {
-            out.curve(curve)?;
-        }
-        config.max_delay.map_or(Ok(()), |delay| out.u64(delay.0))?;
-        if !config.leaky_buckets.is_empty() {
-            out.u8(config.leaky_buckets.iter().count() as u8)?;
-            for bucket in config.leaky_buckets.iter() {
-                out.u64(bucket.burst)?;
-                out.u64(bucket.peak.bps())?;
-                out.u64(bucket.rate.bps())?;
-            }
-        }
-        if config.limits != QueueLimits::default() {
-            out.u32(config.limits.packets)?;
-            out.u32(config.limits.bytes)?;
-        }
-        match config.queue {
-            QueueKind::Fifo => {}
-            QueueKind::CoDel => out.u8(1)?,
-            QueueKind::FqCoDel => out.u8(2)?,
-        }
-        if let Some(Hosts { most, by }) = config.hosts {
-            out.u16(most.get())?;
-            out.u8(match by {
-                HostKey::SourceIp => 0,
-                HostKey::DestinationIp => 1,
-                HostKey::SourceMac => 2,
-                HostKey::DestinationMac => 3,
-                HostKey::Flow => return Err(WriteError::FlowsApart { class }),
-            })?;
+        let fields = || CLASS.iter().filter_map(|key| Some((key, key.bit?, key.value(config)?)));
+        out.u32(fields().fold(0, |all, (_, bit, _)| all | 1 << bit))?;
+        for (key, _, value) in fields() {
+            out.value(key.kind, value, class)?;
         }
         Ok(())
     }
@@ -298,31 +292,4 @@ pub fn assemble<'a>(link: &'a [u8], classes: impl ExactSizeIterator<Item = &'a [
         }
     }
     Ok(sealed(out.0))
-}
-
-/// Which fields of a class are written.
-fn present(config: &ClassConfig) -> u32 {
-    let fields = [
-        (matches!(config.share, Some(Share::Guarantee(_))), bit::GUARANTEE),
-        (matches!(config.share, Some(Share::Weight(_))), bit::WEIGHT),
-        (config.ceiling.is_some(), bit::CEILING),
-        (config.burst.is_some(), bit::BURST),
-        (config.ceiling_burst.is_some(), bit::CEILING_BURST),
-        (config.priority.is_some(), bit::PRIORITY),
-        (config.bounded, bit::BOUNDED),
-        (config.isolated, bit::ISOLATED),
-        (config.latency_critical, bit::LATENCY_CRITICAL),
-        (config.ecn, bit::ECN),
-        (config.quantum.is_some(), bit::QUANTUM),
-        (config.contract.is_some(), bit::CONTRACT),
-        (config.real_time.is_some(), bit::REAL_TIME),
-        (config.link_share.is_some(), bit::LINK_SHARE),
-        (config.upper_limit.is_some(), bit::UPPER_LIMIT),
-        (config.max_delay.is_some(), bit::MAX_DELAY),
-        (!config.leaky_buckets.is_empty(), bit::LEAKY_BUCKETS),
-        (config.limits != QueueLimits::default(), bit::LIMITS),
-        (config.queue != QueueKind::Fifo, bit::QUEUE),
-        (config.hosts.is_some(), bit::HOSTS),
-    ];
-    fields.iter().filter(|(there, _)| *there).fold(0, |all, (_, bit)| all | bit)
 }

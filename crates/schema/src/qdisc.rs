@@ -1,9 +1,9 @@
-#![doc = include_str!("../README.md")]
+//! A link and its classes as the bytes that the kernel module takes, written and read.
 //!
 //! # The bytes, version 1
 //! All numbers are little-endian. The header of 16 bytes: `FLNK`, the version (2), zero (2), the number of classes without the link
 //! (4), the length of everything (4). Then a record for the link and one for each class, parents before children. A record is its
-//! length (2) and that many bytes.
+//! length (2) and that many bytes. The optional fields of a class are those of [`CLASS`](crate::keys::CLASS) that have a bit.
 //!
 //! | record of the link | bytes |
 //! | --- | --- |
@@ -35,10 +35,6 @@
 //! | limits of the queue: packets, bytes | 4, 4 |
 //! | queue: 0 FIFO, 1 CoDel, 2 FQ-CoDel | 1 |
 //! | hosts that share it: how many at once; told apart by 0 source IP, 1 destination IP, 2 source MAC, 3 destination MAC | 2, 1 |
-#![no_std]
-#![forbid(unsafe_code)]
-
-extern crate alloc;
 
 mod labels;
 mod read;
@@ -47,6 +43,8 @@ mod tests;
 mod write;
 
 use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo};
+
+use crate::keys::{CLASS, Kind};
 
 pub use labels::{LabelError, Labels, MAX_MINOR, MAX_NAME};
 pub use read::ReadError;
@@ -90,27 +88,27 @@ pub struct Config {
     pub labels: Labels,
 }
 
-/// Which fields of a class are there.
-mod bit {
-    pub(crate) const GUARANTEE: u32 = 1;
-    pub(crate) const WEIGHT: u32 = 1 << 1;
-    pub(crate) const CEILING: u32 = 1 << 2;
-    pub(crate) const BURST: u32 = 1 << 3;
-    pub(crate) const CEILING_BURST: u32 = 1 << 4;
-    pub(crate) const PRIORITY: u32 = 1 << 5;
-    pub(crate) const BOUNDED: u32 = 1 << 6;
-    pub(crate) const ISOLATED: u32 = 1 << 7;
-    pub(crate) const LATENCY_CRITICAL: u32 = 1 << 8;
-    pub(crate) const ECN: u32 = 1 << 9;
-    pub(crate) const QUANTUM: u32 = 1 << 10;
-    pub(crate) const CONTRACT: u32 = 1 << 11;
-    pub(crate) const REAL_TIME: u32 = 1 << 12;
-    pub(crate) const LINK_SHARE: u32 = 1 << 13;
-    pub(crate) const UPPER_LIMIT: u32 = 1 << 14;
-    pub(crate) const MAX_DELAY: u32 = 1 << 15;
-    pub(crate) const LEAKY_BUCKETS: u32 = 1 << 16;
-    pub(crate) const LIMITS: u32 = 1 << 17;
-    pub(crate) const QUEUE: u32 = 1 << 18;
-    pub(crate) const HOSTS: u32 = 1 << 19;
-    pub(crate) const ALL: u32 = (1 << 20) - 1;
+/// The bits of all fields of a class.
+const ALL_FIELDS: u32 = {
+    let (mut all, mut at) = (0, 0);
+    while at < CLASS.len() {
+        if let Some(bit) = CLASS[at].bit {
+            all |= 1 << bit;
+        }
+        at += 1;
+    }
+    all
+};
+/// The bits of guarantee and weight, of which a class has one.
+const SHARES: u32 = 0b11;
+/// The host keys of [`HOST_KEYS`](crate::keys::HOST_KEYS) that the module has: all but flows.
+const MODULE_HOST_KEYS: usize = 4;
+
+/// The bytes that a number takes: those that its limit needs.
+const fn width(kind: Kind) -> usize {
+    match kind {
+        Kind::Size { max } | Kind::Number { max, .. } if max <= u8::MAX as u64 => 1,
+        Kind::Size { max } | Kind::Number { max, .. } if max <= u32::MAX as u64 => 4,
+        _ => 8,
+    }
 }

@@ -4,7 +4,11 @@
 //! A number without a unit is refused, and so are units that mean different things to different people (`kbps`, `KB`).
 //! The `show_*` functions write what the `parse_*` functions read back as the same value.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 use fairlink_core::{Nanos, Rate};
 use thiserror::Error;
@@ -309,7 +313,8 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
 }
 
 /// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` where it is finer or does not fit.
-pub(crate) fn parse_thousandths(text: &str) -> Option<u64> {
+#[must_use]
+pub fn parse_thousandths(text: &str) -> Option<u64> {
     match Number::parse(text)?.scaled(Factor::Ten(3)) {
         Scaled::Exact(value) => u64::try_from(value).ok(),
         Scaled::Fraction | Scaled::TooLarge => None,

@@ -1,7 +1,7 @@
 //! What is written is what is read, and whatever else is read is an error.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use fairlink_core::{
 };
 use proptest::prelude::*;
 
-use crate::{
+use crate::qdisc::{
     Config, LabelError, Labels, MAX_ATTRIBUTE, MAX_BYTES, MAX_CATCH_UP, MAX_MINOR, MAX_NAME, MAX_RECORD, ReadError,
     WriteError, assemble,
 };
@@ -309,4 +309,156 @@ fn the_longest_record_fits_into_the_room_that_is_kept_for_one() {
     let config = Config { tree: tree.build().unwrap(), labels, default: None, ..config(|_| ClassConfig::default()) };
     let len = config.write_record(ClassId(1), &mut [0; MAX_RECORD]).unwrap();
     assert!((480..=MAX_RECORD).contains(&len), "{len}");
+}
+
+/// A class that sets every key that has bytes, with values whose bytes differ.
+fn full_class() -> ClassConfig {
+    let curve = |n: u64| Some(ServiceCurve { m1: Some(rate(n)), d: Nanos(n + 1), m2: Some(rate(n + 2)) });
+    let bucket = |n: u64| LeakyBucket { burst: n, peak: rate(n + 2), rate: rate(n + 1) };
+    ClassConfig {
+        share: Some(Share::Guarantee(rate(0x0101))),
+        ceiling: Some(rate(0x0202)),
+        burst: Some(0x0303),
+        ceiling_burst: Some(0x0404),
+        priority: Some(0x05),
+        bounded: true,
+        isolated: true,
+        latency_critical: true,
+        quantum: Some(0x0606),
+        contract: Some(Contract { bytes: 0x0707, every: Nanos(0x0808) }),
+        real_time: curve(0x0910),
+        link_share: curve(0x0a10),
+        upper_limit: Some(ServiceCurve { m1: None, d: Nanos(0), m2: Some(rate(0x0b10)) }),
+        max_delay: Some(Nanos(0x0c0c)),
+        leaky_buckets: LeakyBuckets::new(&[bucket(0x0d10), bucket(0x0d20)]).unwrap(),
+        limits: QueueLimits { packets: 0x0e0e, bytes: 0x0f0f },
+        queue: QueueKind::FqCoDel,
+        hosts: Hosts::new(0x1010, HostKey::SourceMac),
+        ecn: true,
+    }
+}
+
+#[test]
+fn a_full_link_is_the_bytes_that_modules_of_version_1_take() {
+    let share = |id: u32| Some(Share::Weight(id.into()));
+    let mut full = config(|id| match id {
+        2 => full_class(),
+        3 => ClassConfig {
+            share: Some(Share::Guarantee(rate(7))),
+            queue: QueueKind::CoDel,
+            hosts: Hosts::new(2, HostKey::DestinationIp),
+            ..ClassConfig::default()
+        },
+        _ => ClassConfig { share: share(id), priority: Some(0), ..ClassConfig::default() },
+    });
+    full.overhead = Overhead { bytes: 38, min: 84, framing: Framing::Atm };
+    full.leniency = Leniency::Ignore;
+    let link = LinkConfig {
+        when_full: WhenFull::PushOut,
+        rounds: RoundLength::Long,
+        transmit_queue: Some(TransmitQueue { packets: 4, priority: true }),
+        ..full.tree.link()
+    };
+    full.tree = full.tree.rebuilt(link, |_, _| {}).unwrap();
+    let hex: String = full.write().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let lines: Vec<&str> = hex.as_bytes().chunks(96).map(|line| core::str::from_utf8(line).unwrap()).collect();
+    assert_eq!(lines.join("\n"), include_str!("full_link.hex").trim_end());
+}
+
+/// A sequence of numbers that is the same everywhere: splitmix64.
+struct Sequence(u64);
+
+impl Sequence {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number of a random length, so that small ones are as frequent as large ones.
+    fn number(&mut self) -> u64 {
+        self.next() >> (self.next() % 64)
+    }
+
+    fn maybe(&mut self) -> Option<u64> {
+        (self.next() & 1 == 1).then(|| self.number())
+    }
+
+    fn rate(&mut self) -> Rate {
+        rate(1 + self.number() % Rate::MAX.bps())
+    }
+
+    fn curve(&mut self) -> Option<ServiceCurve> {
+        self.maybe().map(|d| ServiceCurve {
+            m1: self.maybe().map(|bps| rate(1 + bps % Rate::MAX.bps())),
+            d: Nanos(d),
+            m2: self.maybe().map(|bps| rate(1 + bps % Rate::MAX.bps())),
+        })
+    }
+
+    fn class(&mut self) -> ClassConfig {
+        let keys = [HostKey::SourceIp, HostKey::DestinationIp, HostKey::SourceMac, HostKey::DestinationMac];
+        let buckets: Vec<LeakyBucket> = (0..self.next() % 5)
+            .map(|_| LeakyBucket { burst: self.number(), peak: self.rate(), rate: self.rate() })
+            .collect();
+        ClassConfig {
+            share: match self.next() % 3 {
+                0 => None,
+                1 => Some(Share::Guarantee(self.rate())),
+                _ => Some(Share::Weight(1 + self.number() % 1_000_000_000_000)),
+            },
+            ceiling: self.maybe().map(|bps| rate(1 + bps % Rate::MAX.bps())),
+            burst: self.maybe(),
+            ceiling_burst: self.maybe(),
+            priority: self.maybe().map(|priority| priority as u8),
+            bounded: self.next() & 1 == 1,
+            isolated: self.next() & 1 == 1,
+            latency_critical: self.next() & 1 == 1,
+            quantum: self.maybe().map(|quantum| quantum as u32),
+            contract: self.maybe().map(|bytes| Contract { bytes, every: Nanos(self.number().max(1)) }),
+            real_time: self.curve(),
+            link_share: self.curve(),
+            upper_limit: self.curve(),
+            max_delay: self.maybe().map(Nanos),
+            leaky_buckets: LeakyBuckets::new(&buckets).unwrap(),
+            limits: self.maybe().map_or(QueueLimits::default(), |packets| QueueLimits {
+                packets: (packets as u32).max(1),
+                bytes: (self.number() as u32).max(1),
+            }),
+            queue: [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel][(self.next() % 3) as usize],
+            hosts: self.maybe().and_then(|most| Hosts::new(most as u16, keys[(self.next() % 4) as usize])),
+            ecn: self.next() & 1 == 1,
+        }
+    }
+}
+
+#[test]
+fn twenty_thousand_random_classes_have_the_bytes_that_version_1_always_had() {
+    let mut numbers = Sequence(28);
+    let mut digest = 0xcbf2_9ce4_8422_2325u64;
+    let mut len = 0;
+    for _ in 0..20_000 {
+        let class = numbers.class();
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::MAX));
+        tree.add(ClassId::ROOT, class).unwrap();
+        let mut labels = Labels::new(1).unwrap();
+        labels.add(1, b"x").unwrap();
+        let labels = labels.sorted().unwrap();
+        let config =
+            Config { tree: tree.build().unwrap(), labels, default: None, ..config(|_| ClassConfig::default()) };
+        let mut place = [0; MAX_RECORD];
+        let written = config.write_record(ClassId(1), &mut place).unwrap();
+        // FNV-1a.
+        digest =
+            place[..written].iter().fold(digest, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        len += written;
+        assert_eq!(Config::read(&config.write().unwrap()).unwrap().tree.config(ClassId(1)), &class);
+    }
+    assert_eq!(
+        (len, digest),
+        (2_693_731, 3_382_854_991_032_588_832),
+        "made by the writer of crates/qdisc that wrote each field by hand"
+    );
 }

@@ -1,0 +1,300 @@
+//! The differences of two link files as a document: keys, and what they change for whom.
+
+use std::collections::BTreeSet;
+
+use fairlink_config::LinkFile;
+use fairlink_config::units::show_size;
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, Rate};
+use fairlink_schema::keys::{CLASS, ClassKey, LINK, OVERHEADS, Value, difference};
+use fairlink_theory::ideal::{Rule, Traffic};
+use fairlink_theory::latency::DelayBound;
+use fairlink_theory::promises::{PromiseError, promised};
+use fairlink_theory::request::{Demand, Request};
+use serde::Serialize;
+
+/// Two files compared.
+#[derive(Debug, Serialize)]
+pub(crate) struct DiffDoc {
+    pub(crate) document: &'static str,
+    pub(crate) version: u32,
+    /// True where nothing differs that is read.
+    pub(crate) same: bool,
+    /// The links that differ.
+    pub(crate) links: Vec<LinkDiff>,
+}
+
+/// A difference of one link.
+#[derive(Debug, Serialize)]
+pub(crate) struct LinkDiff {
+    /// Its name, where the new file, or else the old one, has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) change: Kind,
+    /// Keys of `[link]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keys: Vec<KeyDiff>,
+    /// The classes that differ or get something else: in the order of the new file, then those that are gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) classes: Vec<ClassDiff>,
+}
+
+/// The state of a link or a class in the new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Only the new file has it.
+    New,
+    /// Only the old file has it.
+    Gone,
+    /// Both have it, and keys differ.
+    Changed,
+    /// Both have it with the same keys, and it is given something else.
+    Affected,
+}
+
+/// A key with other values. A value that is absent is the default.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct KeyDiff {
+    pub(crate) key: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) old: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) new: Option<String>,
+}
+
+/// A difference of one class.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClassDiff {
+    pub(crate) name: String,
+    pub(crate) change: Kind,
+    /// Keys of `[[class]]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keys: Vec<KeyDiff>,
+    /// What it gets when all leaves have traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) share_all_busy_bps: Option<Change<u64>>,
+    /// Bound on the delay of a packet, where the scheduler promises one; of traffic that the bounds are for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay_bound_s: Option<Change<f64>>,
+    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) most_bps: Option<Change<u64>>,
+}
+
+/// Two values that differ; one that is absent is not known, or there is no such class.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Change<T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) old: Option<T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) new: Option<T>,
+}
+
+impl<T: PartialEq> Change<T> {
+    fn of(old: Option<T>, new: Option<T>) -> Option<Self> {
+        (old != new).then_some(Self { old, new })
+    }
+}
+
+impl DiffDoc {
+    /// Compares the links of two files. The only link of a file is compared with the only link of the other, whatever their names
+    /// are; among several, links of one name are compared.
+    ///
+    /// # Errors
+    /// No memory for the bounds.
+    pub(crate) fn of(old: &[LinkFile], new: &[LinkFile]) -> Result<Self, PromiseError> {
+        let mut links = Vec::new();
+        match (old, new) {
+            ([old], [new]) => links.extend(LinkDiff::of(Some(old), Some(new))?),
+            _ => {
+                let same = |one: &LinkFile, other: &LinkFile| one.name == other.name;
+                for link in new {
+                    links.extend(LinkDiff::of(old.iter().find(|old| same(old, link)), Some(link))?);
+                }
+                for link in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
+                    links.extend(LinkDiff::of(Some(link), None)?);
+                }
+            }
+        }
+        Ok(Self { document: "diff", version: 1, same: links.is_empty(), links })
+    }
+}
+
+impl LinkDiff {
+    /// `None` where nothing differs.
+    fn of(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
+        let name = new.or(old).and_then(|link| link.name.clone());
+        let (Some(old), Some(new)) = (old, new) else {
+            let change = if new.is_some() { Kind::New } else { Kind::Gone };
+            return Ok(Some(Self { name, change, keys: Vec::new(), classes: Vec::new() }));
+        };
+        let keys = link_keys(old, new);
+        let (before, after) = (Outcome::of(old)?, Outcome::of(new)?);
+        let pair =
+            |class: Option<ClassId>, other: Option<ClassId>| class_diff((old, &before, class), (new, &after, other));
+        let kept = new.tree.classes().filter_map(|class| pair(old.names.id(new.names.name(class)), Some(class)));
+        let gone = old.tree.classes().filter(|&class| new.names.id(old.names.name(class)).is_none());
+        let classes: Vec<ClassDiff> = kept.chain(gone.filter_map(|class| pair(Some(class), None))).collect();
+        let same = keys.is_empty() && classes.is_empty();
+        Ok((!same).then_some(Self { name, change: Kind::Changed, keys, classes }))
+    }
+}
+
+/// What the classes of a link get.
+struct Outcome {
+    /// By class id; empty where it is not computed for this scheduler.
+    shares: Vec<u64>,
+    delays: Vec<Option<f64>>,
+    most: Vec<Rate>,
+}
+
+impl Outcome {
+    fn of(link: &LinkFile) -> Result<Self, PromiseError> {
+        let tree = &link.tree;
+        let mut demand = Demand::uniform(tree, Request::Unlimited);
+        if !link.matches.is_empty() {
+            // Nothing reaches them.
+            for &leaf in link.unreachable().iter().filter(|&&leaf| link.number_of(leaf).is_none()) {
+                demand.set(tree, leaf, Request::Rate(0)).expect("a leaf of this tree");
+            }
+        }
+        let ideal = Rule::of(link.info(), tree, Traffic::unknown()).and_then(|rule| rule.solve(&demand));
+        let all = || (0..tree.len()).map(|class| ClassId(class as u32));
+        let shares = ideal.map_or_else(|_| Vec::new(), |ideal| all().map(|class| ideal.floor_bps(class)).collect());
+        let promised = promised(link.info(), tree)?;
+        let delays = promised.delays.iter().map(|bound| bound.as_ref().map(DelayBound::seconds_in_floats)).collect();
+        Ok(Self { shares, delays, most: most(tree) })
+    }
+}
+
+/// By class id: the most that a class can get.
+fn most(tree: &Hierarchy) -> Vec<Rate> {
+    let mut most = vec![tree.link().rate; tree.len()];
+    // Parents come before their children.
+    for class in tree.classes() {
+        let config = tree.config(class);
+        let curve = config.upper_limit.and_then(|curve| curve.m1.max(curve.m2));
+        let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
+        most[class.index()] = [config.ceiling, curve].into_iter().flatten().fold(above, Rate::min);
+    }
+    most
+}
+
+type Side<'a> = (&'a LinkFile, &'a Outcome, Option<ClassId>);
+
+/// `None` where nothing of the class differs.
+fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
+    let name = |(link, _, class): Side<'_>| class.map(|class| link.names.name(class).to_owned());
+    let keys = class_keys((old.0, old.2), (new.0, new.2));
+    let share = |(_, outcome, class): Side<'_>| outcome.shares.get(class?.index()).copied();
+    let delay = |(_, outcome, class): Side<'_>| *outcome.delays.get(class?.index())?;
+    let most = |(_, outcome, class): Side<'_>| Some(outcome.most[class?.index()].bps());
+    let diff = ClassDiff {
+        name: name(new).or_else(|| name(old))?,
+        change: match (old.2, new.2) {
+            (None, _) => Kind::New,
+            (_, None) => Kind::Gone,
+            _ if keys.is_empty() => Kind::Affected,
+            _ => Kind::Changed,
+        },
+        keys,
+        share_all_busy_bps: Change::of(share(old), share(new)),
+        delay_bound_s: Change::of(delay(old), delay(new)),
+        most_bps: Change::of(most(old), most(new)),
+    };
+    let effects = [diff.share_all_busy_bps.is_some(), diff.delay_bound_s.is_some(), diff.most_bps.is_some()];
+    (diff.change != Kind::Affected || effects.contains(&true)).then_some(diff)
+}
+
+/// A class's configuration without what is derived where the file says nothing, and without the queue, which is read by hand.
+fn written(link: &LinkFile, class: Option<ClassId>) -> ClassConfig {
+    let Some(class) = class else { return ClassConfig::default() };
+    let mut config = *link.tree.config(class);
+    config.limits = ClassConfig::default().limits;
+    // A class of a pool has the link's rate as its ceiling.
+    if config.ceiling == Some(link.tree.link().rate) && link.pools.iter().any(|&(member, _)| member == class) {
+        config.ceiling = None;
+    }
+    config
+}
+
+fn class_keys(old: (&LinkFile, Option<ClassId>), new: (&LinkFile, Option<ClassId>)) -> Vec<KeyDiff> {
+    let (before, after) = (written(old.0, old.1), written(new.0, new.1));
+    let mut changed = difference(&CLASS, &before, &after).peekable();
+    let mut keys = Vec::new();
+    for key in CLASS.iter() {
+        if let Some(change) = changed.next_if(|change| std::ptr::eq(change.key, key)) {
+            let show = |value: Option<Value>| value.map(|value| key.show(value));
+            keys.push(KeyDiff { key: key.name, old: show(change.old), new: show(change.new) });
+        } else if let (old, new) = (by_hand(key, old), by_hand(key, new))
+            && old != new
+        {
+            keys.push(KeyDiff { key: key.name, old, new });
+        }
+    }
+    keys
+}
+
+/// The value of a key that is no field of [`ClassConfig`], and of the queue, whose default depends on other keys.
+fn by_hand(key: &ClassKey, (link, class): (&LinkFile, Option<ClassId>)) -> Option<String> {
+    let class = class?;
+    match key.name {
+        "parent" => link
+            .tree
+            .parent(class)
+            .filter(|&parent| parent != ClassId::ROOT)
+            .map(|parent| link.names.name(parent).into()),
+        "buffer" if link.tree.is_leaf(class) && !link.has_default_queue(class) => {
+            Some(key.show(Value::Limits(link.tree.config(class).limits)))
+        }
+        "match" => {
+            let all: BTreeSet<String> =
+                link.matches.iter().filter(|(of, _)| *of == class).map(|(_, made)| made.to_string()).collect();
+            (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
+        }
+        "pool" => link.pools.iter().find(|(member, _)| *member == class).map(|(_, pool)| pool.clone()),
+        "classid" => link.number_of(class).map(|number| number.to_string()),
+        _ => None,
+    }
+}
+
+fn link_keys(old: &LinkFile, new: &LinkFile) -> Vec<KeyDiff> {
+    let mut keys: Vec<KeyDiff> = LINK
+        .iter()
+        .filter_map(|key| {
+            let value = |link: &LinkFile| match key.name {
+                "name" => link.name.clone(),
+                "in" => link.ports[0].clone(),
+                "out" => link.ports[1].clone(),
+                "egress" => link.egress.clone(),
+                "scheduler" => Some(link.scheduler.clone()),
+                "mtu" => Some(show_size(link.mtu.into())),
+                "overhead" => Some(overhead(link)),
+                "default" => link.default_class.map(|class| link.names.name(class).to_owned()),
+                "memory" => Some(show_size(link.memory_limit)),
+                _ => key.value(&link.tree.link()).map(|value| key.show(value)),
+            };
+            let (old, new) = (value(old), value(new));
+            (old != new).then_some(KeyDiff { key: key.name, old, new })
+        })
+        .collect();
+    keys.extend(order_of_matches(old, new));
+    keys
+}
+
+fn overhead(link: &LinkFile) -> String {
+    let word = OVERHEADS.iter().find(|(_, known)| *known == link.overhead);
+    word.map_or_else(|| show_size(link.overhead.bytes.into()), |&(word, _)| word.to_owned())
+}
+
+/// The same matches in another order: frames that several hold for may go elsewhere.
+fn order_of_matches(old: &LinkFile, new: &LinkFile) -> Option<KeyDiff> {
+    let all = |link: &LinkFile| -> Vec<String> {
+        link.matches.iter().map(|(class, made)| format!("{}: {made}", link.names.name(*class))).collect()
+    };
+    let (old, new) = (all(old), all(new));
+    let first = old.iter().zip(&new).find(|(old, new)| old != new)?;
+    let sorted = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
+    let place = |text: &str| Some(format!("{text} first"));
+    (sorted(&old) == sorted(&new)).then(|| KeyDiff { key: "match", old: place(first.0), new: place(first.1) })
+}

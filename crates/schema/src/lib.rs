@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(feature = "text")]
+extern crate std;
+
+#[cfg(feature = "text")]
+pub mod editor;
+pub mod keys;
+pub mod qdisc;
+#[cfg(feature = "text")]
+pub mod units;
