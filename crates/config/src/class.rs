@@ -82,7 +82,7 @@ const FEATURES: [(&str, Feature); 18] = [
     ("pool", Feature::Pool),
 ];
 
-/// A place in a file, in half the room of a [`Span`]: files are shorter than 2^32 bytes ([`crate::reader::MAX_FILE`]).
+/// A place in a file, in half the room of a [`Span`]: files are shorter than 2^32 bytes ([`crate::files::MAX_FILE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     start: u32,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fairlink_config::written_out;
+use fairlink_config::{SourceText, written_out};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ struct Document<'a> {
 
 /// Prints the text, which names no table and no template any more.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let source = written_out(&args.file)?;
+    let source = written_out(&SourceText::read(&args.file)?)?;
     if out.json {
         return out.document(&Document { text: source.inner(), tables: source.included().collect() });
     }
