@@ -13,3 +13,4 @@ mod metrics;
 mod pools;
 mod random_trees;
 mod routes;
+mod steps;
