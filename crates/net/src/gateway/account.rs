@@ -34,4 +34,4 @@ pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 #[cfg(test)]
 pub(crate) mod played;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

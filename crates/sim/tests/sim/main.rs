@@ -7,6 +7,7 @@ mod closed;
 mod common;
 mod crossings;
 mod delays;
+mod documents;
 mod ideals;
 mod link;
 mod metrics;

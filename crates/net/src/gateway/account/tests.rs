@@ -328,3 +328,20 @@ fn all_counters_of_a_scheduler_have_room() {
         assert_eq!(each, all, "{}", info.name);
     }
 }
+
+/// A gateway with a class above two leaves, before and after 5 ms of traffic with drops. The same each time.
+pub(crate) fn watched() -> (Observation, Observation) {
+    let mut played = Played::new(two_levels(1, 2), "hls");
+    let turns =
+        |played: &mut Played, turns: std::ops::Range<u64>| turns.for_each(|turn| played.busy_turn(turn * 100_000));
+    turns(&mut played, 0..50);
+    let earlier = played.observe();
+    turns(&mut played, 50..100);
+    (earlier, played.observe())
+}
+
+#[test]
+fn the_statistics_are_as_they_were_reviewed() {
+    let (earlier, later) = watched();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&since(&earlier, &later)).unwrap());
+}

@@ -301,3 +301,14 @@ fn names_of_any_kind_are_escaped_as_the_format_has_it() {
         assert_eq!(value(&samples, "fairlink_class_sent_packets_total", &labels), 0.0);
     }
 }
+
+#[test]
+fn the_page_is_as_it_was_reviewed() {
+    let (earlier, later) = crate::gateway::account::tests::watched();
+    let interval = Interval::of_links(&[Some((&earlier, &later))]).remove(0);
+    let link = LinkPage { name: "out".to_owned(), observation: Some(Arc::new(later)), interval };
+    let text = Page::new(vec![link], crate::gateway::links::Reloads::default()).text(&Filter::default());
+    // When the process began is not the same each time.
+    let lines = text.lines().filter(|line| !line.starts_with("fairlink_process") && !line.starts_with("process"));
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}

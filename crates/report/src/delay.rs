@@ -1,0 +1,33 @@
+//! Delays in summary.
+
+use serde::{Deserialize, Serialize};
+
+/// Delays in seconds. A statistic that was not recorded is absent; without packets there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// Number of packets measured.
+    pub packets: u64,
+    /// Shortest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// Median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
+    /// Longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+impl Delay {
+    /// Quantiles that are reported, in thousandths: those of `p50`, `p99` and `p999`.
+    pub const THOUSANDTHS: [u64; 3] = [500, 990, 999];
+}
