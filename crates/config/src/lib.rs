@@ -26,6 +26,7 @@ mod expand;
 pub mod files;
 mod fit;
 mod hosts;
+pub mod human;
 pub mod import;
 mod json;
 pub mod link;

@@ -174,6 +174,12 @@ impl<'o> Simulation<'o> {
         self.prepared.scenarios.get(link).map_or(&[], |scenario| &scenario.names)
     }
 
+    /// The scheduler that shares the first link now; `None` where it was handed over ready-made.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<&'static SchedulerInfo> {
+        self.running[0].rules().info
+    }
+
     fn progress_step(&self) -> Nanos {
         Nanos((self.duration().0 / PROGRESS_CALLS).max(1))
     }

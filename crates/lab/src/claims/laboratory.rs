@@ -14,7 +14,7 @@ use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 
 use super::finding::{Rerun, Row};
-use crate::scenario::links_of;
+use fairlink_api::links_of;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
