@@ -2,14 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use fairlink_config::demand::parse_demand;
-use fairlink_config::problem::ProblemKind;
-use fairlink_config::{LinkFile, Problem, Problems, ReadOptions};
-use fairlink_core::{ClassId, Leniency};
-use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
-use fairlink_theory::promises::largest_share_error;
-use fairlink_theory::reach::{all_small_bursts, may_lose};
-use fairlink_theory::request::{Demand, Request};
+use anyhow::anyhow;
+use fairlink_api::Refused;
+use fairlink_config::{LinkFile, Problem, Problems, SourceText};
+use fairlink_core::ClassId;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -26,6 +22,17 @@ impl From<Problems> for Failure {
             Some(file) => report.wrap_err(file),
             None => report,
         })
+    }
+}
+
+/// A text that is wrong is shown at its place; an argument is named as the option that it is.
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Text(problems) | Refused::NotAdmitted { problems, .. } => problems.into(),
+            Refused::Argument { name, message } => Self::wrong(format!("--{name}: {message}")),
+            Refused::Failed(message) => Self::failed(anyhow!(message)),
+        }
     }
 }
 
@@ -52,63 +59,17 @@ pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
     warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
 }
 
-/// Reads a link file for a computation that no scheduler takes part in: whatever only schedulers, queues and frames care about is
-/// left aside.
+/// Reads a link file for a computation that no scheduler takes part in, and shows warnings about its tree.
 pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
-    let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
-    let concerns_the_tree = |warning: &Problem| {
-        let kind = warning.kind();
-        !concerns_frames(kind)
-            && !matches!(kind, ProblemKind::Unsupported { .. } | ProblemKind::Misplaced { key: "buffer" | "pool", .. })
-    };
-    warn(std::mem::take(&mut link.warnings).into_iter().filter(concerns_the_tree));
+    let (link, warnings) = fairlink_api::read_tree(&SourceText::read(path)?)?;
+    warn(warnings);
     Ok(link)
-}
-
-/// A share that comes out wrong by more than this, relative to it, is worth a warning.
-const WRONG_SHARE: f64 = 0.01;
-
-/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
-pub(crate) fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Failure> {
-    let error = largest_share_error(link.info(), &link.tree).map_err(Failure::failed)?;
-    let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
-    let mut warnings: Vec<Problem> = wrong.map(|(class, error)| link.share_warning(class, error)).into_iter().collect();
-    if may_lose(link.info()) {
-        let small = all_small_bursts(&link.tree).map_err(|error| link.explain(&error))?;
-        warnings.extend(
-            small
-                .iter()
-                .map(|small| link.small_burst_warning(small.class, small.enough, small.reached_bps, small.busy)),
-        );
-    }
-    let costly = costly_bursts(link.info(), &link.tree).map_err(|error| link.explain(&error))?;
-    warnings.extend(costly.iter().map(|costly| {
-        let CostlyBurst { class, feature, burst, enough, with_bps, without_bps } = *costly;
-        link.costly_burst_warning((class, feature, burst), enough, (with_bps, without_bps))
-    }));
-    Ok(warnings)
 }
 
 /// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
 #[cfg(target_os = "linux")]
 pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
     link.unreachable_warning(link.unreachable())
-}
-
-/// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
-pub(crate) fn concerns_frames(kind: &ProblemKind) -> bool {
-    matches!(kind, ProblemKind::Misplaced { key: "default", .. })
-}
-
-/// The name of a class's parent; `None` below the link itself.
-pub(crate) fn parent_name(link: &LinkFile, class: ClassId) -> Option<&str> {
-    let parent = link.tree.parent(class)?;
-    (parent != ClassId::ROOT).then(|| link.names.name(parent))
-}
-
-/// A class in running text.
-pub(crate) fn in_text(link: &LinkFile, class: ClassId) -> String {
-    if class == ClassId::ROOT { "the link".to_owned() } else { link.names.name(class).to_owned() }
 }
 
 /// The name of a class, set in by its depth.
@@ -120,27 +81,9 @@ pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
 #[derive(Debug, clap::Args)]
 pub(crate) struct FluidArgs {
     /// The link file.
-    link: PathBuf,
+    pub(crate) link: PathBuf,
     /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has no demand [default:
     /// every leaf inf].
     #[arg(long, value_name = "LEAF=RATE,...")]
-    demand: Option<String>,
-}
-
-impl FluidArgs {
-    /// Reads both.
-    pub(crate) fn read(&self) -> Result<(LinkFile, Demand), Failure> {
-        let link = read_tree(&self.link)?;
-        let demand = match &self.demand {
-            None => Demand::uniform(&link.tree, Request::Unlimited),
-            Some(text) => {
-                let parsed = parse_demand(text, &link.tree, &link.names)
-                    .map_err(|error| Failure::wrong(format!("--demand: {error}")))?;
-                let requests =
-                    parsed.into_iter().map(|(class, rate)| (class, rate.map_or(Request::Unlimited, Request::Rate)));
-                Demand::new(&link.tree, requests).map_err(Failure::wrong)?
-            }
-        };
-        Ok((link, demand))
-    }
+    pub(crate) demand: Option<String>,
 }

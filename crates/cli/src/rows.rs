@@ -2,7 +2,6 @@
 
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
-use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
 use crate::human;
@@ -136,18 +135,4 @@ pub(crate) fn summary(
         [vec![(index + 1).to_string(), classes.to_string(), leaves.to_string()], rates.into()].concat()
     };
     out.table(&head, levels.into_iter().enumerate().map(level).collect(), 0..head.len())
-}
-
-/// A list in JSON whose items are made one by one as they are written.
-pub(crate) struct Each<F> {
-    /// How many there are.
-    pub(crate) len: usize,
-    /// The one at a position.
-    pub(crate) item: F,
-}
-
-impl<T: Serialize, F: Fn(usize) -> T> Serialize for Each<F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq((0..self.len).map(&self.item))
-    }
 }

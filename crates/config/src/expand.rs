@@ -38,34 +38,12 @@ use crate::tc::import::is_tc_file;
 
 pub(crate) use table::row as row_span;
 
-/// Reads the file at this path.
-type Open<'o> = &'o dyn Fn(&Path) -> Result<Source, Problems>;
-
 /// The text of `source` with templates and tables of classes written out. A text without any is left as it is, and so is one that is not
 /// TOML, which whoever reads it will say.
 ///
 /// # Errors
 /// Templates that are not known, tables of classes that cannot be read, and what is wrong with their rows.
 pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
-    expand_with(source, &reader::open)
-}
-
-/// The text of the file at `path`, a link file or a scenario, with templates and tables of classes written out: a class in full for each
-/// row. A file of tc commands has neither and is left as it is.
-///
-/// # Errors
-/// A file that cannot be read or is not TOML, templates and columns that are not there, and what is wrong with rows.
-pub fn written_out(path: &Path) -> Result<Source, Problems> {
-    let source = reader::open(path)?;
-    if is_tc_file(path) {
-        return Ok(source);
-    }
-    let source = expand(&source)?;
-    reader::toml(&source)?;
-    Ok(source)
-}
-
-fn expand_with(source: &Source, open: Open<'_>) -> Result<Source, Problems> {
     let text = source.inner();
     if !text.contains("template") && !text.contains("classes") {
         return Ok(Arc::clone(source));
@@ -77,7 +55,7 @@ fn expand_with(source: &Source, open: Open<'_>) -> Result<Source, Problems> {
     let mut included = Vec::new();
     for (at, section) in sections.iter().enumerate() {
         if section.is_list_of("classes") {
-            match rows::write(section, &templates, open, &mut writer, &mut log) {
+            match rows::write(section, &templates, &mut writer, &mut log) {
                 Ok(table) => included.extend(table),
                 Err(problems) => log.add_all(problems),
             }
@@ -91,6 +69,20 @@ fn expand_with(source: &Source, open: Open<'_>) -> Result<Source, Problems> {
         return Err(log.into_errors());
     }
     Ok(writer.finish(included))
+}
+
+/// The text of a link file or a scenario with templates and tables of classes written out: a class in full for each
+/// row. A file of tc commands has neither and is left as it is.
+///
+/// # Errors
+/// A text that is not TOML, templates and columns that are not there, tables that cannot be read, and what is wrong with rows.
+pub fn written_out(source: &Source) -> Result<Source, Problems> {
+    if is_tc_file(Path::new(source.name())) {
+        return Ok(Arc::clone(source));
+    }
+    let source = expand(source)?;
+    reader::toml(&source)?;
+    Ok(source)
 }
 
 /// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does not set, in the

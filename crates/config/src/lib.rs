@@ -7,6 +7,7 @@
 //! * [`tc`]: commands of tc to a link file and back.
 //! * [`demand`]: who wants how much, on a command line.
 //! * [`sweep`]: scenario files with other numbers.
+//! * [`files`]: where files are that a text names.
 //! * [`problem`]: what is wrong with a file, and where.
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
@@ -22,8 +23,10 @@ mod classid;
 pub mod demand;
 mod document;
 mod expand;
+pub mod files;
 mod fit;
 mod hosts;
+pub mod human;
 pub mod import;
 mod json;
 pub mod link;
@@ -45,9 +48,10 @@ pub use fairlink_schema::units;
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
 pub use expand::written_out;
+pub use files::{Disk, Files, Memory, NoFiles};
 pub use hosts::host_of;
 pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};
 pub use peers::Peer;
-pub use problem::{Problem, Problems};
+pub use problem::{Problem, Problems, Source, SourceText};
 pub use scenario::{RouteSpec, Scenario};

@@ -28,7 +28,7 @@ use crate::link::head::Head;
 use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
-use crate::reader::{self, Table, Value, closest};
+use crate::reader::{Table, Value, closest};
 use crate::tc::import::{self, ImportOptions, is_tc_file};
 use crate::tc::kernel::KERNEL_HTB_LEVELS;
 use crate::tree::{self, Built, own_limit};
@@ -124,10 +124,7 @@ impl LinkFile {
     /// # Errors
     /// Everything that is wrong with it, as far as one thing does not hide another.
     pub fn read(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        if is_tc_file(path.as_ref()) {
-            return Self::from_tc(&reader::open(path.as_ref())?, &ImportOptions::default(), options);
-        }
-        Self::from_source(reader::open(path.as_ref())?, options)
+        Self::from_source(&SourceText::read(path)?, options)
     }
 
     /// Reads a link file's text; `name` is what errors call it.
@@ -135,7 +132,7 @@ impl LinkFile {
     /// # Errors
     /// As [`LinkFile::read`].
     pub fn parse(name: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        Self::from_source(SourceText::new(name, text.into()), options)
+        Self::from_toml(&SourceText::new(name, text.into()), options)
     }
 
     /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
@@ -143,22 +140,29 @@ impl LinkFile {
     /// # Errors
     /// As [`LinkFile::read`].
     pub fn from_text(path: &str, text: impl Into<String>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        if is_tc_file(Path::new(path)) {
-            let source = SourceText::new(path, text.into());
-            return Self::from_tc(&source, &ImportOptions::default(), options);
-        }
-        Self::parse(path, text, options)
+        Self::from_source(&SourceText::new(path, text.into()), options)
     }
 
-    pub(crate) fn from_source(source: Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        document::read(&source, "a link file", |table, mut log| {
+    /// Reads a file's text as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
+    ///
+    /// # Errors
+    /// As [`LinkFile::read`].
+    pub fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+        if is_tc_file(Path::new(source.name())) {
+            return Self::from_tc(source, &ImportOptions::default(), options);
+        }
+        Self::from_toml(source, options)
+    }
+
+    fn from_toml(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+        document::read(source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
             if let Some(links) = table.get("link").filter(|value| value.is_list()) {
                 several::refuse(links, &mut log);
                 return Err(log.into_errors());
             }
             match table.get("link").and_then(|value| value.value.get_ref().as_str()) {
-                Some(path) if !log.has_errors() => Self::read_from(&source, path, options),
+                Some(path) if !log.has_errors() => Self::read_from(source, path, options),
                 None if TcLink::is_in(table) => match Self::read_tc(table, options, &mut log) {
                     Ok(Some(file)) if !log.has_errors() => Ok(file),
                     Ok(_) => Err(log.into_errors()),
@@ -208,8 +212,8 @@ impl LinkFile {
     /// # Errors
     /// As [`LinkFile::read`].
     fn read_from(other: &Source, path: &str, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
-        let source = reader::open(&path)?;
+        let path = other.beside(path);
+        let source = other.open(&path)?;
         if is_tc_file(&path) {
             return Self::from_named_tc(other, &source, &ImportOptions::default(), options);
         }
@@ -240,8 +244,7 @@ impl LinkFile {
     fn read_tc(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<Self>, Problems> {
         let Some(TcLink { path, import }) = TcLink::read(table, log) else { return Ok(None) };
         let other = Arc::clone(log.source());
-        let path = Path::new(other.name()).parent().unwrap_or(Path::new("")).join(path);
-        Self::from_named_tc(&other, &reader::open(&path)?, &import, options).map(Some)
+        Self::from_named_tc(&other, &other.open(&other.beside(path))?, &import, options).map(Some)
     }
 
     /// As [`LinkFile::from_tc`], of a file that another one names: nothing is quoted of one that has no line of tc.

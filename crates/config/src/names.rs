@@ -17,7 +17,7 @@ pub const MAX_NAME: usize = 255;
 #[derive(Clone, Debug)]
 pub struct Names {
     text: String,
-    /// By id: where its name ends, and the next one begins. Below 2^32, since files are shorter ([`crate::reader::MAX_FILE`]).
+    /// By id: where its name ends, and the next one begins. Below 2^32, since files are shorter ([`crate::files::MAX_FILE`]).
     ends: Vec<u32>,
     /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash; [`FREE`] where
     /// there is none. A power of two, and at most half of them taken.

@@ -113,6 +113,13 @@ impl Problem {
         }
     }
 
+    /// Length of the offending part in characters; 0 where the problem is with the file as a whole.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        let text = self.span.as_ref().and_then(|span| self.source.inner().get(span.clone()));
+        text.map_or(0, |text| text.chars().count())
+    }
+
     /// All of it in one line: `file:line:column: error: message; help`.
     #[must_use]
     pub fn line(&self) -> String {

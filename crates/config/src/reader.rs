@@ -1,7 +1,5 @@
 //! Typed access to TOML tables: what is missing, misspelt or of the wrong type goes to the [`Log`], and reading goes on.
 
-use std::io::Read;
-
 use fairlink_core::{Nanos, Rate};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -9,7 +7,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use fairlink_schema::keys::Key;
 
 use crate::pieces::Pieces;
-use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
+use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::units::{Quantity, UnitError, parse_rate, parse_size, parse_time};
 
 /// Keys of other tools that people write by habit: the tool, its key, and ours.
@@ -35,67 +33,6 @@ const FEW: usize = 8;
 
 /// A key with its value.
 type Entry<'a, 's> = (&'a Spanned<DeString<'s>>, &'a Spanned<DeValue<'s>>);
-
-/// Turns a file's bytes into text.
-///
-/// # Errors
-/// A file that is not UTF-8.
-pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(SourceText::opened(name, text)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let bytes = error.into_bytes();
-            let before = &bytes[..at];
-            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-            let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
-            let found = ProblemKind::NotText { at, line, column, byte: bytes[at] };
-            let source = SourceText::new(name, String::new());
-            Err(Problems::one(Problem::error(&source, None, found)))
-        }
-    }
-}
-
-/// Longest file that is read, in bytes: a tree of a million leaves has some hundred megabytes.
-pub(crate) const MAX_FILE: u64 = 256 << 20;
-
-/// Reads a whole file.
-///
-/// A pipe or a device may never end, and one that nobody writes to would not even open. So only ordinary files are read, and what the
-/// user has open already: standard input, and the descriptors by which a shell hands over the output of a command.
-///
-/// # Errors
-/// A file that cannot be read, is no ordinary one, is longer than [`MAX_FILE`], or is not UTF-8.
-pub(crate) fn open(path: &std::path::Path) -> Result<Source, Problems> {
-    let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    let read = ordinary_file(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| error.to_string()));
-    let reason = match read {
-        Ok(len) if len as u64 <= MAX_FILE => return text(&name, bytes),
-        Ok(_) => format!("it is longer than {} MiB", MAX_FILE >> 20),
-        Err(reason) => reason,
-    };
-    let source = SourceText::new(&name, String::new());
-    Err(Problems::one(Problem::error(&source, None, ProblemKind::Unreadable { reason })))
-}
-
-/// Opens an ordinary file, or what the user has open already.
-///
-/// # Errors
-/// Why it cannot be read.
-pub(crate) fn ordinary_file(path: &std::path::Path) -> Result<std::fs::File, String> {
-    let name = path.display().to_string();
-    let handed_over = ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"].iter().any(|known| name.starts_with(known));
-    let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if path.is_dir() {
-        return Err("it is a directory".to_owned());
-    }
-    if !found.is_file() && !handed_over {
-        return Err("it is a pipe, a device or a socket, and no ordinary file; /dev/stdin is read as well".to_owned());
-    }
-    std::fs::File::open(path).map_err(|error| error.to_string())
-}
 
 /// Parses TOML.
 ///

@@ -29,10 +29,10 @@ use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText};
-use crate::reader::{self, Table, unknown_word};
+use crate::reader::{Table, unknown_word};
 use crate::tc::import::is_tc_file;
 use crate::tc::toml_text::quoted;
-use crate::tc::{ImportOptions, import_file};
+use crate::tc::{self, ImportOptions};
 
 const PLACE: &str = "[[source]]";
 
@@ -76,7 +76,7 @@ impl Scenario {
     /// # Errors
     /// Everything that is wrong with it, as far as one thing does not hide another.
     pub fn read(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        Self::from_source(&reader::open(path.as_ref())?, options)
+        Self::from_source(&SourceText::read(path)?, options)
     }
 
     /// A script of the HTB text's generator over a link: that of a link file, or of a file of tc commands (`.tc`), whose further devices
@@ -92,7 +92,7 @@ impl Scenario {
     ) -> Result<(Self, Vec<Problem>), Problems> {
         let mut notes = Vec::new();
         let head = if is_tc_file(link) {
-            let made = import_file(link, &ImportOptions { rate, device: None })?;
+            let made = tc::import_source(&SourceText::read(link)?, &ImportOptions { rate, device: None })?;
             notes = made.notes;
             made.text
         } else {
@@ -112,7 +112,11 @@ impl Scenario {
         Self::from_source(&SourceText::new(name, text.into()), options)
     }
 
-    fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
+    /// Reads a scenario file's text. The files that it names are looked for where the text comes from.
+    ///
+    /// # Errors
+    /// As [`Scenario::read`].
+    pub fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         document::read(source, "a scenario file", |table, log| Self::from_table(table, options, log))
     }
 

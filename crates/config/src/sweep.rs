@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::Path;
 
 use thiserror::Error;
 use toml::Spanned;
@@ -222,16 +221,16 @@ impl Template {
     /// Reads a scenario file. The link file that it names, if any, becomes a part of the text.
     ///
     /// # Errors
-    /// A file that cannot be read or is no TOML.
-    pub fn read(path: &Path) -> Result<Self, Problems> {
-        let source = expand(&reader::open(path)?)?;
+    /// A text that is no TOML, and a link file that cannot be read.
+    pub fn read(source: &Source) -> Result<Self, Problems> {
+        let source = expand(source)?;
         let document = reader::toml(&source)?;
         let table = document.get_ref();
         let mut text = source.inner().to_owned();
         if let Some((key, value)) = table.get_key_value("link")
             && let Some(file) = value.get_ref().as_str()
         {
-            let link = expand(&reader::open(&path.parent().unwrap_or(Path::new("")).join(file))?)?;
+            let link = expand(&source.open(&source.beside(file))?)?;
             // As text, it has to begin with a table: a key alone would belong to the table before.
             let lines = || link.inner().lines().map(str::trim);
             let begins = lines().find(|line| !line.is_empty() && !line.starts_with('#'));

@@ -30,29 +30,22 @@ pub use export::{Exported, export};
 pub use import::{ImportOptions, Imported};
 pub use kernel::KERNEL_HTB_LEVELS;
 
-use std::path::Path;
-
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problems, Source, SourceText};
-use crate::reader;
-
-/// Reads a file of tc commands.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
-pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported, Problems> {
-    sound(&reader::open(path.as_ref())?, options)
-}
 
 /// Reads a text of tc commands; `name` is what errors call it.
 ///
 /// # Errors
-/// As [`import_file`].
+/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
 pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
-    sound(&SourceText::new(name, text.into()), options)
+    import_source(&SourceText::new(name, text.into()), options)
 }
 
-fn sound(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
+/// Reads a file of tc commands.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_source(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
     let made = import::read(source, options)?;
     LinkFile::parse(&made.name, made.text.clone(), &ReadOptions::default())?;
     Ok(made)

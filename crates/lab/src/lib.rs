@@ -2,7 +2,6 @@
 //!
 //! # Modules
 //! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
-//! * [`scenario`]: scenario files as they are simulated.
 //! * [`expect`]: whether runs show what their scenario expects.
 //! * [`claims`]: every claim of the papers, tried by a command.
 //! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
@@ -20,12 +19,11 @@ pub mod claims;
 pub mod expect;
 pub mod experiments;
 pub mod figures;
-pub mod human;
+pub use fairlink_config::human;
 pub mod import;
 pub mod measure;
 pub mod page;
 pub mod rate_unit;
 pub mod report;
-pub mod scenario;
 pub mod table;
 pub mod trace;

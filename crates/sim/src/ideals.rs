@@ -1,5 +1,7 @@
 //! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
 
+use std::sync::Arc;
+
 use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, PoolRule, SchedulerInfo, Sharing};
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
 use fairlink_theory::request::Demand;
@@ -25,9 +27,9 @@ pub(crate) type Fair = Vec<Vec<Vec<f64>>>;
 
 /// What max-min fairness gives, by link, phase and class.
 pub(crate) fn fair(
-    scenarios: &[Scenario],
+    scenarios: &[Arc<Scenario>],
     pools: &[LinkPool],
-    routes: &Routes<'_>,
+    routes: &Routes,
     phases: &[Interval],
 ) -> Result<Fair, SimError> {
     if routes.is_empty() {
@@ -43,9 +45,9 @@ pub(crate) fn fair(
 /// What `info` gives by its own rule, by link, phase and class. `fair` is what max-min fairness gives.
 pub(crate) fn own(
     info: &'static SchedulerInfo,
-    scenarios: &[Scenario],
+    scenarios: &[Arc<Scenario>],
     pools: &[LinkPool],
-    routes: &Routes<'_>,
+    routes: &Routes,
     phases: &[Interval],
     fair: &Fair,
 ) -> Result<Vec<Vec<Rates>>, SimError> {

@@ -2,7 +2,8 @@
 //!
 //! # Where to start
 //! A [`Scenario`] says what is simulated. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
-//! arrivals; [`compare_links`] runs several links that share pools. A [`Change`] makes a link another one while it runs. A [`Run`]
+//! arrivals; [`compare_links`] runs several links that share pools. A [`Simulation`] goes on step by step and takes packets and changes
+//! from outside. A [`Change`] makes a link another one while it runs. A [`Run`]
 //! says what was measured. [`run_jobs`] makes many runs on several processors; [`statistics`] says what they show together.
 //!
 //! The loop around the scheduler, [`fairlink_core::Driver`], is the one that the gateway runs. Here its port is a link that
@@ -26,12 +27,14 @@ mod measure;
 mod metrics;
 mod observe;
 mod port;
+mod prepared;
 mod report;
 mod routes;
 mod running;
 mod scenario;
 mod series;
 mod shares;
+mod simulation;
 pub mod statistics;
 mod summary;
 
@@ -46,3 +49,4 @@ pub use report::{
 };
 pub use routes::{Hop, MAX_HOPS, Route};
 pub use scenario::{MAX_PHASE_RATES, MAX_WINDOW_RATES, Options, Scenario, SimError};
+pub use simulation::Simulation;

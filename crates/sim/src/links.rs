@@ -1,5 +1,7 @@
 //! Several links that run side by side on one clock and share pools of bandwidth.
 
+use std::sync::Arc;
+
 use fairlink_core::{ClassId, Hierarchy, Lender, Pool, PoolRule, Rate};
 use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::Demand;
@@ -44,7 +46,8 @@ pub(crate) type Lenders = Vec<(ClassId, Box<dyn Lender>)>;
 
 impl Links {
     /// One link, which shares nothing.
-    pub(crate) fn alone(first: Scenario) -> Self {
+    #[must_use]
+    pub fn alone(first: Scenario) -> Self {
         Self { first, further: Vec::new(), pools: Vec::new(), routes: Vec::new() }
     }
 
@@ -54,35 +57,27 @@ impl Links {
     }
 
     /// All links as they run.
-    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
-        let mut all = vec![self.first.clone()];
+    pub(crate) fn scenarios(&self) -> Vec<Arc<Scenario>> {
+        let mut all = vec![Arc::new(self.first.clone())];
         for (n, (name, scenario)) in self.further.iter().enumerate() {
             let Scenario { duration, warmup, seed, .. } = self.first;
             // Another stream of random numbers for each link, far from the seeds of other runs.
             let seed = seed.wrapping_add((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let names = scenario.names.iter().map(|class| format!("{name}:{class}")).collect();
-            all.push(Scenario { names, duration, warmup, seed, ..scenario.clone() });
+            all.push(Arc::new(Scenario { names, duration, warmup, seed, ..scenario.clone() }));
         }
         all
     }
 
-    /// `error`, with the name of the link where it is a further one.
-    pub(crate) fn of_link(&self, link: usize, error: SimError) -> SimError {
-        match link.checked_sub(1).and_then(|further| self.further.get(further)) {
-            Some((name, _)) => SimError::Further { link: name.clone(), error: Box::new(error) },
-            None => error,
-        }
-    }
-
     /// New pools, and by link who borrows from them.
-    pub(crate) fn members(&self, scenarios: &[Scenario]) -> Result<Vec<Lenders>, SimError> {
-        let mut members: Vec<Lenders> = scenarios.iter().map(|_| Vec::new()).collect();
-        for pool in &self.pools {
+    pub(crate) fn members(pools: &[LinkPool], links: usize) -> Result<Vec<Lenders>, SimError> {
+        let mut members: Vec<Lenders> = (0..links).map(|_| Vec::new()).collect();
+        for pool in pools {
             let bases: Vec<Rate> = pool.members.iter().map(|&(.., base)| base).collect();
             let refused = |error| SimError::Pool { pool: pool.name.clone(), error };
             let ends = Pool::share(pool.rule, pool.rate, pool.burst, &bases).map_err(refused)?;
             for (&(link, class, _), end) in pool.members.iter().zip(ends) {
-                let no_link = || SimError::NoLink { pool: pool.name.clone(), link, links: scenarios.len() };
+                let no_link = || SimError::NoLink { pool: pool.name.clone(), link, links };
                 members.get_mut(link).ok_or_else(no_link)?.push((class, Box::new(end)));
             }
         }
@@ -91,23 +86,23 @@ impl Links {
 }
 
 /// The intervals in which no link changes and no source of any link starts or stops.
-pub(crate) fn phases(scenarios: &[Scenario]) -> Vec<Interval> {
+pub(crate) fn phases(scenarios: &[Arc<Scenario>]) -> Vec<Interval> {
     let mut cuts: Vec<_> =
-        scenarios.iter().flat_map(Scenario::phases).flat_map(|phase| [phase.start, phase.end]).collect();
+        scenarios.iter().flat_map(|scenario| scenario.phases()).flat_map(|phase| [phase.start, phase.end]).collect();
     cuts.sort_unstable();
     cuts.dedup();
     cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
 }
 
 /// What max-min fairness gives, by link, phase and class, pools included.
-pub(crate) fn ideals(scenarios: &[Scenario], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
+pub(crate) fn ideals(scenarios: &[Arc<Scenario>], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
     if pools.is_empty() {
         return scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
     }
     let mut ideals: Vec<Vec<Vec<f64>>> = scenarios.iter().map(|_| Vec::with_capacity(phases.len())).collect();
-    let stages: Vec<Vec<Stage<'_>>> = scenarios.iter().map(Scenario::stages).collect();
+    let stages: Vec<Vec<Stage<'_>>> = scenarios.iter().map(|scenario| scenario.stages()).collect();
     for phase in phases {
-        let in_phase = |(scenario, stages): (&Scenario, &'_ Vec<Stage<'_>>)| {
+        let in_phase = |(scenario, stages): (&Arc<Scenario>, &'_ Vec<Stage<'_>>)| {
             let stage = stages.iter().rposition(|stage| stage.start <= phase.start).unwrap_or(0);
             (stage, scenario.demand_in(&stages[stage], phase.start))
         };

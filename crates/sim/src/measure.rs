@@ -8,7 +8,7 @@ use crate::report::Distribution;
 
 /// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
 /// divided in proportion, so that the spans add up to what was sent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Spans {
     /// The spans' borders, the first one being the start of the run.
     cuts: Vec<Nanos>,
@@ -49,6 +49,34 @@ impl Spans {
             counted = by_end;
             span += 1;
         }
+    }
+
+    /// Makes `at` a border, which is no earlier than the last packet's start. That packet, `last`, may be on the link then: leaf, start, end
+    /// and bytes.
+    pub(crate) fn cut(&mut self, at: Nanos, last: Option<(usize, Nanos, Nanos, u32)>) {
+        let span = self.cuts.partition_point(|&cut| cut < at);
+        if span == 0 || self.cuts.get(span).is_none_or(|&cut| cut == at) {
+            return;
+        }
+        let place = span * self.leaves;
+        self.bytes.splice(place..place, std::iter::repeat_n(0, self.leaves));
+        let end = self.cuts[span];
+        self.cuts.insert(span, at);
+        let Some((leaf, start, done, len)) = last.filter(|&(_, _, done, _)| done > at) else { return };
+        let by = |border: Nanos| match border {
+            border if border >= done => u64::from(len),
+            border => (u128::from(len) * u128::from((border - start).0) / u128::from((done - start).0)) as u64,
+        };
+        let beyond = by(end) - by(at);
+        self.bytes[place - self.leaves + leaf] -= beyond;
+        self.bytes[place + leaf] += beyond;
+    }
+
+    /// Puts leaves elsewhere: by new place the old one, where there is one.
+    pub(crate) fn arrange(&mut self, from: &[Option<usize>]) {
+        let row = |bytes: &[u64]| from.iter().map(|place| place.map_or(0, |place| bytes[place])).collect::<Vec<_>>();
+        self.bytes = self.bytes.chunks(self.leaves).flat_map(row).collect();
+        self.leaves = from.len();
     }
 
     /// The spans: start, end, and bytes by leaf.

@@ -18,13 +18,12 @@ use fairlink_traffic::{ArrivalLimit, Burstiness};
 use crate::report::{ClassMetrics, Measured};
 
 /// All instruments of a link.
-pub(crate) struct Metrics<'a> {
-    tree: &'a Hierarchy,
+pub(crate) struct Metrics {
     info: Option<&'static SchedulerInfo>,
     promised: Promised,
     /// By class, packets queued.
     queued: Vec<u64>,
-    fairness: FairnessMeter<'a>,
+    fairness: FairnessMeter<'static>,
     gaps: GapMeter,
     worst_case: WorstCaseMeter,
     gps: GpsMeter,
@@ -45,10 +44,10 @@ pub(crate) enum MetricsError {
     Weights(#[from] WeightsError),
 }
 
-impl<'a> Metrics<'a> {
+impl Metrics {
     /// Those of an empty link. Without `info` there are no bounds; with `bounds` unset neither.
     pub(crate) fn new(
-        tree: &'a Hierarchy,
+        tree: &Hierarchy,
         info: Option<&'static SchedulerInfo>,
         bounds: bool,
     ) -> Result<Self, MetricsError> {
@@ -71,11 +70,10 @@ impl<'a> Metrics<'a> {
         let bursts = (0..tree.len()).map(|index| bursts(tree, ClassId(index as u32), found.delays[index].as_ref()));
         let bursts = bursts.collect();
         Ok(Self {
-            tree,
             info: info.filter(|_| bounds),
             promised: if bounds { found } else { nothing() },
             queued: vec![0; tree.len()],
-            fairness: FairnessMeter::within_memory(tree, weights, compared),
+            fairness: FairnessMeter::within_memory(tree.clone(), weights, compared),
             gaps: GapMeter::new(tree),
             worst_case: WorstCaseMeter::new(tree),
             gps: GpsMeter::new(tree),
@@ -151,7 +149,7 @@ impl<'a> Metrics<'a> {
         let curves = self.deadline_bound();
         let class = |class: ClassId| {
             let index = class.index();
-            let leaf = self.tree.is_leaf(class);
+            let leaf = self.fairness.tree().is_leaf(class);
             let has_delay = self.delays[index].is_some();
             let of_leaf =
                 |measured: f64, bound: Option<f64>| (leaf && has_delay).then(|| Measured::new(measured, bound));
@@ -183,7 +181,7 @@ impl<'a> Metrics<'a> {
                 conforms: bound.map(|_| conforms),
             }
         };
-        self.tree.classes().map(class).collect()
+        self.fairness.tree().classes().map(class).collect()
     }
 
     /// Definition 1 in bytes of the class, of its worst sibling.
@@ -200,8 +198,8 @@ impl<'a> Metrics<'a> {
     fn gap_bound(&self, leaf: ClassId) -> Option<f64> {
         let gap = self.promised.transmission_gap.as_ref()?;
         let below = |class: ClassId| {
-            let ceiling = |class: &ClassId| self.tree.config(*class).ceiling.is_some();
-            std::iter::successors(Some(class), |&class| self.tree.parent(class)).any(|class| ceiling(&class))
+            let ceiling = |class: &ClassId| self.fairness.tree().config(*class).ceiling.is_some();
+            std::iter::successors(Some(class), |&class| self.fairness.tree().parent(class)).any(|class| ceiling(&class))
         };
         match gap.below_ceilings[leaf.index()] {
             Some(seconds) => Some(seconds),
@@ -211,18 +209,18 @@ impl<'a> Metrics<'a> {
 
     /// \[pgps\] Theorem 2. What waits behind the scheduler is out of its hands.
     fn gps_bound(&self) -> Option<f64> {
-        if self.tree.link().transmit_queue.is_some() {
+        if self.fairness.tree().link().transmit_queue.is_some() {
             return None;
         }
-        self.info.filter(|info| info.promises.follows_gps).map(|_| self.tree.link().max_packet.into())
+        self.info.filter(|info| info.promises.follows_gps).map(|_| self.fairness.tree().link().max_packet.into())
     }
 
     /// \[hfsc\] Theorem 2: where all curves are admitted, no deadline is missed by more than a largest packet takes.
     fn deadline_bound(&self) -> Option<f64> {
-        let info = self.info.filter(|_| self.tree.link().transmit_queue.is_none())?;
+        let info = self.info.filter(|_| self.fairness.tree().link().transmit_queue.is_none())?;
         let Some(fairlink_core::Delay::Curves { .. }) = info.promises.delay else { return None };
-        let refused = matches!(admission(info, self.tree), Some(Some(_)));
-        let link = self.tree.link();
+        let refused = matches!(admission(info, self.fairness.tree()), Some(Some(_)));
+        let link = self.fairness.tree().link();
         (!refused).then(|| f64::from(link.max_packet) * 8.0 / link.rate.bps() as f64)
     }
 }

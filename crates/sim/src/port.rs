@@ -1,11 +1,13 @@
 //! The link as the driver sees it: sources in front, measurements behind, packets under way between.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use fairlink_core::{
-    ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, flow_bits, with_host,
+    Amount, ClassId, DropReason, DropSink, ECN_CAPABLE, Hierarchy, Nanos, Overhead, Packet, Port, flow_bits, with_host,
 };
 use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, What};
 
@@ -84,8 +86,8 @@ struct Greedy {
 /// The link, its sources and its measurements, as the driver sees them. Packets and bytes by class are counted where they pass
 /// the scheduler, by [`fairlink_core::Metered`].
 pub(crate) struct LinkPort<'a> {
-    scenario: &'a Scenario,
-    phases: &'a [Interval],
+    scenario: Arc<Scenario>,
+    phases: Arc<[Interval]>,
     observer: &'a mut dyn Observer,
     mix: TrafficMix,
     greedy: Vec<Greedy>,
@@ -95,7 +97,7 @@ pub(crate) struct LinkPort<'a> {
     refused: VecDeque<u32>,
     flights: Vec<Flight>,
     free: Vec<usize>,
-    routes: &'a Routes<'a>,
+    routes: Arc<Routes>,
     /// Which link this is.
     link: usize,
     /// By source: the number of its route. Empty where there are no routes.
@@ -119,9 +121,13 @@ pub(crate) struct LinkPort<'a> {
     delays: Vec<Delays>,
     spans: Spans,
     windows: Option<Series>,
-    metrics: Option<Box<Metrics<'a>>>,
+    metrics: Option<Box<Metrics>>,
     free_at: Nanos,
+    /// The packet that was sent last, whose last bit leaves at `free_at`: its place, when its first bit left, its length.
+    last: (usize, Nanos, u32),
     busy: Nanos,
+    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    offered: BTreeMap<(Nanos, ClassId), Amount>,
     /// Packets taken in or sent.
     moved: u64,
     /// Packets taken in.
@@ -134,10 +140,10 @@ pub(crate) struct LinkPort<'a> {
 impl<'a> LinkPort<'a> {
     /// Link number `link`, ready to start. Averages are made of each of `phases`.
     pub(crate) fn new(
-        scenario: &'a Scenario,
-        phases: &'a [Interval],
+        scenario: &Arc<Scenario>,
+        phases: &Arc<[Interval]>,
         options: &Options,
-        (routes, link): (&'a Routes<'a>, usize),
+        (routes, link): (&Arc<Routes>, usize),
         observer: &'a mut dyn Observer,
     ) -> Result<Self, SimError> {
         scenario.check(phases, options)?;
@@ -146,8 +152,7 @@ impl<'a> LinkPort<'a> {
         let mix = TrafficMix::new(&scenario.sources, scenario.seed, scenario.duration)?;
         let (leaves, _) = scenario.roles();
         let count = leaves.len();
-        let mut place = vec![usize::MAX; classes];
-        leaves.iter().enumerate().for_each(|(index, class)| place[class.index()] = index);
+        let place = places(&leaves, classes);
         let windows = options.window.map(|window| {
             let cuts = (0..scenario.duration.0.div_ceil(window.0)).map(|n| Nanos(n * window.0));
             let mut cuts: Vec<_> = cuts.chain(stages.iter().map(|stage| stage.end)).collect();
@@ -160,17 +165,16 @@ impl<'a> LinkPort<'a> {
             _ => Greedy::default(),
         };
         let mut port = Self {
-            scenario,
-            phases,
+            scenario: Arc::clone(scenario),
+            phases: Arc::clone(phases),
             observer,
             mix,
-            // Packets of other links count as a source for each route.
-            greedy: scenario.sources.iter().map(greedy).chain((0..routes.len()).map(|_| Greedy::default())).collect(),
+            // Packets of other links count as a source for each route, and those that are offered from outside as one more.
+            greedy: scenario.sources.iter().map(greedy).chain((0..=routes.len()).map(|_| Greedy::default())).collect(),
             refill: VecDeque::new(),
             refused: VecDeque::new(),
             flights: Vec::new(),
             free: Vec::new(),
-            routes,
             link,
             routed: if routes.is_empty() { Vec::new() } else { routes.of_link(link, scenario.sources.len()) },
             journeys: Vec::new(),
@@ -179,6 +183,9 @@ impl<'a> LinkPort<'a> {
             going: Vec::new(),
             heard: Vec::new(),
             visits: Visits::new(routes, link),
+            routes: Arc::clone(routes),
+            offered: BTreeMap::new(),
+            last: (0, Nanos::ZERO, 0),
             overhead: scenario.overhead,
             classes: Vec::new(),
             ids: Vec::new(),
@@ -199,12 +206,12 @@ impl<'a> LinkPort<'a> {
     }
 
     /// Measures what a scheduler promises, from the start on.
-    pub(crate) fn measure(&mut self, metrics: Metrics<'a>) {
+    pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = Some(Box::new(metrics));
     }
 
     /// What is measured of what the scheduler promises.
-    pub(crate) fn metrics(&self) -> Option<&Metrics<'a>> {
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.as_deref()
     }
 
@@ -224,6 +231,33 @@ impl<'a> LinkPort<'a> {
         removed.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
         self.enter(stage);
         unfit.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
+    }
+
+    /// The scenario is another one from now on: it has a change at `at` more, and maybe more classes. Averages are made of each of `phases`.
+    pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
+        let classes = scenario.names.len();
+        let (leaves, _) = scenario.roles();
+        let from: Vec<Option<usize>> = leaves
+            .iter()
+            .map(|class| self.place.get(class.index()).copied().filter(|&place| place < self.delays.len()))
+            .collect();
+        let mut known: Vec<Option<Delays>> = std::mem::take(&mut self.delays).into_iter().map(Some).collect();
+        self.delays = from
+            .iter()
+            .map(|&place| known[place?].take())
+            .map(|delays| delays.unwrap_or_else(|| Delays::new(leaves.len())))
+            .collect();
+        if let Some(place) = from.iter().position(|&place| place == Some(self.last.0)) {
+            self.last.0 = place;
+        }
+        self.spans.arrange(&from);
+        self.place = places(&leaves, classes);
+        (self.scenario, self.phases) = (Arc::clone(scenario), Arc::clone(phases));
+        self.ids.resize(classes, ClassId::ROOT);
+        self.too_late.resize(classes, 0);
+        for cut in cuts(scenario, phases, options).into_iter().filter(|&cut| cut >= at) {
+            self.spans.cut(cut, Some(self.on_the_link()));
+        }
     }
 
     /// Ids are those of `stage` from now on, and greedy sources keep as many packets as its queues have room for.
@@ -335,13 +369,13 @@ impl<'a> LinkPort<'a> {
     }
 
     /// What is simulated.
-    pub(crate) fn scenario(&self) -> &'a Scenario {
-        self.scenario
+    pub(crate) fn scenario(&self) -> &Arc<Scenario> {
+        &self.scenario
     }
 
     /// The intervals that averages are made of.
-    pub(crate) fn phases(&self) -> &'a [Interval] {
-        self.phases
+    pub(crate) fn phases(&self) -> &Arc<[Interval]> {
+        &self.phases
     }
 
     /// Delays of the packets of each leaf, in the order of [`Scenario::roles`].
@@ -354,9 +388,25 @@ impl<'a> LinkPort<'a> {
         &self.place
     }
 
-    /// Bytes by leaf between all instants that matter to an average.
-    pub(crate) fn spans(&self) -> &Spans {
-        &self.spans
+    /// Bytes by leaf between all instants that matter to an average, the end of the report among them.
+    pub(crate) fn spans(&self, end: Nanos) -> Cow<'_, Spans> {
+        if end >= self.scenario.duration {
+            return Cow::Borrowed(&self.spans);
+        }
+        let mut spans = self.spans.clone();
+        spans.cut(end, Some(self.on_the_link()));
+        Cow::Owned(spans)
+    }
+
+    /// The last packet that was sent: leaf, first and last bit, length.
+    fn on_the_link(&self) -> (usize, Nanos, Nanos, u32) {
+        let (place, start, len) = self.last;
+        (place, start, self.free_at, len)
+    }
+
+    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    pub(crate) fn offered(&self) -> &BTreeMap<(Nanos, ClassId), Amount> {
+        &self.offered
     }
 
     /// What happened in windows of equal length.
@@ -364,9 +414,9 @@ impl<'a> LinkPort<'a> {
         self.windows.as_ref()
     }
 
-    /// How long the link was sending after the warmup.
-    pub(crate) fn busy(&self) -> Nanos {
-        self.busy
+    /// How long the link was sending after the warmup, until `end`.
+    pub(crate) fn busy(&self, end: Nanos) -> Nanos {
+        self.busy - self.free_at.min(self.scenario.duration).saturating_sub(end)
     }
 
     /// A packet of a source of this link.
@@ -384,9 +434,16 @@ impl<'a> LinkPort<'a> {
         self.offer(now, source, class, len, (journey, tag), batch);
     }
 
-    /// A packet that comes from another link.
+    /// A packet that comes from another link, or from outside.
     fn arrive(&mut self, coming: Coming, batch: &mut Vec<Packet>) {
-        let journey = coming.journey();
+        let Some(journey) = coming.journey() else {
+            let source = (self.greedy.len() - 1) as u32;
+            let phase = self.phases.iter().rev().find(|phase| phase.start <= coming.at);
+            let phase = phase.map_or(Nanos::ZERO, |phase| phase.start);
+            *self.offered.entry((phase, coming.class)).or_default() +=
+                Amount { packets: 1, bytes: coming.frame().into() };
+            return self.emit(coming.at, source, coming.class, coming.frame(), NO_TAG, batch);
+        };
         let source = (self.scenario.sources.len() + journey.route as usize) as u32;
         let place = self.begin(journey);
         self.offer(coming.at, source, coming.class, journey.frame, (place, journey.tag), batch);
@@ -599,6 +656,7 @@ impl Port for LinkPort<'_> {
         }
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);
+        self.last = (place, start, flight.len);
         if let Some(windows) = &mut self.windows {
             windows.sent(now, place, flight.arrived, start, done, flight.len);
         }
@@ -618,6 +676,13 @@ impl Port for LinkPort<'_> {
 /// decides.
 const fn label(source: u32) -> u64 {
     with_host(flow_bits(source), source as u16) | ECN_CAPABLE
+}
+
+/// By class, its place among `leaves`, where it is one.
+fn places(leaves: &[ClassId], classes: usize) -> Vec<usize> {
+    let mut place = vec![usize::MAX; classes];
+    leaves.iter().enumerate().for_each(|(index, class)| place[class.index()] = index);
+    place
 }
 
 /// Borders of the spans from which every average of the report is made.

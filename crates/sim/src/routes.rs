@@ -7,6 +7,8 @@
 //! ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the delay that the link before promises at most, p its propagation, and ET at the
 //! first link the arrival. So each link sees the pattern in which the source sends.
 
+use std::sync::Arc;
+
 use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_theory::ideal::NotComputed;
 use fairlink_theory::request::{Demand, Request};
@@ -80,30 +82,45 @@ pub(crate) struct Coming {
     marked: bool,
 }
 
+/// In the place of a route: a packet that comes from outside.
+const OFFERED: u32 = u32::MAX;
+
 impl Coming {
-    pub(crate) fn journey(&self) -> Journey {
+    /// A packet of `frame` bytes that comes from outside.
+    pub(crate) fn offered(at: Nanos, number: u64, link: usize, class: ClassId, frame: u32) -> Self {
+        let (route, hop, born, eligible, tag, marked) = (OFFERED, 0, at, at, OFFERED, false);
+        Self { at, number, link, class, route, hop, born, eligible, frame, tag, marked }
+    }
+
+    /// Its way so far; `None` where it comes from outside.
+    pub(crate) fn journey(&self) -> Option<Journey> {
         let Self { route, hop, born, eligible, frame, tag, marked, .. } = *self;
-        Journey { route, hop, born, eligible, frame, tag, marked }
+        (route != OFFERED).then_some(Journey { route, hop, born, eligible, frame, tag, marked })
+    }
+
+    /// Its length without what a link adds, in bytes.
+    pub(crate) fn frame(&self) -> u32 {
+        self.frame
     }
 }
 
 /// All routes of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Routes<'a> {
-    routes: &'a [Route],
+pub(crate) struct Routes {
+    routes: Vec<Route>,
     /// By link: how long a bit travels along it.
     propagation: Vec<Nanos>,
 }
 
-impl<'a> Routes<'a> {
+impl Routes {
     /// The routes over these links.
     ///
     /// # Errors
     /// A link or a leaf that is not there, a source with two routes, a circle.
-    pub(crate) fn new(routes: &'a [Route], scenarios: &[Scenario]) -> Result<Self, SimError> {
+    pub(crate) fn new(routes: Vec<Route>, scenarios: &[Arc<Scenario>]) -> Result<Self, SimError> {
         let refused = |route: &Route, what: String| SimError::Route { route: route.name.clone(), what };
         let mut taken = Vec::new();
-        for route in routes {
+        for route in &routes {
             let (link, source) = route.source;
             if scenarios.get(link).is_none_or(|scenario| source >= scenario.sources.len()) {
                 return Err(refused(route, format!("there is no source {source} of link {link}")));
@@ -117,7 +134,8 @@ impl<'a> Routes<'a> {
                 return Err(refused(route, format!("{count} links after the first; there can be 1 to {MAX_HOPS}")));
             }
             for &Hop { link, class } in &route.hops {
-                let leaf = |scenario: &Scenario| class.index() < scenario.tree.len() && scenario.tree.is_leaf(class);
+                let leaf =
+                    |scenario: &Arc<Scenario>| class.index() < scenario.tree.len() && scenario.tree.is_leaf(class);
                 if !scenarios.get(link).is_some_and(leaf) {
                     return Err(refused(route, format!("class {} of link {link} is no leaf", class.0)));
                 }
@@ -192,7 +210,7 @@ impl<'a> Routes<'a> {
     fn order(&self, links: usize) -> Result<Vec<usize>, SimError> {
         let mut after = vec![Vec::new(); links];
         let mut before = vec![0usize; links];
-        for route in self.routes {
+        for route in &self.routes {
             let mut from = route.source.0;
             for hop in &route.hops {
                 after[from].push(hop.link);
@@ -222,7 +240,7 @@ impl<'a> Routes<'a> {
     // DIFFERENCE: no text has routes. Max-min fairness over all links at once would take from nobody what is lost at a later link.
     pub(crate) fn ideals(
         &self,
-        scenarios: &[Scenario],
+        scenarios: &[Arc<Scenario>],
         phases: &[Interval],
         solve: &Solve<'_>,
     ) -> Result<Vec<Vec<Rates>>, SimError> {
@@ -300,7 +318,7 @@ impl<'a> Routes<'a> {
     }
 
     /// The sources whose packets come to `link` by routes, and in which class.
-    pub(crate) fn visitors<'s>(&self, link: usize, scenarios: &'s [Scenario]) -> Vec<(ClassId, &'s SourceSpec)> {
+    pub(crate) fn visitors<'s>(&self, link: usize, scenarios: &'s [Arc<Scenario>]) -> Vec<(ClassId, &'s SourceSpec)> {
         let source = |(route, class): (usize, ClassId)| {
             let (first, source) = self.routes[route].source;
             (class, &scenarios[first].sources[source])
@@ -309,7 +327,7 @@ impl<'a> Routes<'a> {
     }
 
     /// The routes that use `link`, and in which class.
-    fn visiting(&self, link: usize, scenarios: &[Scenario]) -> Vec<(usize, ClassId)> {
+    fn visiting(&self, link: usize, scenarios: &[Arc<Scenario>]) -> Vec<(usize, ClassId)> {
         let mut visiting = Vec::new();
         for (number, route) in self.routes.iter().enumerate() {
             let (first, source) = route.source;
@@ -363,7 +381,7 @@ pub(crate) struct Visit {
 
 impl Visits {
     /// Nothing yet, at `link`.
-    pub(crate) fn new(routes: &Routes<'_>, link: usize) -> Self {
+    pub(crate) fn new(routes: &Routes, link: usize) -> Self {
         let histograms = routes.visits() + routes.len();
         let visit = |route: &Route| {
             let here = route.source.0 == link || route.hops.iter().any(|hop| hop.link == link);
@@ -388,7 +406,12 @@ impl Visits {
 }
 
 /// What became of each route: `visits` are those of all links.
-pub(crate) fn runs(routes: &Routes<'_>, scenarios: &[Scenario], names: &[String], visits: &[&Visits]) -> Vec<RouteRun> {
+pub(crate) fn runs(
+    routes: &Routes,
+    scenarios: &[Arc<Scenario>],
+    names: &[String],
+    visits: &[&Visits],
+) -> Vec<RouteRun> {
     let run = |(number, route): (usize, &Route)| {
         let (first, source) = route.source;
         let start = Hop { link: first, class: scenarios[first].sources[source].class };

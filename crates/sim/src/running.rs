@@ -1,15 +1,17 @@
 //! A link while it runs: its traffic and measurements on one side, its scheduler and pace on the other, and what becomes of it.
 
+use std::sync::Arc;
+
 use fairlink_core::{
     ClassId, Counters, Driver, DropReason, Leniency, Members, Metered, MeteredChange, NANOS_PER_SEC, Nanos, Pacer,
     Packet, Scheduler, SchedulerInfo, Wake,
 };
+use fairlink_traffic::Interval;
 
-use crate::change::Change;
 use crate::ideals::Ideals;
 use crate::port::LinkPort;
 use crate::report::{ChangeRun, Run};
-use crate::scenario::{Options, SimError};
+use crate::scenario::{Options, Scenario, SimError};
 use crate::summary::{self, Counted, summarise};
 
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
@@ -75,15 +77,15 @@ impl<'a> RunningLink<'a> {
         };
         let mut next = due.map_or(u64::MAX, |at| at.0);
         next = next.min(self.port.next_event().map_or(u64::MAX, |at| at.0));
-        next = next.min(self.next_change().map_or(u64::MAX, |change| change.at.0));
+        next = next.min(self.next_change().map_or(u64::MAX, |at| at.0));
         // Nothing happens at the end of time, which is later than any run.
         (next < u64::MAX).then(|| Nanos(next).max(self.now))
     }
 
     /// What happens at `at`: first the link changes, if it is time, then packets arrive and leave.
     pub(crate) fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
-        while let Some(change) = self.next_change().filter(|change| change.at <= at) {
-            self.change(change)?;
+        while self.next_change().is_some_and(|change| change <= at) {
+            self.change()?;
         }
         let moved = self.port.moved();
         self.wake = self.driver.turn(at, &mut self.port);
@@ -96,15 +98,17 @@ impl<'a> RunningLink<'a> {
         Ok(())
     }
 
-    fn next_change(&self) -> Option<&'a Change> {
-        self.port.scenario().changes.get(self.changes.len())
+    fn next_change(&self) -> Option<Nanos> {
+        self.port.scenario().changes.get(self.changes.len()).map(|change| change.at)
     }
 
     /// The link becomes another one between two packets. The one on the link leaves at the old rate.
-    fn change(&mut self, change: &Change) -> Result<(), SimError> {
-        let (index, at) = (self.changes.len(), change.at);
+    fn change(&mut self) -> Result<(), SimError> {
+        let index = self.changes.len();
+        let scenario = Arc::clone(self.port.scenario());
+        let change = &scenario.changes[index];
+        let at = change.at;
         let scheduler = change.scheduler.or(self.rules.info).ok_or(SimError::NoScheduler { at })?;
-        let scenario = self.port.scenario();
         let stages = scenario.stages();
         let (before, after) = (&stages[index], &stages[index + 1]);
         let (classes, new_ids) = (before.classes(), after.ids(scenario.names.len()));
@@ -171,6 +175,22 @@ impl<'a> RunningLink<'a> {
         queued.packets
     }
 
+    /// The scenario is another one from now on: it has a change at `at` more. Averages are made of each of `phases`.
+    pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
+        self.gone.resize(scenario.names.len(), Counters::default());
+        self.port.replan(at, scenario, phases, options);
+    }
+
+    /// How many changes there were.
+    pub(crate) fn changed(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Who shares the link now.
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules
+    }
+
     /// The link's port.
     pub(crate) fn port_mut(&mut self) -> &mut LinkPort<'a> {
         &mut self.port
@@ -186,18 +206,18 @@ impl<'a> RunningLink<'a> {
         self.port.progress(now)
     }
 
-    /// What it did.
-    pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals) -> Result<Run, SimError> {
+    /// What it did until `end`.
+    pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals, end: Nanos) -> Result<Run, SimError> {
         let metered = self.driver.scheduler();
         metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
-        let accounts = summary::accounts(&self.port, metered, &self.gone);
+        let accounts = summary::accounts(&self.port, metered, &self.gone, self.changes.len());
         let mut sum = Counters::default();
         accounts.iter().for_each(|(counters, _)| sum += *counters);
         if sum != metered.total() {
             let what = format!("the classes of all trees together {sum:?}, the total {:?}", metered.total());
             return Err(SimError::NotConserved { what });
         }
-        let mut run = summarise(&self.port, &accounts, name, options, ideals);
+        let mut run = summarise(&self.port, &accounts, name, options, ideals, end);
         let mut counted = self.counted.clone();
         let stages = self.port.scenario().stages();
         summary::count(&mut counted, metered, &stages[self.changes.len()].classes());

@@ -109,6 +109,14 @@ pub enum SimError {
         /// How many classes the scenario has, the link included.
         classes: usize,
     },
+    /// A packet from outside that cannot be taken.
+    #[error("a packet offered at {at}: {what}")]
+    Offer {
+        /// When it was to come.
+        at: Nanos,
+        /// Why it is refused.
+        what: String,
+    },
     /// A change without a scheduler, of a link whose scheduler was handed over ready-made.
     #[error("the change at {at} names no scheduler, and the one that runs cannot be made again")]
     NoScheduler {

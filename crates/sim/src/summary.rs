@@ -19,15 +19,16 @@ use crate::shares;
 const MAX_DISTRIBUTIONS: usize = 512;
 
 /// By leaf, in the order of [`Scenario::roles`]: what has passed it, and what is queued. `gone` is, by class of the scenario, what
-/// passed classes before they were removed.
+/// passed classes before they were removed. `stage` is the number of the stage in force.
 pub(crate) fn accounts(
     port: &LinkPort<'_>,
     scheduler: &Metered<impl Scheduler>,
     gone: &[Counters],
+    stage: usize,
 ) -> Vec<(Counters, Amount)> {
     let scenario = port.scenario();
     let stages = scenario.stages();
-    let ids = stages[stages.len() - 1].leaf_ids(scenario.names.len());
+    let ids = stages[stage].leaf_ids(scenario.names.len());
     let account = |class: &ClassId| {
         let mut counters = gone[class.index()];
         match ids[class.index()] {
@@ -65,18 +66,19 @@ pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     }
 }
 
-/// The report of a run with these accounts of its leaves.
+/// The report of a run until `end` with these accounts of its leaves.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
     accounts: &[(Counters, Amount)],
     name: &str,
     options: &Options,
     ideals: &Ideals,
+    end: Nanos,
 ) -> Run {
     let scenario = port.scenario();
     let trees = Trees::new(port);
-    let (warmup, end) = (scenario.warmup, scenario.duration);
-    let rates = trees.sent(port.spans(), warmup, end);
+    let (warmup, spans) = (scenario.warmup, port.spans(end));
+    let rates = trees.sent(&spans, warmup, end);
     let inner_run = |class: &ClassId| ClassReport {
         rates: Rates { rate_bps: Some(rates.inner[class.index()]), ..Rates::default() },
         ..trees.class(scenario, *class, false)
@@ -99,21 +101,21 @@ pub(crate) fn summarise(
         duration_s: seconds(end),
         warmup_s: seconds(warmup),
         link_bps: scenario.tree.link().rate.bps() as f64,
-        link_utilisation: port.busy().0 as f64 / (end - warmup).0 as f64,
+        link_utilisation: port.busy(end).0 as f64 / (end - warmup).0 as f64,
         further_links: Vec::new(),
-        closed: closed(port),
+        closed: closed(port, end),
         routes: Vec::new(),
         names: scenario.names[1..].to_vec(),
         distributions: if recorded { port.delays().iter().map(distributions).collect() } else { Vec::new() },
         classes,
         inner_classes,
-        phases: phases(port, &trees, options, ideals),
+        phases: phases(port, &trees, options, ideals, (&spans, end)),
         changes: Vec::new(),
         counters: BTreeMap::new(),
         metrics: port.metrics().map_or_else(Vec::new, |metrics| metrics.report(end, &scenario.names)),
         notes: (lost > 0).then(note).into_iter().collect(),
         memory_bound_bytes: port.memory_bound() + counters,
-        windows: port.windows().map(|series| windows(scenario, &trees, series)),
+        windows: port.windows().map(|series| windows(scenario, &trees, series, end)),
     }
 }
 
@@ -155,22 +157,28 @@ fn add_up(leaves: &[ClassReport], inner: &mut [ClassReport]) {
 }
 
 /// What the sources of the link did that hear of their packets.
-fn closed(port: &LinkPort<'_>) -> Vec<ClosedRun> {
+fn closed(port: &LinkPort<'_>, end: Nanos) -> Vec<ClosedRun> {
     let scenario = port.scenario();
     let closed = scenario.sources.iter().enumerate().filter_map(|(index, source)| {
         let report = port.closed(index as u32)?;
-        Some(ClosedRun::new(scenario.names[source.class.index()].clone(), report, seconds(scenario.duration)))
+        Some(ClosedRun::new(scenario.names[source.class.index()].clone(), report, seconds(end)))
     });
     closed.collect()
 }
 
-fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &Ideals) -> Vec<Phase> {
+fn phases(
+    port: &LinkPort<'_>,
+    trees: &Trees<'_>,
+    options: &Options,
+    ideals: &Ideals,
+    (spans, until): (&Spans, Nanos),
+) -> Vec<Phase> {
     let names = &port.scenario().names;
     let phase = |((phase, fair), own): ((&Interval, &Vec<f64>), &shares::Rates)| {
-        let (start, end) = (phase.start, phase.end);
+        let (start, end) = (phase.start, phase.end.min(until));
         let from = settled(start, end, options);
-        let whole = trees.sent(port.spans(), start, end);
-        let settled = trees.sent(port.spans(), from, end);
+        let whole = trees.sent(spans, start, end);
+        let settled = trees.sent(spans, from, end);
         let leaf_now = trees.leaves_at(start);
         let rates = |class: &ClassId, whole: &[f64], settled: &[f64], there: bool| {
             let if_there = |rates: &[f64]| if there { rates[class.index()] } else { 0.0 };
@@ -195,10 +203,11 @@ fn phases(port: &LinkPort<'_>, trees: &Trees<'_>, options: &Options, ideals: &Id
             inner_classes: trees.inner.iter().map(inner).collect(),
         }
     };
-    port.phases().iter().zip(&ideals.fair).zip(&ideals.own).map(phase).collect()
+    let begun = port.phases().iter().take_while(|phase| phase.start < until);
+    begun.zip(&ideals.fair).zip(&ideals.own).map(phase).collect()
 }
 
-fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series) -> Windows {
+fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series, until: Nanos) -> Windows {
     let mut leaf = vec![false; scenario.names.len()];
     trees.leaves.iter().for_each(|class| leaf[class.index()] = true);
     let row = |(start, end, bytes, cells): (Nanos, Nanos, &[u64], Vec<Cell>)| {
@@ -214,7 +223,8 @@ fn windows(scenario: &Scenario, trees: &Trees<'_>, series: &Series) -> Windows {
             leaves: leaves.split_off(1),
         }
     };
-    Windows { names: scenario.names[1..].to_vec(), leaf: leaf.split_off(1), rows: series.rows().map(row).collect() }
+    let ended = series.rows().filter(|&(_, end, ..)| end <= until);
+    Windows { names: scenario.names[1..].to_vec(), leaf: leaf.split_off(1), rows: ended.map(row).collect() }
 }
 
 fn leaf_window(cell: &Cell, window: Nanos) -> LeafWindow {

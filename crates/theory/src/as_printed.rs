@@ -11,7 +11,7 @@
 //! Theorem 2 is given for one alone.
 
 use fairlink_core::schedulers::{drr, drr_plus_plus, hdrr};
-use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo, Share};
+use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo, Share, Sharing};
 use fairlink_traffic::ArrivalLimit;
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -152,6 +152,12 @@ pub struct MeanDelay {
 pub const KNOWN_LOAD: (i64, i64) = (1, 2);
 
 impl MeanDelay {
+    /// True for a scheduler that the theorem is of: it visits latency-critical classes before each other class, and promises their delay.
+    #[must_use]
+    pub fn is_of(info: &SchedulerInfo) -> bool {
+        matches!(info.sharing, Sharing::CriticalVisits(_)) && info.promises.delay.is_some()
+    }
+
     /// For `class` under DRR++. `None` where it is not latency-critical, where DRR++ would refuse the tree, or where its quantum is less than a packet of mean
     /// length.
     ///

@@ -84,7 +84,7 @@ struct Place {
 /// Measures Definition 1 over a trace of one tree.
 #[derive(Clone, Debug)]
 pub struct FairnessMeter<'a> {
-    tree: &'a Hierarchy,
+    tree: Cow<'a, Hierarchy>,
     weights: Cow<'a, Weights>,
     pairs: Vec<Pair>,
     /// By class.
@@ -118,7 +118,7 @@ impl<'a> FairnessMeter<'a> {
     /// When `weights` were made for a tree of another size.
     #[must_use]
     pub fn with_all_pairs_up_to(tree: &'a Hierarchy, weights: &'a Weights, limit: usize) -> Self {
-        Self::among(tree, Cow::Borrowed(weights), limit, |_| true)
+        Self::among(Cow::Borrowed(tree), Cow::Borrowed(weights), limit, |_| true)
     }
 
     /// The same among classes that are `compared`, with as many pairs as fit into 16 MB.
@@ -126,23 +126,28 @@ impl<'a> FairnessMeter<'a> {
     /// # Panics
     /// When `weights` were made for a tree of another size.
     #[must_use]
-    pub fn within_memory(tree: &'a Hierarchy, weights: Weights, compared: impl Fn(ClassId) -> bool) -> Self {
+    pub fn within_memory(tree: Hierarchy, weights: Weights, compared: impl Fn(ClassId) -> bool) -> Self {
         let mut limit = Self::ALL_PAIRS_UP_TO;
         let parents = || (0..tree.len()).map(|index| tree.children(ClassId(index as u32)).len());
         let pairs = |limit| parents().filter(move |&children| children <= limit).map(|n| n * n.saturating_sub(1) / 2);
         while limit > 2 && pairs(limit).sum::<usize>() > Self::MOST_PAIRS {
             limit /= 2;
         }
-        Self::among(tree, Cow::Owned(weights), limit, compared)
+        Self::among(Cow::Owned(tree), Cow::Owned(weights), limit, compared)
     }
 
-    fn among(tree: &'a Hierarchy, weights: Cow<'a, Weights>, limit: usize, compared: impl Fn(ClassId) -> bool) -> Self {
-        weights.assert_for(tree);
+    fn among(
+        tree: Cow<'a, Hierarchy>,
+        weights: Cow<'a, Weights>,
+        limit: usize,
+        compared: impl Fn(ClassId) -> bool,
+    ) -> Self {
+        weights.assert_for(&tree);
         let places = vec![Vec::new(); tree.len()];
         let backlogged = vec![0; tree.len()];
         let mut meter = Self { tree, weights, pairs: Vec::new(), places, backlogged, exact: true };
-        for index in 0..tree.len() {
-            let of_parent = tree.children(ClassId(index as u32)).iter().copied();
+        for index in 0..meter.tree.len() {
+            let of_parent = meter.tree.children(ClassId(index as u32)).iter().copied();
             let children: Vec<ClassId> = of_parent.filter(|&child| compared(child)).collect();
             if children.len() <= limit {
                 for (at, &i) in children.iter().enumerate() {
@@ -158,6 +163,12 @@ impl<'a> FairnessMeter<'a> {
             }
         }
         meter
+    }
+
+    /// The tree whose classes are compared.
+    #[must_use]
+    pub fn tree(&self) -> &Hierarchy {
+        &self.tree
     }
 
     fn compare(&mut self, i: ClassId, j: ClassId) {
@@ -238,7 +249,7 @@ impl<'a> FairnessMeter<'a> {
     /// [`HlsBounds::fairness_seconds`](crate::bounds::HlsBounds::fairness_seconds).
     #[must_use]
     pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {
-        let seconds = self.weights.seconds_per_weight(self.tree, link);
+        let seconds = self.weights.seconds_per_weight(&self.tree, link);
         worst(self.measured().map(|WorstPair { classes, value }| {
             let parent = self.tree.parent(classes.0).unwrap_or(ClassId::ROOT);
             WorstPair { classes, value: value * &seconds[parent.index()] }

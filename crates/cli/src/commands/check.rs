@@ -1,33 +1,28 @@
 //! `fairlink check`: is the link file sound, and what does its scheduler promise?
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use fairlink_config::link::{LinkFile, ReadOptions};
-use fairlink_config::problem::Problems;
+use fairlink_api::{Admission, CheckOptions, Checked, Each, Load, Refused, RefusedDoc, check, class_bounds};
+use fairlink_config::link::LinkFile;
+use fairlink_config::problem::{Problems, SourceText};
 use fairlink_config::units::show_memory;
-use fairlink_core::{BuildError, ClassId, Leniency, Members, Share};
+use fairlink_core::ClassId;
+#[cfg(target_os = "linux")]
+use fairlink_core::Leniency;
 use fairlink_lab::figures::tree;
-use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
-use fairlink_theory::promises::{Promised, promised};
-use fairlink_theory::request::{Demand, Request};
-use serde::Serialize;
 
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
 use crate::failure::Failure;
 use crate::human;
-use crate::link::{Finding, indented, parent_name, share_warnings, warn};
+use crate::link::{indented, warn};
 #[cfg(target_os = "linux")]
 use crate::out::note;
 use crate::out::{self, Out};
-use crate::rows::{Each, RowArgs, Rows, summary};
+use crate::rows::{RowArgs, Rows, summary};
 
 mod bounds;
 mod theorems;
-
-use bounds::{Admission, Bounds, ClassBounds};
-use theorems::{Load, Theorems};
 
 /// Which file, for which scheduler.
 #[derive(Debug, clap::Args)]
@@ -48,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    load: Load,
+    load: LoadArgs,
     #[command(flatten)]
     rows: RowArgs,
 }
@@ -63,155 +58,53 @@ impl Args {
     }
 }
 
-#[derive(Serialize)]
-struct Sound<'a, C> {
-    valid: bool,
-    scheduler: &'a str,
-    link_bps: u64,
-    classes: C,
-    bounds: Bounds<'a>,
-    /// What texts print beside them, and what depends on curves and load.
-    theorems: Theorems<'a>,
-    /// Bytes that the scheduler with its queues takes at most.
-    memory_bytes: u64,
-    /// Absent where no service curves are to be guaranteed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admission: Option<Admission>,
-    /// The leaves that no frame can reach; the shares are those while they are idle.
-    unreachable: Vec<&'a str>,
-    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gateway_bps: Option<u64>,
-    /// Why a number is not there.
-    notes: Vec<String>,
-    warnings: Vec<Finding>,
-}
-
-/// The ideal of the scheduler while every leaf is greedy.
-type Busy = Result<Ideal, NotComputed>;
-
-/// The notes on the column of shares.
-fn shares_notes(link: &LinkFile, busy: &Busy, unreachable: &[ClassId]) -> Vec<String> {
-    let mut notes = match busy {
-        Ok(ideal) => ideal.notes(link.info()),
-        Err(why) => vec![not_computed(why)],
-    };
-    if !unreachable.is_empty() {
-        notes.push("share, all busy: classes that no frame can reach are idle".to_owned());
-    }
-    notes
-}
-
-fn not_computed(why: &NotComputed) -> String {
-    format!("share, all busy: {why}")
-}
-
-#[derive(Serialize)]
-struct Unsound {
-    valid: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admission: Option<Admission>,
-    errors: Vec<Finding>,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    name: &'a str,
-    parent: Option<&'a str>,
-    leaf: bool,
-    guarantee_bps: Option<u64>,
-    /// The weight that the scheduler runs with, in its own unit; bytes for hls.
-    weight: Option<f64>,
-    /// How far the share that this weight gives is from the one written, relative to it.
-    weight_error: Option<f64>,
-    ceiling_bps: Option<u64>,
-    /// Ideal rate while every leaf is greedy, by the scheduler's own rule, rounded down. Absent where it is not computed: `notes`
-    /// give the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    share_all_busy_bps: Option<u64>,
-    #[serde(flatten)]
-    bounds: ClassBounds,
+/// What the latency-critical classes send.
+#[derive(Debug, clap::Args)]
+struct LoadArgs {
+    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its text).
+    #[arg(long, value_name = "LEAF=RATE,...")]
+    demand: Option<String>,
+    /// Mean packet length of these classes [default: the mtu].
+    #[arg(long, value_name = "SIZE", requires = "demand")]
+    packet: Option<String>,
 }
 
 /// Checks and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let leniency = if args.lenient { Leniency::Ignore } else { Leniency::Refuse };
-    let options = ReadOptions { leniency, scheduler: args.scheduler.as_deref() };
-    let mut link = match LinkFile::read(&args.link, &options) {
-        Ok(link) => link,
-        Err(problems) => return refuse(problems, None, out),
+    let options = CheckOptions {
+        scheduler: args.scheduler.as_deref(),
+        lenient: args.lenient,
+        gateway: args.is_for_gateway(),
+        load: Load { demand: args.load.demand.as_deref(), packet: args.load.packet.as_deref() },
     };
-    let memory_bytes = match link.check_memory(link.info()) {
-        Ok(bytes) => bytes,
-        Err(problems) => return refuse(problems, None, out),
+    let read = SourceText::read(&args.link).map_err(Refused::from);
+    #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "gateways run on Linux"))]
+    let mut checked = match read.and_then(|source| check(&source, &options)) {
+        Ok(checked) => checked,
+        Err(Refused::Text(problems)) => return refuse(problems, None, out),
+        Err(Refused::NotAdmitted { problems, admission }) => return refuse(problems, Some(admission), out),
+        Err(other) => return Err(other.into()),
     };
-    if let Err(error) = link.info().build(&link.tree, leniency, Members::new()) {
-        let admission = matches!(error, BuildError::NotAdmitted { .. }).then(|| Admission::of(&link)).flatten();
-        return refuse(link.explain(&error), admission, out);
-    }
-    let mut warnings = std::mem::take(&mut link.warnings);
-    warnings.extend(share_warnings(&link)?);
-    warnings.extend(link.overruled_warnings());
-    let unreachable = unreachable(&link, args);
-    warnings.extend(link.unreachable_warning(&unreachable));
     #[cfg(target_os = "linux")]
-    let gateway_bps = if args.gateway {
-        if let Err(problems) = for_gateway(&link, leniency)? {
+    if args.gateway {
+        let leniency = if args.lenient { Leniency::Ignore } else { Leniency::Refuse };
+        if let Err(problems) = for_gateway(&checked.link, leniency)? {
             return refuse(problems, None, out);
         }
-        let capacity = Capacity::of(&link);
-        warnings.extend(capacity.warning(&link));
-        capacity.bps()
-    } else {
-        None
-    };
-    #[cfg(not(target_os = "linux"))]
-    let gateway_bps = None;
-    let promised = promised(link.info(), &link.tree).map_err(Failure::failed)?;
-    warnings.extend(bounds::unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
-    let theorems = Theorems::of(&link, &args.load)?;
-    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
-    let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
-    unreachable.iter().try_for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0))).map_err(Failure::failed)?;
-    let busy: Busy = rule.and_then(|rule| rule.solve(&demand));
+        let capacity = Capacity::of(&checked.link);
+        checked.warnings.extend(capacity.warning(&checked.link));
+        checked.gateway_bps = capacity.bps();
+    }
     if let Some(file) = &args.svg {
-        draw(&link, &busy, &args.rows, file)?;
+        draw(&checked, &args.rows, file)?;
     }
     if out.json {
-        let rows = args.rows.in_json(&link)?;
-        return out.document(&Sound {
-            valid: true,
-            scheduler: &link.scheduler,
-            link_bps: link.tree.link().rate.bps(),
-            classes: Each { len: rows.len(), item: |row| entry(&link, &promised, &busy, rows.at(row)) },
-            bounds: Bounds::of(&promised, &link),
-            theorems,
-            memory_bytes,
-            admission: Admission::of(&link),
-            unreachable: unreachable.iter().map(|&leaf| link.names.name(leaf)).collect(),
-            gateway_bps,
-            notes: shares_notes(&link, &busy, &unreachable),
-            warnings: warnings.iter().map(Finding::from).collect(),
-        });
+        let rows = args.rows.in_json(&checked.link)?;
+        let classes = Each { len: rows.len(), item: |row| checked.class(rows.at(row)) };
+        return out.document(&checked.document(classes));
     }
-    warn(warnings);
-    let notes = shares_notes(&link, &busy, &unreachable);
-    text(&link, &promised, &theorems, (&busy, &notes), memory_bytes, &args.rows, out)
-}
-
-/// The leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
-/// choose a class by its number.
-fn unreachable(link: &LinkFile, args: &Args) -> Vec<ClassId> {
-    if args.is_for_gateway() {
-        return link.unreachable().to_vec();
-    }
-    if link.matches.is_empty() {
-        return Vec::new();
-    }
-    let numbered: HashSet<ClassId> = link.classids.iter().map(|&(_, class)| class).collect();
-    let mut unreachable = link.unreachable().to_vec();
-    unreachable.retain(|leaf| !numbered.contains(leaf));
-    unreachable
+    warn(std::mem::take(&mut checked.warnings));
+    text(&checked, &args.rows, out)
 }
 
 /// The longest frame of an Ethernet interface with an mtu of 1500, in bytes: 14 more, and two VLAN tags.
@@ -238,19 +131,18 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
 }
 
 /// The classes that text would have, drawn.
-fn draw(link: &LinkFile, busy: &Busy, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
+fn draw(checked: &Checked, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
+    let link = &checked.link;
     let rows = rows.in_text(link)?;
     let node = |class: ClassId| {
-        let config = link.tree.config(class);
+        let terms = checked.class(class).terms.unwrap_or_default();
+        let rate = |bps: Option<u64>| bps.map(|bps| bps as f64);
         tree::Node {
             name: link.names.name(class),
             depth: link.tree.depth(class),
-            guarantee_bps: match config.share {
-                Some(Share::Guarantee(rate)) => Some(rate.bps() as f64),
-                _ => None,
-            },
-            ceiling_bps: config.ceiling.map(|rate| rate.bps() as f64),
-            share_bps: busy.as_ref().ok().map(|busy| busy.floor_bps(class) as f64),
+            guarantee_bps: rate(terms.guarantee_bps),
+            ceiling_bps: rate(terms.ceiling_bps),
+            share_bps: rate(terms.share_all_busy_bps),
         }
     };
     let nodes: Vec<_> = tree_order(link, &rows).into_iter().map(node).collect();
@@ -291,41 +183,14 @@ fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> imp
 
 fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
     if out.json {
-        let errors = problems.all().iter().map(Finding::from).collect();
-        out.document(&Unsound { valid: false, admission, errors })?;
+        out.document(&RefusedDoc::new(&problems, admission))?;
         out.flush()?;
     }
     Err(problems.into())
 }
 
-fn entry<'a>(link: &'a LinkFile, promised: &Promised, busy: &Busy, class: ClassId) -> Entry<'a> {
-    let config = link.tree.config(class);
-    let weight = promised.weights[class.index()];
-    Entry {
-        name: link.names.name(class),
-        parent: parent_name(link, class),
-        leaf: link.tree.is_leaf(class),
-        guarantee_bps: match config.share {
-            Some(Share::Guarantee(rate)) => Some(rate.bps()),
-            _ => None,
-        },
-        weight: weight.map(|weight| weight.as_run),
-        weight_error: weight.map(|weight| weight.error),
-        ceiling_bps: config.ceiling.map(|rate| rate.bps()),
-        share_all_busy_bps: busy.as_ref().ok().map(|busy| busy.floor_bps(class)),
-        bounds: ClassBounds::of(promised, &link.tree, class),
-    }
-}
-
-fn text(
-    link: &LinkFile,
-    promised: &Promised,
-    theorems: &Theorems<'_>,
-    (busy, notes): (&Busy, &[String]),
-    memory_bytes: u64,
-    rows: &RowArgs,
-    out: &mut Out,
-) -> Result<(), Failure> {
+fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+    let Checked { link, promised, theorems, .. } = checked;
     let rows = rows.in_text(link)?;
     let info = link.info();
     let head = link.tree.link();
@@ -337,7 +202,7 @@ fn text(
         human::count(link.tree.levels(), "level", "levels"),
         link.mtu,
         head.max_queued,
-        show_memory(memory_bytes)
+        show_memory(checked.memory_bytes)
     );
     out.paragraph(&size, 2)?;
     out.line("")?;
@@ -350,27 +215,22 @@ fn text(
     let names = names_as_tree(link, &order, out);
     let row = |row: usize| {
         let class = order[row];
-        let config = link.tree.config(class);
-        let share = match config.share {
-            Some(Share::Guarantee(rate)) => human::rate(rate.bps() as f64),
-            Some(Share::Weight(weight)) => format!("weight {weight}"),
-            None => "-".to_owned(),
-        };
-        let ceiling = config.ceiling.map_or_else(|| "-".to_owned(), |rate| human::rate(rate.bps() as f64));
-        let busy = busy.as_ref().map_or_else(|_| "-".to_owned(), |busy| human::rate(busy.floor_bps(class) as f64));
-        let mut row = vec![names(row), share, ceiling, busy];
+        let terms = checked.class(class).terms.unwrap_or_default();
+        let rate = |bps: Option<u64>| bps.map_or_else(|| "-".to_owned(), |bps| human::rate(bps as f64));
+        let share = terms.weight.map_or_else(|| rate(terms.guarantee_bps), |weight| format!("weight {weight}"));
+        let mut row = vec![names(row), share, rate(terms.ceiling_bps), rate(terms.share_all_busy_bps)];
         let weight = promised.weights[class.index()];
         row.extend(weight.into_iter().flat_map(|weight| [bounds::weight(weight), human::tiny(weight.error)]));
         row
     };
     out.rows(&columns, rows.len(), row, 1..columns.len())?;
     if rows.summarised {
-        let of = |class| Some(busy.as_ref().ok()?.floor_bps(class));
+        let of = |class| Some(checked.busy.as_ref().ok()?.floor_bps(class));
         summary(link, &rows, "share", of, out)?;
     }
     out.line("")?;
-    for note in notes {
-        out.paragraph(note, 2)?;
+    for note in checked.notes() {
+        out.paragraph(&note, 2)?;
         out.line("")?;
     }
     let bounds = bounds::columns(promised, &link.tree);
@@ -379,18 +239,17 @@ fn text(
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
             let class = order[row];
-            let of_class = ClassBounds::of(promised, &link.tree, class);
+            let of_class = class_bounds(promised, &link.tree, class);
             let cells = bounds.iter().map(|(_, cell)| cell(&of_class).unwrap_or_else(|| "-".to_owned()));
             std::iter::once(names(row)).chain(cells).collect()
         };
         out.rows(&titles, rows.len(), row, 1..titles.len())?;
         out.line("")?;
     }
-    let in_words = Bounds::of(promised, link);
-    bounds::lines(promised, &in_words, info, &link.tree, theorems.says_fairness())
-        .iter()
-        .try_for_each(|line| out.paragraph(line, 18))?;
-    theorems.lines().iter().try_for_each(|line| out.paragraph(line, 18))?;
+    let says_fairness = theorems.virtual_times.is_some();
+    let lines = bounds::lines(link, promised, &checked.bounds(), says_fairness);
+    lines.iter().try_for_each(|line| out.paragraph(line, 18))?;
+    theorems::lines(theorems).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
         let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
         out.paragraph(admitted, 18)?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fairlink_config::written_out;
-use serde::Serialize;
+use fairlink_api::expand;
+use fairlink_config::SourceText;
 
 use crate::failure::Failure;
 use crate::out::Out;
@@ -15,18 +15,11 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    text: &'a str,
-    /// The tables that classes came from.
-    tables: Vec<&'a str>,
-}
-
 /// Prints the text, which names no table and no template any more.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let source = written_out(&args.file)?;
+    let document = expand(&SourceText::read(&args.file)?)?;
     if out.json {
-        return out.document(&Document { text: source.inner(), tables: source.included().collect() });
+        return out.document(&document);
     }
-    out.raw(source.inner().as_bytes())
+    out.raw(document.content.text.as_bytes())
 }

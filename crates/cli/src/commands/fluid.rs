@@ -1,17 +1,17 @@
 //! `fairlink fluid`: what the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
 
+use fairlink_api::{Each, FluidOptions, fluid, in_text};
+use fairlink_config::SourceText;
 use fairlink_config::link::LinkFile;
 use fairlink_core::ClassId;
-use fairlink_theory::hmm::{Allocation, ClassAllocation};
-use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
-use fairlink_theory::to_f64;
-use serde::Serialize;
+use fairlink_report::Ideal;
+use fairlink_theory::ideal;
 
 use crate::failure::Failure;
 use crate::human;
-use crate::link::{FluidArgs, in_text, indented, parent_name};
+use crate::link::{FluidArgs, indented, warn};
 use crate::out::Out;
-use crate::rows::{Each, RowArgs, summary};
+use crate::rows::{RowArgs, summary};
 
 /// Which link, for which demand.
 #[derive(Debug, clap::Args)]
@@ -25,114 +25,51 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-#[derive(Serialize)]
-struct Document<'a, C> {
-    link_bps: u64,
-    /// By whose rule.
-    rule: &'a str,
-    classes: C,
-    /// Why a number is not there.
-    notes: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    name: &'a str,
-    parent: Option<&'a str>,
-    leaf: bool,
-    #[serde(flatten)]
-    found: Option<Found<'a>>,
-}
-
-/// The rates of a class, where the rule gives them.
-#[derive(Serialize)]
-struct Found<'a> {
-    request_bps: Option<u128>,
-    allocation_bps: f64,
-    /// The same without rounding, as a fraction of whole numbers. Absent where rates are computed in floating point.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allocation_exact_bps: Option<String>,
-    satisfied: bool,
-    limited_by: Option<&'a str>,
-}
-
 /// Solves and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let (link, demand) = args.fluid.read()?;
-    let (rule, solved): (&str, Result<Ideal, NotComputed>) = match args.fair {
-        true => ("max-min fairness", Ok(Allocation::solve(&link.tree, &demand).into())),
-        false => {
-            let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
-            (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
-        }
-    };
-    let notes = |ideal: &Ideal| if args.fair { Vec::new() } else { ideal.notes(link.info()) };
+    let options = FluidOptions { demand: args.fluid.demand.as_deref(), fair: args.fair };
+    let mut found = fluid(&SourceText::read(&args.fluid.link)?, &options)?;
     if out.json {
-        let rows = args.rows.in_json(&link)?;
-        let solved = solved.as_ref();
-        let item = |row| entry(&link, solved.ok(), rows.at(row));
-        let classes = Each { len: rows.len(), item };
-        let notes = match solved {
-            Ok(ideal) => notes(ideal),
-            Err(why) => vec![told(rule, why)],
-        };
-        return out.document(&Document { link_bps: link.tree.link().rate.bps(), rule, classes, notes });
+        let rows = args.rows.in_json(&found.link)?;
+        let classes = Each { len: rows.len(), item: |row| found.class(rows.at(row)) };
+        let document = found.document(classes);
+        warn(found.warnings.clone());
+        return out.document(&document);
     }
-    let solved = match solved {
+    warn(std::mem::take(&mut found.warnings));
+    let solved = match &found.solved {
         Ok(solved) => solved,
-        Err(why) => {
-            out.paragraph(&told(rule, &why), 2)?;
+        Err(_) => {
+            found.notes.iter().try_for_each(|note| out.paragraph(note, 2))?;
             return out.paragraph("--fair computes hierarchical max-min fairness instead", 2);
         }
     };
+    let link = &found.link;
     let head = ["class", "asks for", "gets", "of the link", "is limited by"];
     let capacity = link.tree.link().rate.bps() as f64;
-    let rows = args.rows.in_text(&link)?;
+    let rows = args.rows.in_text(link)?;
     let row = |row: usize| {
         let class = rows.at(row);
-        let ClassAllocation { request, allocation, limited_by, .. } = solved.class(class);
-        let gets = to_f64(&allocation);
+        let by = solved.class(class).limited_by;
+        let Some(Ideal { request_bps, allocation_bps, .. }) = found.class(class).ideal else { return Vec::new() };
         vec![
-            indented(&link, class),
-            request.map_or_else(|| "all it can get".to_owned(), |bps| human::rate(bps as f64)),
-            human::rate(gets),
-            human::percent(gets / capacity),
-            limited_by.map_or_else(|| "-".to_owned(), |by| limiter(&link, &solved, class, by)),
+            indented(link, class),
+            request_bps.map_or_else(|| "all it can get".to_owned(), |bps| human::rate(bps as f64)),
+            human::rate(allocation_bps),
+            human::percent(allocation_bps / capacity),
+            by.map_or_else(|| "-".to_owned(), |by| limiter(link, solved, class, by)),
         ]
     };
     out.rows(&head, rows.len(), row, 1..4)?;
-    for note in notes(&solved) {
-        out.paragraph(&note, 2)?;
+    for note in &found.notes {
+        out.paragraph(note, 2)?;
     }
-    if rows.summarised { summary(&link, &rows, "rate", |class| Some(solved.floor_bps(class)), out) } else { Ok(()) }
+    if rows.summarised { summary(link, &rows, "rate", |class| Some(solved.floor_bps(class)), out) } else { Ok(()) }
 }
 
-fn told(rule: &str, why: &NotComputed) -> String {
-    format!("the rates that {rule} gives are {why}")
-}
-
-fn limiter(link: &LinkFile, allocation: &Ideal, class: ClassId, by: ClassId) -> String {
+fn limiter(link: &LinkFile, allocation: &ideal::Ideal, class: ClassId, by: ClassId) -> String {
     match allocation.limit(class) {
         Some(limit) if by == class => format!("its own {}", limit.kind.as_str()),
         _ => in_text(link, by),
-    }
-}
-
-fn entry<'a>(link: &'a LinkFile, ideal: Option<&Ideal>, class: ClassId) -> Entry<'a> {
-    let found = |ideal: &Ideal| {
-        let found = ideal.class(class);
-        Found {
-            request_bps: found.request,
-            allocation_bps: ideal.bps(class),
-            allocation_exact_bps: ideal.is_exact().then(|| found.allocation.to_string()),
-            satisfied: found.satisfied,
-            limited_by: found.limited_by.map(|by| link.names.name(by)),
-        }
-    };
-    Entry {
-        name: link.names.name(class),
-        parent: parent_name(link, class),
-        leaf: link.tree.is_leaf(class),
-        found: ideal.map(found),
     }
 }

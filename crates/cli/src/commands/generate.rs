@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fairlink_config::matching::{IpVersion, Match};
 use fairlink_config::scenario::read_script;
-use fairlink_config::{ReadOptions, Scenario};
+use fairlink_config::{ReadOptions, Scenario, SourceText};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
 use fairlink_report::Delay;
 use fairlink_testbed::{
@@ -204,7 +204,7 @@ impl Sending {
             if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() || args.fragment {
                 note("--flows, --ip, --dscp and --fragment mean nothing for a script: its frames have no IP");
             }
-            let script = read_script(path)?;
+            let script = read_script(&SourceText::read(path)?)?;
             let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
             let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
             let own = |config| GeneratorConfig { cpu: args.cpu, kernel_stamps: args.kernel_stamps, ..config };

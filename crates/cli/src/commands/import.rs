@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
+use fairlink_config::SourceText;
 use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
 use fairlink_config::units::show_time;
 use fairlink_core::{ClassId, Nanos, Rate};
@@ -304,13 +305,15 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
             let weights = from.weights.weights(as_is)?;
             let options =
                 libreqos::Options { directions: from.direction.directions(), rate: from.rate, as_is, weights };
-            ("libreqos", libreqos::import_files(&from.devices, from.network.as_deref(), &options)?)
+            let network = from.network.as_ref().map(SourceText::read).transpose()?;
+            let devices = SourceText::read(&from.devices)?;
+            ("libreqos", libreqos::read(&devices, network.as_ref(), &options)?)
         }
         Tool::Tc(from) => {
             let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is };
             match from.run {
                 true => ("tc", run_script(from, &options, ran)?),
-                false => ("tc", tc::import_file(&from.file, &options)?),
+                false => ("tc", tc::read(&SourceText::read(&from.file)?, &options)?),
             }
         }
         Tool::Mikrotik(from) => {
@@ -326,7 +329,7 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
                 as_is,
                 weights: from.weights.weights(as_is)?,
             };
-            ("mikrotik", mikrotik::import_file(&from.file, &options)?)
+            ("mikrotik", mikrotik::read(&SourceText::read(&from.file)?, &options)?)
         }
         Tool::K8s(from) => {
             if as_is {
@@ -334,15 +337,16 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
             }
             let options =
                 k8s::Options { rate: from.rate, node: from.node.clone(), directions: from.direction.directions() };
-            ("k8s", k8s::import_file(&from.file, &options)?)
+            ("k8s", k8s::read(&SourceText::read(&from.file)?, &options)?)
         }
         Tool::Libvirt(from) => {
             let options = libvirt::Options { rate: from.rate, directions: from.direction.directions(), as_is };
-            ("libvirt", libvirt::import_files(&from.files, &options)?)
+            let sources = from.files.iter().map(SourceText::read).collect::<Result<Vec<_>, _>>()?;
+            ("libvirt", libvirt::read(&sources, &options)?)
         }
         Tool::Pf(from) => {
             let options = pf::Options { rate: from.rate, interface: from.interface.clone(), as_is };
-            ("pf", pf::import_file(&from.file, &options)?)
+            ("pf", pf::read(&SourceText::read(&from.file)?, &options)?)
         }
     })
 }

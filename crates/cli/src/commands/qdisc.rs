@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Subcommand};
+use fairlink_api::share_warnings;
 use fairlink_config::{Classid, LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Members, Nanos};
 use fairlink_net::{
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::time;
 use crate::failure::Failure;
-use crate::link::{share_warnings, warn};
+use crate::link::warn;
 use crate::out::{Out, note};
 
 /// What to do.

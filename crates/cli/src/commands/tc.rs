@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use fairlink_config::tc::{ImportOptions, export, import_file};
-use fairlink_config::{LinkFile, Problem, ReadOptions};
+use fairlink_config::tc::{ImportOptions, export, import_source};
+use fairlink_config::{LinkFile, Problem, ReadOptions, SourceText};
 use fairlink_core::{Leniency, Rate};
 use serde::Serialize;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     match &args.way {
         Way::Import(args) => {
             let options = ImportOptions { rate: args.rate, device: args.dev.clone() };
-            let made = import_file(&args.file, &options)?;
+            let made = import_source(&SourceText::read(&args.file)?, &options)?;
             show(made.text, made.devices, made.notes, out)
         }
         Way::Export(args) => {

@@ -8,28 +8,31 @@ use crate::{Scratch, fairlink, leaves, scenario};
 fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
     for file in ["fig1.toml", "fig1-weights.toml"] {
         let json = fairlink(&["check", &scenario(file), "--json"]).quiet().json();
-        assert_eq!((&json["valid"], &json["scheduler"]), (&true.into(), &"hls".into()));
-        let classes = json["classes"].as_array().expect("a list");
+        assert_eq!((&json["valid"], &json["link"]["scheduler"]), (&true.into(), &"hls".into()));
+        let classes = json["link"]["classes"].as_array().expect("a list");
         let names: Vec<_> = classes.iter().map(|class| class["name"].as_str().expect("text")).collect();
         assert_eq!(names, ["A", "A1", "A2", "B", "B1", "B2", "C"]);
         let a1 = &classes[1];
-        assert_eq!((&a1["parent"], &a1["leaf"], &a1["ceiling_bps"]), (&"A".into(), &true.into(), &().into()));
-        assert_eq!((a1["weight"].as_f64(), a1["weight_error"].as_f64()), (Some(100.0), Some(0.0)));
-        assert_eq!(a1["share_all_busy_bps"], 100_000_000);
+        assert_eq!((&a1["parent"], &a1["leaf"], &a1["terms"]["ceiling_bps"]), (&"A".into(), &true.into(), &().into()));
+        assert_eq!((a1["bounds"]["weight"].as_f64(), a1["bounds"]["weight_error"].as_f64()), (Some(100.0), Some(0.0)));
+        assert_eq!(a1["terms"]["share_all_busy_bps"], 100_000_000);
         // For 1500 B at once and its guarantee; 13.8 kB off its part at most is 828 us at 100 Mbit/s.
-        assert!((a1["delay_bound_s"].as_f64().expect("a number") - 405.6e-6).abs() < 1e-9, "{json}");
-        assert_eq!(a1["delay_bound_for"], serde_json::json!({"burst_bytes": 1500, "rate_bps": 100_000_000}));
-        assert!((a1["fairness_bound_bytes"].as_f64().expect("a number") - 10_350.0).abs() < 1e-3, "{json}");
-        assert!((a1["fairness_bound_s"].as_f64().expect("a number") - 0.000_828).abs() < 1e-9, "{json}");
-        let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+        assert!((a1["bounds"]["delay_bound_s"].as_f64().expect("a number") - 405.6e-6).abs() < 1e-9, "{json}");
+        assert_eq!(
+            a1["bounds"]["delay_bound_for"],
+            serde_json::json!([{"burst_bytes": 1500, "rate_bps": 100_000_000}])
+        );
+        assert!((a1["bounds"]["fairness_bytes"].as_f64().expect("a number") - 10_350.0).abs() < 1e-3, "{json}");
+        assert!((a1["bounds"]["fairness_s"].as_f64().expect("a number") - 0.000_828).abs() < 1e-9, "{json}");
+        let bound = |name: &str| json["link"]["bounds"][name].as_f64().expect("a number");
         assert!((bound("fairness_bytes") - 103.5).abs() < 1e-6, "{json}");
         assert!((bound("fairness_s") - 0.000_828).abs() < 1e-9, "{json}");
         assert!((bound("transmission_gap_s") - 0.000_145_6).abs() < 1e-9, "{json}");
-        assert_eq!(json["warnings"], serde_json::json!([]));
+        assert_eq!(json["problems"], serde_json::json!([]));
     }
     let guarantee = |file| {
         let json = fairlink(&["check", &scenario(file), "--json"]).quiet().json();
-        json["classes"][1]["guarantee_bps"].clone()
+        json["link"]["classes"][1]["terms"]["guarantee_bps"].clone()
     };
     assert_eq!((guarantee("fig1.toml"), guarantee("fig1-weights.toml")), (100_000_000.into(), ().into()));
     let text = fairlink(&["check", &scenario("fig1.toml")]).quiet().stdout;
@@ -43,10 +46,10 @@ fn long_rounds_of_figure_1_have_bounds_of_at_most_twice_the_limit_for_small_weig
     let long = text.replacen("[link]", "[link]\nrounds = \"long\"", 1);
     let json = fairlink(&["check", &dir.write("link.toml", &long), "--json"]).quiet().json();
     // The root's group has its half of the five largest packets, that below A half of two.
-    let weight = |class: usize| json["classes"][class]["weight"].as_f64().expect("a number");
+    let weight = |class: usize| json["link"]["classes"][class]["bounds"]["weight"].as_f64().expect("a number");
     assert_eq!([0, 1, 2, 6].map(weight), [1125.0, 500.0, 1000.0, 1500.0]);
     // Theorem 5: twice the weights and largest packets on 1 Gbit/s. Without the weights it would be 120 us.
-    let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+    let bound = |name: &str| json["link"]["bounds"][name].as_f64().expect("a number");
     let round = 2.0 * 1125.0 + 1500.0 + 2.0 * 1500.0 + 5.0 * 1500.0;
     assert!((bound("transmission_gap_s") - 2.0 * round * 8e-9).abs() < 1e-9 && round == 14_250.0, "{json}");
     // Theorem 3 of A1 and A2: A~ is 1500 B, that of A 4500 B; A- is 4500 + 1125 + the most of (1125 / w_j) A~_j, which is 4500 B,
@@ -57,12 +60,12 @@ fn long_rounds_of_figure_1_have_bounds_of_at_most_twice_the_limit_for_small_weig
 #[test]
 fn check_prints_what_hdrr_comes_to_on_the_same_tree() {
     let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
-    let bound = |name: &str| json["bounds"][name].as_f64().expect("a number");
+    let bound = |name: &str| json["link"]["bounds"][name].as_f64().expect("a number");
     // With the smallest whole weights: 1500 / 1 + 1500 / 2 for packets and as much for visits between A1 and A2; 10 * 3 visits of
     // 1500 B less one, and a packet of each leaf. With the guarantees in Mbit/s for weights it is the paper's 3600 ms.
     assert!((bound("fairness_bytes") - 4500.0).abs() < 1e-6, "{json}");
     assert!((bound("transmission_gap_s") - (29.0 * 1500.0 + 7500.0) * 8.0 / 1e9).abs() < 1e-12, "{json}");
-    assert_eq!(json["classes"][2]["weight"], 2.0);
+    assert_eq!(json["link"]["classes"][2]["bounds"]["weight"], 2.0);
     let text = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr"]).quiet().stdout;
     assert!(text.contains("2 visits") && text.contains("4.5 kB per visit"), "{text}");
 }
@@ -78,7 +81,8 @@ fn check_prints_the_rounding_error_of_a_share() {
         "#,
     );
     let json = fairlink(&["check", &link, "--json"]).quiet().json();
-    let errors: Vec<_> = [0, 1].map(|n| json["classes"][n]["weight_error"].as_f64().expect("a number")).into();
+    let errors: Vec<_> =
+        [0, 1].map(|n| json["link"]["classes"][n]["bounds"]["weight_error"].as_f64().expect("a number")).into();
     assert!(errors.iter().all(|error| *error != 0.0 && error.abs() < 1e-7), "{json}");
     assert!(errors[0].signum() != errors[1].signum(), "what one gains the other loses: {json}");
 }
@@ -94,11 +98,11 @@ fn weights_too_far_apart_for_the_arithmetic_are_warned_of() {
         "#,
     );
     let json = fairlink(&["check", &link, "--json"]).json();
-    let warning = json["warnings"][0]["message"].as_str().expect("a warning");
+    let warning = json["problems"][0]["message"].as_str().expect("a warning");
     assert!(warning.contains("\"tiny\"") && warning.contains("+5860.5 %"), "{warning}");
     // Other schedulers use weights as they are written.
     let json = fairlink(&["check", &link, "--scheduler", "wfq", "--json"]).quiet().json();
-    assert_eq!(json["warnings"], serde_json::json!([]));
+    assert_eq!(json["problems"], serde_json::json!([]));
 }
 
 #[test]
@@ -113,12 +117,12 @@ fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_c
         dir.write("link.toml", &text)
     };
     let json = fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--json"]).json();
-    let warning = &json["warnings"][0];
+    let warning = &json["problems"][0];
     let (message, help) = (warning["message"].as_str().expect("words"), warning["help"].as_str().expect("a remedy"));
     assert!(message.starts_with("WARNING: \"x\" has a ceiling_burst of 1.5 kB and reaches "), "{message}");
     assert_eq!(warning["line"], 8, "{warning}");
     // The share is what is reached.
-    let share = json["classes"][0]["share_all_busy_bps"].as_u64().expect("a rate");
+    let share = json["link"]["classes"][0]["terms"]["share_all_busy_bps"].as_u64().expect("a rate");
     let shown = format!(
         "reaches {}.{:06} Mbit/s of its ceiling of 31 Mbit/s while 18 of 18 leaves",
         share / 1_000_000,
@@ -129,17 +133,17 @@ fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_c
     let enough = help.split('"').nth(1).expect("a burst");
     let json = fairlink(&["check", &link(&format!("ceiling_burst = \"{enough}\"")), "--json"]).json();
     assert_eq!(
-        (&json["warnings"], &json["classes"][0]["share_all_busy_bps"]),
+        (&json["problems"], &json["link"]["classes"][0]["terms"]["share_all_busy_bps"]),
         (&serde_json::json!([]), &31_000_000.into())
     );
     // A class with less than its ceiling for a share is warned of by what it reaches while fewer are busy.
     let text = std::fs::read_to_string(link("ceiling_burst = \"1500B\"")).unwrap().replace("weight = 10", "weight = 6");
     let json = fairlink(&["check", &dir.write("fewer.toml", &text), "--json"]).json();
-    assert!(json["warnings"].to_string().contains("of 18 leaves are busy"), "{json}");
+    assert!(json["problems"].to_string().contains("of 18 leaves are busy"), "{json}");
     // Other schedulers refill as they send.
     let json =
         fairlink(&["check", &link("ceiling_burst = \"1500B\""), "--scheduler", "htb", "--json", "--lenient"]).json();
-    assert!(!json["warnings"].to_string().contains("reaches"), "{json}");
+    assert!(!json["problems"].to_string().contains("reaches"), "{json}");
 }
 
 #[test]
@@ -150,13 +154,13 @@ fn hosts_of_a_class_are_printed_with_how_far_apart_they_may_be() {
         "link = { rate = '8mbit' }\nclass = [{ name = 'guests', per = 'src-ip' }, { name = 'other' }]\n",
     );
     let json = fairlink(&["check", &link, "--json"]).quiet().json();
-    assert_eq!(json["classes"][0]["hosts_apart_bytes"], 4 * 1500 - 2);
-    assert!(json["classes"][1].get("hosts_apart_bytes").is_none(), "{json}");
+    assert_eq!(json["link"]["classes"][0]["bounds"]["hosts_apart_bytes"], 4 * 1500 - 2);
+    assert!(json["link"]["classes"][1]["bounds"].get("hosts_apart_bytes").is_none(), "{json}");
     // Behind a transmit queue of 12 packets two greedy hosts were 14,000 B apart.
     let text = std::fs::read_to_string(&link).unwrap().replace("'8mbit'", "'8mbit', transmit_queue = '12p'");
     let json = fairlink(&["check", &dir.write("behind.toml", &text), "--json"]).json();
-    assert!(json["classes"][0].get("hosts_apart_bytes").is_none(), "{json}");
-    assert!(json["warnings"].to_string().contains("hosts that share a class is not proven"), "{json}");
+    assert!(json["link"]["classes"][0]["bounds"].get("hosts_apart_bytes").is_none(), "{json}");
+    assert!(json["problems"].to_string().contains("hosts that share a class is not proven"), "{json}");
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn the_wait_for_the_next_packet_of_a_small_weight_stands_beside_the_gap_and_is_k
     let dir = Scratch::new();
     let link = "[link]\nrate = \"100mbit\"\n[[class]]\nname = \"small\"\nweight = 1\n[[class]]\nname = \"large\"\nweight = 1000\n";
     let json = fairlink(&["check", &dir.write("link.toml", link), "--json"]).quiet().json();
-    let bounds = &json["bounds"];
+    let bounds = &json["link"]["bounds"];
     let [gap, next] = ["transmission_gap_s", "next_packet_s"].map(|key| bounds[key].as_f64().expect("a time"));
     assert_eq!(bounds["next_packet_of"], "small");
     let sources = ["small", "large"]
@@ -207,13 +211,13 @@ fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none
     let bound = |scheduler: &str, class: usize, classes: &str| {
         let text = format!("link = {{ rate = \"8mbit\" }}\nclass = [{classes}]\n");
         let json = fairlink(&["check", &dir.write("link.toml", &text), "--scheduler", scheduler, "--json"]).json();
-        let entry = &json["classes"][class];
-        (entry["delay_bound_s"].as_f64(), entry["delay_bound_for"].clone())
+        let entry = &json["link"]["classes"][class];
+        (entry["bounds"]["delay_bound_s"].as_f64(), entry["bounds"]["delay_bound_for"].clone())
     };
     let quanta = r#"{ name = "a", guarantee = "4mbit", quantum = "1500B" }, { name = "b", guarantee = "4mbit", quantum = "15000B" }"#;
     let (_, traffic) = bound("drr", 0, quanta);
     // 1500 of 16500 bytes of a round, not its guarantee.
-    assert_eq!(traffic["rate_bps"], 727_272);
+    assert_eq!(traffic[0]["rate_bps"], 727_272);
     let ceilings = r#"
         { name = "c", guarantee = "4mbit", ceiling = "5mbit" }, { name = "x", parent = "c", latency_critical = true },
         { name = "y", guarantee = "4mbit" }"#;
@@ -226,17 +230,20 @@ fn a_bound_is_for_the_traffic_that_stands_beside_it_and_gone_where_there_is_none
         r#"{ name = "a", weight = 1, real_time = { m2 = "2mbit", d = "10ms" } }, { name = "b", weight = 1 }"#;
     let (seconds, traffic) = bound("hfsc", 0, flat_first);
     assert!((seconds.expect("a bound") - (0.010 + 0.006 + 0.0015)).abs() < 1e-9);
-    assert_eq!(traffic, serde_json::json!({"burst_bytes": 1500, "rate_bps": 2_000_000}));
+    assert_eq!(traffic, serde_json::json!([{"burst_bytes": 1500, "rate_bps": 2_000_000}]));
 }
 
 #[test]
 fn a_latency_critical_class_is_never_delayed_beyond_what_check_prints() {
     let file = scenario("voice.toml");
     let json = fairlink(&["check", &file, "--json"]).quiet().json();
-    let bound = json["classes"][0]["delay_bound_s"].as_f64().expect("a number");
+    let bound = json["link"]["classes"][0]["bounds"]["delay_bound_s"].as_f64().expect("a number");
     // A frame of another class and voice's own burst: 1900 B at 20 Mbit/s.
     assert!((bound - 1900.0 * 8.0 / 20e6).abs() < 1e-9, "{json}");
-    assert_eq!(json["classes"][0]["delay_bound_for"], serde_json::json!({"burst_bytes": 400, "rate_bps": 2_000_000}));
+    assert_eq!(
+        json["link"]["classes"][0]["bounds"]["delay_bound_for"],
+        serde_json::json!([{"burst_bytes": 400, "rate_bps": 2_000_000}])
+    );
     let run = fairlink(&["sim", &file, "--json"]).quiet().json();
     let voice = &run["runs"][0]["link"]["classes"][0];
     assert_eq!(voice["name"], "voice");
@@ -279,7 +286,7 @@ fn service_curves_are_admitted_or_refused_with_the_time_and_give_delay_bounds() 
     let link = dir.write("fits.toml", &figure_10("16.25"));
     let json = fairlink(&["check", &link, "--json"]).quiet().json();
     assert_eq!(json["admission"], serde_json::json!({"admitted": true, "fails_at_s": null}));
-    let delay = |class: usize| json["classes"][class]["delay_bound_s"].as_f64().expect("a number");
+    let delay = |class: usize| json["link"]["classes"][class]["bounds"]["delay_bound_s"].as_f64().expect("a number");
     // The delay of the curve, and one frame of 8000 B.
     assert!((delay(0) - 0.0114).abs() < 1e-6 && (delay(1) - 0.0164).abs() < 1e-6, "{json}");
     let text = fairlink(&["check", &link]).quiet().stdout;
@@ -311,7 +318,7 @@ fn delay_bounds_are_printed_for_schedulers_that_have_one() {
     // A frame of 1500 B takes 1 ms on the link, and 4 ms at a quarter of it.
     for (scheduler, expected) in [("wfq", 0.005), ("scfq", 0.005), ("sfq", 0.006), ("drr", 0.004 + 0.012 - 0.002)] {
         let json = fairlink(&["check", &link, "--scheduler", scheduler, "--json"]).quiet().json();
-        let bound = json["classes"][0]["delay_bound_s"].as_f64().expect("a number");
+        let bound = json["link"]["classes"][0]["bounds"]["delay_bound_s"].as_f64().expect("a number");
         assert!((bound - expected).abs() < 1e-9, "{scheduler}: {json}");
     }
 }
@@ -328,22 +335,23 @@ fn the_delay_of_a_class_with_leaky_buckets_is_that_of_traffic_that_keeps_them_al
     };
     let one = "{ burst = '10kB', peak = '8mbit', rate = '1mbit' }";
     let file = link(&format!("[{one}, {{ burst = '4kB', peak = '8mbit', rate = '1.5mbit' }}]"));
-    let class = fairlink(&["check", &file, "--json"]).quiet().json()["classes"][0].clone();
+    let class = fairlink(&["check", &file, "--json"]).quiet().json()["link"]["classes"][0].clone();
     // 1000 + 3000 * 6 / 6.5 bytes wait at the worst, at 2 Mbit/s, and a packet of the other class for 1 ms.
     let expected = (1000.0 + 3000.0 * 6.0 / 6.5) * 8.0 / 2e6 + 0.001;
-    assert!((class["delay_bound_s"].as_f64().unwrap() - expected).abs() < 1e-12, "{class}");
-    let limits = serde_json::json!({ "all": [
+    assert!((class["bounds"]["delay_bound_s"].as_f64().unwrap() - expected).abs() < 1e-12, "{class}");
+    let limits = serde_json::json!([
         { "burst_bytes": 10_000, "rate_bps": 1_000_000 },
         { "burst_bytes": 4000, "rate_bps": 1_500_000 },
         { "burst_bytes": 1000, "rate_bps": 8_000_000 },
-    ] });
-    assert_eq!(class["delay_bound_for"], limits);
+    ]);
+    assert_eq!(class["bounds"]["delay_bound_for"], limits);
     let text = fairlink(&["check", &file]).quiet().stdout;
     assert!(text.contains("10 kB + 1 Mbit/s, 4 kB + 1.5 Mbit/s, 1 kB + 8 Mbit/s"), "{text}");
     // A long-run rate that the guarantee does not carry has no bound; what stands there says for which traffic.
-    let class =
-        fairlink(&["check", &link(&one.replace("1mbit", "3mbit")), "--json"]).quiet().json()["classes"][0].clone();
-    assert_eq!(class["delay_bound_for"], serde_json::json!({ "burst_bytes": 1000, "rate_bps": 2_000_000 }));
+    let class = fairlink(&["check", &link(&one.replace("1mbit", "3mbit")), "--json"]).quiet().json()["link"]["classes"]
+        [0]
+    .clone();
+    assert_eq!(class["bounds"]["delay_bound_for"], serde_json::json!([{"burst_bytes": 1000, "rate_bps": 2_000_000}]));
 }
 
 #[test]
@@ -351,8 +359,8 @@ fn a_scheduler_without_bounds_promises_none() {
     let dir = Scratch::new();
     let link = dir.write("link.toml", "link = { rate = '1mbit', scheduler = 'fifo' }\nclass = [{ name = 'a' }]");
     let json = fairlink(&["check", &link, "--json"]).quiet().json();
-    assert_eq!(json["bounds"], serde_json::json!({}));
-    assert!(json["classes"][0]["weight"].is_null());
+    assert_eq!(json["link"]["bounds"], serde_json::json!({}));
+    assert!(json["link"]["classes"][0]["bounds"]["weight"].is_null());
     assert!(fairlink(&["check", &link]).quiet().stdout.contains("promises no bounds"));
     let drr = fairlink(&["check", &link, "--scheduler", "drr"]).quiet().stdout;
     assert!(drr.contains("also promises fairness, transmission gap;"), "{drr}");
@@ -374,8 +382,8 @@ fn what_the_scheduler_cannot_honour_is_refused_or_with_lenient_a_warning() {
     assert_eq!(warned.code, 0);
     assert!(warned.stderr.contains("it is ignored"), "{}", warned.stderr);
     let json = fairlink(&["check", &link, "--scheduler", "fifo", "--lenient", "--json"]).quiet().json();
-    assert!(json["warnings"][0]["message"].as_str().is_some_and(|text| text.contains("fifo cannot honour")), "{json}");
-    assert!(json["warnings"][0]["line"].as_u64().is_some_and(|line| line > 1), "{json}");
+    assert!(json["problems"][0]["message"].as_str().is_some_and(|text| text.contains("fifo cannot honour")), "{json}");
+    assert!(json["problems"][0]["line"].as_u64().is_some_and(|line| line > 1), "{json}");
 }
 
 #[test]
@@ -388,7 +396,7 @@ fn a_wrong_file_exits_with_2_and_names_the_place() {
     let run = fairlink(&["check", &link, "--json"]);
     let json = run.json();
     assert_eq!((run.code, &json["valid"]), (2, &false.into()));
-    assert_eq!((&json["errors"][0]["line"], &json["errors"][0]["column"]), (&5.into(), &13.into()));
+    assert_eq!((&json["problems"][0]["line"], &json["problems"][0]["column"]), (&5.into(), &13.into()));
     for (file, says) in
         [("no-such-file.toml", "no-such-file.toml"), ("/dev/null", "/dev/null"), ("/", "it is a directory")]
     {
@@ -431,7 +439,7 @@ fn a_file_that_takes_more_memory_than_it_allows_is_refused_with_both_numbers() {
         assert!(run.stderr.contains("15.3 MiB, and 15.0 MiB are allowed"), "{command}: {}", run.stderr);
     }
     let json = fairlink(&["check", &raised, "--json"]).quiet().json();
-    assert!((16_000_000..16 << 20).contains(&json["memory_bytes"].as_u64().expect("bytes")), "{json}");
+    assert!((16_000_000..16 << 20).contains(&json["link"]["memory_bytes"].as_u64().expect("bytes")), "{json}");
     let text = fairlink(&["check", &raised]).quiet().stdout;
     assert!(text.contains("memory at most 15.3 MiB"), "{text}");
 }
@@ -449,14 +457,14 @@ fn the_share_when_all_are_busy_is_the_fluid_ideal_within_the_limits_that_the_sch
     let shares = |args: &[&str]| -> Vec<u64> {
         let run = fairlink(&[&["check", &link, "--json"], args].concat());
         let json = run.json();
-        let classes = json["classes"].as_array().expect("a list").iter();
-        classes.map(|class| class["share_all_busy_bps"].as_u64().expect("a rate") / 10_000).collect()
+        let classes = json["link"]["classes"].as_array().expect("a list").iter();
+        classes.map(|class| class["terms"]["share_all_busy_bps"].as_u64().expect("a rate") / 10_000).collect()
     };
     assert_eq!(shares(&[]), [6_500, 3_000, 3_500, 3_500]);
     // One that ignores ceilings shares by weight.
     assert_eq!(shares(&["--scheduler", "drr", "--lenient"]), [7_500, 5_625, 1_875, 2_500]);
     let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
-    let gets = |index: usize| json["classes"][index]["allocation_bps"].as_f64();
+    let gets = |index: usize| json["link"]["classes"][index]["ideal"]["allocation_bps"].as_f64();
     assert_eq!([0, 1, 2, 3].map(gets), [6.5e7, 3e7, 3.5e7, 3.5e7].map(Some));
     let text = fairlink(&["check", &link]).quiet().stdout;
     assert!(text.contains("30 Mbit/s") && !text.contains("56.25"), "{text}");
@@ -497,7 +505,7 @@ fn a_link_that_is_faster_than_the_gateway_on_this_machine_is_warned_of_with_both
     let checked = |rate: &str| fairlink(&["check", &file(rate), "--gateway", "--json"]).quiet().json();
     // No processor moves as much.
     let fast = checked("1tbit");
-    let said = fast["warnings"][0]["message"].as_str().expect("a warning");
+    let said = fast["problems"][0]["message"].as_str().expect("a warning");
     assert!(said.contains("of 1 Tbit/s"), "{said}");
     match fast["gateway_bps"].as_f64() {
         Some(moves) => assert!(moves > 1e7 && moves < 1e12 && said.contains("moves on this machine: "), "{fast}"),
@@ -522,7 +530,10 @@ fn check_prints_hdrr_as_the_paper_does_beside_what_holds() {
     let printed = &json["theorems"]["as_printed"];
     assert_eq!((&printed[0]["theorem"], &printed[0]["value"]), (&json!("[hls] Theorem 4"), &json!(1522.5)));
     let gap = printed[1]["value"].as_f64().expect("a time");
-    assert!((gap - 3.6).abs() < 1e-4 && json["bounds"]["transmission_gap_s"].as_f64().expect("a time") < gap, "{json}");
+    assert!(
+        (gap - 3.6).abs() < 1e-4 && json["link"]["bounds"]["transmission_gap_s"].as_f64().expect("a time") < gap,
+        "{json}"
+    );
     let text = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr"]).quiet().stdout;
     assert!(text.contains("[hls] Theorem 4 has a fairness of 1522.5 B"), "{text}");
     assert!(text.contains("[hls] Theorem 6 has a transmission gap of 3.6 s"), "{text}");
@@ -605,7 +616,7 @@ fn a_limit_or_a_quantum_that_cannot_be_kept_as_written_is_warned_of_with_both_nu
     let dir = Scratch::new();
     let warned = |scheduler: &str, classes: &str| {
         let text = format!("link = {{ rate = '10mbit', scheduler = '{scheduler}' }}\nclass = [{classes}]\n");
-        fairlink(&["check", &dir.write("link.toml", &text), "--json"]).quiet().json()["warnings"].to_string()
+        fairlink(&["check", &dir.write("link.toml", &text), "--json"]).quiet().json()["problems"].to_string()
     };
     let curve = warned(
         "hfsc",

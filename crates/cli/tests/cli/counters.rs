@@ -138,7 +138,7 @@ fn check_adds_the_transmit_queue_to_what_is_proven_and_warns_of_the_rest() {
         dir.write("link.toml", &format!("[link]\nrate = \"12mbit\"\nscheduler = \"{scheduler}\"\n{queue}{classes}"))
     };
     let check = |scheduler: &str, queue: &str| fairlink(&["check", &link(scheduler, queue), "--json"]).json();
-    let delay = |json: &Value, class: usize| json["classes"][class]["delay_bound_s"].as_f64();
+    let delay = |json: &Value, class: usize| json["link"]["classes"][class]["bounds"]["delay_bound_s"].as_f64();
     let four = "transmit_queue = \"4p\"\n";
     let first = "transmit_queue = \"4p\"\ntransmit_priority = true\n";
     // 1500 B take 1 ms.
@@ -150,11 +150,15 @@ fn check_adds_the_transmit_queue_to_what_is_proven_and_warns_of_the_rest() {
     let bare = delay(&check("drr", ""), 1).expect("a bound");
     let json = check("drr", four);
     assert!((delay(&json, 1).expect("a bound") - bare - 0.004).abs() < 1e-9, "{json}");
-    let warning = json["warnings"][0]["message"].as_str().expect("a warning");
+    let warning = json["problems"][0]["message"].as_str().expect("a warning");
     assert!(warning.contains("fairness"), "{json}");
     let json = check("wf2q+", four);
-    assert_eq!((delay(&json, 0), &json["classes"][0]["worst_case_fairness_bytes"]), (None, &Value::Null), "{json}");
-    assert!(json["warnings"][0]["message"].as_str().expect("a warning").contains("delay"), "{json}");
+    assert_eq!(
+        (delay(&json, 0), &json["link"]["classes"][0]["bounds"]["worst_case_bytes"]),
+        (None, &Value::Null),
+        "{json}"
+    );
+    assert!(json["problems"][0]["message"].as_str().expect("a warning").contains("delay"), "{json}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{Scratch, fairlink, scenario};
 
 fn class<'a>(document: &'a Value, name: &str) -> &'a Value {
-    let classes = document["classes"].as_array().expect("a list");
+    let classes = document["link"]["classes"].as_array().expect("a list");
     classes.iter().find(|class| class["name"] == name).expect("the class")
 }
 
@@ -13,17 +13,17 @@ fn class<'a>(document: &'a Value, name: &str) -> &'a Value {
 fn fluid_gives_what_c_leaves_to_a_and_b_evenly() {
     let args = ["fluid", &scenario("fig1.toml"), "--demand", "A1=inf,B2=inf,C=100mbit"];
     let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
-    assert_eq!(json["link_bps"], 1_000_000_000);
-    let expected = json!({"name": "A1", "parent": "A", "leaf": true, "request_bps": null, "allocation_bps": 450_000_000.0,
-        "allocation_exact_bps": "450000000", "satisfied": false, "limited_by": "A"});
+    assert_eq!(json["link"]["capacity_bps"], 1_000_000_000);
+    let expected = json!({"name": "A1", "parent": "A", "leaf": true, "ideal": {"request_bps": null,
+        "allocation_bps": 450_000_000.0, "exact_bps": "450000000", "satisfied": false, "limited_by": "A"}});
     assert_eq!(class(&json, "A1"), &expected);
     let c = class(&json, "C");
     assert_eq!(
-        (&c["request_bps"], &c["satisfied"], &c["limited_by"]),
+        (&c["ideal"]["request_bps"], &c["ideal"]["satisfied"], &c["ideal"]["limited_by"]),
         (&json!(100_000_000), &json!(true), &json!(null))
     );
     assert_eq!((&class(&json, "A")["parent"], &class(&json, "A")["leaf"]), (&json!(null), &json!(false)));
-    assert_eq!(class(&json, "A")["limited_by"], "link");
+    assert_eq!(class(&json, "A")["ideal"]["limited_by"], "link");
     let text = fairlink(&args).quiet().stdout;
     let a1 = text.lines().find(|line| line.trim_start().starts_with("A1")).expect("a line");
     assert!(a1.contains("450 Mbit/s") && a1.contains("45 %"), "{text}");
@@ -39,21 +39,24 @@ fn fair_is_exact_and_respects_ceilings_and_without_it_the_scheduler_has_its_own_
     );
     let json = fairlink(&["fluid", &link, "--fair", "--json"]).quiet().json();
     let a = class(&json, "a");
-    assert_eq!((&a["allocation_bps"], &a["limited_by"], &a["satisfied"]), (&json!(1e7), &json!("a"), &json!(true)));
-    assert_eq!(class(&json, "b")["allocation_exact_bps"], "30000000");
+    assert_eq!(
+        (&a["ideal"]["allocation_bps"], &a["ideal"]["limited_by"], &a["ideal"]["satisfied"]),
+        (&json!(1e7), &json!("a"), &json!(true))
+    );
+    assert_eq!(class(&json, "b")["ideal"]["exact_bps"], "30000000");
     let json = fairlink(&["fluid", &link, "--fair", "--json", "--demand", "b=inf,c=inf,e=inf"]).quiet().json();
-    assert_eq!(class(&json, "e")["allocation_exact_bps"], "100000000/3");
+    assert_eq!(class(&json, "e")["ideal"]["exact_bps"], "100000000/3");
     let text = fairlink(&["fluid", "--fair", &link]).quiet().stdout;
     assert!(text.contains("its own ceiling"), "{text}");
     // A FIFO shares by what is queued: no number, and the reason.
     let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
-    assert_eq!((json["rule"].as_str(), class(&json, "a").get("allocation_bps")), (Some("fifo"), None));
-    assert!(json["notes"][0].as_str().is_some_and(|note| note.contains("not computed")), "{json}");
+    assert_eq!((json["rule"].as_str(), class(&json, "a").get("ideal")), (Some("fifo"), None));
+    assert!(json["link"]["notes"][0].as_str().is_some_and(|note| note.contains("not computed")), "{json}");
     let text = fairlink(&["fluid", &link]).quiet().stdout;
     assert!(text.contains("not computed") && text.contains("--fair"), "{text}");
     // All that is asked for fits.
     let json = fairlink(&["fluid", &link, "--json", "--demand", "b=30mbit,c=20mbit"]).quiet().json();
-    assert_eq!(class(&json, "b")["allocation_bps"], 3e7);
+    assert_eq!(class(&json, "b")["ideal"]["allocation_bps"], 3e7);
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
     );
     let gets = |demand: &str| {
         let json = fairlink(&["fluid", &link, "--json", "--demand", demand]).quiet().json();
-        ["a", "b", "c"].map(|name| class(&json, name)["allocation_bps"].as_f64().expect("a rate") / 1e6)
+        ["a", "b", "c"].map(|name| class(&json, name)["ideal"]["allocation_bps"].as_f64().expect("a rate") / 1e6)
     };
     // Up to 4 % more than the formal guidelines, by the error of estimators.
     let near = |demand: &str, formal: [f64; 3]| {
@@ -79,7 +82,7 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
     near("b=inf,c=inf", [0.0, 20.0, 50.0]);
     near("b=inf", [0.0, 20.0, 0.0]);
     let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
-    assert!(json["notes"][0].as_str().is_some_and(|note| note.contains("from a run of cbq-formal")), "{json}");
+    assert!(json["link"]["notes"][0].as_str().is_some_and(|note| note.contains("from a run of cbq-formal")), "{json}");
     // Differences between runs are no gains.
     let json = fairlink(&["explain", &link, "--class", "b", "--json"]).quiet().json();
     assert_eq!(json.get("changes"), None);
@@ -103,7 +106,8 @@ fn schedulers_that_count_packets_say_that_shares_hold_for_packets_of_one_length(
                 args.extend(["--class", "a"]);
             }
             let json = fairlink(&args).quiet().json();
-            let notes = json["notes"].as_array().expect("a list");
+            let of = if command == "explain" { &json } else { &json["link"] };
+            let notes = of["notes"].as_array().map_or(&[][..], Vec::as_slice);
             let says = |note: &Value| {
                 note.as_str().is_some_and(|note| note.contains("packets of all classes have one length"))
             };
@@ -125,8 +129,8 @@ fn explain_names_the_chain_of_limits() {
     let steps: Vec<_> = json["steps"].as_array().expect("a list").iter().map(|step| step["name"].clone()).collect();
     assert_eq!(steps, ["link", "A", "A1"]);
     let a = &json["steps"][1];
-    assert_eq!((&a["idle_siblings"], &a["unsatisfied_siblings"]), (&json!(["B"]), &json!(["C"])));
-    assert!((a["allocation_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");
+    assert_eq!((&a["siblings"]["idle"], &a["siblings"]["unsatisfied"]), (&json!(["B"]), &json!(["C"])));
+    assert!((a["ideal"]["allocation_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");
     // Guarantees are multiplied by a number, which is no rate: A gets 300 Mbit/s times 10 / 7.
     assert!((a["fair_share_per_weight"].as_f64().expect("a number") - 10.0 / 7.0).abs() < 1e-9, "{json}");
     assert!((a["entitled_bps"].as_f64().expect("a number") - 3e9 / 7.0).abs() < 1.0, "{json}");

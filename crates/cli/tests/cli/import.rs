@@ -50,8 +50,11 @@ fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lendin
                 let checked = fairlink(&["check", &file, "--gateway", "--json"]);
                 assert_eq!(checked.code, 0, "{args:?}: {}", checked.stderr);
                 let checked = checked.json();
-                assert_eq!(checked["scheduler"], link["scheduler"]);
-                assert_eq!(checked["classes"].as_array().unwrap().len() as u64, link["classes"].as_u64().unwrap());
+                assert_eq!(checked["link"]["scheduler"], link["scheduler"]);
+                assert_eq!(
+                    checked["link"]["classes"].as_array().unwrap().len() as u64,
+                    link["classes"].as_u64().unwrap()
+                );
                 // What is given to all together is what the link has, or less where ceilings bind.
                 for case in link["cases"].as_array().unwrap() {
                     let sum = |key: &str| -> f64 {
@@ -163,13 +166,13 @@ fn many_circuits_are_written_as_tables_and_the_report_stays_short() {
     assert!(link.lines().count() <= 20, "{link}");
     assert_eq!(fs::read_to_string(format!("{out}/down.csv")).unwrap().lines().count(), 201);
     let checked = fairlink(&["check", &format!("{out}/down.toml"), "--gateway", "--json"]).json();
-    let classes = checked["classes"].as_array().unwrap();
+    let classes = checked["link"]["classes"].as_array().unwrap();
     let class = |name: &str| classes.iter().find(|class| class["name"] == name).unwrap();
     assert_eq!(class("c7")["parent"], "Hut");
-    assert_eq!(class("c7")["ceiling_bps"].as_u64(), Some(12_000_000));
+    assert_eq!(class("c7")["terms"]["ceiling_bps"].as_u64(), Some(12_000_000));
     // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 % of them into the link.
     let guarantee = (150e6 * 150.0 / 151.5 * 60.0 / 160.0 / 100.0_f64).floor();
-    assert_eq!(class("c7")["guarantee_bps"].as_f64(), Some(guarantee));
+    assert_eq!(class("c7")["terms"]["guarantee_bps"].as_f64(), Some(guarantee));
     // Nothing is written over.
     let again = fairlink(&["import", "libreqos", &devices, "--network", &network, "--out", &out]);
     assert_eq!(again.code, 2);
@@ -397,7 +400,7 @@ fn what_the_kernel_shows_is_imported_as_the_commands_that_set_it_up() {
         let file = dir.write("made.toml", &link);
         let expanded = fairlink(&["check", &file, "--json", "--scheduler", "htb"]);
         assert_eq!(expanded.code, 0, "{name}: {}", expanded.stderr);
-        let mut classes = expanded.json()["classes"].as_array().unwrap().clone();
+        let mut classes = expanded.json()["link"]["classes"].as_array().unwrap().clone();
         // Where each stands in the file is not the same, and what each says is.
         let said = |class: &Value| {
             let head = format!("name = {}\n", class["name"]);

@@ -10,11 +10,11 @@ use crate::{Scratch, fairlink, fairlink_on_a_full_disk, scenario};
 fn checked(file: &str) -> (u64, Vec<String>) {
     let check = fairlink(&["check", file, "--gateway", "--json"]);
     assert_eq!(check.code, 0, "{file}: {}", check.stderr);
-    assert_eq!(check.json()["warnings"].as_array().map(Vec::len), Some(0), "{file}");
+    assert_eq!(check.json()["problems"].as_array().map(Vec::len), Some(0), "{file}");
     let text = fs::read_to_string(file).unwrap();
     let ends = text.lines().filter(|line| ["name = ", "in = ", "out = "].iter().any(|key| line.starts_with(key)));
     (
-        check.json()["link_bps"].as_u64().unwrap(),
+        check.json()["link"]["capacity_bps"].as_u64().unwrap(),
         ends.take_while(|line| !line.contains("calls")).map(str::to_owned).collect(),
     )
 }

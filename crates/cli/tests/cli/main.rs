@@ -3,6 +3,7 @@
 
 #[cfg(target_os = "linux")]
 mod af_xdp;
+mod api;
 #[cfg(target_os = "linux")]
 mod bad_input;
 mod basics;

@@ -47,14 +47,14 @@ fn what_is_measured_stands_beside_the_bounds_that_check_prints() {
     let mut delays = 0;
     for class in classes {
         let own = |known: &&serde_json::Value| known["name"] == class["name"];
-        let checked = check["classes"].as_array().unwrap().iter().find(own).unwrap();
+        let checked = check["link"]["classes"].as_array().unwrap().iter().find(own).unwrap();
         let near = |one: &serde_json::Value, other: &serde_json::Value| {
             let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
             assert!((one - other).abs() <= 1e-6 * other, "{one} and {other}");
         };
-        near(&class["fairness_bytes"]["bound"], &checked["fairness_bound_bytes"]);
+        near(&class["fairness_bytes"]["bound"], &checked["bounds"]["fairness_bytes"]);
         if !class["delay_s"]["bound"].is_null() {
-            near(&class["delay_s"]["bound"], &checked["delay_bound_s"]);
+            near(&class["delay_s"]["bound"], &checked["bounds"]["delay_bound_s"]);
             delays += 1;
         }
         let margin = class["fairness_bytes"]["margin"].as_f64().unwrap();

@@ -173,11 +173,11 @@ fn ideals_are_what_fluid_computes(stats: &Value, link: &str) {
         .map(|class| format!("{}={}bit", class["name"].as_str().unwrap(), bps(class, "demand_bps").floor()))
         .collect();
     let fluid = fairlink(&["fluid", link, "--demand", &demands.join(","), "--json"]).quiet().json();
-    let allocations: BTreeMap<&str, f64> = fluid["classes"]
+    let allocations: BTreeMap<&str, f64> = fluid["link"]["classes"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|class| (class["name"].as_str().unwrap(), class["allocation_bps"].as_f64().unwrap()))
+        .map(|class| (class["name"].as_str().unwrap(), class["ideal"]["allocation_bps"].as_f64().unwrap()))
         .collect();
     for class in classes {
         let (ideal, exact) = (bps(class, "ideal_bps"), allocations[class["name"].as_str().unwrap()]);

@@ -177,9 +177,9 @@ fn h_fsc_keeps_the_delays_of_audio_and_video_that_h_wf2q_plus_ties_to_their_rate
         class["delay_s"][which].as_f64().expect("a number")
     };
     let bound = |name: &str| {
-        let classes = check["classes"].as_array().expect("a list");
+        let classes = check["link"]["classes"].as_array().expect("a list");
         let class = classes.iter().find(|class| class["name"] == name).expect("the class");
-        class["delay_bound_s"].as_f64().expect("a number")
+        class["bounds"]["delay_bound_s"].as_f64().expect("a number")
     };
     // 5 and 10 ms, and a packet of 8192 B on 10 Mbit/s.
     for (name, within, gain) in [("audio", 0.005, 3.0), ("video", 0.010, 1.2)] {

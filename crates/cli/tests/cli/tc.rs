@@ -10,7 +10,7 @@ fn tc_commands_become_a_link_file_that_check_takes_and_go_back() {
     let made = fairlink(&["tc", "import", &scenario("htb/htb.tc"), "--rate", "10mbit"]).quiet();
     let link = scratch.write("htb.toml", &made.stdout);
     let checked = fairlink(&["check", &link, "--json"]).quiet().json();
-    assert_eq!(checked["classes"][1]["ceiling_bps"], 640_000);
+    assert_eq!(checked["link"]["classes"][1]["terms"]["ceiling_bps"], 640_000);
     let back = fairlink(&["tc", "export", &link, "--dev", "v0", "--json"]).json();
     let text = back["text"].as_str().unwrap();
     assert!(text.contains("tc class add dev v0 parent 1:1 classid 1:2 htb rate 320000bit ceil 640000bit"), "{text}");

@@ -1,18 +1,16 @@
 //! `[[classes]]`: a class for each row of a table.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use fairlink_schema::keys::{CLASS, ClassKey, Kind};
 use toml::de::DeValue;
 
-use super::Open;
 use super::sections::{Entry, Section};
 use super::table::{Row, Table, is_table};
 use super::templates::{Templates, refuse_dotted, text_of};
 use super::writer::Writer;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
-use crate::reader::{MAX_FILE, closest};
+use crate::reader::closest;
 use crate::tc::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
@@ -57,12 +55,11 @@ struct Setting<'a> {
 pub(super) fn write(
     section: &Section<'_>,
     templates: &Templates<'_>,
-    open: Open<'_>,
     writer: &mut Writer,
     log: &mut Log,
 ) -> Result<Option<Source>, Problems> {
     let Some(path) = path(section, log) else { return Ok(None) };
-    let table = Table::read(&path, open)?;
+    let table = Table::read(log.source(), &path)?;
     let mut settings = Vec::new();
     for entry in section.entries().filter(|entry| entry.key != "from") {
         if let Some(expression) = expression(&entry, &table, log) {
@@ -113,7 +110,7 @@ fn path(section: &Section<'_>, log: &mut Log) -> Option<std::path::PathBuf> {
     };
     let name = text_of(&entry, log)?;
     let source = log.source().clone();
-    let path = Path::new(source.name()).parent().unwrap_or(Path::new("")).join(name);
+    let path = source.beside(name);
     let mut refuse = |why: String, help| {
         log.error(entry.span.clone(), ProblemKind::Misplaced { key: "from", why, help });
         None

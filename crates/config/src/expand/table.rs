@@ -4,7 +4,6 @@ use std::path::Path;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use super::Open;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 
 /// A table that was read.
@@ -28,13 +27,13 @@ pub(super) fn is_table(path: &Path) -> bool {
 }
 
 impl Table {
-    /// Reads the table at `path`. White space around fields does not count, empty rows and those that begin with # are left out.
+    /// Reads the table at `path`, which `by` names. White space around fields does not count, empty rows and those that begin with # are left out.
     ///
     /// # Errors
     /// A file that cannot be read, column names that are missing or there twice, rows with fewer or more fields than there are columns, and
     /// quotes that are not closed.
-    pub(super) fn read(path: &Path, open: Open<'_>) -> Result<Self, Problems> {
-        let source = open(path)?;
+    pub(super) fn read(by: &Source, path: &Path) -> Result<Self, Problems> {
+        let source = by.open(path)?;
         let mut log = Log::new(&source);
         // Spreadsheets begin a file with a mark of its encoding.
         let mark = if source.inner().starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };

@@ -4,6 +4,7 @@ use fairlink_core::{ClassId, Rate, Share};
 use proptest::prelude::*;
 
 use super::*;
+use crate::files::Memory;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::SourceText;
 
@@ -52,29 +53,25 @@ template = "silver"
 guarantee = "1mbit"
 "#;
 
-fn tables(path: &Path) -> Result<Source, Problems> {
-    assert_eq!(path, Path::new("dir/subscribers.csv"));
-    Ok(SourceText::opened("dir/subscribers.csv", TABLE.replace("\"bob \"\"b\"\"\"", "bob")))
+/// The text of a link file, and the table beside it.
+fn with_table(link: &str, table: &str) -> Source {
+    let tables = ["subscribers.csv", "t.csv", "t.tsv"].map(|name| (Path::new("dir").join(name), table));
+    SourceText::among("dir/link.toml", link, Arc::new(Memory::new(tables)))
 }
 
 /// The text that it is written out to, or what is wrong.
 fn written(link: &str, table: &str) -> Result<String, String> {
-    let table = table.to_owned();
-    let open = move |path: &Path| Ok(SourceText::opened(path.display().to_string(), table.clone()));
-    let made = expand_with(&SourceText::opened("dir/link.toml", link), &open);
+    let made = expand(&with_table(link, table));
     made.map(|source| source.inner().to_owned()).map_err(|problems| problems.lines())
 }
 
 fn read(link: &str, table: &str) -> Result<LinkFile, String> {
-    let table = table.to_owned();
-    let open = move |path: &Path| Ok(SourceText::opened(path.display().to_string(), table.clone()));
-    let made = expand_with(&SourceText::opened("dir/link.toml", link), &open).map_err(|problems| problems.lines())?;
-    LinkFile::from_source(made, &ReadOptions::default()).map_err(|problems| problems.lines())
+    LinkFile::from_source(&with_table(link, table), &ReadOptions::default()).map_err(|problems| problems.lines())
 }
 
 #[test]
 fn a_table_of_classes_says_what_the_same_classes_say_one_by_one() {
-    let made = expand_with(&SourceText::opened("dir/link.toml", LINK), &tables).unwrap();
+    let made = expand(&with_table(LINK, &TABLE.replace("\"bob \"\"b\"\"\"", "bob"))).unwrap();
     assert_eq!(made.included().collect::<Vec<_>>(), ["dir/subscribers.csv"]);
     let by_hand = r#"
         [link]
@@ -257,7 +254,7 @@ proptest! {
     #[test]
     fn a_text_without_templates_or_tables_is_left_as_it_is(lines in proptest::collection::vec("(\\[+[a-z.]{1,9}\\]+|[a-z]{1,8} = (\"[a-z\\[{]*\"|\\[ \\[1\\],\n\\[2\\] \\]|7|\\{ a = 1 \\}|'''\n\\[x\\]\n''')|# template \\[|)\r?", 0..12)) {
         let text = lines.join("\n");
-        let source = SourceText::opened("t.toml", text.as_str());
+        let source = SourceText::new("t.toml", text.as_str());
         let has_template = text.lines().any(|line| line.starts_with("[template") || line.starts_with("[[class") || line.starts_with("template") || line.starts_with("classes"));
         if !has_template {
             let made = expand(&source).unwrap();

@@ -11,8 +11,6 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use fairlink_core::Rate;
 
 use self::objects::{Objects, Pod};
@@ -22,7 +20,6 @@ use super::prefixes::{Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
 use crate::json;
 use crate::problem::{Log, Problems, Source, SourceText};
-use crate::reader;
 use crate::units::show_bps;
 use crate::yaml::{self, Node};
 
@@ -37,23 +34,19 @@ pub struct Options {
     pub directions: Vec<Direction>,
 }
 
-/// Reads a file.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
-    read(&reader::open(path)?, options)
-}
-
 /// Reads a text; `name` is what errors call it.
 ///
 /// # Errors
-/// As [`import_file`].
+/// Everything that is wrong with it.
 pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
     read(&SourceText::new(name, text.into()), options)
 }
 
-fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+/// Reads a file.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let mut notes = Notes::default();
     let is_json = source.inner().trim_start_matches('\u{feff}').trim_start().starts_with('{');

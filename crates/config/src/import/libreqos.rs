@@ -20,7 +20,6 @@ mod network;
 mod tests;
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use fairlink_core::Rate;
 
@@ -33,7 +32,6 @@ use super::{Direction, Imported, Weights, sound, write};
 use crate::fit::Over;
 use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText};
-use crate::reader;
 use crate::units::show_bps;
 
 /// What the files leave open.
@@ -56,25 +54,20 @@ const LINK_QUANTUM: u64 = 60_000;
 /// A frame with two VLAN tags, in bytes.
 const MTU: u32 = 1522;
 
-/// Reads the files.
-///
-/// # Errors
-/// Everything that is wrong with one of them, at its place.
-pub fn import_files(devices: &Path, network: Option<&Path>, options: &Options) -> Result<Imported, Problems> {
-    let network = network.map(reader::open).transpose()?;
-    read(&reader::open(devices)?, network.as_ref(), options)
-}
-
 /// Reads the texts of `ShapedDevices.csv` and `network.json`, each with what errors call it.
 ///
 /// # Errors
-/// As [`import_files`].
+/// Everything that is wrong with one of them, at its place.
 pub fn import(devices: (&str, &str), network: Option<(&str, &str)>, options: &Options) -> Result<Imported, Problems> {
     let network = network.map(|(name, text)| SourceText::new(name, text));
     read(&SourceText::new(devices.0, devices.1), network.as_ref(), options)
 }
 
-fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
+/// Reads the files.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
     // {} is a network without nodes, whose circuits all hang off the link.
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;

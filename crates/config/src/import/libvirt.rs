@@ -18,7 +18,6 @@
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use fairlink_core::Rate;
 use roxmltree::{Document, Node};
@@ -29,7 +28,6 @@ use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, Imported, sound, write};
 use crate::matching::{Mac, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
-use crate::reader;
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::units::show_bps;
 
@@ -44,19 +42,10 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads files of domains and networks, in any order.
-///
-/// # Errors
-/// Everything that is wrong with the first of them that is wrong.
-pub fn import_files(paths: &[PathBuf], options: &Options) -> Result<Imported, Problems> {
-    let sources = paths.iter().map(|path| reader::open(path)).collect::<Result<Vec<_>, _>>()?;
-    read(&sources, options)
-}
-
 /// Reads texts, each with what errors call it.
 ///
 /// # Errors
-/// As [`import_files`].
+/// Everything that is wrong with the first of them that is wrong.
 pub fn import(texts: &[(&str, &str)], options: &Options) -> Result<Imported, Problems> {
     let sources: Vec<Source> = texts.iter().map(|&(name, text)| SourceText::new(name, text)).collect();
     read(&sources, options)
@@ -119,7 +108,11 @@ struct Found {
     networks: Vec<(Source, Span)>,
 }
 
-fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
+/// Reads files of domains and networks, in any order.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
     let mut found = Found::default();
     for source in sources {

@@ -22,7 +22,6 @@ mod tests;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 
 use fairlink_core::Rate;
 
@@ -32,7 +31,6 @@ use self::words::{Command, commands};
 use super::notes::{Notes, Tally, wrong, wrong_also};
 use super::{Direction, Imported, Weights, file_stem, sound};
 use crate::problem::{Log, Problems, Source, SourceText, Span};
-use crate::reader;
 use crate::units::show_bps;
 
 /// The two kinds of queues.
@@ -70,23 +68,19 @@ const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
 const OTHERS: &str = "what no queue takes";
 
-/// Reads a file.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
-    read(&reader::open(path)?, options)
-}
-
 /// Reads a text; `name` is what errors call it.
 ///
 /// # Errors
-/// As [`import_file`].
+/// Everything that is wrong with it, at its place.
 pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
     read(&SourceText::new(name, text.into()), options)
 }
 
-fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+/// Reads a file.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let commands = commands(source.inner(), &mut log);
     let mut reading = Reading {

@@ -19,8 +19,6 @@ mod tests;
 mod words;
 mod write;
 
-use std::path::Path;
-
 use fairlink_core::registry::find;
 use fairlink_core::{Leniency, Members, Rate};
 
@@ -29,7 +27,6 @@ use self::words::{Statement, statements};
 use super::notes::{Notes, Tally, wrong};
 use super::{Draft, Imported, sound};
 use crate::problem::{Log, Problems, Source, SourceText};
-use crate::reader;
 
 /// What the file leaves open.
 #[derive(Clone, Debug, Default)]
@@ -42,18 +39,10 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads a file.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
-    read(&reader::open(path)?, options)
-}
-
 /// Reads a text; `name` is what errors call it.
 ///
 /// # Errors
-/// As [`import_file`].
+/// Everything that is wrong with it, at its place.
 pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
     read(&SourceText::new(name, text.into()), options)
 }
@@ -100,7 +89,11 @@ struct Reading<'a> {
     tallies: Tallies,
 }
 
-fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+/// Reads a file.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let statements = statements(source.inner(), &mut log);
     let mut reading = Reading { source, options, log, notes: Notes::default(), tallies: Tallies::default() };

@@ -7,13 +7,11 @@
 mod tests;
 
 use std::collections::HashSet;
-use std::path::Path;
 
 use fairlink_core::Rate;
 
 use super::{Draft, Imported, file_stem, sound};
 use crate::problem::{Log, Problem, Problems, Source, SourceText};
-use crate::reader;
 use crate::tc::ImportOptions;
 use crate::tc::import::{Lending, read_as};
 
@@ -28,23 +26,19 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads a file.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import_file(path: &Path, options: &Options) -> Result<Imported, Problems> {
-    read(&reader::open(path)?, options)
-}
-
 /// Reads a text; `name` is what errors call it.
 ///
 /// # Errors
-/// As [`import_file`].
+/// Everything that is wrong with it, at its place.
 pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
     read(&SourceText::new(name, text.into()), options)
 }
 
-fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+/// Reads a file.
+///
+/// # Errors
+/// As [`import`].
+pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let of = |device: Option<String>| ImportOptions { rate: options.rate, device };
     let all = read_as(source, &of(options.device.clone()), Lending::Fitted)?;
     if all.pooled {

@@ -32,10 +32,7 @@ impl LinkFile {
     /// # Errors
     /// As [`LinkFile::read`]; and links without a name or an interface, with the name of another, or more than [`MAX_LINKS`].
     pub fn read_all(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {
-        if is_tc_file(path.as_ref()) {
-            return Ok(vec![Self::read(path, options)?]);
-        }
-        Self::all_of(&reader::open(path.as_ref())?, options)
+        Self::all_from_source(&SourceText::read(path)?, options)
     }
 
     /// As [`LinkFile::read_all`], of the text of the file at `path`.
@@ -47,16 +44,17 @@ impl LinkFile {
         text: impl Into<String>,
         options: &ReadOptions<'_>,
     ) -> Result<Vec<Self>, Problems> {
-        if is_tc_file(Path::new(path)) {
-            return Ok(vec![Self::from_text(path, text, options)?]);
-        }
-        Self::all_of(&SourceText::new(path, text.into()), options)
+        Self::all_from_source(&SourceText::new(path, text.into()), options)
     }
 
-    fn all_of(source: &Source, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {
-        let is_list = reader::toml(source)?.get_ref().get("link").is_some_and(|link| link.get_ref().is_array());
-        if !is_list {
-            return Ok(vec![Self::from_source(Arc::clone(source), options)?]);
+    /// As [`LinkFile::read_all`], of a file that was read.
+    ///
+    /// # Errors
+    /// As [`LinkFile::read_all`].
+    pub fn all_from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {
+        let is_list = || Ok(reader::toml(source)?.get_ref().get("link").is_some_and(|link| link.get_ref().is_array()));
+        if is_tc_file(Path::new(source.name())) || !is_list()? {
+            return Ok(vec![Self::from_source(source, options)?]);
         }
         document::read_whole(source, "a file of several links", |document, mut log| {
             document.only(&["link", "pool"], &mut log);

@@ -493,6 +493,20 @@ fn show_names(names: &[String], more: usize) -> String {
 }
 
 impl ProblemKind {
+    /// Returns its name for programs: that of the variant, such as `unknown_key`.
+    #[must_use]
+    pub fn code(&self) -> String {
+        let shown = format!("{self:?}");
+        let mut code = String::new();
+        for letter in shown.chars().take_while(|letter| letter.is_ascii_alphanumeric()) {
+            if letter.is_ascii_uppercase() && !code.is_empty() {
+                code.push('_');
+            }
+            code.push(letter.to_ascii_lowercase());
+        }
+        code
+    }
+
     /// What to do about it, where the message alone does not say.
     #[must_use]
     pub fn help(&self) -> Option<String> {

@@ -3,7 +3,6 @@
 //! A flow becomes a source for each length and rate that it has. Its class is the one whose `classid` is its priority. Its link is
 //! the `[[peer]]` that has the name of its interface. The one interface that is no peer is the scenario's own link.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use fairlink_core::{ClassId, Nanos};
@@ -16,7 +15,7 @@ use crate::classid::Classid;
 use crate::link::LinkFile;
 use crate::peers::Peer;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
-use crate::reader::{self, Table};
+use crate::reader::Table;
 
 /// A script of a scenario, for whoever draws what became of its flows.
 #[derive(Clone, Debug)]
@@ -30,13 +29,8 @@ pub struct ScriptRun {
 /// Reads a script. What is wrong with it is at its place.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no sound script.
-pub fn read_script(path: impl AsRef<Path>) -> Result<Script, Problems> {
-    let source = reader::open(path.as_ref())?;
-    parse(&source)
-}
-
-fn parse(source: &Source) -> Result<Script, Problems> {
+/// Everything that is wrong with it.
+pub fn read_script(source: &Source) -> Result<Script, Problems> {
     Script::parse(source.inner()).map_err(|errors| {
         let mut log = Log::new(source);
         for error in errors {
@@ -57,13 +51,12 @@ pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Scri
         table.not_both("script", "file", log);
         let text = text.string("the lines of a script in triple quotes", log)?;
         let source = SourceText::new(format!("{}: script", log.source().name()), text.to_owned());
-        return parse(&source).map(|script| (source, script)).map_err(|problems| log.add_all(problems)).ok();
+        return read_script(&source).map(|script| (source, script)).map_err(|problems| log.add_all(problems)).ok();
     }
     let file = table.need("file", "file = \"flows.script\"", log)?;
     let name = file.string("the name of a file in quotes", log)?;
     let by = Arc::clone(log.source());
-    let path = Path::new(by.name()).parent().unwrap_or(Path::new("")).join(name);
-    let read = reader::open(&path).and_then(|source| match parse(&source) {
+    let read = by.open(&by.beside(name)).and_then(|source| match read_script(&source) {
         Ok(script) => Ok((source, script)),
         // Nothing is quoted of a file that another one names and that does not look like a script.
         Err(problems) if !Script::is_one(source.inner()) => {

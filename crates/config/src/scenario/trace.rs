@@ -1,13 +1,11 @@
 //! Recordings that a scenario file names.
 
-use std::path::Path;
-
 use fairlink_traffic::{Accept, Recorded, Trace, read_trace};
 
 use crate::class;
 use crate::matching::{Match, frame_key, packet_key};
 use crate::problem::{Log, ProblemKind};
-use crate::reader::{Table, Value, ordinary_file, unknown_word};
+use crate::reader::{Table, Value, unknown_word};
 
 const ACCEPTED: [&str; 4] = ["unsorted", "truncated", "cut", "link_type"];
 
@@ -30,7 +28,7 @@ pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
     }
     let file = table.need("file", "file = \"capture.pcapng\"", log)?;
     let name = file.string("the name of a file in quotes", log)?;
-    let path = Path::new(log.source().name()).parent().unwrap_or(Path::new("")).join(name);
+    let path = log.source().beside(name);
     let (accept, repeat) = (accept?, repeat?);
     let take = |recorded: Recorded<'_>| {
         let key = || if recorded.bare_ip { packet_key(recorded.bytes) } else { frame_key(recorded.bytes) };
@@ -40,8 +38,8 @@ pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
         };
         of_class.is_none_or(|name| recorded.class == Some(name)) && (matches.is_empty() || matched())
     };
-    let read =
-        ordinary_file(&path).and_then(|file| read_trace(file, accept, repeat, take).map_err(|error| error.to_string()));
+    let opened = log.source().files().open(&path);
+    let read = opened.and_then(|file| read_trace(file, accept, repeat, take).map_err(|error| error.to_string()));
     read.map_err(|reason| {
         log.error(file.span(), ProblemKind::Refused { message: format!("{}: {reason}", path.display()) });
     })

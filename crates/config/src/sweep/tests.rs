@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
-use crate::{ReadOptions, Scenario};
+use crate::{Files, Memory, ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos};
 
 fn values(text: &str) -> Vec<String> {
@@ -109,24 +111,24 @@ fn an_unknown_key_is_refused_with_those_that_there_are() {
 
 #[test]
 fn the_link_file_that_a_scenario_names_can_be_swept() {
-    let dir = std::env::temp_dir().join(format!("fairlink-sweep-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
     let link = "# a link\n[link]\nrate = \"8mbit\"\n[[class]]\nname = \"x\"\nguarantee = \"1mbit\"\n";
-    std::fs::write(dir.join("link.toml"), link).unwrap();
     let scenario =
         "link = \"link.toml\"\nduration = \"1s\"\n[[source]]\nclass = \"x\"\nmodel = \"greedy\"\npacket = \"100B\"\n";
-    std::fs::write(dir.join("s.toml"), scenario).unwrap();
-    std::fs::write(dir.join("secret"), "password = \"10B\"\n").unwrap();
-    std::fs::write(dir.join("bad.toml"), scenario.replace("link.toml", "secret")).unwrap();
-    let template = Template::read(&dir.join("s.toml")).unwrap();
+    let files: Arc<dyn Files> = Arc::new(Memory::new([
+        ("dir/link.toml", link.to_owned()),
+        ("dir/s.toml", scenario.to_owned()),
+        ("dir/secret", "password = \"10B\"\n".to_owned()),
+        ("dir/bad.toml", scenario.replace("link.toml", "secret")),
+    ]));
+    let open = |name: &str| Template::read(&SourceText::read_from(&files, name).unwrap()).unwrap();
+    let template = open("dir/s.toml");
     assert!(template.keys().iter().any(|key| key == "class.x.guarantee"), "{:?}", template.keys());
     let options = ReadOptions { leniency: Leniency::Refuse, scheduler: None };
     let text = template.with(&[("class.x.guarantee", "3mbit"), ("link.rate", "9mbit")]);
     let read = Scenario::parse(template.name(), text, &options).unwrap();
     assert_eq!(read.link.tree.link().rate.bps(), 9_000_000);
-    let bad = Template::read(&dir.join("bad.toml")).unwrap();
+    let bad = open("dir/bad.toml");
     assert!(!bad.with(&[]).contains("password"));
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

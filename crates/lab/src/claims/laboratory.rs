@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fairlink_config::sweep::{Sweep, SweepError, Template};
-use fairlink_config::{Problems, ReadOptions, Scenario};
+use fairlink_config::{Memory, Problems, ReadOptions, Scenario, SourceText};
 use fairlink_core::registry::find;
 use fairlink_core::{Leniency, SchedulerInfo};
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 
 use super::finding::{Rerun, Row};
-use crate::scenario::links_of;
+use fairlink_api::links_of;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +74,21 @@ pub struct Workload {
     pub name: String,
     /// Its text.
     pub text: String,
+    /// A file that it names, such as a recording, and the text of that.
+    pub beside: Option<(String, Arc<str>)>,
 }
 
 impl Workload {
     /// A scenario file. The texts have long queues where they say nothing of them: leaves without a `buffer` hold 1000 packets.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: with_long_queues(&text.into()) }
+        Self { name: name.into(), text: with_long_queues(&text.into()), beside: None }
+    }
+
+    /// The same, with the text of a file that it names.
+    #[must_use]
+    pub fn beside(self, name: &str, text: &Arc<str>) -> Self {
+        Self { beside: Some((name.to_owned(), Arc::clone(text))), ..self }
     }
 
     /// The same with other values for numbers of it, as `--sweep` would set them: `[("source.lc.packets_per_second", "15")]`.
@@ -91,7 +99,7 @@ impl Workload {
         let template = Template::parse(&self.name, self.text.clone())?;
         let sweep = |&(key, value): &(&str, &str)| Sweep { key: key.to_owned(), values: vec![value.to_owned()] };
         template.check(&settings.iter().map(sweep).collect::<Vec<_>>())?;
-        Ok(Self { name: self.name.clone(), text: template.with(settings) })
+        Ok(Self { text: template.with(settings), ..self.clone() })
     }
 
     /// How to run it again: `arguments` follow the file's name.
@@ -108,7 +116,9 @@ impl Workload {
     /// What is wrong with it.
     pub fn read(&self, scheduler: &str) -> Result<Scenario, Trouble> {
         let options = ReadOptions { leniency: Leniency::Ignore, scheduler: Some(scheduler) };
-        Ok(Scenario::parse(&self.name, self.text.clone(), &options)?)
+        let beside = self.beside.iter().map(|(name, text)| (name, text.as_bytes()));
+        let source = SourceText::among(&self.name, &self.text, Arc::new(Memory::new(beside)));
+        Ok(Scenario::from_source(&source, &options)?)
     }
 }
 

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use fairlink_api::links_of;
 use fairlink_core::{
     ClassId, DropReason, Hierarchy, HostKey, Leniency, Nanos, QueueKind, SchedulerInfo, WorkConserving,
 };
-use fairlink_lab::scenario::links_of;
 use fairlink_report::DropCause;
 use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run, SimError, compare_links};
 

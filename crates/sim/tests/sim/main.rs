@@ -14,3 +14,4 @@ mod metrics;
 mod pools;
 mod random_trees;
 mod routes;
+mod steps;

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use fairlink_config::written_out;
+use fairlink_config::{SourceText, written_out};
 use fairlink_core::Rate;
 use fairlink_net::{
     ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted, control,
@@ -95,7 +95,7 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
         None => None,
         Some(file) => {
             // The tables that it names are read here: the gateway may not be allowed to.
-            let text = written_out(file)?.inner().to_owned();
+            let text = written_out(&SourceText::read(file)?)?.inner().to_owned();
             // The gateway may run elsewhere, and reads it again by this name.
             let name = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             Some((name.display().to_string(), text))

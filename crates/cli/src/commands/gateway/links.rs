@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use fairlink_api::share_warnings;
 use fairlink_config::{LinkFile, Problems, ReadOptions};
 use fairlink_net::{GatewayConfig, LogEvent, Processor, has_room_to_read};
 
 use crate::failure::Failure;
-use crate::link::{reach_warning, share_warnings};
+use crate::link::reach_warning;
 use crate::log;
 
 /// Which files, and between which interfaces.

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fairlink_api::links_of;
 use fairlink_core::NANOS_PER_SEC;
 use fairlink_core::registry::find;
 use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
 use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
 use fairlink_lab::measure::SETTLE;
-use fairlink_lab::scenario::links_of;
 use fairlink_net::{GatewayStats, Watch};
 use fairlink_report::{ClassReport, ClassSpan, Rates};
 use fairlink_sim::Phase;

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fairlink_api::{concerns_frames, links_of, share_warnings};
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
-use fairlink_config::{Problem, ReadOptions, Scenario};
+use fairlink_config::{Problem, ReadOptions, Scenario, SourceText};
 use fairlink_core::{Leniency, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
-use fairlink_lab::scenario::links_of;
 use fairlink_sim::{Links, Setting};
 
 use fairlink_traffic::Script;
 
 use crate::failure::Failure;
-use crate::link::{concerns_frames, share_warnings, warn};
+use crate::link::warn;
 
 /// Most settings of a sweep.
 pub(super) const MAX_SETTINGS: usize = 10_000;
@@ -98,7 +98,7 @@ impl Reading<'_> {
         if text(path).is_some_and(|text| Script::is_one(&text)) {
             return Err(script_has_no_keys());
         }
-        let template = Template::read(path)?;
+        let template = Template::read(&SourceText::read(path)?)?;
         template.check(sweeps).map_err(|error| Failure::wrong(format!("--sweep: {error}")))?;
         let settings = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1usize, usize::checked_mul);
         let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {

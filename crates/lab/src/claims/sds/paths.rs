@@ -1,7 +1,7 @@
 //! Bounds on delay and how far below them one stays: FQ-SDS over several links, FIFO against the bound of GPS, data among real-time kinds, and video from a recording.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use fairlink_core::Nanos;
 use fairlink_sim::{Options, Run};
@@ -311,6 +311,8 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 /// Seconds of video that are recorded, and by how many seconds each of the 28 connections plays them later than the one before.
 const RECORDED: u64 = 300;
 const LATER: u64 = 10;
+/// The file of the recording.
+const RECORDING: &str = "video.csv";
 
 /// One source of video, whose packets are recorded.
 fn recorder() -> Workload {
@@ -336,15 +338,21 @@ fn recording() -> Result<String, Trouble> {
     Ok(text)
 }
 
-/// 28 connections that play the recording, each from another place of it.
-fn replay(file: &str, buffer: &str, rate: f64, seconds: u64) -> Workload {
+/// 28 connections that play the recording `video.csv`, each from another place of it.
+fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Workload {
     let comment = "28 connections that play one recording, each later than the one before";
     let mut sources = Sources::new(comment, rate, VIDEO_PACKET, seconds as f64);
     for n in 0..28u64 {
         let start = n * LATER;
-        sources.recorded(&format!("video {n}"), &format!("weight = 1\nbuffer = \"{buffer}\""), file, start, seconds);
+        sources.recorded(
+            &format!("video {n}"),
+            &format!("weight = 1\nbuffer = \"{buffer}\""),
+            RECORDING,
+            start,
+            seconds,
+        );
     }
-    sources.workload("trace.toml")
+    sources.workload("trace.toml").beside(RECORDING, recording)
 }
 
 /// Trace-driven simulation.
@@ -353,11 +361,10 @@ pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let text = recording()?;
     let (packets, bytes) = (text.lines().count() - 1, VIDEO_PACKET);
     let mean = packets as f64 * f64::from(bytes) * 8.0 / RECORDED as f64;
-    let file = Scratch::new(&text)?;
-    let name = file.0.display().to_string();
+    let text = Arc::from(text);
     let link = 28.0 * mean / 0.95;
     let seconds = RECORDED * lab.by_effort(2, 6);
-    let large = replay(&name, "1000000p", link, seconds);
+    let large = replay(&text, "1000000p", link, seconds);
     let played = Compared::play(lab, &large, &PAIR, 1)?;
     let exceeded = |n: usize, part: f64| played.delays(n, "").quantile(1.0 - part).unwrap_or(f64::NAN);
     let spread = |n: usize| {
@@ -398,7 +405,7 @@ pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         .judging(LESS),
     );
     for buffer in [50u32, 100] {
-        let short = replay(&name, &format!("{buffer}p"), link, seconds);
+        let short = replay(&text, &format!("{buffer}p"), link, seconds);
         let of = Compared::play(lab, &short, &PAIR, 1)?;
         let [pgps, ldf] = [of.mean(0, lost)?.mean, of.mean(1, lost)?.mean];
         table.row([
@@ -416,30 +423,11 @@ pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         "The text's traces are lost. Ours is a recording of {RECORDED} s of one DAR(1) source of {FRAMES} frames/s ({packets} packets), made by this project's generator with its seed and the same each time. 28 connections play it again and \
          again, each {LATER} s later than the one before, for {seconds} s at a utilisation of 0.95. Alone: the first command makes the recording, the second plays it."
     );
-    let again = replay("video.csv", "1000000p", link, seconds);
+    let again = replay(&text, "1000000p", link, seconds);
     let command = "sim record.toml --trace video.csv";
     let record = Rerun { file: "record.toml".to_owned(), text: recorder().text, command: command.to_owned() };
     Ok(Finding::new(note, rows)
         .with_table(table)
         .with_rerun(record)
         .with_rerun(again.rerun("--scheduler pgps --scheduler fq-ldf")))
-}
-
-/// A file of this process, gone when it is not needed any more.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new(text: &str) -> Result<Self, Trouble> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("fairlink-video-{}-{number}.csv", std::process::id()));
-        std::fs::write(&path, text).map_err(|error| Trouble::other(format!("{}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

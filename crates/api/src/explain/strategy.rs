@@ -2,53 +2,52 @@
 
 use std::fmt::Write as _;
 
-use fairlink_config::LinkFile;
+use fairlink_config::{LinkFile, human};
 use fairlink_core::{ClassId, Share};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::strategy::{Rule, Search, StrategyError};
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::human;
+use crate::refused::Refused;
 
 /// Names printed of what is changed; JSON has all.
 const SHOWN: usize = 6;
 
 /// The member `strategy`.
-#[derive(Serialize)]
-pub(super) struct Entry<'a> {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Entry {
     /// What its leaves gain it by saying that they want less or more.
-    misreport: Option<Rules<'a>>,
+    misreport: Option<Rules>,
     /// What other guarantees below it gain; null for a leaf.
-    rearrange: Option<Rules<'a>>,
+    rearrange: Option<Rules>,
     /// Why nothing was searched for.
     not_searched: Option<String>,
     #[serde(skip)]
     this: String,
 }
 
-#[derive(Serialize)]
-struct Rules<'a> {
-    hmm: Found<'a>,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Rules {
+    hmm: Found,
     /// Null where HTB would refuse the file.
-    htb: Option<Found<'a>>,
+    htb: Option<Found>,
 }
 
-#[derive(Serialize)]
-struct Found<'a> {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Found {
     truthful_bps: f64,
     best_bps: f64,
     gain_bps: f64,
     /// Allocations that were computed.
     tried: usize,
     /// What is changed for the best; empty where nothing is better.
-    with: Vec<Changed<'a>>,
+    with: Vec<Changed>,
 }
 
-#[derive(Serialize)]
-struct Changed<'a> {
-    class: &'a str,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Changed {
+    class: String,
     /// What it says that it wants, or its guarantee; null for all it can get, and for a weight.
     bps: Option<u64>,
     /// In thousandths of what is written, where it has no guarantee.
@@ -56,9 +55,9 @@ struct Changed<'a> {
     weight: Option<u64>,
 }
 
-impl<'a> Entry<'a> {
+impl Entry {
     /// What `class` gains.
-    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Failure> {
+    pub(crate) fn of(link: &LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Refused> {
         let mut entry =
             Self { misreport: None, rearrange: None, not_searched: None, this: link.names.name(class).to_owned() };
         let tree = &link.tree;
@@ -66,11 +65,12 @@ impl<'a> Entry<'a> {
             Request::Rate(bps) => Some(bps),
             Request::Unlimited => None,
         };
-        let lie = |(leaf, request)| Changed { class: link.names.name(leaf), bps: told(request), weight: None };
+        let lie =
+            |(leaf, request)| Changed { class: link.names.name(leaf).to_owned(), bps: told(request), weight: None };
         let share = |(class, value): (ClassId, u64)| {
             let guaranteed = matches!(tree.config(class).share, Some(Share::Guarantee(_)));
             let (bps, weight) = if guaranteed { (Some(value), None) } else { (None, Some(value)) };
-            Changed { class: link.names.name(class), bps, weight }
+            Changed { class: link.names.name(class).to_owned(), bps, weight }
         };
         match Rules::of(|rule| Ok(Found::of(rule.misreports(tree, demand, class)?, lie))) {
             Ok(rules) => entry.misreport = Some(rules),
@@ -78,17 +78,17 @@ impl<'a> Entry<'a> {
                 entry.not_searched = Some(error.to_string());
                 return Ok(entry);
             }
-            Err(error) => return Err(Failure::failed(error)),
+            Err(error) => return Err(Refused::failed(error)),
         }
         if !tree.is_leaf(class) {
             let rules = Rules::of(|rule| Ok(Found::of(rule.rearrangements(tree, demand, class)?, share)));
-            entry.rearrange = Some(rules.map_err(Failure::failed)?);
+            entry.rearrange = Some(rules.map_err(Refused::failed)?);
         }
         Ok(entry)
     }
 
     /// A few lines.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let Some(misreport) = &self.misreport else {
             let _ = writeln!(
@@ -114,8 +114,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> Rules<'a> {
-    fn of(search: impl Fn(Rule) -> Result<Found<'a>, StrategyError>) -> Result<Self, StrategyError> {
+impl Rules {
+    fn of(search: impl Fn(Rule) -> Result<Found, StrategyError>) -> Result<Self, StrategyError> {
         let htb = match search(Rule::Htb) {
             Err(StrategyError::Refused(_)) => None,
             found => Some(found?),
@@ -123,7 +123,7 @@ impl<'a> Rules<'a> {
         Ok(Self { hmm: search(Rule::Hmm)?, htb })
     }
 
-    fn text(&self, this: &str, change: impl Fn(&Changed<'a>) -> String) -> String {
+    fn text(&self, this: &str, change: impl Fn(&Changed) -> String) -> String {
         let hmm = self.hmm.text(this, &change);
         let htb =
             self.htb.as_ref().map_or_else(|| "the file would be refused".to_owned(), |htb| htb.text(this, &change));
@@ -131,15 +131,15 @@ impl<'a> Rules<'a> {
     }
 }
 
-impl<'a> Found<'a> {
-    fn of<T: Copy>(search: Search<T>, change: impl Fn((ClassId, T)) -> Changed<'a>) -> Self {
+impl Found {
+    fn of<T: Copy>(search: Search<T>, change: impl Fn((ClassId, T)) -> Changed) -> Self {
         let truthful_bps = to_f64(&search.truthful);
         let gain_bps = to_f64(&search.gain());
         let with = search.better.map_or_else(Vec::new, |better| better.with.into_iter().map(change).collect());
         Self { truthful_bps, best_bps: truthful_bps + gain_bps, gain_bps, tried: search.tried, with }
     }
 
-    fn text(&self, this: &str, change: impl Fn(&Changed<'a>) -> String) -> String {
+    fn text(&self, this: &str, change: impl Fn(&Changed) -> String) -> String {
         if self.with.is_empty() {
             return format!("nothing gained ({} tried)", self.tried);
         }

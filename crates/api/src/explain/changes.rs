@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fairlink_config::LinkFile;
+use fairlink_config::{LinkFile, human};
 use fairlink_core::ClassId;
 use fairlink_theory::changes::{Change, Changes, Lever, NoChanges};
 use fairlink_theory::limits::LimitKind;
@@ -10,30 +10,29 @@ use fairlink_theory::request::Demand;
 use fairlink_theory::to_f64;
 use serde::Serialize;
 
-use crate::human;
-use crate::link::in_text;
+use crate::tree::in_text;
 
 /// Changes that are printed; JSON has all.
 const SHOWN: usize = 12;
 
 /// The member `changes`.
-#[derive(Serialize)]
-pub(super) struct Entry<'a> {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Entry {
     step_bps: u64,
     /// The most helpful first.
-    helpful: Vec<One<'a>>,
-    useless: Vec<One<'a>>,
+    helpful: Vec<One>,
+    useless: Vec<One>,
     /// Siblings whose asking for less was not tried, because there are too many.
     untried_siblings: usize,
     #[serde(skip)]
     this: String,
 }
 
-#[derive(Serialize)]
-struct One<'a> {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct One {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
-    class: &'a str,
+    class: String,
     /// Absent where a weight is changed.
     #[serde(flatten)]
     rates: Option<Rates>,
@@ -48,8 +47,8 @@ struct One<'a> {
 }
 
 /// A rate before and after a change.
-#[derive(Serialize)]
-struct Rates {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Rates {
     from_bps: Option<u64>,
     /// Null for no limit, and where leaves ask for all they can get.
     to_bps: Option<u64>,
@@ -58,17 +57,17 @@ struct Rates {
 }
 
 /// The same of a weight.
-#[derive(Serialize)]
-struct Weights {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Weights {
     from_weight: Option<u64>,
     to_weight: Option<u64>,
     /// Bit/s gained by one more unit of weight.
     gain_per_weight: Option<f64>,
 }
 
-impl<'a> Entry<'a> {
+impl Entry {
     /// The changes for `class`, each of `step` bit/s.
-    pub(super) fn of(link: &'a LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, NoChanges> {
+    pub(crate) fn of(link: &LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, NoChanges> {
         let changes = Changes::of(link.info(), &link.tree, demand, class, step)?;
         let list = |changes: &[Change]| changes.iter().map(|change| One::of(link, change)).collect();
         Ok(Self {
@@ -81,7 +80,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A few lines.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = match self.helpful.is_empty() {
@@ -121,8 +120,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> One<'a> {
-    fn of(link: &'a LinkFile, change: &Change) -> Self {
+impl One {
+    fn of(link: &LinkFile, change: &Change) -> Self {
         let kind = match change.lever {
             Lever::Link => "link",
             Lever::Guarantee => "guarantee",
@@ -135,7 +134,7 @@ impl<'a> One<'a> {
         let per = change.per_bps.as_ref().map(to_f64);
         Self {
             change: kind,
-            class: link.names.name(change.class),
+            class: link.names.name(change.class).to_owned(),
             rates: (!is_weight).then_some(Rates { from_bps: change.from, to_bps: change.to, gain_per_bps: per }),
             weights: is_weight.then_some(Weights {
                 from_weight: change.from,

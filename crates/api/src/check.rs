@@ -1,0 +1,351 @@
+//! Is a link file sound, and what does its scheduler promise?
+
+pub(crate) mod theorems;
+
+use std::collections::HashSet;
+
+use fairlink_config::{LinkFile, Problem, Problems, ReadOptions, Source};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Hosts, Leniency, Members, Nanos, PerWindow, SchedulerInfo};
+use fairlink_report::{ClassBounds, ClassReport, Content, Document, LinkBounds, LinkReport, TrafficLimit};
+use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
+use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
+use fairlink_theory::latency::DelayBound;
+use fairlink_theory::promises::{Promised, admission, largest_share_error, next_packet, promised};
+use fairlink_theory::reach::{all_small_bursts, may_lose};
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::to_f64;
+use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
+use serde::Serialize;
+
+use crate::fluid::link_report;
+use crate::refused::{ProblemReport, Refused};
+use crate::rows::Each;
+use crate::tree::{class_report, terms};
+use theorems::{Load, Theorems};
+
+/// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
+pub const USEFUL_S: f64 = 60.0;
+
+/// A share that comes out wrong by more than this, relative to it, is worth a warning.
+const WRONG_SHARE: f64 = 0.01;
+
+/// For which scheduler, how strictly, and beside which load.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckOptions<'a> {
+    /// The scheduler, instead of the file's own.
+    pub scheduler: Option<&'a str>,
+    /// Warns of what the scheduler cannot honour instead of refusing it.
+    pub lenient: bool,
+    /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose by its number.
+    pub gateway: bool,
+    /// What latency-critical classes send, for their mean delay.
+    pub load: Load<'a>,
+}
+
+/// The document of [`check`].
+#[derive(Debug, Serialize)]
+pub struct CheckDoc<C = Vec<ClassReport>> {
+    /// True; that of a file that is refused is [`RefusedDoc`].
+    pub valid: bool,
+    /// The link with its bounds; its notes say why a number is not there.
+    pub link: LinkReport<C>,
+    /// What texts print beside the bounds, and what depends on curves and load.
+    pub theorems: Theorems,
+    /// Absent where no service curves are to be guaranteed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Admission>,
+    /// The leaves that no frame can reach; the shares are those while they are idle.
+    pub unreachable: Vec<String>,
+    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_bps: Option<u64>,
+    /// What is doubtful but usable.
+    pub problems: Vec<ProblemReport>,
+}
+
+impl<C> Content for CheckDoc<C> {
+    const KIND: &'static str = "check";
+}
+
+/// The document of a link file that is refused.
+#[derive(Debug, Serialize)]
+pub struct RefusedDoc {
+    /// False.
+    pub valid: bool,
+    /// Absent where service curves are not why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Admission>,
+    /// Why.
+    pub problems: Vec<ProblemReport>,
+}
+
+impl Content for RefusedDoc {
+    const KIND: &'static str = "check";
+}
+
+impl RefusedDoc {
+    /// That of a file which was refused for `problems`.
+    #[must_use]
+    pub fn new(problems: &Problems, admission: Option<Admission>) -> Document<Self> {
+        let problems = problems.all().iter().map(ProblemReport::from).collect();
+        Document::new(Self { valid: false, admission, problems })
+    }
+}
+
+/// Whether the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Admission {
+    /// True where it can.
+    pub admitted: bool,
+    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at once; `null` for never.
+    pub fails_at_s: Option<f64>,
+}
+
+impl Admission {
+    /// The admission test, where the link's scheduler guarantees curves and a class has one.
+    #[must_use]
+    pub fn of(link: &LinkFile) -> Option<Self> {
+        let fails_at = admission(link.info(), &link.tree)?;
+        Some(Self { admitted: fails_at.is_none(), fails_at_s: fails_at.as_ref().map(to_f64) })
+    }
+}
+
+/// A link file that was found sound, and all that was computed of it.
+#[derive(Debug)]
+pub struct Checked {
+    /// The link.
+    pub link: LinkFile,
+    /// What its scheduler promises.
+    pub promised: Promised,
+    /// The ideal of the scheduler while every leaf is greedy.
+    pub busy: Result<Ideal, NotComputed>,
+    /// Theorems beside the bounds.
+    pub theorems: Theorems,
+    /// Bytes that the scheduler with its queues takes at most.
+    pub memory_bytes: u64,
+    /// The leaves that no frame can reach.
+    pub unreachable: Vec<ClassId>,
+    /// Bits per second that the gateway moves on this machine, where it was measured.
+    pub gateway_bps: Option<u64>,
+    /// What is doubtful but usable.
+    pub warnings: Vec<Problem>,
+}
+
+/// Checks a link file and computes the bounds that its scheduler promises.
+///
+/// ```
+/// use fairlink_api::{CheckOptions, check};
+/// use fairlink_config::SourceText;
+///
+/// let refused = check(&SourceText::new("a.toml", "[link]\nrat = \"9mbit\"\n"), &CheckOptions::default()).unwrap_err();
+/// let problem = &refused.problems()[0];
+/// assert_eq!((problem.code.as_str(), problem.line, problem.column, problem.length), ("unknown_key", Some(2), Some(1), Some(3)));
+/// ```
+///
+/// # Errors
+/// What is wrong with the text, what the scheduler cannot honour, more memory than the file allows, a load that is wrong.
+pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Refused> {
+    let leniency = if options.lenient { Leniency::Ignore } else { Leniency::Refuse };
+    let mut link = LinkFile::from_source(source, &ReadOptions { leniency, scheduler: options.scheduler })?;
+    let memory_bytes = link.check_memory(link.info())?;
+    if let Err(error) = link.info().build(&link.tree, leniency, Members::new()) {
+        if matches!(error, BuildError::NotAdmitted { .. })
+            && let Some(admission) = Admission::of(&link)
+        {
+            return Err(Refused::NotAdmitted { problems: link.explain(&error), admission });
+        }
+        return Err(link.explain(&error).into());
+    }
+    let mut warnings = std::mem::take(&mut link.warnings);
+    warnings.extend(share_warnings(&link)?);
+    warnings.extend(link.overruled_warnings());
+    let unreachable = unreachable(&link, options.gateway);
+    warnings.extend(link.unreachable_warning(&unreachable));
+    let promised = promised(link.info(), &link.tree).map_err(Refused::failed)?;
+    warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
+    let theorems = Theorems::of(&link, &options.load)?;
+    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
+    unreachable.iter().try_for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0))).map_err(Refused::failed)?;
+    let busy = rule.and_then(|rule| rule.solve(&demand));
+    Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, warnings })
+}
+
+impl Checked {
+    /// A class with its terms and what is promised for it.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> ClassReport {
+        let mut terms = terms(&self.link, class);
+        terms.share_all_busy_bps = self.busy.as_ref().ok().map(|busy| busy.floor_bps(class));
+        let bounds = class_bounds(&self.promised, &self.link.tree, class);
+        ClassReport { terms: Some(terms), bounds: Some(bounds), ..class_report(&self.link, class) }
+    }
+
+    /// All classes.
+    pub fn all_classes(&self) -> Each<impl Fn(usize) -> ClassReport> {
+        Each { len: self.link.tree.len() - 1, item: |row| self.class(ClassId(row as u32 + 1)) }
+    }
+
+    /// Notes on the shares while all are busy.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = match &self.busy {
+            Ok(ideal) => ideal.notes(self.link.info()),
+            Err(why) => vec![format!("share, all busy: {why}")],
+        };
+        if !self.unreachable.is_empty() {
+            notes.push("share, all busy: classes that no frame can reach are idle".to_owned());
+        }
+        notes
+    }
+
+    /// Promises for the whole link; what the scheduler does not promise is absent.
+    #[must_use]
+    pub fn bounds(&self) -> LinkBounds {
+        let (promised, link) = (&self.promised, &self.link);
+        let name = |class: ClassId| link.names.name(class).to_owned();
+        let fairness = promised.fairness.as_ref();
+        let gap = promised.transmission_gap.as_ref();
+        let next = gap.and_then(|_| next_packet(link.info(), &link.tree));
+        LinkBounds {
+            fairness_bytes: fairness.map(|fairness| to_f64(&fairness.bytes_per_weight.value)),
+            fairness_s: fairness.map(|fairness| to_f64(&fairness.seconds.value)),
+            fairness_between: fairness.map(|fairness| <[ClassId; 2]>::from(fairness.seconds.classes).map(name)),
+            transmission_gap_s: gap.map(|gap| to_f64(&gap.seconds)),
+            next_packet_s: next.map(|(seconds, _)| seconds),
+            next_packet_of: next.map(|(_, leaf)| name(leaf)),
+            longest_round_s: gap.and_then(|gap| gap.longest_round.as_ref()).map(to_f64),
+        }
+    }
+
+    /// The document with these classes.
+    pub fn document<C>(&self, classes: C) -> Document<CheckDoc<C>> {
+        let link = LinkReport {
+            name: self.link.name.clone(),
+            scheduler: Some(self.link.scheduler.clone()),
+            capacity_bps: Some(self.link.tree.link().rate.bps()),
+            memory_bytes: Some(self.memory_bytes),
+            bounds: Some(self.bounds()),
+            notes: self.notes(),
+            ..link_report(classes)
+        };
+        Document::new(CheckDoc {
+            valid: true,
+            link,
+            theorems: self.theorems.clone(),
+            admission: Admission::of(&self.link),
+            unreachable: self.unreachable.iter().map(|&leaf| self.link.names.name(leaf).to_owned()).collect(),
+            gateway_bps: self.gateway_bps,
+            problems: self.warnings.iter().map(ProblemReport::from).collect(),
+        })
+    }
+}
+
+/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
+///
+/// # Errors
+/// No memory for it, or a tree that the scheduler refuses.
+pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
+    let error = largest_share_error(link.info(), &link.tree).map_err(Refused::failed)?;
+    let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
+    let mut warnings: Vec<Problem> = wrong.map(|(class, error)| link.share_warning(class, error)).into_iter().collect();
+    if may_lose(link.info()) {
+        let small = all_small_bursts(&link.tree).map_err(|error| link.explain(&error))?;
+        warnings.extend(
+            small
+                .iter()
+                .map(|small| link.small_burst_warning(small.class, small.enough, small.reached_bps, small.busy)),
+        );
+    }
+    let costly = costly_bursts(link.info(), &link.tree).map_err(|error| link.explain(&error))?;
+    warnings.extend(costly.iter().map(|costly| {
+        let CostlyBurst { class, feature, burst, enough, with_bps, without_bps } = *costly;
+        link.costly_burst_warning((class, feature, burst), enough, (with_bps, without_bps))
+    }));
+    Ok(warnings)
+}
+
+/// The leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
+/// choose a class by its number.
+fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
+    if gateway {
+        return link.unreachable().to_vec();
+    }
+    if link.matches.is_empty() {
+        return Vec::new();
+    }
+    let numbered: HashSet<ClassId> = link.classids.iter().map(|&(_, class)| class).collect();
+    let mut unreachable = link.unreachable().to_vec();
+    unreachable.retain(|leaf| !numbered.contains(leaf));
+    unreachable
+}
+
+/// What the scheduler promises by itself and is not proven behind the transmit queue of `tree`, in words; `None` where that is nothing.
+fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
+    tree.link().transmit_queue?;
+    let mut kinds: Vec<&str> = info.promises.names().filter(|&name| name != "delay").collect();
+    let with_delay = tree.leaves().iter().filter(|leaf| promised.delays[leaf.index()].is_some()).count();
+    let of_some = match with_delay {
+        _ if info.promises.delay.is_none() => None,
+        0 => Some("delay"),
+        all if all == tree.leaves().len() => None,
+        _ => Some("delay of some classes"),
+    };
+    kinds.extend(of_some);
+    let hosts = tree.classes().any(|class| tree.config(class).hosts.is_some());
+    kinds.extend(hosts.then_some("hosts that share a class"));
+    if kinds.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "what the scheduler promises of {} is not proven behind it and not printed",
+        kinds.join(", ").replace('_', " ")
+    ))
+}
+
+/// What is promised for one class.
+#[must_use]
+pub fn class_bounds(promised: &Promised, tree: &Hierarchy, class: ClassId) -> ClassBounds {
+    let index = class.index();
+    let of_rounds = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
+    let fairness = of_rounds.or_else(|| *promised.packet_each.get(index)?);
+    let delay = promised.delays[index].as_ref();
+    let weight = promised.weights[index];
+    ClassBounds {
+        weight: weight.map(|weight| weight.as_run),
+        weight_error: weight.map(|weight| weight.error),
+        fairness_bytes: fairness.map(|fairness| fairness.bytes),
+        fairness_s: fairness.map(|fairness| fairness.seconds),
+        worst_case_bytes: promised.worst_case[index].as_ref().map(to_f64),
+        transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
+        // Behind a transmit queue a host may have nothing but packets whose turn is decided.
+        hosts_apart_bytes: tree
+            .config(class)
+            .hosts
+            .filter(|_| tree.link().transmit_queue.is_none())
+            .map(|_| Hosts::apart(tree.link().max_packet)),
+        delay_bound_s: delay.map(DelayBound::seconds_in_floats),
+        delay_bound_for: delay.map(|bound| limits(&bound.traffic)).unwrap_or_default(),
+    }
+}
+
+fn limits(traffic: &ArrivalCurve) -> Vec<TrafficLimit> {
+    let seconds = |time: Nanos| time.0 as f64 / 1e9;
+    let limit = |limit: &ArrivalLimit| match *limit {
+        ArrivalLimit::Bucket { burst, rate_bps } => TrafficLimit::Bucket { burst_bytes: burst, rate_bps },
+        ArrivalLimit::Window { amount: PerWindow::Bytes(bytes), every } => {
+            TrafficLimit::Bytes { bytes, every_s: seconds(every) }
+        }
+        ArrivalLimit::Window { amount: PerWindow::Packets(packets), every } => {
+            TrafficLimit::Packets { packets, every_s: seconds(every) }
+        }
+        ArrivalLimit::Spacing { min_gap, mean_gap, over, largest } => TrafficLimit::Spacing {
+            min_gap_s: seconds(min_gap),
+            mean_gap_s: seconds(mean_gap),
+            every_s: seconds(over),
+            largest_bytes: largest,
+        },
+        ArrivalLimit::Line { rate } => TrafficLimit::Line { line_bps: rate.bps() },
+    };
+    traffic.limits().iter().map(limit).collect()
+}

@@ -1,0 +1,180 @@
+//! Why a class gets what it gets, what would get it more, and what lies and rearrangements gain.
+
+use fairlink_config::{LinkFile, Problem, Source};
+use fairlink_core::{ClassId, Rate};
+use fairlink_report::{Content, Document, Ideal, Terms};
+use fairlink_theory::changes::NoChanges;
+use fairlink_theory::explain::{Explanation, Step};
+use fairlink_theory::ideal::{self, Rule, Traffic};
+use fairlink_theory::to_f64;
+use serde::Serialize;
+
+use crate::fluid::ideal_of;
+use crate::refused::{ProblemReport, Refused};
+use crate::tree::{demand, in_text, read_tree, terms};
+
+mod changes;
+mod strategy;
+
+/// The document of [`explain`]. Where the scheduler's rule gives no rates, it has notes alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainDoc {
+    /// The class.
+    pub class: String,
+    /// From the link to the class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepReport>>,
+    /// The class that limits it, the one that limits that one, and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<Vec<String>>,
+    /// Changes that would get it more. Absent where no formula has its rate: `notes` give the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) changes: Option<changes::Entry>,
+    /// What lies and rearrangements gain. Absent for the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) strategy: Option<strategy::Entry>,
+    /// Why something is not there.
+    pub notes: Vec<String>,
+    /// All of it in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// What is doubtful but usable.
+    pub problems: Vec<ProblemReport>,
+}
+
+impl Content for ExplainDoc {
+    const KIND: &'static str = "explain";
+}
+
+/// A class on the way from the link to the class that is explained.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    /// Its name.
+    pub name: String,
+    /// The terms that it is configured with.
+    pub terms: Terms,
+    /// Its part of the weights of all that share with it. Absent where the scheduler shares by the weights of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_part: Option<f64>,
+    /// The most that it gets in bit/s, whatever the link has left; `null` where nothing sets it.
+    pub limit_bps: Option<u64>,
+    /// What sets that.
+    pub limit: Option<&'static str>,
+    /// What the leaves below it want together in bit/s; `null` for all they can get.
+    pub wants_bps: Option<u128>,
+    /// What it requests and gets.
+    pub ideal: Ideal,
+    /// Of its parent: bit/s per unit of weight. Where weights are guarantees, which are in bit/s, it is a plain number, which
+    /// guarantees are multiplied by.
+    pub fair_share_per_weight: Option<f64>,
+    /// What its weight alone entitles it to in bit/s: its weight times that.
+    pub entitled_bps: Option<f64>,
+    /// The classes that it shares with.
+    pub siblings: Siblings,
+}
+
+/// Classes that share with another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Siblings {
+    /// Those that get what they request.
+    pub satisfied: Vec<String>,
+    /// Those that get less.
+    pub unsatisfied: Vec<String>,
+    /// Those that request nothing.
+    pub idle: Vec<String>,
+}
+
+/// What was found about a class.
+#[derive(Debug)]
+pub struct Explained {
+    /// What is doubtful but usable.
+    pub warnings: Vec<Problem>,
+    /// The document.
+    pub document: Document<ExplainDoc>,
+}
+
+/// Explains the rate of `class` for a demand (see [`FluidOptions`](crate::FluidOptions)). Changes that are tried are of `step`, without it of a
+/// tenth of the link.
+///
+/// ```
+/// use fairlink_config::SourceText;
+///
+/// let text = "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"6mbit\"\n[[class]]\nname = \"b\"\nguarantee = \"3mbit\"\n";
+/// let found = fairlink_api::explain(&SourceText::new("a.toml", text), "b", None, None)?.document.content;
+/// let step = &found.steps.unwrap()[1];
+/// assert_eq!((step.name.as_str(), step.ideal.allocation_bps), ("b", 3e6));
+/// # Ok::<(), fairlink_api::Refused>(())
+/// ```
+///
+/// # Errors
+/// What is wrong with the text, a class that is not there, a demand that is wrong.
+pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<Rate>) -> Result<Explained, Refused> {
+    let (link, warnings) = read_tree(source)?;
+    let demand = demand(&link, asked)?;
+    let id = link.names.find(class).map_err(|error| Refused::argument("class", error))?;
+    let problems: Vec<ProblemReport> = warnings.iter().map(ProblemReport::from).collect();
+    let mut found = ExplainDoc {
+        class: class.to_owned(),
+        steps: None,
+        limited_by: None,
+        changes: None,
+        strategy: None,
+        notes: Vec::new(),
+        text: None,
+        problems,
+    };
+    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let ideal = match rule.and_then(|rule| rule.solve(&demand)) {
+        Ok(ideal) => ideal,
+        Err(why) => {
+            found.notes = vec![format!("what {} gives {class} is {why}", link.info().name)];
+            return Ok(Explained { warnings, document: Document::new(found) });
+        }
+    };
+    let explanation = Explanation::new(&link.tree, &ideal, id).map_err(Refused::failed)?;
+    let step = step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
+    let mut notes = ideal.notes(link.info());
+    found.changes = match changes::Entry::of(&link, &demand, id, step) {
+        Err(NoChanges::NotComputed(_)) => {
+            notes.push(
+                "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned(),
+            );
+            None
+        }
+        other => Some(other.map_err(Refused::failed)?),
+    };
+    found.strategy = (id != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, id)).transpose()?;
+    let mut text = explanation.text(|class| in_text(&link, class));
+    text += &found.changes.as_ref().map(changes::Entry::text).unwrap_or_default();
+    text += &found.strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();
+    for note in &notes {
+        text += &format!("\n{note}\n");
+    }
+    found.steps = Some(explanation.steps.iter().map(|step| report(&link, &ideal, step)).collect());
+    found.limited_by = Some(names(&link, &explanation.limited_by));
+    (found.notes, found.text) = (notes, Some(text));
+    Ok(Explained { warnings, document: Document::new(found) })
+}
+
+fn report(link: &LinkFile, solved: &ideal::Ideal, step: &Step) -> StepReport {
+    StepReport {
+        name: link.names.name(step.class).to_owned(),
+        terms: terms(link, step.class),
+        weight_part: step.weight_part,
+        limit_bps: step.limit.map(|limit| limit.bps),
+        limit: step.limit.map(|limit| limit.kind.as_str()),
+        wants_bps: step.allocation.wanted,
+        ideal: ideal_of(link, solved, step.class),
+        fair_share_per_weight: step.fair_share.as_ref().map(to_f64),
+        entitled_bps: step.entitled.as_ref().map(to_f64),
+        siblings: Siblings {
+            satisfied: names(link, &step.satisfied_siblings),
+            unsatisfied: names(link, &step.unsatisfied_siblings),
+            idle: names(link, &step.idle_siblings),
+        },
+    }
+}
+
+fn names(link: &LinkFile, classes: &[ClassId]) -> Vec<String> {
+    classes.iter().map(|&class| link.names.name(class).to_owned()).collect()
+}

@@ -1,0 +1,142 @@
+//! What the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
+
+use fairlink_config::{LinkFile, Problem, Source};
+use fairlink_core::ClassId;
+use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport};
+use fairlink_theory::hmm::{Allocation, ClassAllocation};
+use fairlink_theory::ideal::{self, NotComputed, Rule, Traffic};
+use serde::Serialize;
+
+use crate::refused::{ProblemReport, Refused};
+use crate::rows::Each;
+use crate::tree::{class_report, demand, read_tree};
+
+/// For which demand, and by whose rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FluidOptions<'a> {
+    /// What the leaves ask for, such as `A1=inf,C=300mbit`. Without it every leaf asks for all it can get.
+    pub demand: Option<&'a str>,
+    /// Shares by hierarchical max-min fairness, whatever the link's scheduler does.
+    pub fair: bool,
+}
+
+/// The document of [`fluid`].
+#[derive(Clone, Debug, Serialize)]
+pub struct FluidDoc<C = Vec<ClassReport>> {
+    /// By whose rule: a scheduler, or `max-min fairness`.
+    pub rule: String,
+    /// The link; its notes say why a number is not there.
+    pub link: LinkReport<C>,
+    /// What is doubtful but usable.
+    pub problems: Vec<ProblemReport>,
+}
+
+impl<C> Content for FluidDoc<C> {
+    const KIND: &'static str = "fluid";
+}
+
+/// The rates of a link for a demand.
+#[derive(Debug)]
+pub struct Fluid {
+    /// The link.
+    pub link: LinkFile,
+    /// By whose rule.
+    pub rule: &'static str,
+    /// The rates, or why the rule gives none.
+    pub solved: Result<ideal::Ideal, NotComputed>,
+    /// What is doubtful but usable.
+    pub warnings: Vec<Problem>,
+    /// Why a number is not there.
+    pub notes: Vec<String>,
+}
+
+/// Solves the fluid ideal of a link file for a demand.
+///
+/// ```
+/// use fairlink_api::{FluidOptions, fluid};
+/// use fairlink_config::SourceText;
+///
+/// let text = "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\nweight = 2\n[[class]]\nname = \"b\"\nweight = 1\n";
+/// let solved = fluid(&SourceText::new("a.toml", text), &FluidOptions::default())?;
+/// let a = solved.class(solved.link.names.find("a").unwrap());
+/// assert_eq!(a.ideal.unwrap().allocation_bps, 6e6);
+/// # Ok::<(), fairlink_api::Refused>(())
+/// ```
+///
+/// # Errors
+/// What is wrong with the text or with the demand. That the scheduler's rule gives no rates is no error: the notes say so.
+pub fn fluid(source: &Source, options: &FluidOptions<'_>) -> Result<Fluid, Refused> {
+    let (link, warnings) = read_tree(source)?;
+    let demand = demand(&link, options.demand)?;
+    let (rule, solved) = match options.fair {
+        true => ("max-min fairness", Ok(Allocation::solve(&link.tree, &demand).into())),
+        false => {
+            let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+            (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
+        }
+    };
+    let notes = match &solved {
+        Ok(_) if options.fair => Vec::new(),
+        Ok(ideal) => ideal.notes(link.info()),
+        Err(why) => vec![format!("the rates that {rule} gives are {why}")],
+    };
+    Ok(Fluid { link, rule, solved, warnings, notes })
+}
+
+impl Fluid {
+    /// A class with what it gets.
+    #[must_use]
+    pub fn class(&self, class: ClassId) -> ClassReport {
+        let ideal = self.solved.as_ref().ok().map(|solved| ideal_of(&self.link, solved, class));
+        ClassReport { ideal, ..class_report(&self.link, class) }
+    }
+
+    /// All classes.
+    pub fn all_classes(&self) -> Each<impl Fn(usize) -> ClassReport> {
+        Each { len: self.link.tree.len() - 1, item: |row| self.class(ClassId(row as u32 + 1)) }
+    }
+
+    /// The document with these classes.
+    pub fn document<C>(&self, classes: C) -> Document<FluidDoc<C>> {
+        let link = LinkReport {
+            scheduler: Some(self.link.scheduler.clone()),
+            capacity_bps: Some(self.link.tree.link().rate.bps()),
+            notes: self.notes.clone(),
+            ..link_report(classes)
+        };
+        let problems = self.warnings.iter().map(ProblemReport::from).collect();
+        Document::new(FluidDoc { rule: self.rule.to_owned(), link, problems })
+    }
+}
+
+/// A link of which nothing is known but its classes.
+pub(crate) fn link_report<C>(classes: C) -> LinkReport<C> {
+    let LinkReport { name, scheduler, capacity_bps, memory_bytes, bounds, counts, .. } = LinkReport::<()>::default();
+    LinkReport {
+        name,
+        scheduler,
+        capacity_bps,
+        memory_bytes,
+        bounds,
+        counts,
+        delay_s: None,
+        rates: None,
+        utilisation: None,
+        counters: Default::default(),
+        classes,
+        spans: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// What a class gets.
+pub(crate) fn ideal_of(link: &LinkFile, solved: &ideal::Ideal, class: ClassId) -> Ideal {
+    let ClassAllocation { request, allocation, satisfied, limited_by, .. } = solved.class(class);
+    Ideal {
+        request_bps: request.map(|bps| u64::try_from(bps).unwrap_or(u64::MAX)),
+        allocation_bps: solved.bps(class),
+        exact_bps: solved.is_exact().then(|| allocation.to_string()),
+        satisfied,
+        limited_by: limited_by.map(|by| link.names.name(by).to_owned()),
+    }
+}

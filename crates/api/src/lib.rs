@@ -1,0 +1,53 @@
+#![doc = include_str!("../README.md")]
+//!
+//! A text comes as a [`Source`](fairlink_config::Source), which carries its name and the files that it may name. Each function returns what it
+//! has found, which makes its document for all classes or some, or [`Refused`]: what is wrong, at its place. [`json`] writes a document as the
+//! command line does.
+//!
+//! ```
+//! use fairlink_api::{CheckOptions, check, json};
+//! use fairlink_config::SourceText;
+//!
+//! let link = "[link]\nrate = \"10mbit\"\n[[class]]\nname = \"voice\"\nguarantee = \"2mbit\"\n[[class]]\nname = \"data\"\nguarantee = \"8mbit\"\n";
+//! let checked = check(&SourceText::new("link.toml", link), &CheckOptions::default())?;
+//! let document = json(&checked.document(checked.all_classes()));
+//! assert!(document.starts_with("{\n  \"document\": \"check\",\n  \"version\": 1,\n  \"valid\": true"));
+//! # Ok::<(), fairlink_api::Refused>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod check;
+mod expand;
+mod explain;
+mod fluid;
+mod import;
+mod links;
+mod refused;
+mod rows;
+mod schedulers;
+mod simulate;
+mod tree;
+
+pub use check::theorems::{AsPrinted, InnerCurve, Load, MeanDelayEstimate, Theorems, VirtualTimes};
+pub use check::{
+    Admission, CheckDoc, CheckOptions, Checked, RefusedDoc, USEFUL_S, check, class_bounds, share_warnings,
+};
+pub use expand::{ExpandDoc, expand};
+pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
+pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
+pub use import::{ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, Tool, import};
+pub use links::links_of;
+pub use refused::{ProblemReport, Refused, Severity};
+pub use rows::Each;
+pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
+pub use simulate::{SimOptions, Simulation, simulate};
+pub use tree::{concerns_frames, in_text, parent_name, read_tree};
+
+/// A document as text, indented, as `--json` prints it.
+///
+/// # Panics
+/// Never: keys of documents are strings, and nothing in them refuses to be written.
+#[must_use]
+pub fn json(document: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(document).expect("a document can be written")
+}

@@ -1,0 +1,118 @@
+//! Why a call was refused, and problems as documents have them.
+
+use fairlink_config::{Problem, Problems};
+use serde::Serialize;
+
+use crate::check::Admission;
+
+/// Why nothing was computed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refused {
+    /// A text is wrong, at places that can be shown.
+    #[error(transparent)]
+    Text(#[from] Problems),
+    /// The service curves of the classes are more than the link can guarantee.
+    #[error("{problems}")]
+    NotAdmitted {
+        /// The same at its place.
+        problems: Problems,
+        /// The admission test.
+        admission: Admission,
+    },
+    /// An argument beside the text is wrong.
+    #[error("{name}: {message}")]
+    Argument {
+        /// Its name, which is that of the option of the command line.
+        name: &'static str,
+        /// What is wrong with it, and what to do.
+        message: String,
+    },
+    /// Texts and arguments are sound, and the computation failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Refused {
+    pub(crate) fn argument(name: &'static str, message: impl ToString) -> Self {
+        Self::Argument { name, message: message.to_string() }
+    }
+
+    pub(crate) fn failed(error: impl ToString) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// What is wrong, as documents have it.
+    #[must_use]
+    pub fn problems(&self) -> Vec<ProblemReport> {
+        match self {
+            Self::Text(problems) | Self::NotAdmitted { problems, .. } => {
+                problems.all().iter().map(ProblemReport::from).collect()
+            }
+            other => {
+                let code = if matches!(other, Self::Failed(_)) { "failed" } else { "argument" };
+                vec![ProblemReport {
+                    severity: Severity::Error,
+                    code: code.to_owned(),
+                    file: None,
+                    line: None,
+                    column: None,
+                    length: None,
+                    message: other.to_string(),
+                    help: None,
+                }]
+            }
+        }
+    }
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The text is refused.
+    Error,
+    /// The text is usable all the same.
+    Warning,
+}
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProblemReport {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The kind of problem in one word, such as `unknown_key`.
+    pub code: String,
+    /// The text, as it was named. Absent where it is no text that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line, from 1. Absent, as are the next two, where the problem is with the text as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Column in characters, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+    /// Length of the place in characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it; `null` where nothing is known.
+    pub help: Option<String>,
+}
+
+impl From<&Problem> for ProblemReport {
+    fn from(problem: &Problem) -> Self {
+        let place = problem.location();
+        let is_placed = problem.span().is_some();
+        Self {
+            severity: if problem.is_warning() { Severity::Warning } else { Severity::Error },
+            code: problem.kind().code(),
+            file: Some(place.file),
+            line: is_placed.then_some(place.line),
+            column: is_placed.then_some(place.column),
+            length: is_placed.then_some(problem.length()),
+            message: problem.to_string(),
+            help: problem.kind().help(),
+        }
+    }
+}

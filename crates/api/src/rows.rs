@@ -1,0 +1,17 @@
+//! Lists of classes that are not held.
+
+use serde::{Serialize, Serializer};
+
+/// A list in JSON whose items are made one by one as they are written: a million classes are never held.
+pub struct Each<F> {
+    /// How many there are.
+    pub len: usize,
+    /// The one at a position.
+    pub item: F,
+}
+
+impl<T: Serialize, F: Fn(usize) -> T> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.len).map(&self.item))
+    }
+}

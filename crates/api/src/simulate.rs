@@ -1,0 +1,140 @@
+//! A scenario that runs step by step.
+
+use std::collections::HashMap;
+
+use fairlink_config::{LinkFile, ReadOptions, Scenario, Source};
+use fairlink_core::{ClassId, Leniency, Nanos};
+use fairlink_sim::{Change, Options, Run};
+
+use crate::links::links_of;
+use crate::refused::Refused;
+
+/// How a scenario is simulated.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimOptions<'a> {
+    /// The scheduler, instead of the scenario's own.
+    pub scheduler: Option<&'a str>,
+    /// The seed of all random numbers, instead of the scenario's own.
+    pub seed: Option<u64>,
+    /// Goes on without what the scheduler cannot honour.
+    pub lenient: bool,
+    /// Length of the windows in which rates, delays, queues and drops are recorded against time. Not beside [`Simulation::change`].
+    pub window: Option<Nanos>,
+    /// Left out at the start of each phase in rates that have settled.
+    pub settle: Nanos,
+}
+
+/// A run of a scenario.
+pub struct Simulation {
+    run: fairlink_sim::Simulation<'static>,
+    leniency: Leniency,
+}
+
+/// Starts a run of a scenario under one scheduler.
+///
+/// ```
+/// use fairlink_api::{SimOptions, simulate};
+/// use fairlink_config::SourceText;
+/// use fairlink_core::Nanos;
+///
+/// let text = "duration = \"1s\"\n[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\n[[source]]\nclass = \"a\"\nmodel = \"greedy\"\npacket = \"500B\"\n";
+/// let mut simulation = simulate(&SourceText::new("s.toml", text), &SimOptions::default())?;
+/// while !simulation.done() {
+///     simulation.step_until(simulation.now() + Nanos::from_millis(100))?;
+/// }
+/// assert_eq!(simulation.report()?.classes[0].rate_bps, 1e6);
+/// # Ok::<(), fairlink_api::Refused>(())
+/// ```
+///
+/// # Errors
+/// What is wrong with the text, and what the scheduler refuses.
+pub fn simulate(source: &Source, options: &SimOptions<'_>) -> Result<Simulation, Refused> {
+    let leniency = if options.lenient { Leniency::Ignore } else { Leniency::Refuse };
+    let mut file = Scenario::from_source(source, &ReadOptions { leniency, scheduler: options.scheduler })?;
+    file.seed = options.seed.unwrap_or(file.seed);
+    let info = file.link.info();
+    let peers = file.peers.iter().map(|peer| &peer.link);
+    for link in std::iter::once(&file.link).chain(peers).chain(file.changes.iter().map(|change| &change.link)) {
+        link.check_memory(info)?;
+    }
+    let measured = Options { window: options.window, settle: options.settle, metrics: false };
+    let run = fairlink_sim::Simulation::new(&links_of(&file), info, leniency, &measured).map_err(Refused::failed)?;
+    Ok(Simulation { run, leniency })
+}
+
+impl Simulation {
+    /// Up to when everything has happened.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.run.now()
+    }
+
+    /// Whether the run has come to its end.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        self.run.done()
+    }
+
+    /// Goes on until everything before `end` has happened, or the run has ended.
+    ///
+    /// # Errors
+    /// What the scheduler did wrong, or a planned change that it refuses.
+    pub fn step_until(&mut self, end: Nanos) -> Result<(), Refused> {
+        self.run.step_until(end).map_err(Refused::failed)
+    }
+
+    /// A packet of `frame` bytes comes to the leaf `class` at `at`, beside those of the sources. A class of a `[[peer]]` is `PEER:CLASS`.
+    ///
+    /// # Errors
+    /// A class that is not there or no leaf then, a time that has passed or is not before the end, no bytes.
+    pub fn offer(&mut self, class: &str, frame: u32, at: Nanos) -> Result<(), Refused> {
+        let found = (0..)
+            .map_while(|link| Some(self.run.names(link)).filter(|names| !names.is_empty()))
+            .enumerate()
+            .find_map(|(link, names)| Some((link, names.iter().position(|name| name == class)?)));
+        let (link, id) = found
+            .ok_or_else(|| Refused::argument("class", format!("there is no class \"{class}\" in this scenario")))?;
+        self.run.offer(link, ClassId(id as u32), frame, at).map_err(Refused::failed)
+    }
+
+    /// The link becomes that of another link file now, as by a `[[change]]` of the scenario: classes of the same name stay with their packets.
+    /// The scheduler is the one that runs, or `scheduler`.
+    ///
+    /// # Errors
+    /// What is wrong with the text; a scheduler that refuses the link; sources whose class is gone; a change at the start of the run or twice at
+    /// one instant; a scenario of several links; recorded windows. The simulation goes on as it was then.
+    pub fn change(&mut self, source: &Source, scheduler: Option<&str>) -> Result<(), Refused> {
+        let runs = scheduler.or(self.run.scheduler().map(|info| info.name));
+        let link = LinkFile::from_source(source, &ReadOptions { leniency: self.leniency, scheduler: runs })?;
+        link.check_memory(link.info())?;
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let names = self.run.names(0);
+        names.iter().enumerate().for_each(|(number, name)| _ = numbers.entry(name).or_insert(number));
+        let mut new = Vec::new();
+        let mut classes = vec![ClassId::ROOT];
+        for name in link.names.iter().skip(1) {
+            let number = numbers.get(name).copied().filter(|&number| number > 0).unwrap_or_else(|| {
+                new.push(name.to_owned());
+                names.len() + new.len() - 1
+            });
+            classes.push(ClassId(number as u32));
+        }
+        let change = Change {
+            at: self.now(),
+            name: link.source().name().to_owned(),
+            scheduler: scheduler.map(|_| link.info()),
+            tree: link.tree.clone(),
+            overhead: link.overhead,
+            classes,
+        };
+        self.run.change(change, &new).map_err(Refused::failed)
+    }
+
+    /// What was measured until [`Simulation::now`].
+    ///
+    /// # Errors
+    /// Nothing is measured as long as the warm-up lasts; packets that the scheduler has lost.
+    pub fn report(&self) -> Result<Run, Refused> {
+        self.run.report().map_err(Refused::failed)
+    }
+}

@@ -1,0 +1,75 @@
+//! Link files for computations about their tree, and names of classes in documents and in words.
+
+use fairlink_config::demand::parse_demand;
+use fairlink_config::problem::ProblemKind;
+use fairlink_config::{LinkFile, Problem, ReadOptions, Source};
+use fairlink_core::{ClassId, Leniency, Share};
+use fairlink_report::{ClassReport, Terms};
+use fairlink_theory::request::{Demand, Request};
+
+use crate::refused::Refused;
+
+/// Reads a link file for a computation that no scheduler takes part in. Returns warnings about the tree; whatever only schedulers, queues and
+/// frames care about is left aside.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn read_tree(source: &Source) -> Result<(LinkFile, Vec<Problem>), Refused> {
+    let mut link = LinkFile::from_source(source, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
+    let concerns_the_tree = |warning: &Problem| {
+        let kind = warning.kind();
+        !concerns_frames(kind)
+            && !matches!(kind, ProblemKind::Unsupported { .. } | ProblemKind::Misplaced { key: "buffer" | "pool", .. })
+    };
+    let warnings = std::mem::take(&mut link.warnings).into_iter().filter(concerns_the_tree).collect();
+    Ok((link, warnings))
+}
+
+/// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
+#[must_use]
+pub fn concerns_frames(kind: &ProblemKind) -> bool {
+    matches!(kind, ProblemKind::Misplaced { key: "default", .. })
+}
+
+/// What the leaves of `link` ask for, as `--demand` says it; without it all that they can get.
+pub(crate) fn demand(link: &LinkFile, text: Option<&str>) -> Result<Demand, Refused> {
+    let Some(text) = text else { return Ok(Demand::uniform(&link.tree, Request::Unlimited)) };
+    let refused = |error: String| Refused::argument("demand", error);
+    let parsed = parse_demand(text, &link.tree, &link.names).map_err(|error| refused(error.to_string()))?;
+    let requests = parsed.into_iter().map(|(class, rate)| (class, rate.map_or(Request::Unlimited, Request::Rate)));
+    Demand::new(&link.tree, requests).map_err(|error| refused(error.to_string()))
+}
+
+/// The name of a class's parent; `None` below the link itself.
+#[must_use]
+pub fn parent_name(link: &LinkFile, class: ClassId) -> Option<&str> {
+    let parent = link.tree.parent(class)?;
+    (parent != ClassId::ROOT).then(|| link.names.name(parent))
+}
+
+/// A class in running text.
+#[must_use]
+pub fn in_text(link: &LinkFile, class: ClassId) -> String {
+    if class == ClassId::ROOT { "the link".to_owned() } else { link.names.name(class).to_owned() }
+}
+
+/// A class without anything that was computed for it.
+pub(crate) fn class_report(link: &LinkFile, class: ClassId) -> ClassReport {
+    ClassReport {
+        name: link.names.name(class).to_owned(),
+        parent: parent_name(link, class).map(str::to_owned),
+        leaf: link.tree.is_leaf(class),
+        ..ClassReport::default()
+    }
+}
+
+/// The terms that a class is configured with.
+pub(crate) fn terms(link: &LinkFile, class: ClassId) -> Terms {
+    let config = link.tree.config(class);
+    let (guarantee_bps, weight) = match config.share {
+        Some(Share::Guarantee(rate)) => (Some(rate.bps()), None),
+        Some(Share::Weight(weight)) => (None, Some(weight)),
+        None => (None, None),
+    };
+    Terms { guarantee_bps, weight, ceiling_bps: config.ceiling.map(|rate| rate.bps()), share_all_busy_bps: None }
+}
