@@ -2,7 +2,7 @@
 
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::ClassId;
-use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport};
+use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport, NoExtension, Rates};
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
 use fairlink_theory::ideal::{self, NotComputed, Rule, Traffic};
 use serde::Serialize;
@@ -111,21 +111,21 @@ impl Fluid {
 
 /// A link of which nothing is known but its classes.
 pub(crate) fn link_report<C>(classes: C) -> LinkReport<C> {
-    let LinkReport { name, scheduler, capacity_bps, memory_bytes, bounds, counts, .. } = LinkReport::<()>::default();
     LinkReport {
-        name,
-        scheduler,
-        capacity_bps,
-        memory_bytes,
-        bounds,
-        counts,
+        name: None,
+        scheduler: None,
+        capacity_bps: None,
+        memory_bytes: None,
+        bounds: None,
+        counts: None,
         delay_s: None,
-        rates: None,
+        rates: Rates::default(),
         utilisation: None,
         counters: Default::default(),
         classes,
         spans: Vec::new(),
         notes: Vec::new(),
+        extension: NoExtension {},
     }
 }
 

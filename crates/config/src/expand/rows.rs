@@ -9,6 +9,7 @@ use super::sections::{Entry, Section};
 use super::table::{Row, Table, is_table};
 use super::templates::{Templates, refuse_dotted, text_of};
 use super::writer::Writer;
+use crate::files::MAX_FILE;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::reader::closest;
 use crate::tc::toml_text::quoted;

@@ -110,7 +110,11 @@ fn what_is_offered_goes_the_way_of_packets_of_a_source() {
         let found = simulation.report().unwrap();
         assert_eq!(found.classes, expected.classes, "{}", info.name);
         let rates = |run: &Run| -> Vec<(f64, f64)> {
-            run.phases[0].classes.iter().map(|class| (class.rate_bps, class.fair_bps)).collect()
+            run.phases[0]
+                .classes
+                .iter()
+                .map(|class| (class.rates.rate_bps.unwrap(), class.rates.fair_bps.unwrap()))
+                .collect()
         };
         // Without a model there is no rule; what is fair follows from how much was offered.
         let (found, expected) = (rates(&found), rates(&expected));
