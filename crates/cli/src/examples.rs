@@ -62,6 +62,11 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("fairlink schema scenario > scenario.schema.json", "The same for scenarios."),
         ],
     ),
+    (
+        "schema link",
+        &[("fairlink schema link > link.schema.json", "The schema that the first line of a file may name.")],
+    ),
+    ("schema scenario", &[("fairlink schema scenario > scenario.schema.json", "The same for scenarios.")]),
     ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",

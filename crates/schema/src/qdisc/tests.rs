@@ -190,7 +190,7 @@ fn errors_say_what_is_wrong_and_the_limit() {
     assert_eq!(parent, ReadError::Hierarchy(HierarchyError::UnknownParent { parent: ClassId(2) }));
     assert_eq!(
         changed(a1 + 2 + 3, &[0x80]).to_string(),
-        format!("class 2: fields of {} is outside 0 .. 1048575", 1u32 << 31)
+        format!("class 2: fields of {} is outside 0 .. {}", 1u32 << 31, super::ALL_FIELDS)
     );
     // Bytes behind the last class that the header counts.
     let mut longer = sound.clone();
