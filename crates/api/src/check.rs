@@ -137,9 +137,9 @@ pub struct Checked {
 /// use fairlink_api::{CheckOptions, check};
 /// use fairlink_config::SourceText;
 ///
-/// let refused = check(&SourceText::new("a.toml", "[link]\nrat = \"9mbit\"\n"), &CheckOptions::default()).unwrap_err();
+/// let refused = check(&SourceText::new("a.toml", "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\nprioritty = 1\n"), &CheckOptions::default()).unwrap_err();
 /// let problem = &refused.problems()[0];
-/// assert_eq!((problem.code.as_str(), problem.line, problem.column, problem.length), ("unknown_key", Some(2), Some(1), Some(3)));
+/// assert_eq!((problem.code.as_str(), problem.line, problem.column, problem.length), ("unknown_key", Some(5), Some(1), Some(9)));
 /// ```
 ///
 /// # Errors

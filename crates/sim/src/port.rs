@@ -294,7 +294,8 @@ impl<'a> LinkPort<'a> {
             _ => greedy.most,
         };
         let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
-        let flights = queued + greedy + self.greedy.len() as u64;
+        // What is offered from outside is of no source.
+        let flights = queued + greedy + (self.greedy.len() - 1) as u64;
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
