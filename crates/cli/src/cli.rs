@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
-    sim, tc, traffic,
+    schema, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// List the schedulers and what each supports and promises, or those that one needs.
     Schedulers(schedulers::Args),
+    /// Print the JSON schema of what commands print with --json.
+    Schema(schema::Args),
     /// Measure what a packet costs under each scheduler on this machine.
     Bench(bench::Args),
     /// Print a completion script for a shell.

@@ -15,6 +15,7 @@ pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod reproduce;
 pub(crate) mod schedulers;
+pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod tc;
 pub(crate) mod traffic;

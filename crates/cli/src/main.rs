@@ -31,7 +31,7 @@ use fairlink_lab::human;
 use crate::cli::{Cli, Command};
 use crate::commands::{
     bench, between, check, clock, completions, demo, expand, explain, fluid, import, init, man, reproduce, schedulers,
-    sim, tc, traffic,
+    schema, sim, tc, traffic,
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
@@ -92,6 +92,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
+        Command::Schema(args) => schema::run(&args, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, Cli::command(), out),
