@@ -77,7 +77,7 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// List the schedulers with their features and promises, or those with the features that you need.
     Schedulers(schedulers::Args),
-    /// Print a JSON schema, by which editors complete and check link files and scenarios.
+    /// Print a JSON schema: of link files and scenarios, for editors, or of the documents that --json prints.
     Schema(schema::Args),
     /// Measure the cost of a packet under each scheduler on this machine.
     Bench(bench::Args),

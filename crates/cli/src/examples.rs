@@ -242,6 +242,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "schema",
+        &[("fairlink schema documents", "The shape of every document that --json prints, for programs and editors.")],
+    ),
+    (
         "schedulers",
         &[
             ("fairlink schedulers", "All schedulers, what they honour and what they promise."),

@@ -78,6 +78,7 @@
 //! * `invariants` (on by default): `Scheduler::check_invariants` says in words which invariant is broken. Without the feature the
 //!   method is not there, and no text formatting is linked for it.
 //! * `serde`: [`Amount`] can be written and read by serde.
+//! * `schema`: [`Amount`] has a JSON schema.
 //!
 //! # One scheduler alone
 //! Only [`registry`] knows all schedulers. A program that names one, as the example does, links no other. This holds for

@@ -3,12 +3,13 @@
 use fairlink_config::scenario::{Expectation, Quantity, Unit};
 use fairlink_report::{ClassReport, ClassSpan};
 use fairlink_sim::{Phase, Run};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::human;
 
 /// An expectation of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Judged {
     /// Its line in the scenario file.
     pub line: usize,

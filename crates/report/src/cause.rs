@@ -1,9 +1,11 @@
 //! Reasons for dropping a packet: key in JSON, text, and amounts by reason.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{AddAssign, Index, IndexMut};
 
 use fairlink_core::{Amount, DropReason};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -199,6 +201,23 @@ impl From<&[Amount; DropReason::ALL.len()]> for ByCause {
             causes[reason.into()] = amount;
         }
         causes
+    }
+}
+
+impl JsonSchema for ByCause {
+    fn schema_name() -> Cow<'static, str> {
+        "ByCause".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let amount = generator.subschema_for::<Amount>();
+        let causes: serde_json::Map<String, serde_json::Value> =
+            DropCause::ALL.into_iter().map(|cause| (cause.key().to_owned(), amount.clone().into())).collect();
+        json_schema!({
+            "type": "object",
+            "description": "Dropped packets and bytes by cause; only causes that have occurred.",
+            "properties": causes,
+        })
     }
 }
 

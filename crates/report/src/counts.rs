@@ -3,6 +3,7 @@
 use std::ops::AddAssign;
 
 use fairlink_core::{Amount, Counters};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{ByCause, DropCause};
@@ -10,7 +11,7 @@ use crate::cause::{ByCause, DropCause};
 /// Packets and accounted bytes of a class or a link: received = sent + dropped + queued.
 ///
 /// In a [`Span`](crate::Span) all but `queued` are those of the span, and `queued` is the queue at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Arrived.
     pub received: Amount,

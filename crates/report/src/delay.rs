@@ -1,9 +1,10 @@
 //! Delays in summary.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Delays in seconds. A statistic that was not recorded is absent; without packets there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
     /// Number of packets measured.
     pub packets: u64,

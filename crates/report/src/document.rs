@@ -1,5 +1,6 @@
 //! The head of a JSON document.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// The content of a kind of documents.
@@ -27,6 +28,18 @@ impl<T: Content> Document<T> {
     pub fn new(content: T) -> Self {
         Self { document: T::KIND.to_owned(), version: T::VERSION, content }
     }
+}
+
+/// Returns the JSON schema of the documents with this content. Types that it refers to are left to the definitions of `generator`.
+pub fn document_schema<T: Content + JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let content = generator.subschema_for::<T>();
+    json_schema!({
+        "title": format!("fairlink {}", T::KIND),
+        "type": "object",
+        "properties": {"document": {"const": T::KIND}, "version": {"const": T::VERSION}},
+        "required": ["document", "version"],
+        "allOf": [content],
+    })
 }
 
 #[cfg(test)]

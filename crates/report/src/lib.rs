@@ -26,7 +26,7 @@ pub use buckets::{Buckets, Histogram, Tally};
 pub use cause::{ByCause, DropCause};
 pub use counts::Counts;
 pub use delay::Delay;
-pub use document::{Content, Document};
+pub use document::{Content, Document, document_schema};
 pub use fairlink_core::Amount;
 pub use link::{ClassReport, LinkReport, NoExtension};
 pub use measures::{Kind, MEASURES, Measure, Measured, Unit, Value, columns, measure};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
@@ -10,7 +11,7 @@ use crate::span::{Rates, Span};
 use crate::terms::{ClassBounds, Ideal, LinkBounds, Terms};
 
 /// A class: its place in the tree, its terms, and what was measured. An inner class has the sums of its leaves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
     /// Its name.
     pub name: String,
@@ -62,12 +63,12 @@ impl ClassReport {
 }
 
 /// The extension of a [`LinkReport`] that has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoExtension {}
 
 /// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object whose keys stand among the
 /// link's, for what only one producer knows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Its name. Absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,10 +103,10 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// The classes, parents before their children.
     pub classes: C,
     /// Spans of time.
-    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
     /// Why a number is absent, and other remarks.
-    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What only this producer knows.
     #[serde(flatten)]

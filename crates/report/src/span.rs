@@ -1,13 +1,14 @@
 //! A span of time: an interval of a gateway, a phase or a window of a simulation.
 
 use fairlink_core::Amount;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
 use crate::delay::Delay;
 
 /// Rates in bit/s of accounted bytes. A rate that was not measured or computed is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
     /// Demand: what waited at the beginning and what arrived, without packets that no scheduler could have sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +60,7 @@ impl Rates {
 }
 
 /// The reason why a class got no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitCause {
     /// The class requested no more.
@@ -92,7 +93,7 @@ impl LimitCause {
 }
 
 /// The limit of a class in a span.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The reason.
     #[serde(rename = "limit")]
@@ -104,7 +105,7 @@ pub struct Limit {
 }
 
 /// Length of a queue over a window, in packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueLength {
     /// Mean over time.
     pub mean: f64,
@@ -113,7 +114,7 @@ pub struct QueueLength {
 }
 
 /// A class in a span.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassSpan {
     /// Its name.
     pub name: String,
@@ -137,7 +138,7 @@ pub struct ClassSpan {
 }
 
 /// The kind of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpanKind {
     /// The time between two observations of a running link.
@@ -149,7 +150,7 @@ pub enum SpanKind {
 }
 
 /// A span of time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
     /// Its kind.
     pub kind: SpanKind,

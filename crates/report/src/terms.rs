@@ -1,10 +1,11 @@
 //! Configured terms of a class, promised bounds, and the fluid ideal.
 
 use fairlink_core::{ClassId, Hierarchy, Rate, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The terms that a class is configured with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// Guaranteed rate in bit/s; `null` where the class has none.
     pub guarantee_bps: Option<u64>,
@@ -39,7 +40,7 @@ impl Terms {
 }
 
 /// A limit of traffic that a delay bound holds for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TrafficLimit {
     /// Token bucket: at most `burst_bytes` plus `rate_bps` in any time.
@@ -82,7 +83,7 @@ pub enum TrafficLimit {
 }
 
 /// Bounds that a scheduler promises to a class. What is not promised or not computed is absent, but for `delay_bound_s`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassBounds {
     /// Weight that the scheduler runs with, in its own unit: bytes for hls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +114,7 @@ pub struct ClassBounds {
 }
 
 /// Bounds that a scheduler promises for the whole link. What is not promised is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkBounds {
     /// Definition 1 of \[hls\], with the weights as run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +140,7 @@ pub struct LinkBounds {
 }
 
 /// The rate of a class in the fluid ideal for a demand.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ideal {
     /// Requested rate in bit/s; `null` for unlimited demand.
     pub request_bps: Option<u64>,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use fairlink_report::{ClassReport, ClassSpan, Counts, Delay, LinkReport, QueueLength, Rates, Span, SpanKind};
 use fairlink_traffic::ClosedReport;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// The runs of a comparison, scheduler by scheduler and seed by seed.
@@ -65,7 +66,7 @@ pub struct Run {
 }
 
 /// The document of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunDocument<'a> {
     /// The seed.
     pub seed: u64,
@@ -189,7 +190,7 @@ fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 /// What a source did that hears of its packets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum ClosedRun {
     /// A source with a window.
@@ -260,7 +261,7 @@ impl ClosedRun {
 }
 
 /// What became of the packets of a source that go over several links.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RouteRun {
     /// What it is called.
     pub name: String,
@@ -277,7 +278,7 @@ pub struct RouteRun {
 }
 
 /// What became of the packets of a source at one of several links.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HopRun {
     /// The link.
     pub link: String,
@@ -294,7 +295,7 @@ pub struct HopRun {
 }
 
 /// A value of a key that a sweep sets: in base units where it is a number with or without a unit, otherwise as written.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
     /// A whole number, such as a seed.
@@ -379,7 +380,7 @@ impl Distribution {
 }
 
 /// What was measured beside its bound. Both are about the whole run, the warmup included.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
     /// The worst that happened.
     pub measured: f64,
@@ -409,7 +410,7 @@ impl Measured {
 }
 
 /// What was measured of what a scheduler promises to a class. docs/measuring.md has the definitions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassMetrics {
     /// The class.
     pub name: String,
@@ -436,7 +437,7 @@ pub struct ClassMetrics {
 }
 
 /// A change of a link while it ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ChangeRun {
     /// When.
     pub at_s: f64,

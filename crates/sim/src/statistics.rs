@@ -9,13 +9,14 @@
 //! - MSER-5: K. P. White, *An Effective Truncation Heuristic for Bias Reduction in Simulation Output*, Simulation 69(6), 1997,
 //!   and K. P. White, M. J. Cobb, S. C. Spratt, *A Comparison of Five Steady-State Truncation Heuristics for Simulation*, WSC 2000.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub mod summary;
 
 /// The mean of a few independent values and how well it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// Mean of the values.
     pub mean: f64,

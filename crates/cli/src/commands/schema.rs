@@ -1,9 +1,14 @@
-//! `fairlink schema`: JSON schemas.
+//! `fairlink schema`: JSON schemas of files that the command reads and of documents that it prints.
 
 use clap::Subcommand;
 use fairlink_config::scenario;
+use fairlink_report::document_schema;
 use fairlink_schema::editor;
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
 
+use crate::commands::sim::SimContent;
 use crate::failure::Failure;
 use crate::out::Out;
 
@@ -11,22 +16,56 @@ use crate::out::Out;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    of: Of,
 }
 
 /// The schemas.
 #[derive(Debug, Subcommand)]
-enum What {
+enum Of {
     /// Print the JSON schema of link files (draft 7), by which editors complete and check them.
     Link,
     /// Print the JSON schema of scenarios (draft 7).
     Scenario,
+    /// Print the JSON schema of documents that commands print with --json: sim, stats (of a gateway), qdisc (2020-12).
+    Documents,
 }
 
-/// Prints it. It is JSON with and without `--json`.
+/// A document has one of these shapes, distinguished by the key `document`.
+#[derive(Serialize)]
+struct Schemas {
+    #[serde(rename = "$schema")]
+    dialect: &'static str,
+    title: &'static str,
+    #[serde(rename = "oneOf")]
+    one_of: Vec<Schema>,
+    /// The types that they refer to.
+    #[serde(rename = "$defs")]
+    definitions: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Prints the schema. It is JSON with and without `--json`.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    out.document(&match args.what {
-        What::Link => editor::link(),
-        What::Scenario => scenario::schema(),
-    })
+    match args.of {
+        Of::Link => out.document(&editor::link()),
+        Of::Scenario => out.document(&scenario::schema()),
+        Of::Documents => out.document(&documents()),
+    }
+}
+
+/// The schemas of all kinds of documents.
+fn documents() -> Schemas {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let one_of = vec![
+        document_schema::<SimContent<'static>>(&mut generator),
+        #[cfg(target_os = "linux")]
+        document_schema::<fairlink_net::StatsContent>(&mut generator),
+        #[cfg(target_os = "linux")]
+        document_schema::<fairlink_net::QdiscContent>(&mut generator),
+    ];
+    Schemas {
+        dialect: "https://json-schema.org/draft/2020-12/schema",
+        title: "Documents of fairlink",
+        one_of,
+        definitions: generator.take_definitions(true),
+    }
 }

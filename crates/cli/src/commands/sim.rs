@@ -24,6 +24,7 @@ use fairlink_sim::statistics::summary::{Difference, Summary, differences, summar
 use fairlink_sim::{
     Job, MAX_WINDOW_RATES, Options, Report, Run, RunDocument, SimError, pilot_window, run_jobs, warmup,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::load::{Point, Reading};
@@ -125,8 +126,8 @@ fn sweepable(args: &Args) -> Result<(), Failure> {
 }
 
 /// The content of the document `sim`.
-#[derive(Serialize)]
-struct SimContent<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SimContent<'a> {
     runs: Vec<RunDocument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a [Summary]>,

@@ -48,6 +48,7 @@ mod reload;
 mod reproduce;
 mod rows;
 #[cfg(target_os = "linux")]
+mod schema;
 mod seen;
 #[cfg(target_os = "linux")]
 mod several_links;

@@ -6,6 +6,7 @@ use core::ops::{Add, AddAssign};
 /// Packets and their accounted bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Amount {
     /// Packets.
     pub packets: u64,

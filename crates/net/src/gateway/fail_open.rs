@@ -23,6 +23,7 @@ mod wire;
 
 use std::sync::atomic::Ordering;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::keep::{Keeper, Parts, SharedParts, Upkeep, Way};
@@ -71,7 +72,7 @@ impl FailOpen {
 }
 
 /// What passes frames while the gateway does not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailOpenStats {
     /// By which the kernel passes them: `bpf`, or `nftables`, which is less exact; `None` where nothing passes.
     pub by: Option<String>,

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fairlink_core::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::fail_open::STALE;
@@ -26,7 +27,7 @@ pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
 const MESSAGES: usize = 64;
 
 /// Times at which a gateway did not do its work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LivenessStats {
     /// Times that a direction stood still though frames waited and might go (500 ms, or what was configured).
     pub stalls: u64,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use fairlink_core::{Amount, ClassId, Nanos};
 use fairlink_report::{ByCause, ClassReport, Content, DropCause, LinkReport, Span};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::account::DelayTable;
@@ -138,7 +139,7 @@ impl EdgeCounters {
 }
 
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReverseStats {
     /// What came in.
     pub received: Amount,
@@ -155,7 +156,7 @@ pub struct ReverseStats {
 
 /// What the data thread did with its time, as parts of 1. All but `processor` add up to 1. The first three are measured. The
 /// rest is estimated from one working turn in 61, which is timed in detail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeShares {
     /// Asleep.
     pub idle: f64,
@@ -181,7 +182,7 @@ pub struct TimeShares {
 }
 
 /// What the stages of the data path took, in nanoseconds, and what passed meanwhile: of a gateway that takes the time of every turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Turns in which something moved.
     pub turns: u64,
@@ -220,7 +221,7 @@ impl Profile {
 }
 
 /// The most memory the gateway takes, fixed at start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryBound {
     /// Frames in the packet pool.
     pub pool_frames: u64,
@@ -267,19 +268,19 @@ impl std::fmt::Display for MemoryBound {
 
 /// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until the output accepted
 /// it. A class has delays up to [`MAX_HISTOGRAMS`](crate::gateway::account::MAX_HISTOGRAMS) leaves; an inner class where all its leaves have.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GatewayStats(pub LinkReport<Vec<ClassReport>, GatewayExtension>);
 
 /// The key that only a gateway's link has.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayExtension {
     /// State of the gateway beside its classes.
     pub gateway: GatewayState,
 }
 
 /// State of a gateway beside its classes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayState {
     /// Number of changes that were committed since the gateway started. Classes and their order may differ between two statistics with different
     /// generations.
@@ -359,7 +360,7 @@ pub struct GatewayState {
 }
 
 /// What moves frames at an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceStats {
     /// The interface.
     pub name: String,
@@ -397,7 +398,7 @@ impl GatewayStats {
 }
 
 /// The content of the document `stats`: the links of a gateway.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatsContent<L = Vec<GatewayStats>> {
     /// The links.
     pub links: L,

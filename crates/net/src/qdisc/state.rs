@@ -12,6 +12,7 @@ use fairlink_report::{ClassReport, Content, Counts, LinkReport, Rates, Terms};
 use fairlink_schema::qdisc::{Config, assemble};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::messages::{Class, Discipline, Sampled};
@@ -45,14 +46,14 @@ pub struct QdiscClass {
 pub type QdiscReport = LinkReport<Vec<ClassReport>, QdiscExtension>;
 
 /// The key that only such a link has.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscExtension {
     /// The queueing discipline as a whole.
     pub qdisc: QdiscTotals,
 }
 
 /// The counters of the queueing discipline as a whole, as `tc -s qdisc` shows them. After a panic of the module they go on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscTotals {
     /// Its handle, such as `1:`.
     pub handle: String,
@@ -72,7 +73,7 @@ pub struct QdiscTotals {
 }
 
 /// The content of the document `qdisc`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscContent {
     /// The links.
     pub links: Vec<QdiscReport>,
@@ -259,9 +260,9 @@ impl QdiscClass {
                 received: class.received,
                 sent: class.sent,
                 dropped: class.dropped,
-                dropped_by: None,
                 marked: class.marked,
                 queued: class.queued,
+                ..Counts::default()
             },
             borrowed_bytes: class.sampled.borrowed,
             lent_bytes: class.lent_bytes,

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use fairlink_report::{ClassReport, ClassSpan};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Estimate, jain_index};
 use crate::report::{Phase, Run, Setting};
 
 /// All runs of one scheduler on one scenario.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// The scheduler's name.
     pub scheduler: String,
@@ -29,7 +30,7 @@ pub struct Summary {
 }
 
 /// What a leaf did in all runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassSummary {
     /// The leaf.
     pub name: String,
@@ -42,7 +43,7 @@ pub struct ClassSummary {
 }
 
 /// Delays in all runs: estimates of what each run measured. `None` where no run had packets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DelaySummary {
     /// Of the mean.
     pub mean: Option<Estimate>,
@@ -57,7 +58,7 @@ pub struct DelaySummary {
 }
 
 /// A phase in all runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseSummary {
     /// Its start.
     pub start_s: f64,
@@ -70,7 +71,7 @@ pub struct PhaseSummary {
 }
 
 /// A leaf's rate in a phase, in all runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RateSummary {
     /// The leaf.
     pub name: String,
@@ -84,7 +85,7 @@ pub struct RateSummary {
 }
 
 /// A scheduler less another, run by run on the same arrivals.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
     /// The scheduler.
     pub scheduler: String,
@@ -100,7 +101,7 @@ pub struct Difference {
 }
 
 /// What a leaf got more under one scheduler than under the other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassDifference {
     /// The leaf.
     pub name: String,
@@ -113,7 +114,7 @@ pub struct ClassDifference {
 }
 
 /// Differences of delays.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DelayDifference {
     /// Of the mean.
     pub mean: Option<Paired>,
@@ -122,7 +123,7 @@ pub struct DelayDifference {
 }
 
 /// A mean of differences of pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Paired {
     /// The mean and its interval.
     #[serde(flatten)]
