@@ -92,7 +92,7 @@ impl RefusedDoc {
     }
 }
 
-/// Whether the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
+/// True if the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Admission {
     /// True where it can.

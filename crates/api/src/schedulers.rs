@@ -30,7 +30,7 @@ pub struct SchedulerReport {
     pub latency_class: bool,
     /// All it honours, in words.
     pub features: Vec<&'static str>,
-    /// Whether it sends whenever it has packets.
+    /// True if it sends whenever it has packets.
     pub work_conserving: &'static str,
     /// The cost of a packet.
     pub cost: &'static str,

@@ -69,7 +69,7 @@ impl Simulation {
         self.run.now()
     }
 
-    /// Whether the run has come to its end.
+    /// Returns true if the run has come to its end.
     #[must_use]
     pub fn done(&self) -> bool {
         self.run.done()

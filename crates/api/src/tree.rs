@@ -25,7 +25,7 @@ pub fn read_tree(source: &Source) -> Result<(LinkFile, Vec<Problem>), Refused> {
     Ok((link, warnings))
 }
 
-/// Whether a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
+/// Returns true if a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
 #[must_use]
 pub fn concerns_frames(kind: &ProblemKind) -> bool {
     matches!(kind, ProblemKind::Misplaced { key: "default", .. })

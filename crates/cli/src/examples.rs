@@ -60,6 +60,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("fairlink schema link > link.schema.json", "For an editor of TOML: completion and errors while you type."),
             ("fairlink schema scenario > scenario.schema.json", "The same for scenarios."),
+            ("fairlink schema documents", "The form of the documents that --json prints."),
         ],
     ),
     (
@@ -67,6 +68,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("fairlink schema link > link.schema.json", "The schema that the first line of a file may name.")],
     ),
     ("schema scenario", &[("fairlink schema scenario > scenario.schema.json", "The same for scenarios.")]),
+    ("schema documents", &[("fairlink schema documents", "The form of the documents that --json prints.")]),
     ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",
@@ -240,10 +242,6 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             ("fairlink receive --tcp 5201", "Be the other end of `generate --tcp`."),
         ],
-    ),
-    (
-        "schema",
-        &[("fairlink schema documents", "The shape of every document that --json prints, for programs and editors.")],
     ),
     (
         "schedulers",

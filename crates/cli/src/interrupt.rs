@@ -77,7 +77,7 @@ impl Hangup {
     }
 }
 
-/// Whether this process has a terminal that can still be opened.
+/// Returns true if this process has a terminal that can still be opened.
 #[cfg(target_os = "linux")]
 fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
@@ -94,7 +94,7 @@ pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Whether this process was started with `signal` ignored. No, where the system does not say.
+/// Returns true if this process was started with `signal` ignored. No, where the system does not say.
 #[cfg(target_os = "linux")]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

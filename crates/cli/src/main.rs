@@ -94,7 +94,6 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         Command::Receive(args) => receive::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
-        Command::Schema(args) => schema::run(&args, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, Cli::command(), out),

@@ -17,7 +17,7 @@ use crate::out::picture::Canvas;
 
 /// Where a command's data goes.
 pub(crate) struct Out {
-    /// Whether the user asked for JSON.
+    /// True if the user asked for JSON.
     pub(crate) json: bool,
     writer: BufWriter<StdoutLock<'static>>,
     /// Lines that the next `Out::redraw` replaces, which only commands of Linux call.
@@ -110,12 +110,12 @@ impl Out {
         columns(&Term::stdout())
     }
 
-    /// Whether to colour text.
+    /// Returns true to colour text.
     pub(crate) fn colour(&self) -> bool {
         console::colors_enabled()
     }
 
-    /// Whether a person looks at it.
+    /// Returns true if a person looks at it.
     pub(crate) fn is_terminal(&self) -> bool {
         Term::stdout().is_term()
     }

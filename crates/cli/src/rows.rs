@@ -28,7 +28,7 @@ pub(crate) struct Rows {
     /// `None` for all.
     some: Option<Vec<ClassId>>,
     classes: usize,
-    /// Whether classes are missing that were not asked to be left out.
+    /// True if classes are missing that were not asked to be left out.
     pub(crate) summarised: bool,
 }
 
@@ -56,7 +56,7 @@ impl RowArgs {
         self.class.as_deref()
     }
 
-    /// Whether so many rows are to be shown.
+    /// Returns true if so many rows are to be shown.
     pub(crate) fn shows(&self, rows: usize) -> bool {
         self.all || rows <= MOST_ROWS
     }

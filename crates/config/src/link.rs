@@ -54,7 +54,7 @@ pub(crate) const DOCUMENT_KEYS: [&str; 11] =
 /// How strictly a file is read, and for which scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions<'a> {
-    /// Whether what the scheduler cannot honour is an error or a warning.
+    /// True if what the scheduler cannot honour is an error or a warning.
     pub leniency: Leniency,
     /// The scheduler to read it for, instead of the file's own.
     pub scheduler: Option<&'a str>,
@@ -762,7 +762,7 @@ struct TcLink<'a> {
 }
 
 impl<'a> TcLink<'a> {
-    /// Whether the link of a document is one.
+    /// Returns true if the link of a document is one.
     fn is_in(document: &Table<'_, '_>) -> bool {
         let table = document.get("link").and_then(|value| value.value.get_ref().as_table());
         table.is_some_and(|table| table.contains_key("tc"))

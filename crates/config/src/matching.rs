@@ -173,7 +173,7 @@ impl Prefix {
         self.len
     }
 
-    /// Whether every address of its version lies in it.
+    /// Returns true if every address of its version lies in it.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.len == if self.version == IpVersion::V4 { 96 } else { 0 }
@@ -185,13 +185,13 @@ impl Prefix {
         Self { bits: 0, ..*self }
     }
 
-    /// Whether `address` of `version` lies in it.
+    /// Returns true if `address` of `version` lies in it.
     #[must_use]
     pub fn contains(&self, version: IpVersion, address: [u8; 16]) -> bool {
         version == self.version && u128::from_be_bytes(address) & mask(self.len) == self.bits
     }
 
-    /// Whether every address of `other` lies in it.
+    /// Returns true if every address of `other` lies in it.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.version == other.version && self.len <= other.len && other.bits & mask(self.len) == self.bits
@@ -232,13 +232,13 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Whether `port` lies in it.
+    /// Returns true if `port` lies in it.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
 
-    /// Whether every port of `other` lies in it.
+    /// Returns true if every port of `other` lies in it.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && other.last <= self.last
@@ -252,7 +252,7 @@ impl PortRange {
         below.into_iter().chain(above).filter(|range| range.first <= range.last)
     }
 
-    /// Whether it is one port.
+    /// Returns true if it is one port.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.first == self.last
@@ -330,13 +330,13 @@ impl Match {
         dscp: None,
     };
 
-    /// Whether it is [`Match::ANY`].
+    /// Returns true if it is [`Match::ANY`].
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self == Self::ANY
     }
 
-    /// Whether a frame meets all conditions: the reference that a faster classifier is tested against.
+    /// Returns true if a frame meets all conditions: the reference that a faster classifier is tested against.
     #[must_use]
     pub fn matches(&self, frame: &FrameKey) -> bool {
         if self.src_mac.is_some_and(|mac| frame.src_mac != Some(mac))
@@ -360,7 +360,7 @@ impl Match {
             && self.dscp.is_none_or(|dscp| frame.dscp == dscp)
     }
 
-    /// Whether every frame that `other` matches is matched by this too. Each condition is compared alone: what follows only from
+    /// Returns true if every frame that `other` matches is matched by this too. Each condition is compared alone: what follows only from
     /// several together is not seen.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {

@@ -25,7 +25,7 @@ pub(crate) struct Pieces<'s> {
     pub(crate) tail: Option<(Spanned<DeTable<'s>>, usize)>,
     /// Where the classes are.
     classes: Span,
-    /// Whether all of them have been read and were sound.
+    /// True if all of them have been read and were sound.
     sound: Cell<bool>,
 }
 
@@ -70,7 +70,7 @@ impl<'s> Pieces<'s> {
         self.classes.start..self.classes.start + HEADER.len()
     }
 
-    /// Whether the pieces were read, and are what the whole document says.
+    /// Returns true if the pieces were read, and are what the whole document says.
     pub(crate) fn are_sound(&self) -> bool {
         self.sound.get()
     }

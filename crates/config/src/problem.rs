@@ -72,7 +72,7 @@ impl Problem {
         self
     }
 
-    /// Whether both say the same of the same place: of a template, which many classes have.
+    /// Returns true if both say the same of the same place: of a template, which many classes have.
     fn repeats(&self, other: &Self) -> bool {
         (self.severity, &self.span, &self.kind) == (other.severity, &other.span, &other.kind)
             && Arc::ptr_eq(&self.source, &other.source)
@@ -84,7 +84,7 @@ impl Problem {
         &self.kind
     }
 
-    /// Whether the file is usable all the same.
+    /// Returns true if the file is usable all the same.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         self.severity != Severity::Error
@@ -321,7 +321,7 @@ impl Log {
         self.left_out += problems.left_out;
     }
 
-    /// Whether further errors are only counted, so that nothing dear need be worked out for them.
+    /// Returns true if further errors are only counted, so that nothing dear need be worked out for them.
     pub(crate) fn is_full(&self) -> bool {
         self.errors.len() >= MAX_PROBLEMS
     }

@@ -211,7 +211,7 @@ impl<'a, 's> Value<'a, 's> {
         }
     }
 
-    /// Whether it is a list.
+    /// Returns true if it is a list.
     pub(crate) fn is_list(self) -> bool {
         matches!(self.value.get_ref(), DeValue::Array(_))
     }

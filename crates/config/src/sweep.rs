@@ -194,7 +194,7 @@ fn show(value: i128) -> String {
 #[derive(Clone, Debug)]
 struct Place {
     span: Range<usize>,
-    /// Whether it is a string, as all numbers with units are.
+    /// True if it is a string, as all numbers with units are.
     quoted: bool,
 }
 
@@ -367,7 +367,7 @@ fn written(value: &str, quoted: bool) -> String {
     if quoted { format!("\"{value}\"") } else { value.to_owned() }
 }
 
-/// Whether this is a number with a unit, such as `10mbit` or `2p`.
+/// Returns true if this is a number with a unit, such as `10mbit` or `2p`.
 fn is_quantity(text: &str) -> bool {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = &text[..text.len() - unit.len()];

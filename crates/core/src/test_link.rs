@@ -136,7 +136,7 @@ impl<'a> Wire<'a> {
         self.queues[class].front().map(|packet| u64::from(packet.len))
     }
 
-    /// Whether no class has a packet.
+    /// Returns true if no class has a packet.
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.iter().all(VecDeque::is_empty)
     }
@@ -218,7 +218,7 @@ pub(crate) fn pairs_are_fair(weights: &[u64], served: &[Served]) -> Result<(), T
     Ok(())
 }
 
-/// Whether |sent_i / q_i - sent_j / q_j| stays within `bound` / (q_i q_j) over every interval, for two classes and their quanta.
+/// Returns true if |sent_i / q_i - sent_j / q_j| stays within `bound` / (q_i q_j) over every interval, for two classes and their quanta.
 pub(crate) fn pairs_within(served: &[Served], i: (u32, u32), j: (u32, u32), bound: u128) -> bool {
     let (mut ahead, mut least, mut most) = (0i128, 0, 0);
     for packet in served {

@@ -32,11 +32,11 @@ pub struct Plan {
     pub patterns: Vec<Pattern>,
     /// Lengths of packets, in bytes.
     pub packet_bytes: Vec<u32>,
-    /// Whether the scheduler is called for batches or for single packets.
+    /// True if the scheduler is called for batches or for single packets.
     pub calls: Calls,
-    /// Whether every class has a ceiling.
+    /// True if every class has a ceiling.
     pub ceilings: bool,
-    /// Whether a record of a cache line is touched for each packet.
+    /// True if a record of a cache line is touched for each packet.
     pub record: bool,
     /// Time to spend on each figure, setting up left out.
     pub time: Duration,
@@ -57,9 +57,9 @@ pub struct Point {
     pub packet_bytes: u32,
     /// How the scheduler was called: in `batches`, or for `single` packets.
     pub calls: &'static str,
-    /// Whether every class had a ceiling.
+    /// True if every class had a ceiling.
     pub ceilings: bool,
-    /// Whether a record of a cache line was touched for each packet.
+    /// True if a record of a cache line was touched for each packet.
     pub record: bool,
 }
 

@@ -53,7 +53,7 @@ pub struct Claim {
     pub sentence: &'static str,
     /// The tests that hold it besides the golden table: a file from the root of the project, two colons, and the name.
     pub tests: &'static [&'static str],
-    /// Whether what is measured are times on this machine, which no golden table can have.
+    /// True if what is measured are times on this machine, which no golden table can have.
     pub timed: bool,
     /// Tries it.
     pub run: fn(&Lab<'_>) -> Result<Finding, Trouble>,

@@ -29,7 +29,7 @@ pub struct Judged {
     pub at_least: Option<f64>,
     /// The most that is expected.
     pub at_most: Option<f64>,
-    /// Whether it is as expected. Never where nothing was measured.
+    /// True if it is as expected. Never where nothing was measured.
     pub met: bool,
     #[serde(skip)]
     unit: Unit,

@@ -22,11 +22,11 @@ pub struct Facts {
     pub version: String,
     /// What was typed.
     pub command: String,
-    /// Whether fewer runs were made.
+    /// True if fewer runs were made.
     pub quick: bool,
     /// How long it took, in seconds.
     pub took_s: f64,
-    /// Whether claims are missing because somebody ended it.
+    /// True if claims are missing because somebody ended it.
     pub interrupted: bool,
 }
 

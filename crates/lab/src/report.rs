@@ -16,7 +16,7 @@ use crate::table::{Line, fitted};
 /// How a table looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
-    /// Whether lines further than `tolerance` from the ideal are red and the others green.
+    /// True if lines further than `tolerance` from the ideal are red and the others green.
     pub colour: bool,
     /// The deviation relative to the ideal that is within the claim, such as 0.02.
     pub tolerance: f64,

@@ -316,7 +316,7 @@ impl<'a> LinkPort<'a> {
         self.going.drain(..)
     }
 
-    /// Whether something goes on to another link, or a source is to hear of something.
+    /// Returns true if something goes on to another link, or a source is to hear of something.
     pub(crate) fn has_messages(&self) -> bool {
         !self.going.is_empty() || !self.heard.is_empty()
     }
@@ -346,7 +346,7 @@ impl<'a> LinkPort<'a> {
         &self.visits
     }
 
-    /// Whether a greedy source has a packet to add as soon as it is asked.
+    /// Returns true if a greedy source has a packet to add as soon as it is asked.
     pub(crate) fn wants_to_refill(&self) -> bool {
         !self.refill.is_empty()
     }

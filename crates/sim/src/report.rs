@@ -402,7 +402,7 @@ impl Measured {
         if other.measured > self.measured { other } else { self }
     }
 
-    /// Whether the bound was exceeded by more than rounding.
+    /// Returns true if the bound was exceeded by more than rounding.
     #[must_use]
     pub fn is_exceeded(&self) -> bool {
         self.bound.is_some_and(|bound| self.measured > bound * (1.0 + 1e-9) + 2e-9)
@@ -432,7 +432,7 @@ pub struct ClassMetrics {
     pub burst_rate_bps: Option<u64>,
     /// The longest delay. Without a bound where more came than it is for.
     pub delay_s: Option<Measured>,
-    /// Whether what it was sent is what its delay bound is for; `None` where it has none.
+    /// True if what it was sent is what its delay bound is for; `None` where it has none.
     pub conforms: Option<bool>,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Journey {
     pub(crate) frame: u32,
     /// By which its source knows it again.
     pub(crate) tag: u32,
-    /// Whether it has met congestion at a link before.
+    /// True if it has met congestion at a link before.
     pub(crate) marked: bool,
 }
 

@@ -39,7 +39,7 @@ pub struct Options {
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in `settled_bps` of [`Phase::classes`](crate::Phase::classes).
     pub settle: Nanos,
-    /// Whether what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
+    /// True if what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
     pub metrics: bool,
 }
 

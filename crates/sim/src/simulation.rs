@@ -162,7 +162,7 @@ impl<'o> Simulation<'o> {
         self.now
     }
 
-    /// Whether the run has come to its end.
+    /// Returns true if the run has come to its end.
     #[must_use]
     pub fn done(&self) -> bool {
         self.now >= self.duration()

@@ -57,7 +57,7 @@ impl Estimate {
         Self::of(&both.collect::<Vec<f64>>())
     }
 
-    /// Whether the interval leaves out zero; `None` where there is no interval.
+    /// Returns true if the interval leaves out zero; `None` where there is no interval.
     #[must_use]
     pub fn differs_from_zero(&self) -> Option<bool> {
         self.ci95.map(|width| self.mean.abs() > width)

@@ -152,7 +152,7 @@ pub struct GatewayBenchResult {
     pub frame_bytes: u32,
     /// `af_packet` or `af_xdp`.
     pub backend: String,
-    /// Whether the driver itself reads and writes frames of the packet pool.
+    /// True if the driver itself reads and writes frames of the packet pool.
     pub zero_copy: bool,
     /// The part of the time for which a processor worked for the data thread, by the kernel's count. What the kernel does to receive counts as
     /// the sender's: all of it with AF_XDP, and less with packet sockets.
@@ -179,7 +179,7 @@ pub struct GatewayBenchResult {
     pub added_p50_s: f64,
     /// 99th percentile of the delay that the gateway adds, in seconds.
     pub added_p99_s: f64,
-    /// Whether every packet of both runs was accounted for.
+    /// True if every packet of both runs was accounted for.
     pub balanced: bool,
 }
 

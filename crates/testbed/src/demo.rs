@@ -165,7 +165,7 @@ pub struct Skipped {
 /// What `fairlink demo --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DemoOutcome {
-    /// Whether real packets were sent.
+    /// True if real packets were sent.
     pub real: bool,
     /// Why not, where they were not.
     pub why_simulated: Option<String>,
@@ -173,7 +173,7 @@ pub struct DemoOutcome {
     pub experiments: Vec<DemoRun>,
     /// What was not played.
     pub skipped: Vec<Skipped>,
-    /// Whether it was stopped before its end.
+    /// True if it was stopped before its end.
     pub stopped: bool,
 }
 

@@ -77,10 +77,10 @@ pub struct GeneratorConfig {
     pub run: u8,
     /// Sockets.
     pub lanes: Lanes,
-    /// Whether packets that are longer than the interface's MTU are sent as fragments of one IP datagram, as the DRR++ thesis does (Section 4.4.1).
-    /// Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are [`GeneratorError::Length`].
+    /// True if packets that are longer than the interface's MTU are sent as fragments of one IP datagram, as the DRR++ thesis does (Section
+    /// 4.4.1). Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are [`GeneratorError::Length`].
     pub fragment: bool,
-    /// Whether to ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
+    /// Ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
     pub kernel_stamps: bool,
     /// Processor to keep the sending thread on; any when absent.
     pub cpu: Option<usize>,
@@ -490,7 +490,7 @@ impl Generator {
         Ok(self.report((end - begin) as f64 / 1e9, unreached))
     }
 
-    /// Whether the run has had its time, and as much more as an arrival may be late.
+    /// Returns true if the run has had its time, and as much more as an arrival may be late.
     fn is_over(&self, now: Nanos) -> bool {
         now > self.duration.saturating_add(LATE)
     }

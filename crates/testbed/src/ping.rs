@@ -411,7 +411,7 @@ impl Pinger {
     }
 }
 
-/// Whether an error is one of the way of a packet, and not of the socket.
+/// Returns true if an error is one of the way of a packet, and not of the socket.
 fn is_of_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | HostUnreachable | NetworkUnreachable)

@@ -290,7 +290,7 @@ fn choose_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TcpErro
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &text).map_err(failed)
 }
 
-/// Whether a call may be made again: nothing is wrong, it only took its time.
+/// Returns true if a call may be made again: nothing is wrong, it only took its time.
 fn again(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -44,7 +44,7 @@ fn why_not(gateway: &Gateway) -> Option<String> {
     why
 }
 
-/// Whether AF_XDP cannot be had here at all, said.
+/// Returns true if AF_XDP cannot be had here at all, said.
 fn is_missing() -> bool {
     cables();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap());

@@ -60,7 +60,7 @@ struct Shape {
     below_top: u16,
     /// What the class of the last flow is called.
     last: &'static str,
-    /// Whether there is a class more, which nobody sends to.
+    /// True if there is a class more, which nobody sends to.
     extra: bool,
     scheduler: &'static str,
     buffer: u32,

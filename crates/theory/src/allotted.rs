@@ -88,7 +88,7 @@ impl Allotted {
         rates
     }
 
-    /// Whether `class` does not borrow.
+    /// Returns true if `class` does not borrow.
     fn bounded(&self, class: ClassId) -> bool {
         self.limits.get(class).is_some()
     }

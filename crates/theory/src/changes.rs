@@ -54,7 +54,8 @@ pub struct Change {
     pub gain: BigRational,
     /// The same for each bit/s of a small change, for each unit of weight where a weight is changed; `None` where there is no such change.
     pub per_bps: Option<BigRational>,
-    /// Whether the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as much.
+    /// True if the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as
+    /// much.
     pub fits: bool,
 }
 

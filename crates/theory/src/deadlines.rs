@@ -125,7 +125,7 @@ impl DeadlineMeter {
         self.leaves[leaf.index()].as_ref().filter(|leaf| leaf.seen).map(|leaf| leaf.worst)
     }
 
-    /// Whether all starts that matter were kept. If not, a miss may be printed that was none.
+    /// Returns true if all starts that matter were kept. If not, a miss may be printed that was none.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact

@@ -21,7 +21,7 @@ pub struct Step {
     pub class: ClassId,
     /// Its weight among those that it shares with: the guarantee in bit/s where that counts. The link's is its rate.
     pub weight: u64,
-    /// Whether that weight is a guarantee; the link's rate counts as one.
+    /// True if that weight is a guarantee; the link's rate counts as one.
     pub guaranteed: bool,
     /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file: 0 to 1.
     pub weight_part: Option<f64>,

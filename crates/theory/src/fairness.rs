@@ -232,7 +232,7 @@ impl<'a> FairnessMeter<'a> {
         }
     }
 
-    /// Whether all pairs of siblings are compared.
+    /// Returns true if all pairs of siblings are compared.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact

@@ -27,7 +27,7 @@ const SCALED_BPS: u64 = 1_000_000_000_000;
 struct Node {
     weight: u64,
     limit: u64,
-    /// Whether its limit is kept for it, used or not.
+    /// True if its limit is kept for it, used or not.
     kept: bool,
     parent: u32,
     /// Range of its children in `Solver::children`.

@@ -17,12 +17,12 @@ pub(crate) fn add_up(tree: &Hierarchy, rates: &mut [f64]) {
     }
 }
 
-/// Whether two ways of computing the rates of a link of `capacity` agree.
+/// Returns true if two ways of computing the rates of a link of `capacity` agree.
 pub(crate) fn agree(one: &[f64], other: &[f64], capacity: f64) -> bool {
     within(CLOSE, one, other, capacity)
 }
 
-/// Whether rates of a link of `capacity` differ by no more than `part` of themselves, or of [`LEAST`] of the link.
+/// Returns true if rates of a link of `capacity` differ by no more than `part` of themselves, or of [`LEAST`] of the link.
 pub(crate) fn within(part: f64, one: &[f64], other: &[f64], capacity: f64) -> bool {
     one.iter().zip(other).all(|(one, other)| (one - other).abs() <= part * one.max(*other).max(LEAST * capacity))
 }

@@ -43,7 +43,7 @@ pub struct ClassAllocation {
     pub allocation: BigRational,
     /// What each child that is not satisfied gets per unit of its weight; `None` (infinity) where all are, and at leaves.
     pub fair_share: Option<BigRational>,
-    /// Whether it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
+    /// True if it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
     pub satisfied: bool,
     /// The nearest reason why it does not get what it wants: itself where its own limit (at the root: the link's rate) is
     /// what it gets; otherwise its parent, whose allocation is used up. `None` where it gets all it wants. The reason
@@ -276,7 +276,7 @@ impl Allocation {
         }
     }
 
-    /// Whether a class has no share of its own: its leaves share the link with all others.
+    /// Returns true if a class has no share of its own: its leaves share the link with all others.
     fn sums_up(&self, class: ClassId) -> bool {
         self.terms.is_flat() && class != ClassId::ROOT && self.terms.weight(class) == 0
     }

@@ -73,9 +73,9 @@ pub struct NotComputed(pub String);
 pub struct Traffic {
     /// Mean lengths of packets in bytes by class id; all unknown where it is empty.
     packets: Vec<Option<f64>>,
-    /// Whether packets may be taken for equally long where nothing is known of them.
+    /// True if packets may be taken for equally long where nothing is known of them.
     equal: bool,
-    /// Whether every leaf sends at a constant rate.
+    /// True if every leaf sends at a constant rate.
     steady: bool,
 }
 
@@ -753,7 +753,7 @@ impl Ideal {
         ran.into_iter().chain(by_packets).collect()
     }
 
-    /// Whether rates are exact.
+    /// Returns true if rates are exact.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         matches!(self.0, Solved::Shares(_))

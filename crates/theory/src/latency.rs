@@ -252,8 +252,8 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
     servers.into_iter().enumerate().map(bound).collect()
 }
 
-/// Whether the bound on delay of `class` under `info` holds behind the transmit queue of `tree`, and grows by no more than what that
-/// holds: where it follows from the order of packets, and others do not overtake those of the class in the queue.
+/// Returns true if the bound on delay of `class` under `info` holds behind the transmit queue of `tree`, and grows by no more than what
+/// that holds: where it follows from the order of packets, and others do not overtake those of the class in the queue.
 fn queue_is_passed(info: &SchedulerInfo, tree: &Hierarchy, class: ClassId) -> bool {
     let is_critical = |class: ClassId| tree.config(class).latency_critical;
     let overtakes = tree.link().transmit_queue.is_some_and(|queue| queue.priority)

@@ -142,7 +142,7 @@ impl Limits {
         self
     }
 
-    /// Whether there is an isolated class.
+    /// Returns true if there is an isolated class.
     pub(crate) fn keeps(&self) -> bool {
         !self.kept.is_empty()
     }

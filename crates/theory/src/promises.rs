@@ -43,7 +43,7 @@ pub struct FairnessBound {
     pub seconds: WorstPair,
     /// What weights as run are counted in.
     pub unit: WeightUnit,
-    /// Whether it holds for siblings that are leaves only.
+    /// True if it holds for siblings that are leaves only.
     pub leaves_only: bool,
     /// By class id, what a class may differ by from its part of what a sibling gets; empty where it is not computed.
     pub of_classes: Vec<Option<ClassFairness>>,

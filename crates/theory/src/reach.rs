@@ -42,8 +42,8 @@ pub const MAX_PACKETS: u64 = 1_500_000;
 const CYCLES: u64 = 100;
 /// A class that reaches this part of what its ceiling allows loses nothing worth a word.
 const ENOUGH: f64 = 0.99;
-/// Whether explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has bursts at
-/// ceilings.
+/// Returns true if explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has
+/// bursts at ceilings.
 #[must_use]
 pub fn may_lose(info: &SchedulerInfo) -> bool {
     matches!(info.sharing, Sharing::Siblings) && info.supports(Feature::CeilingBurst)

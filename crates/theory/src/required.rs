@@ -27,7 +27,7 @@ pub struct Session {
     pub deadlines: Option<Pieces>,
     /// c_i: what it was served by the real-time criterion, in bits times 10^9.
     pub served: i128,
-    /// Whether it has packets.
+    /// True if it has packets.
     pub active: bool,
 }
 

@@ -260,7 +260,7 @@ fn budget(tree: &Hierarchy, class: ClassId) -> Result<usize, StrategyError> {
     Ok((MOST_TRIES * 900 / (classes * classes)).min(MOST_TRIES))
 }
 
-/// Whether `at` is `class` or below it.
+/// Returns true if `at` is `class` or below it.
 fn is_below(tree: &Hierarchy, at: ClassId, class: ClassId) -> bool {
     std::iter::successors(Some(at), |&at| tree.parent(at)).any(|at| at == class)
 }

@@ -13,7 +13,7 @@ pub(crate) struct Terms {
     weights: Vec<u64>,
     /// By class id, in bit/s: what a leaf gets before any share; empty where there is no such thing.
     first: Vec<u64>,
-    /// Whether all leaves share the link among themselves, whatever classes are above them.
+    /// True if all leaves share the link among themselves, whatever classes are above them.
     flat: bool,
     limits: Limits,
 }
@@ -54,7 +54,7 @@ impl Terms {
         self.weights[class.index()]
     }
 
-    /// Whether something is served before any share.
+    /// Returns true if something is served before any share.
     pub(crate) fn has_floors(&self) -> bool {
         !self.first.is_empty()
     }
@@ -64,7 +64,7 @@ impl Terms {
         self.first.get(leaf.index()).map_or(0, |&first| wanted.min(first.into()))
     }
 
-    /// Whether all leaves share the link among themselves.
+    /// Returns true if all leaves share the link among themselves.
     pub(crate) fn is_flat(&self) -> bool {
         self.flat
     }

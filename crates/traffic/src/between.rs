@@ -163,7 +163,7 @@ pub struct Between {
     pub only_after_from_before_the_start: u64,
     /// Packets of the second recording.
     pub after_packets: u64,
-    /// Whether a recording ends in the middle of a packet, which is left out.
+    /// True if a recording ends in the middle of a packet, which is left out.
     pub cut_off: [bool; 2],
 }
 
@@ -172,7 +172,7 @@ pub struct Between {
 pub struct Seen<'a> {
     /// Its bytes as far as they were kept: an Ethernet frame, or an IP packet.
     pub bytes: &'a [u8],
-    /// Whether it is an IP packet without a link header.
+    /// True if it is an IP packet without a link header.
     pub bare_ip: bool,
 }
 

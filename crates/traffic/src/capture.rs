@@ -47,7 +47,7 @@ pub struct Recorded<'a> {
     /// The bytes of its Ethernet frame as far as they are known: all that was captured, nothing for a line of a trace file. Bare IP
     /// packets have no frame; their bytes begin behind the header.
     pub bytes: &'a [u8],
-    /// Whether `bytes` are a bare IP packet.
+    /// True if `bytes` are a bare IP packet.
     pub bare_ip: bool,
     /// The class of a line of a trace file.
     pub class: Option<&'a str>,
@@ -162,14 +162,14 @@ pub fn read_trace(
     Ok(Trace::since(first, all, repeat)?)
 }
 
-/// Whether a file that begins like this is a pcap: the magic numbers of microseconds and nanoseconds, in both orders of bytes.
+/// Returns true if a file that begins like this is a pcap: the magic numbers of microseconds and nanoseconds, in both orders of bytes.
 pub(crate) fn is_pcap(start: &[u8]) -> bool {
     let magic =
         [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1], [0xa1, 0xb2, 0x3c, 0x4d], [0x4d, 0x3c, 0xb2, 0xa1]];
     magic.iter().any(|magic| start.starts_with(magic))
 }
 
-/// Whether a file that begins like this is a pcapng.
+/// Returns true if a file that begins like this is a pcapng.
 pub(crate) fn is_pcapng(start: &[u8]) -> bool {
     start.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a])
 }

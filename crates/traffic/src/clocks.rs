@@ -85,7 +85,7 @@ pub struct Change {
     pub at_s: Known,
     /// By how much the offset jumps, in seconds.
     pub jump_s: Known,
-    /// Whether the jump is more than its uncertainty; otherwise only the skew changes.
+    /// True if the jump is more than its uncertainty; otherwise only the skew changes.
     pub is_jump: bool,
 }
 

@@ -111,7 +111,7 @@ impl ArrivalLimit {
         Self::Window { amount: PerWindow::Bytes(rate.bytes_in(every)), every }
     }
 
-    /// Whether packets can pass for ever.
+    /// Returns true if packets can pass for ever.
     fn check(self) -> Result<(), CurveError> {
         match self {
             Self::Bucket { burst: 0, .. } => Err(CurveError::NoBurst),

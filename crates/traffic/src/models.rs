@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// Whether the source has to hear of its packets, and so runs in simulations only.
+    /// Returns true if the source has to hear of its packets, and so runs in simulations only.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.sender(), Self::Tcp(_) | Self::RequestResponse(_))

@@ -241,7 +241,7 @@ impl Script {
         reader.finish()
     }
 
-    /// Whether a text is meant as a script: its first line that says something begins with a time and one of the commands.
+    /// Returns true if a text is meant as a script: its first line that says something begins with a time and one of the commands.
     #[must_use]
     pub fn is_one(text: &str) -> bool {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
@@ -425,7 +425,7 @@ impl Reader {
         self.check_packets(index, &value.1)
     }
 
-    /// Whether a flow sends no more packets than a source may.
+    /// Returns true if a flow sends no more packets than a source may.
     fn check_packets(&mut self, index: usize, at: &Range<usize>) -> Option<()> {
         let running = &self.flows[index];
         let (Some((_, rate)), Some(size)) = (running.sends, running.size) else { return Some(()) };

@@ -64,7 +64,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Whether the source is greedy. Behind a shaper it is not: it sends as fast as that lets it.
+    /// Returns true if the source is greedy. Behind a shaper it is not: it sends as fast as that lets it.
     #[must_use]
     pub fn is_greedy(&self) -> bool {
         matches!(self.running, Running::Greedy(_)) && self.held.is_none()

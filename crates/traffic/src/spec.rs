@@ -178,7 +178,7 @@ impl SourceSpec {
         self.active.iter().map(cut).filter(|interval| interval.start < interval.end).collect()
     }
 
-    /// Whether the source is active at the instant `at` in a run that lasts until `end`: whether that is in one of
+    /// Returns true if the source is active at the instant `at` in a run that lasts until `end`: whether that is in one of
     /// [`SourceSpec::active_until`], which are in order in a spec that is sound. Takes the logarithm of their number.
     #[must_use]
     pub fn is_active(&self, at: Nanos, end: Nanos) -> bool {

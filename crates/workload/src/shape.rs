@@ -112,10 +112,10 @@ pub struct Shape {
     pub pattern: Pattern,
     /// How the scheduler is called.
     pub calls: Calls,
-    /// Whether each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
+    /// True if each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
     /// accounted for, and few are held back.
     pub ceilings: bool,
-    /// Whether a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
+    /// True if a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
     pub record: bool,
     /// How long the rounds of `hls` are.
     pub rounds: RoundLength,

@@ -31,7 +31,7 @@ impl Subject {
         }
     }
 
-    /// Whether it honours all that the classes of `tree` set.
+    /// Returns true if it honours all that the classes of `tree` set.
     #[must_use]
     pub fn takes(self, tree: &Hierarchy) -> bool {
         match self {

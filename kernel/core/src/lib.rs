@@ -110,7 +110,7 @@ pub struct Facts {
     pub max_packet: u32,
     /// The default class, 0 for none.
     pub default_class: u32,
-    /// Whether queues look at flows and ECN.
+    /// True if queues look at flows and ECN.
     pub active_queues: u32,
     /// What a packet costs beyond its length.
     pub overhead_bytes: u16,
@@ -118,7 +118,7 @@ pub struct Facts {
     pub overhead_min: u16,
     /// 0 plain, 1 PTM, 2 ATM.
     pub framing: u32,
-    /// Whether hosts share a leaf.
+    /// True if hosts share a leaf.
     pub hosts: u32,
     /// By how much the timer may be late, in ns.
     pub slack: u64,
@@ -388,7 +388,7 @@ pub struct About {
     pub minor: u32,
     /// Its parent's minor number, 0 for the link.
     pub parent_minor: u32,
-    /// Whether it is a leaf.
+    /// True if it is a leaf.
     pub leaf: u32,
     /// How often the link was changed.
     pub generation: u64,

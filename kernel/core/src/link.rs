@@ -56,7 +56,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Whether it is for want of memory.
+    /// Returns true if it is for want of memory.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Read(error) => error.is_out_of_memory(),

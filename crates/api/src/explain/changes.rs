@@ -40,7 +40,7 @@ pub(crate) struct One {
     #[serde(flatten)]
     weights: Option<Weights>,
     gain_bps: f64,
-    /// Whether the classes above have so much left.
+    /// True if the classes above have so much left.
     fits: bool,
     #[serde(skip)]
     text: String,

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 #[cfg(target_os = "linux")]
 const ETHERNET_FRAME: u32 = 1500 + 14 + 2 * 4;
 
-/// Whether a gateway could run this file.
+/// Returns true if a gateway could run this file.
 #[cfg(target_os = "linux")]
 fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problems>, Failure> {
     let mut config = match fairlink_net::GatewayConfig::from_link_file(link, "", "") {

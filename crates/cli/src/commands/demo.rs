@@ -178,7 +178,7 @@ enum Player {
     Ours(&'static SchedulerInfo),
     /// The kernel's HTB where packets are real. Where they are not, our own, unless it was asked for by name.
     KernelHtb {
-        /// Whether it was.
+        /// True if it was.
         by_name: bool,
     },
 }

@@ -55,7 +55,7 @@ struct Document<'a> {
     claims: &'a [Outcome],
     /// How much was run.
     quick: bool,
-    /// Whether it was interrupted: claims are missing then.
+    /// True if it was interrupted: claims are missing then.
     interrupted: bool,
 }
 

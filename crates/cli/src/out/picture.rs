@@ -21,13 +21,13 @@ pub(crate) struct Bar<'a> {
 pub(crate) struct Canvas {
     /// Width of a line; nothing drawn is wider, down to a minimum of 60.
     pub(crate) width: usize,
-    /// Whether block characters can be shown.
+    /// True if block characters can be shown.
     pub(crate) blocks: bool,
-    /// Whether to colour.
+    /// Colour.
     pub(crate) colour: bool,
 }
 
-/// Whether what was measured is near the ideal: within the tolerance of it, or within a thousandth of the link.
+/// Returns true if what was measured is near the ideal: within the tolerance of it, or within a thousandth of the link.
 pub(crate) fn near(bar: &Bar<'_>, link_bps: f64) -> bool {
     (bar.measured_bps - bar.ideal_bps).abs() <= (TOLERANCE * bar.ideal_bps).max(0.001 * link_bps)
 }

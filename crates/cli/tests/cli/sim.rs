@@ -136,7 +136,7 @@ fn a_wrong_scenario_exits_with_2_and_names_the_place() {
     }
 }
 
-/// Whether the process catches SIGINT, so that it is not simply killed by it.
+/// Returns true if the process catches SIGINT, so that it is not simply killed by it.
 #[cfg(target_os = "linux")]
 pub(crate) fn catches_ctrl_c(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

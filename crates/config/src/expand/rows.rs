@@ -45,7 +45,7 @@ enum Expression {
 struct Setting<'a> {
     key: &'a str,
     expression: Expression,
-    /// Whether the file names it. Else there is a column of its name.
+    /// True if the file names it. Else there is a column of its name.
     is_named: bool,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Section<'s> {
     pub(super) span: Span,
     /// The keys of the header.
     pub(super) path: Vec<String>,
-    /// Whether the header is in double brackets.
+    /// True if the header is in double brackets.
     pub(super) is_list: bool,
     text: &'s str,
     /// The section as a document of its own; its places count from the beginning of the section.
@@ -26,7 +26,7 @@ pub(super) struct Entry<'a, 's> {
     pub(super) value: &'a Spanned<DeValue<'s>>,
     /// Of both, in the whole text.
     pub(super) span: Span,
-    /// Whether it is written `key = value`, in the section itself.
+    /// True if it is written `key = value`, in the section itself.
     pub(super) is_plain: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'s> Section<'s> {
         self.path.last().map(String::as_str)
     }
 
-    /// Whether it is a list of `key` at the top of a file or in one of its links.
+    /// Returns true if it is a list of `key` at the top of a file or in one of its links.
     pub(super) fn is_list_of(&self, key: &str) -> bool {
         let is_in_a_link = |above: &str| ["link", "peer", "change"].contains(&above);
         self.is_list
@@ -86,12 +86,12 @@ impl<'s> Section<'s> {
             }
     }
 
-    /// Whether it is about a template.
+    /// Returns true if it is about a template.
     pub(super) fn is_template(&self) -> bool {
         self.path.first().is_some_and(|key| key == "template")
     }
 
-    /// Whether it is a table within that one.
+    /// Returns true if it is a table within that one.
     pub(super) fn is_below(&self, other: &Self) -> bool {
         self.path.len() > other.path.len() && self.path.starts_with(&other.path)
     }

@@ -21,7 +21,8 @@ pub(super) struct Row {
     pub(super) span: Span,
 }
 
-/// Whether a file may be a table, by its name. Nothing of another file is read or quoted: whoever wrote the name need not be allowed to read it.
+/// Returns true if a file may be a table, by its name. Nothing of another file is read or quoted: whoever wrote the name need not be
+/// allowed to read it.
 pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv") || end.eq_ignore_ascii_case("tsv"))
 }
@@ -113,7 +114,7 @@ fn columns(head: &Row, log: &mut Log) -> Vec<String> {
     names
 }
 
-/// Whether a row has a field for each column, all on one line.
+/// Returns true if a row has a field for each column, all on one line.
 fn is_whole(row: &Row, columns: &[String], log: &mut Log) -> bool {
     let fields = row.fields.len();
     let (why, help) = if row.fields.iter().any(|field| field.contains(['\n', '\r'])) {

@@ -100,7 +100,7 @@ impl<'a> Templates<'a> {
         all
     }
 
-    /// Whether there is one of that name.
+    /// Returns true if there is one of that name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }

@@ -8,7 +8,7 @@ pub(super) struct Writer {
     source: Source,
     text: String,
     origins: Vec<Origin>,
-    /// Whether the text is still a copy from the beginning.
+    /// True if the text is still a copy from the beginning.
     is_changed: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Options {
     pub directions: Vec<Direction>,
     /// What the link carries, in each direction; without it what the nodes at the top may send together.
     pub rate: Option<Rate>,
-    /// Whether to keep HTB, with LibreQoS' quanta and priorities.
+    /// Keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
     /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
     pub weights: Weights,

@@ -38,7 +38,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Which directions; down (inbound) alone when empty.
     pub directions: Vec<Direction>,
-    /// Whether to keep HTB.
+    /// Keep HTB.
     pub as_is: bool,
 }
 

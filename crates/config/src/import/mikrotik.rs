@@ -54,7 +54,7 @@ pub struct Options {
     pub parent: Option<String>,
     /// Of simple queues, which directions; down alone when empty.
     pub directions: Vec<Direction>,
-    /// Whether to keep HTB, with its priorities.
+    /// Keep HTB, with its priorities.
     pub as_is: bool,
     /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
     pub weights: Weights,

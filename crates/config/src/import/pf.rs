@@ -35,7 +35,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// The only interface to import; all of them, a link for each, when absent.
     pub interface: Option<String>,
-    /// Whether to keep CBQ, with its priorities.
+    /// Keep CBQ, with its priorities.
     pub as_is: bool,
 }
 

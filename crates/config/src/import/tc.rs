@@ -22,7 +22,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown without.
     pub device: Option<String>,
-    /// Whether to keep HTB or CBQ, with its quanta, bursts and priorities.
+    /// Keep HTB or CBQ, with its quanta, bursts and priorities.
     pub as_is: bool,
 }
 

@@ -25,7 +25,7 @@ pub const PPP_IPV4: u16 = 0x0021;
 /// IPv6 in a session of PPPoE.
 pub const PPP_IPV6: u16 = 0x0057;
 
-/// Whether a frame of this type continues with a VLAN tag.
+/// Returns true if a frame of this type continues with a VLAN tag.
 pub const fn is_vlan(kind: u16) -> bool {
     matches!(kind, VLAN | PROVIDER_VLAN | OLD_PROVIDER_VLAN)
 }

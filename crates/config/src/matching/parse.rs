@@ -280,7 +280,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether what was asked of the IP packet can be in a frame of this EtherType.
+    /// Returns true if what was asked of the IP packet can be in a frame of this EtherType.
     fn check_ethertype(&self) -> Result<(), MatchError> {
         let Some(ethertype) = self.made.ethertype else { return Ok(()) };
         let fits = match ethertype {

@@ -269,7 +269,7 @@ pub enum ProblemKind {
         scheduler: String,
         /// Those that can.
         able: String,
-        /// Whether it is ignored instead.
+        /// True if it is ignored instead.
         ignored: bool,
         /// How many other classes set it.
         more: usize,

@@ -22,7 +22,7 @@ pub struct SourceText {
     included: Vec<Source>,
     /// Where files are that the text names.
     files: Arc<dyn Files>,
-    /// Whether the text was read from those files, so that it may name tables of classes.
+    /// True if the text was read from those files, so that it may name tables of classes.
     was_opened: bool,
 }
 

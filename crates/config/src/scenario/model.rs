@@ -65,7 +65,7 @@ const DEVIATION: f64 = 0.57;
 const LONGEST_PICTURE: u32 = 1 << 20;
 
 impl Kind {
-    /// Whether packets need no length: video is cut at the link's longest, and a trace has lengths of its own.
+    /// Returns true if packets need no length: video is cut at the link's longest, and a trace has lengths of its own.
     pub(super) fn has_own_lengths(self) -> bool {
         matches!(self, Self::Mpeg | Self::Trace | Self::RequestResponse)
     }

@@ -40,7 +40,7 @@ pub fn read_script(source: &Source) -> Result<Script, Problems> {
     })
 }
 
-/// Whether a `[[source]]` is a script.
+/// Returns true if a `[[source]]` is a script.
 pub(super) fn is_script(table: &Table<'_, '_>) -> bool {
     table.get("model").is_some_and(|value| value.value.get_ref().as_str() == Some("script"))
 }

@@ -38,13 +38,13 @@ pub struct Imported {
     pub text: String,
     /// The devices in it: the first is the link, the others are its peers.
     pub devices: Vec<String>,
-    /// Whether classes of several devices share a pool.
+    /// True if classes of several devices share a pool.
     pub pooled: bool,
     /// What was left out or means something else now, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
-/// Whether a file is one of tc commands: by its name, which ends with `.tc`.
+/// Returns true if a file is one of tc commands: by its name, which ends with `.tc`.
 pub(crate) fn is_tc_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tc")
 }
@@ -432,7 +432,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether frames that no filter takes have no class.
+    /// Returns true if frames that no filter takes have no class.
     fn needs_default(&self, device: &Device) -> bool {
         let Some(root) = &device.root else { return false };
         if takes_all(device).is_some() {
@@ -699,7 +699,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether rates fit below each other, which tc does not ask.
+    /// Returns true if rates fit below each other, which tc does not ask.
     fn check_sums(&mut self, device: &Device) {
         for parent in device.classes.iter() {
             let children = device.classes.children(parent.id);

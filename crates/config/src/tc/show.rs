@@ -14,7 +14,7 @@ use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::words::{Command, Word};
 
-/// Whether a text is what tc shows, not commands: by its first line that says anything.
+/// Returns true if a text is what tc shows, not commands: by its first line that says anything.
 pub(super) fn is_shown(text: &str) -> bool {
     let Some(line) = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')) else {
         return false;

@@ -38,9 +38,9 @@ struct Reader<'t> {
     done: Vec<Command>,
     /// Those of the command that is being read.
     words: Vec<Word>,
-    /// Whether a word of it is wrong, which has been said.
+    /// True if a word of it is wrong, which has been said.
     broken: bool,
-    /// Whether it is behind `||`.
+    /// True if it is behind `||`.
     ignored: bool,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Served {
     pub(crate) packets: usize,
     /// Bytes of these.
     pub(crate) bytes: u64,
-    /// Whether it stopped because it had sent enough.
+    /// True if it stopped because it had sent enough.
     pub(crate) more: bool,
 }
 

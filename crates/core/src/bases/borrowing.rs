@@ -77,7 +77,7 @@ struct Node {
 pub(crate) struct ChildSet<'a> {
     /// The number, below [`BorrowingTree::turns`], of what the caller keeps of it for the lenders that were asked for.
     pub(crate) number: u32,
-    /// Whether it is of the level of its class: whether the class lends.
+    /// True if it is of the level of its class: whether the class lends.
     pub(crate) is_own: bool,
     words: &'a [u64],
     children: &'a [u32],
@@ -293,7 +293,7 @@ impl BorrowingTree {
         }
     }
 
-    /// Whether it is of the same tree, with the same priorities.
+    /// Returns true if it is of the same tree, with the same priorities.
     pub(crate) fn fits(&self, with: &Self) -> bool {
         let place = |node: &Node| (node.parent, node.position, node.children, node.level, node.priority);
         self.nodes.len() == with.nodes.len()
@@ -400,7 +400,7 @@ impl BorrowingTree {
         }
     }
 
-    /// Whether `class` has something at `level` and `priority`.
+    /// Returns true if `class` has something at `level` and `priority`.
     fn offers(&self, class: u32, level: u8, priority: u8) -> bool {
         let node = &self.nodes[class as usize];
         if node.level == 0 {
@@ -517,7 +517,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether what `class` has at its own level may be taken, when `above` says so of its parent.
+    /// Returns true if what `class` has at its own level may be taken, when `above` says so of its parent.
     fn own(&self, class: u32, above: bool) -> bool {
         let node = &self.borrowing.nodes[class as usize];
         match node.standing {

@@ -132,7 +132,7 @@ pub(crate) struct Composed<D> {
     rate: Rate,
     now: Nanos,
     under_way: Option<UnderWay>,
-    /// Whether there are so many leaves that cache lines are asked for ahead of time.
+    /// True if there are so many leaves that cache lines are asked for ahead of time.
     looks_ahead: bool,
 }
 

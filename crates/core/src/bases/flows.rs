@@ -112,13 +112,13 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.head_len()
     }
 
-    /// Whether a class exists, is a leaf, and may be sent packets of `len` bytes.
+    /// Returns true if a class exists, is a leaf, and may be sent packets of `len` bytes.
     #[must_use]
     pub(crate) fn takes(&self, class: ClassId, len: u32) -> bool {
         len <= self.max_packet && self.flows.get(class.index()).is_some_and(|flow| flow.leaf)
     }
 
-    /// Whether a leaf has nothing queued.
+    /// Returns true if a leaf has nothing queued.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self, flow: u32) -> bool {
@@ -193,7 +193,7 @@ impl<S> Flows<S> {
         }
     }
 
-    /// Whether [`Flows::retune`] can be done.
+    /// Returns true if [`Flows::retune`] can be done.
     pub(crate) fn fits(&self, with: &Self) -> bool {
         let same = |(mine, theirs): (&Flow<S>, &Flow<S>)| mine.leaf == theirs.leaf && mine.queue.fits(&theirs.queue);
         self.flows.len() == with.flows.len()

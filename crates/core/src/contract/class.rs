@@ -42,7 +42,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Whether it decides by itself what to drop.
+    /// Returns true if it decides by itself what to drop.
     #[must_use]
     pub const fn is_active(self) -> bool {
         !matches!(self, Self::Fifo)
@@ -104,7 +104,7 @@ impl LeakyBuckets {
         self.0.into_iter().flatten()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0[0].is_none()
@@ -207,13 +207,13 @@ pub struct ClassConfig {
     /// Hosts of a leaf that its queue keeps apart, each with an equal part of what the leaf gets while it has packets;
     /// [`with_host`](super::packet::with_host) says whose a packet is. None where nobody asks.
     pub hosts: Option<Hosts>,
-    /// Whether an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
+    /// True if an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
     /// FIFO.
     pub ecn: bool,
 }
 
 impl ClassConfig {
-    /// Whether a leaf's queue is more than a FIFO, so that the schedulers that honour [`Feature::ActiveQueue`] can have it.
+    /// Returns true if a leaf's queue is more than a FIFO, so that the schedulers that honour [`Feature::ActiveQueue`] can have it.
     #[must_use]
     pub const fn has_active_queue(&self) -> bool {
         self.queue.is_active() || self.hosts.is_some()
@@ -337,7 +337,7 @@ pub const MAX_TRANSMIT_QUEUE: u32 = 65_536;
 pub struct TransmitQueue {
     /// Room for packets, 1 to [`MAX_TRANSMIT_QUEUE`], besides the one that is being sent and those in the scheduler.
     pub packets: u32,
-    /// Whether packets of latency-critical classes wait in a queue of their own, which is sent first. Both queues share the room.
+    /// True if packets of latency-critical classes wait in a queue of their own, which is sent first. Both queues share the room.
     pub priority: bool,
 }
 

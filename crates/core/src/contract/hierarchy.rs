@@ -358,7 +358,7 @@ impl Hierarchy {
         self.nodes.len()
     }
 
-    /// Whether there is no class, which is never so for a hierarchy that was built.
+    /// Returns true if there is no class, which is never so for a hierarchy that was built.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.len() <= 1
@@ -388,7 +388,7 @@ impl Hierarchy {
         &self.children[start as usize..end as usize]
     }
 
-    /// Whether `class` exists, is not the root, and has no children.
+    /// Returns true if `class` exists, is not the root, and has no children.
     #[must_use]
     pub fn is_leaf(&self, class: ClassId) -> bool {
         class != ClassId::ROOT && self.nodes.get(class.index()).is_some_and(|node| node.children.0 == node.children.1)
@@ -483,7 +483,7 @@ impl Hierarchy {
     }
 }
 
-/// Whether a tree may have so many classes, the root not counted.
+/// Returns true if a tree may have so many classes, the root not counted.
 fn check_count(classes: usize) -> Result<(), HierarchyError> {
     if classes > MAX_CLASSES { Err(HierarchyError::TooManyClasses { classes }) } else { Ok(()) }
 }

@@ -12,7 +12,7 @@ use super::scheduler::Scheduler;
 use super::sharing::Sharing;
 use crate::parts::memory::{one, pause};
 
-/// Whether a scheduler sends whenever there is backlog.
+/// True if a scheduler sends whenever there is backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkConserving {
     /// Always.
@@ -51,7 +51,7 @@ pub struct SchedulerInfo {
     pub summary: &'static str,
     /// What it honours; anything else that a class sets is refused.
     pub features: &'static [Feature],
-    /// Whether it sends whenever there is backlog.
+    /// True if it sends whenever there is backlog.
     pub work_conserving: WorkConserving,
     /// Cost per packet, in the number of leaves and levels.
     pub cost: &'static str,
@@ -69,13 +69,13 @@ pub struct SchedulerInfo {
 }
 
 impl SchedulerInfo {
-    /// Whether it honours `feature`.
+    /// Returns true if it honours `feature`.
     #[must_use]
     pub fn supports(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }
 
-    /// Whether it is called `name`.
+    /// Returns true if it is called `name`.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)

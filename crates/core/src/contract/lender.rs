@@ -49,7 +49,7 @@ use super::units::Nanos;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Lender: fmt::Debug + Send {
-    /// Whether the class may send a packet now that its own assured rate does not cover.
+    /// Returns true if the class may send a packet now that its own assured rate does not cover.
     ///
     /// # Errors
     /// The time from which on asking again can make a difference. It is later than `now`.

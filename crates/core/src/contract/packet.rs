@@ -68,7 +68,7 @@ impl Packet {
         flow_of(self.handle)
     }
 
-    /// Whether it may be marked instead of dropped.
+    /// Returns true if it may be marked instead of dropped.
     #[must_use]
     pub const fn is_ecn_capable(&self) -> bool {
         self.handle & ECN_CAPABLE != 0

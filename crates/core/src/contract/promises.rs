@@ -110,7 +110,7 @@ pub struct Promises {
     pub delay: Option<Delay>,
     /// \[pgps\] Theorem 2: whether no leaf is ever more than a largest packet behind what fluid GPS has served of it.
     pub follows_gps: bool,
-    /// Whether that follows from the order of packets alone: at most so many bytes go before a packet since its class began to wait, and
+    /// True if that follows from the order of packets alone: at most so many bytes go before a packet since its class began to wait, and
     /// the link is busy until then. It then holds behind a [transmit queue](crate::contract::TransmitQueue), too, and grows by what that
     /// may hold.
     pub delay_in_order: bool,
@@ -210,7 +210,7 @@ pub enum Delay {
     /// A packet of a class with a service curve leaves at most L / r after the curve has served it (\[hfsc\] Theorem
     /// 2). The curves must fit the link.
     Curves {
-        /// Whether a class without a curve has the line of its share.
+        /// True if a class without a curve has the line of its share.
         lines: bool,
     },
     /// By class id, for so much traffic in every interval of one length; `None` for classes without.

@@ -319,8 +319,8 @@ pub trait Scheduler: Any + Send {
         false
     }
 
-    /// Whether what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue) now:
-    /// a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
+    /// Returns true if what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue)
+    /// now: a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
     fn is_expedited(&self, class: ClassId) -> bool {
         let _ = class;
         false

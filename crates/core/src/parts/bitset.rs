@@ -56,14 +56,14 @@ pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
     }
 }
 
-/// Whether `number`, which is below `size`, is in the set.
+/// Returns true if `number`, which is below `size`, is in the set.
 #[must_use]
 #[cfg(any(test, feature = "invariants"))]
 pub(crate) fn contains(set: &[u64], number: usize) -> bool {
     set[number / 64] & (1 << (number % 64)) != 0
 }
 
-/// Whether the set is empty.
+/// Returns true if the set is empty.
 #[must_use]
 #[inline]
 pub(crate) fn is_empty(set: &[u64]) -> bool {

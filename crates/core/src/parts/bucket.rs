@@ -39,7 +39,7 @@ impl Bucket {
         self.updated = self.updated.max(now);
     }
 
-    /// Whether a packet of any length may be started: the bucket is not in debt.
+    /// Returns true if a packet of any length may be started: the bucket is not in debt.
     #[must_use]
     #[inline]
     pub(crate) const fn is_ready(&self) -> bool {

@@ -88,13 +88,13 @@ impl Shape {
         }
     }
 
-    /// Whether it starts flat and becomes steep.
+    /// Returns true if it starts flat and becomes steep.
     #[must_use]
     pub(crate) const fn is_convex(&self) -> bool {
         self.m1 < self.m2
     }
 
-    /// Whether it ends flat: no more is ever served than its first piece.
+    /// Returns true if it ends flat: no more is ever served than its first piece.
     #[must_use]
     pub(crate) const fn ends_flat(&self) -> bool {
         self.m2 == 0
@@ -304,7 +304,7 @@ pub(crate) const fn curves_memory(tree: &Hierarchy, curves: usize) -> u64 {
     bytes_of::<Option<Shape>>(tree.len()) + bytes_of::<(u128, u64, u64)>(curves)
 }
 
-/// Whether `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.
+/// Returns true if `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.
 ///
 /// # Errors
 /// [`BuildError::NotAdmitted`] with the time after which they do not; [`BuildError::OutOfMemory`].

@@ -89,14 +89,14 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.ids())
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if nothing is in it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         of_either!(self, queue => queue.is_empty())
     }
 
-    /// Whether `id` is in it.
+    /// Returns true if `id` is in it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn contains(&self, id: u32) -> bool {

@@ -174,7 +174,7 @@ impl<T> Queue<T> {
         self.0.len()
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if nothing is in it.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

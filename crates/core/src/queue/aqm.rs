@@ -105,9 +105,9 @@ struct Shape {
     hosts: u32,
     /// Of each host; a power of two.
     flows: u32,
-    /// Whether CoDel judges packets.
+    /// True if CoDel judges packets.
     codel: bool,
-    /// Whether the longest flow gives way when the queue is full.
+    /// True if the longest flow gives way when the queue is full.
     evicts: bool,
     /// What its hosts are told apart by: packets have to move where that changes.
     by: Option<HostKey>,
@@ -204,7 +204,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Whether [`Table::retune`] can be done: the same queues with the same flows.
+    /// Returns true if [`Table::retune`] can be done: the same queues with the same flows.
     pub(super) fn fits(&self, with: &Self) -> bool {
         let same = |(mine, theirs): (&Active, &Active)| {
             (mine.first_host, mine.first_flow, mine.shape) == (theirs.first_host, theirs.first_flow, theirs.shape)

@@ -98,7 +98,7 @@ impl Codel {
         }
     }
 
-    /// Whether packets have waited for more than the target for an interval.
+    /// Returns true if packets have waited for more than the target for an interval.
     fn stays_above(&mut self, now: Nanos, sojourn: Nanos, behind: u64, max_packet: u32) -> bool {
         if sojourn < TARGET || behind <= u64::from(max_packet) {
             self.first_above = None;

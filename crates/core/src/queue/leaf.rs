@@ -62,7 +62,7 @@ impl PacketSlab {
         LeafQueue { active, ..LeafQueue::new(config.limits) }
     }
 
-    /// Whether [`PacketSlab::retune`] can be done.
+    /// Returns true if [`PacketSlab::retune`] can be done.
     pub(crate) fn fits(&self, with: &Self) -> bool {
         let active = match (&self.active, &with.active) {
             (Some(mine), Some(theirs)) => mine[0].fits(&theirs[0]),
@@ -152,7 +152,7 @@ impl LeafQueue {
         }
     }
 
-    /// Whether [`LeafQueue::retune`] can be done.
+    /// Returns true if [`LeafQueue::retune`] can be done.
     pub(crate) const fn fits(&self, with: &Self) -> bool {
         self.active == with.active
     }
@@ -168,14 +168,14 @@ impl LeafQueue {
         self.limit_bytes = bytes;
     }
 
-    /// Whether it is a plain FIFO: no active queue, and with room of its own.
+    /// Returns true if it is a plain FIFO: no active queue, and with room of its own.
     #[must_use]
     #[inline]
     pub(crate) const fn is_fifo(&self) -> bool {
         self.active == NIL
     }
 
-    /// Whether nothing is queued.
+    /// Returns true if nothing is queued.
     #[must_use]
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
@@ -349,7 +349,7 @@ impl LeafQueue {
         false
     }
 
-    /// Whether one more packet, with which there are `bytes`, would exceed a limit.
+    /// Returns true if one more packet, with which there are `bytes`, would exceed a limit.
     #[inline(always)]
     fn is_over(&self, slab: &Slab, bytes: u64) -> bool {
         self.packets >= self.limit_packets || bytes > u64::from(self.limit_bytes) || slab.is_full()

@@ -60,7 +60,7 @@ impl Slab {
         Amount { packets: u64::from(self.queued), bytes: self.bytes }
     }
 
-    /// Whether no further packet can be queued.
+    /// Returns true if no further packet can be queued.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.queued >= self.limit

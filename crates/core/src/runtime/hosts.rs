@@ -26,7 +26,7 @@ struct Held {
     /// Its bucket, and the next place there.
     bucket: u16,
     next: u16,
-    /// Whether it was seen since the hand was there.
+    /// True if it was seen since the hand was there.
     seen: bool,
 }
 

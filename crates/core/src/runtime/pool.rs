@@ -79,7 +79,7 @@ impl fmt::Display for PoolError {
 
 impl core::error::Error for PoolError {}
 
-/// Whether a pool of `rate` can keep `bases`.
+/// Returns true if a pool of `rate` can keep `bases`.
 ///
 /// # Errors
 /// [`PoolError`].
@@ -137,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// Whether it can have these values.
+    /// Returns true if it can have these values.
     ///
     /// # Errors
     /// [`PoolError`], and [`PoolError::NoMembers`] where `bases` are not as many as there are members.

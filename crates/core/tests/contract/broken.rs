@@ -191,7 +191,7 @@ impl Toy {
         self.fault == fault
     }
 
-    /// Whether it is time for a fault that shows now and then.
+    /// Returns true if it is time for a fault that shows now and then.
     fn now_and_then(&self, fault: Fault) -> bool {
         self.is(fault) && self.dequeues % 5 == 4
     }

@@ -21,7 +21,7 @@ fn for_all(claim: impl Fn(&'static SchedulerInfo) -> Broken) {
     }
 }
 
-/// Whether a packet is sent: now, or where the scheduler is not work-conserving when it says that it goes on.
+/// Returns true if a packet is sent: now, or where the scheduler is not work-conserving when it says that it goes on.
 fn send(info: &SchedulerInfo, scheduler: &mut dyn Scheduler, now: &mut Nanos) -> bool {
     let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
     loop {

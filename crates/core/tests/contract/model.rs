@@ -158,7 +158,7 @@ impl Model {
         self.queues[class.index()].len()
     }
 
-    /// Whether a ceiling may keep `leaf` from sending: its own, or that of a class above it.
+    /// Returns true if a ceiling may keep `leaf` from sending: its own, or that of a class above it.
     fn has_ceiling(&self, leaf: ClassId) -> bool {
         let mut path = std::iter::successors(Some(leaf), |&class| self.tree.parent(class));
         path.any(|class| self.tree.config(class).ceiling.is_some())
@@ -203,7 +203,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether so many of the packets may be in the transmit queue that their classes have room for another.
+    /// Returns true if so many of the packets may be in the transmit queue that their classes have room for another.
     fn may_be_behind(&self, class: ClassId) -> bool {
         let link = self.tree.link();
         let behind = link.transmit_queue.map_or(0, |queue| queue.packets);
@@ -287,7 +287,7 @@ impl Model {
         if self.tree.is_leaf(class) { self.tree.config(class).queue } else { QueueKind::Fifo }
     }
 
-    /// Whether flows or hosts take turns in its queue, and give way to others.
+    /// Returns true if flows or hosts take turns in its queue, and give way to others.
     fn is_fair(&self, class: ClassId) -> bool {
         let hosts = self.tree.is_leaf(class) && self.tree.config(class).hosts.is_some();
         hosts || self.kind(class) == QueueKind::FqCoDel

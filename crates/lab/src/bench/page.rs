@@ -50,7 +50,7 @@ impl From<&Cost> for Known {
 }
 
 impl Known {
-    /// Whether both are of the same scheduler under the same workload.
+    /// Returns true if both are of the same scheduler under the same workload.
     fn is_of_the_same(&self, other: &Self) -> bool {
         let Self { scheduler, pattern, leaves, levels, packet_bytes, calls, ceilings, record, .. } = self;
         (scheduler, pattern, calls) == (&other.scheduler, &other.pattern, &other.calls)
@@ -68,7 +68,7 @@ const RINGS: &str = "rings";
 /// All costs that a page shows.
 struct Shown<'a> {
     costs: Vec<Known>,
-    /// Whether classes of the report have ceilings: what is different about others is in their names.
+    /// True if classes of the report have ceilings: what is different about others is in their names.
     ceilings: bool,
     earlier: &'a Other,
 }

@@ -99,7 +99,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Whether `value` is as expected; `None` where nothing is judged. What is not a number never is.
+    /// Returns true if `value` is as expected; `None` where nothing is judged. What is not a number never is.
     #[must_use]
     pub fn accepts(self, value: f64) -> Option<bool> {
         // A last digit of a float is no disagreement.

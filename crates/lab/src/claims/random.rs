@@ -41,7 +41,7 @@ pub(super) struct RandomClass {
     pub(super) weight: u64,
     /// How far it is from the link, from 1.
     pub(super) level: u64,
-    /// Whether it has no children.
+    /// True if it has no children.
     pub(super) leaf: bool,
 }
 

@@ -28,7 +28,7 @@ impl Outcome {
         self.found.as_ref().map_or(Verdict::Disagrees, Finding::verdict)
     }
 
-    /// Whether somebody ended it.
+    /// Returns true if somebody ended it.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(self.found, Err(Trouble::Stopped))

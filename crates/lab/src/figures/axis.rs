@@ -118,7 +118,7 @@ impl Axis {
         (self.min * (1.0 - 1e-9)..=self.max * (1.0 + 1e-9)).contains(&value)
     }
 
-    /// Whether it has names instead of numbers.
+    /// Returns true if it has names instead of numbers.
     pub(super) fn has_names(&self) -> bool {
         matches!(self.scale, Scale::Names(_))
     }

@@ -124,7 +124,7 @@ fn go(seen: &Seen, queues: &mut Queues, event: &Event, judge: &mut Judge) {
     }
 }
 
-/// Whether a packet may be dropped for this.
+/// Returns true if a packet may be dropped for this.
 fn is_possible(seen: &Seen, stage: &Stage, event: &Event, reason: DropReason) -> bool {
     let link = stage.tree.link();
     let config = stage.leaf(event.class).map(|leaf| *stage.tree.config(leaf));

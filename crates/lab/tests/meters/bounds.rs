@@ -11,7 +11,7 @@ use fairlink_traffic::ArrivalLimit;
 use crate::judge::{Judge, ensure};
 use crate::trace::{Event, Seen, Stage, What, host, path};
 
-/// Whether something measured is beyond what is printed by more than rounding.
+/// Returns true if something measured is beyond what is printed by more than rounding.
 fn beyond(measured: f64, printed: f64) -> bool {
     measured > printed * (1.0 + 1e-9) + 3e-9
 }
@@ -41,7 +41,7 @@ struct Conforming {
 }
 
 impl Conforming {
-    /// Whether the traffic still keeps to the limit with another packet.
+    /// Returns true if the traffic still keeps to the limit with another packet.
     fn takes(&mut self, at: Nanos, len: u32) -> bool {
         const UNIT: u128 = 8_000_000_000;
         match self.limit {
@@ -108,7 +108,7 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     }
 }
 
-/// Whether a ceiling is at the class or above it.
+/// Returns true if a ceiling is at the class or above it.
 fn below_ceiling(stage: &Stage, class: ClassId) -> bool {
     path(&stage.tree, class).any(|class| stage.tree.config(class).ceiling.is_some())
 }

@@ -20,7 +20,7 @@ struct Window {
     /// By class, those with children too, in bit/s.
     sent: Vec<f64>,
     came: Vec<f64>,
-    /// Whether a leaf had packets all along.
+    /// True if a leaf had packets all along.
     busy: Vec<bool>,
     /// What packets at both ends of the window are worth, in bit/s.
     edge: f64,
@@ -66,7 +66,7 @@ impl Window {
         Self { seconds, sent, came, busy, edge }
     }
 
-    /// Whether a rate is off another by more than the tolerance, packets at the edges left out.
+    /// Returns true if a rate is off another by more than the tolerance, packets at the edges left out.
     fn is_off(&self, tree: &Hierarchy, rate: f64, ideal: f64, part: f64) -> bool {
         let off = ((rate - ideal).abs() - self.edge).max(0.0);
         off > part * ideal.max(tree.link().rate.bps() as f64 / 1000.0)

@@ -54,7 +54,7 @@ impl Stage {
         self.tree.link().transmit_queue.map_or(0, |queue| queue.packets.into())
     }
 
-    /// Whether the packets of a leaf may wait while the link is idle.
+    /// Returns true if the packets of a leaf may wait while the link is idle.
     pub(crate) fn may_wait(&self, leaf: ClassId, pooled: &[ClassId]) -> bool {
         let all = || self.tree.classes().map(|class| self.tree.config(class));
         let limited = |class: ClassId| {
@@ -107,7 +107,7 @@ impl Seen {
         self.stages.iter().rfind(|stage| stage.start <= at).unwrap_or(&self.stages[0])
     }
 
-    /// Whether packets of a class keep their order within a source only.
+    /// Returns true if packets of a class keep their order within a source only.
     pub(crate) fn by_flow(&self, class: usize) -> bool {
         let fair = |stage: &Stage| {
             let config = stage.leaf(class).map(|leaf| stage.tree.config(leaf));
@@ -222,7 +222,7 @@ pub(crate) fn run(case: &Case) -> Result<Vec<Seen>, NotRun> {
     Ok(seen)
 }
 
-/// Whether a scheduler may refuse the case with this.
+/// Returns true if a scheduler may refuse the case with this.
 fn is_refusal(error: &SimError) -> bool {
     match error {
         SimError::Build { .. } | SimError::Change { .. } | SimError::Source(_) => true,

@@ -30,7 +30,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// A gateway that ends.
 pub(super) struct Ending {
-    /// Whether frames that were taken are still fetched.
+    /// True if frames that were taken are still fetched.
     lingering: bool,
     began: Nanos,
     deadline: Nanos,
@@ -124,7 +124,7 @@ impl Gateway {
         Ending { lingering, began: now, deadline: now.saturating_add(drain) }
     }
 
-    /// Whether nothing is left to be done at `now`, or no time for it.
+    /// Returns true if nothing is left to be done at `now`, or no time for it.
     pub(super) fn is_over(&mut self, now: Nanos, ending: &mut Ending) -> bool {
         if ending.lingering {
             let since = now.saturating_sub(ending.began);

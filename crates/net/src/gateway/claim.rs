@@ -72,7 +72,7 @@ impl Claim {
         })
     }
 
-    /// Whether another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
+    /// Returns true if another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
     pub(super) fn is_asked_for(&self) -> bool {
         (0..MOST_MESSAGES).map_while(|_| self.receive()).any(|asks| asks)
     }
@@ -117,7 +117,7 @@ impl Control {
     }
 }
 
-/// Whether this user may take a gateway's place.
+/// Returns true if this user may take a gateway's place.
 fn may_ask(user: libc::uid_t) -> bool {
     // SAFETY: takes nothing and cannot fail.
     user == 0 || user == unsafe { libc::geteuid() }
@@ -139,7 +139,7 @@ fn gateway_among(holders: &[NamedSocket], index: i32) -> Option<&NamedSocket> {
     holders.iter().find(|holder| may_be_gateway(holder, index))
 }
 
-/// Whether the holder of a name may be a gateway. It may where the kernel does not say.
+/// Returns true if the holder of a name may be a gateway. It may where the kernel does not say.
 fn may_be_gateway(holder: &NamedSocket, index: i32) -> bool {
     holder.user.is_none_or(|user| may_ask(user) || sock_diag::has_packet_socket(user, index).unwrap_or(true))
 }
@@ -266,7 +266,7 @@ fn send(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether a gateway has what the interface with this index receives.
+/// Returns true if a gateway has what the interface with this index receives.
 pub(super) fn is_claimed(index: i32) -> bool {
     match holders(index, "") {
         Ok(all) => gateway_among(&all, index).is_some(),

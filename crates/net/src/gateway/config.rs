@@ -94,7 +94,7 @@ pub struct GatewayConfig {
     pub input: String,
     /// Interface that it goes to: the link.
     pub output: String,
-    /// Whether it is what this host itself sends by `output` that is shared. See [`GatewayConfig::for_own_traffic`].
+    /// True if it is what this host itself sends by `output` that is shared. See [`GatewayConfig::for_own_traffic`].
     pub own_traffic: bool,
     /// The classes.
     pub tree: Hierarchy,
@@ -116,22 +116,22 @@ pub struct GatewayConfig {
     pub backend: BackendChoice,
     /// How the data thread waits.
     pub pacing: Pacing,
-    /// Whether every turn is timed, so that statistics say what each stage takes.
+    /// True if every turn is timed, so that statistics say what each stage takes.
     pub profile: bool,
     /// Lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
     /// Where the data thread runs.
     pub processor: Processor,
-    /// Whether frames from the output are forwarded to the input, unshaped.
+    /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
-    /// Whether to start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
+    /// Start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
     /// addresses use, or that are both ends of one cable.
     pub force: bool,
-    /// Whether the kernel passes frames while the gateway does not run.
+    /// True if the kernel passes frames while the gateway does not run.
     pub fail_open: FailOpen,
-    /// Whether a gateway that runs on the same interfaces is asked to leave, and its place taken.
+    /// True if a gateway that runs on the same interfaces is asked to leave, and its place taken.
     pub take_over: bool,
-    /// Whether an interface that goes down or away during the run is waited for. Else it ends the run.
+    /// True if an interface that goes down or away during the run is waited for. Else it ends the run.
     pub wait_for_interfaces: bool,
     /// A direction in which frames wait, and might go, and none has for so long has stalled.
     pub stall_after: Nanos,

@@ -366,7 +366,7 @@ fn directories() -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from("/run")]).collect()
 }
 
-/// Whether somebody listens there. A socket that may not be opened counts as served, and so does one that so many wait for that
+/// Returns true if somebody listens there. A socket that may not be opened counts as served, and so does one that so many wait for that
 /// there is no room for another.
 fn is_served(path: &Path) -> bool {
     match connect(path) {

@@ -83,11 +83,11 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) queues: QueueLengths,
     /// `None`: the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
-    /// Whether so many frames wait in the kernel that those of classes with long queues are dropped at once.
+    /// True if so many frames wait in the kernel that those of classes with long queues are dropped at once.
     shedding: bool,
-    /// Whether what is fetched is too old to be sent.
+    /// True if what is fetched is too old to be sent.
     discarding: bool,
-    /// Whether frames are still fetched.
+    /// True if frames are still fetched.
     pub(crate) receiving: bool,
     /// How the output takes frames, and how the input takes those of the other direction.
     pub(crate) onward: Outlet,
@@ -282,7 +282,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.iter()
     }
 
-    /// Whether nothing waits for the output.
+    /// Returns true if nothing waits for the output.
     pub(crate) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -300,7 +300,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         [onward, backward, sending].into_iter().flatten().min()
     }
 
-    /// Whether an interface owns frames that it has accepted.
+    /// Returns true if an interface owns frames that it has accepted.
     pub(crate) fn is_sending(&self) -> bool {
         self.input.owned() + self.output.owned() > 0
     }
@@ -314,7 +314,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         Some(stats)
     }
 
-    /// Whether each frame that is not free is where it should be, with `queued` packets in the scheduler.
+    /// Returns true if each frame that is not free is where it should be, with `queued` packets in the scheduler.
     pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
         let in_use = self.pool.frames() - self.pool.free();
         let held = self.input.held() + self.output.held();
@@ -323,13 +323,13 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         in_use as u64 == known as u64 + queued
     }
 
-    /// Whether frames that were fetched wait for the next turn, and the pool has room for them.
+    /// Returns true if frames that were fetched wait for the next turn, and the pool has room for them.
     pub(crate) fn has_more(&self) -> bool {
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
         more && self.pool.free() > 0
     }
 
-    /// Whether more frames can be fetched from the output's side.
+    /// Returns true if more frames can be fetched from the output's side.
     pub(crate) fn takes_reverse(&self) -> bool {
         self.reverse.is_some() && self.receiving && self.back.is_empty()
     }

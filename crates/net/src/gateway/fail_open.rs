@@ -38,7 +38,7 @@ use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
 
-/// Whether the kernel passes frames, unshaped, while the gateway does not run.
+/// True if the kernel passes frames, unshaped, while the gateway does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailOpen {
     /// It does where it can; a note says why not.
@@ -318,7 +318,7 @@ impl Hold {
         }
     }
 
-    /// Whether the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
+    /// Returns true if the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
     /// they may.
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
@@ -379,7 +379,7 @@ impl Hold {
     }
 }
 
-/// Whether the wires of all `directions` are there, as a gateway that fails open has laid them.
+/// Returns true if the wires of all `directions` are there, as a gateway that fails open has laid them.
 pub(super) fn are_laid(directions: &[(&Interface, &Interface)]) -> bool {
     directions.iter().all(|(from, to)| matches!(wire::target(from.index), Ok(Some(Some(target))) if target == to.index))
 }

@@ -93,7 +93,7 @@ pub trait Planner: Send {
 pub struct LinkEnd {
     /// Its name.
     pub link: String,
-    /// Whether it went by a reload, and others went on.
+    /// True if it went by a reload, and others went on.
     pub removed: bool,
     /// Its last statistics, and why it ended where that was not wanted.
     pub outcome: Result<GatewayStats, RunError>,
@@ -140,7 +140,7 @@ struct Running {
     /// For the thread that keeps all whole.
     strays: Arc<Mutex<Strays>>,
     stop: Arc<AtomicBool>,
-    /// Whether it goes by a reload.
+    /// True if it goes by a reload.
     closing: bool,
     thread: JoinHandle<Result<GatewayStats, RunError>>,
 }
@@ -161,7 +161,7 @@ impl Running {
         Ok(Self { name, config, remote, vitals, keeper, strays: Arc::default(), stop, closing: false, thread })
     }
 
-    /// Whether it serves a link of the files.
+    /// Returns true if it serves a link of the files.
     fn serves(&self) -> bool {
         !self.closing && !self.thread.is_finished()
     }
@@ -312,7 +312,7 @@ impl Fleet {
         self.0.lock().end();
     }
 
-    /// Whether all links have ended, and none is about to come.
+    /// Returns true if all links have ended, and none is about to come.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let state = self.0.lock();

@@ -71,20 +71,20 @@ impl Vitals {
         }
     }
 
-    /// Whether both are of the same gateway.
+    /// Returns true if both are of the same gateway.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an interface
-    /// is well.
+    /// Returns true if the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an
+    /// interface is well.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.since_turn().is_none_or(|since| since.as_nanos() <= u128::from(STALE.0))
             && !self.0.stalled.load(Ordering::Acquire)
     }
 
-    /// Whether the gateway waits for an interface that went down or away.
+    /// Returns true if the gateway waits for an interface that went down or away.
     #[must_use]
     pub fn is_without_interface(&self) -> bool {
         self.0.without_interface.load(Ordering::Acquire)
@@ -114,7 +114,7 @@ pub(crate) struct Motion {
     pub(crate) may_go: Option<Nanos>,
 }
 
-/// Whether a direction moves.
+/// True if a direction moves.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     moved: u64,
@@ -197,7 +197,7 @@ impl Liveness {
         (since > STALE).then_some(since)
     }
 
-    /// Whether it is time to look at progress.
+    /// Returns true if it is time to look at progress.
     #[inline]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
         now >= self.look_at

@@ -54,7 +54,7 @@ pub(crate) struct Outlet {
     row: u32,
     /// The shortest frame given up, in bytes, while no frame of that length or longer has been accepted.
     too_long: Option<u32>,
-    /// Whether shorter ones have been accepted since.
+    /// True if shorter ones have been accepted since.
     proved: bool,
     pause: Nanos,
     retry_at: Nanos,
@@ -93,7 +93,7 @@ impl Outlet {
         self.retry_at
     }
 
-    /// Whether frames wait because the interface has no carrier.
+    /// Returns true if frames wait because the interface has no carrier.
     pub(crate) fn waits_for_carrier(&self) -> bool {
         !self.carrier
     }

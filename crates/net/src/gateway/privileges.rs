@@ -32,11 +32,11 @@ pub struct Privileges {
     control: Option<PathBuf>,
     /// Where metrics are served.
     metrics: Option<SocketAddr>,
-    /// Whether programs in the kernel are put in place again when an interface comes back.
+    /// True if programs in the kernel are put in place again when an interface comes back.
     programs: bool,
-    /// Whether memory is registered with the kernel again when an interface comes back, as AF_XDP does.
+    /// True if memory is registered with the kernel again when an interface comes back, as AF_XDP does.
     pinned: bool,
-    /// Whether a cable for the host's own traffic is made again.
+    /// True if a cable for the host's own traffic is made again.
     cables: bool,
 }
 
@@ -112,9 +112,9 @@ fn directory(path: &Path) -> PathBuf {
 pub struct Dropped {
     /// The capabilities that are left, by name; `None` where they could not be dropped.
     pub kept: Option<Vec<String>>,
-    /// Whether only named files can be opened.
+    /// True if only named files can be opened.
     pub files: bool,
-    /// Whether only named system calls can be made.
+    /// True if only named system calls can be made.
     pub calls: bool,
     /// What could not be taken away, and why, a sentence each.
     pub notes: Vec<String>,

@@ -47,7 +47,7 @@ impl QueueLengths {
         self.classes[class.index()].0 -= 1;
     }
 
-    /// Whether the queue of `class` is long.
+    /// Returns true if the queue of `class` is long.
     #[inline]
     pub(crate) fn is_long(&self, class: ClassId) -> bool {
         let (packets, long) = self.classes[class.index()];

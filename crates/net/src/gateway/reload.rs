@@ -132,7 +132,7 @@ pub(super) struct Order {
     pub(super) config: GatewayConfig,
     /// What the gateway is from then on, and what it was afterwards.
     pub(super) passage: Arc<Passage>,
-    /// Whether classes and frames keep their numbers, so that whoever traces may go on.
+    /// True if classes and frames keep their numbers, so that whoever traces may go on.
     pub(super) keeps_numbers: bool,
     pub(super) committed: Committed,
 }

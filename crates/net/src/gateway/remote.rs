@@ -67,7 +67,7 @@ impl Answer {
         }
     }
 
-    /// Whether the data thread has, or will find, no memory for an answer.
+    /// Returns true if the data thread has, or will find, no memory for an answer.
     fn lacks_memory(&self) -> bool {
         !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.passage, &self.passage))
     }
@@ -101,11 +101,11 @@ struct Shared {
     told: Condvar,
     /// The gateway as it runs. Whoever changes it holds the lock.
     present: Mutex<Option<Box<Present>>>,
-    /// Whether the slot holds an order.
+    /// True if the slot holds an order.
     ordered: AtomicBool,
     order: Mutex<OrderSlot>,
     order_done: Condvar,
-    /// Whether the slot holds an ordered tap.
+    /// True if the slot holds an ordered tap.
     tap_ordered: AtomicBool,
     tap: Mutex<TapSlot>,
 }
@@ -361,7 +361,7 @@ impl Publisher {
         publisher
     }
 
-    /// Whether somebody wants the gateway changed.
+    /// Returns true if somebody wants the gateway changed.
     pub(crate) fn has_order(&self) -> bool {
         self.shared.ordered.load(Ordering::Acquire)
     }
@@ -385,7 +385,7 @@ impl Publisher {
         self.shared.order_done.notify_all();
     }
 
-    /// Whether somebody wants a trace to begin.
+    /// Returns true if somebody wants a trace to begin.
     pub(crate) fn has_tap(&self) -> bool {
         self.shared.tap_ordered.load(Ordering::Acquire)
     }
@@ -413,12 +413,12 @@ impl Publisher {
         Remote(Arc::clone(&self.shared))
     }
 
-    /// Whether there is an answer to be begun or gone on with.
+    /// Returns true if there is an answer to be begun or gone on with.
     pub(crate) fn is_asked(&self) -> bool {
         self.copying.is_some() || self.shared.asked.load(Ordering::Acquire) != self.answered
     }
 
-    /// Whether an answer is under way, so that there is no time to sleep.
+    /// Returns true if an answer is under way, so that there is no time to sleep.
     pub(crate) fn is_copying(&self) -> bool {
         self.copying.is_some()
     }

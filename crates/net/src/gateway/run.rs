@@ -47,7 +47,7 @@ pub struct Gateway {
     /// Keeps whole by what it fails open.
     pub(super) keeper: Keeper,
     pub(super) liveness: Liveness,
-    /// Whether another gateway takes the place of this one.
+    /// True if another gateway takes the place of this one.
     pub(super) leaving: bool,
     pub(super) notes: Vec<String>,
     pub(super) processor: Option<usize>,

@@ -366,7 +366,7 @@ pub struct InterfaceStats {
     pub name: String,
     /// `af_packet` or `af_xdp`.
     pub backend: String,
-    /// Whether the driver itself reads and writes frames of the packet pool. With `af_packet` it never does.
+    /// True if the driver itself reads and writes frames of the packet pool. With `af_packet` it never does.
     pub zero_copy: bool,
 }
 

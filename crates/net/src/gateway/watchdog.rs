@@ -19,7 +19,7 @@ pub struct Watchdog {
 struct Watched {
     name: String,
     vitals: Vitals,
-    /// Whether it was said that its data thread does not turn.
+    /// True if it was said that its data thread does not turn.
     pausing: bool,
 }
 

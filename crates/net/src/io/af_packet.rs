@@ -33,9 +33,9 @@ pub struct AfPacketOptions {
     pub receive_buffer: u32,
     /// Bytes asked for as the kernel's buffer of frames not yet sent. The kernel may allow less.
     pub send_buffer: u32,
-    /// Whether frames are handed to the driver past the interface's queueing discipline.
+    /// True if frames are handed to the driver past the interface's queueing discipline.
     pub qdisc_bypass: bool,
-    /// Whether the kernel is asked to describe frames, so that those which an offload has joined can be split.
+    /// True if the kernel is asked to describe frames, so that those which an offload has joined can be split.
     pub split: bool,
     /// The mark that frames are sent with (`SO_MARK`), for filters on their way; 0 for none.
     pub mark: u32,
@@ -208,7 +208,7 @@ impl AfPacket {
         self.reception.memory_bytes()
     }
 
-    /// Whether neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         // A socket that cannot be asked gives nothing more either.
         !self.reception.has_more() && packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)

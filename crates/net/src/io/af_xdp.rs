@@ -172,7 +172,7 @@ impl AfXdp {
         })
     }
 
-    /// Whether the driver itself reads and writes frames of the pool.
+    /// Returns true if the driver itself reads and writes frames of the pool.
     pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
@@ -182,7 +182,7 @@ impl AfXdp {
         RING_BYTES
     }
 
-    /// Whether nothing has arrived that was not handed over yet.
+    /// Returns true if nothing has arrived that was not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.arrived() == 0
     }
@@ -195,7 +195,7 @@ impl AfXdp {
         BackendError::Gone { interface: self.name.clone(), source }
     }
 
-    /// Whether the interface is still there, looked at now and then.
+    /// Returns true if the interface is still there, looked at now and then.
     fn look(&mut self, now: Nanos) -> Result<(), BackendError> {
         if now < self.next_look {
             return Ok(());
@@ -211,7 +211,7 @@ impl AfXdp {
         }
     }
 
-    /// Whether the interface carries `frame`: a packet of its mtu, in up to two VLAN tags.
+    /// Returns true if the interface carries `frame`: a packet of its mtu, in up to two VLAN tags.
     fn carries(&self, frame: &[u8]) -> bool {
         let mut header = ethernet::HEADER;
         for _ in 0..2 {

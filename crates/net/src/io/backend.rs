@@ -161,13 +161,13 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
-    /// Whether it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though nothing becomes
+    /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though nothing becomes
     /// readable.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Whether so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
+    /// Returns true if so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
     fn is_flooded(&self) -> bool;
 
     /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
@@ -185,7 +185,7 @@ pub trait Backend {
         None
     }
 
-    /// Whether the interface has carrier: whether somebody is at the other end of its cable.
+    /// Returns true if the interface has carrier: whether somebody is at the other end of its cable.
     fn has_carrier(&self) -> bool;
 
     /// Frames that were accepted and not given back yet.

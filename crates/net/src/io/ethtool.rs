@@ -73,7 +73,7 @@ pub fn turn_off(name: &str, offloads: &[Offload]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an offload of the interface `name` is on. One that the driver does not have counts as off.
+/// Returns true if an offload of the interface `name` is on. One that the driver does not have counts as off.
 pub(crate) fn is_on(name: &str, offload: Offload) -> io::Result<bool> {
     let (read, _, bits) = offload.commands();
     Ok(get(name, read)? & bits != 0)

@@ -21,7 +21,7 @@ pub struct Interface {
     pub mtu: u32,
     /// Its IP addresses, for which the kernel answers too; those of IPv6 that every interface has (fe80::/10) left out.
     pub addresses: Vec<IpAddr>,
-    /// Whether the host answers ARP requests that arrive here for addresses of its other interfaces.
+    /// True if the host answers ARP requests that arrive here for addresses of its other interfaces.
     pub answers_for_others: bool,
     /// The bridge, bond or the like that it is a port of.
     pub master: Option<String>,
@@ -189,7 +189,7 @@ fn addresses() -> Vec<(String, IpAddr)> {
     found
 }
 
-/// Whether ARP requests at `name` for addresses of other interfaces are not answered. The kernel takes the larger of two settings.
+/// Returns true if ARP requests at `name` for addresses of other interfaces are not answered. The kernel takes the larger of two settings.
 fn ignores_arp(name: &str) -> bool {
     ["all", name].into_iter().any(|which| {
         let setting = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{which}/arp_ignore"));

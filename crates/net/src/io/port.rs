@@ -47,7 +47,7 @@ impl BackendKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mover {
     pub(crate) backend: BackendKind,
-    /// Whether the driver itself reads and writes frames of the pool.
+    /// True if the driver itself reads and writes frames of the pool.
     pub(crate) zero_copy: bool,
 }
 
@@ -96,7 +96,7 @@ impl RealPort {
         }
     }
 
-    /// Whether neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         either!(self, port => port.is_empty())
     }

@@ -65,7 +65,7 @@ struct Splitting {
 /// See the module.
 pub(super) struct Reception {
     arrays: Box<Arrays>,
-    /// Whether the kernel describes frames.
+    /// True if the kernel describes frames.
     described: bool,
     /// The frame that each slot has for the next message.
     armed: [Option<u32>; BATCH],
@@ -110,7 +110,7 @@ impl Reception {
         size_of::<Arrays>() + self.long.capacity()
     }
 
-    /// Whether something was received and is not handed over yet.
+    /// Returns true if something was received and is not handed over yet.
     pub(super) fn has_more(&self) -> bool {
         self.next < self.count
     }

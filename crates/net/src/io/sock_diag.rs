@@ -67,7 +67,7 @@ pub(crate) fn named_sockets() -> io::Result<Vec<NamedSocket>> {
     Ok(dump(&numbers)?.iter().filter_map(|body| NamedSocket::from_message(body)).collect())
 }
 
-/// Whether `user` has a packet socket at the interface with this index. To open one takes CAP_NET_RAW in this network namespace.
+/// Returns true if `user` has a packet socket at the interface with this index. To open one takes CAP_NET_RAW in this network namespace.
 ///
 /// # Errors
 /// The kernel's answer, such as one that is built without `CONFIG_PACKET_DIAG`.
@@ -77,7 +77,7 @@ pub(crate) fn has_packet_socket(user: libc::uid_t, index: i32) -> io::Result<boo
     Ok(dump(&numbers)?.iter().any(|body| is_packet_socket(body, user, index).unwrap_or(false)))
 }
 
-/// Whether `struct packet_diag_msg` with its attributes describes a socket of this user at this interface.
+/// Returns true if `struct packet_diag_msg` with its attributes describes a socket of this user at this interface.
 fn is_packet_socket(body: &[u8], user: libc::uid_t, index: i32) -> Option<bool> {
     let attributes = body.get(HEADER..)?;
     let at = number32(attribute_of(attributes, PACKET_DIAG_INFO)?, 0)?;

@@ -63,7 +63,7 @@ pub fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int)
     Ok(value)
 }
 
-/// Whether the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
+/// Returns true if the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
 pub(crate) fn is_interface_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
 }

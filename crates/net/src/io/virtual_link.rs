@@ -20,7 +20,7 @@ pub(crate) struct VirtualLink {
     pub(crate) buffer: Option<usize>,
     /// Frames dropped for that.
     pub(crate) overflow: u64,
-    /// Whether it fetches all of them when it is asked for the first, and hands them over later.
+    /// True if it fetches all of them when it is asked for the first, and hands them over later.
     pub(crate) fetches_all: bool,
     /// The checksum of the frames in `incoming`, where it was left to hardware.
     pub(crate) unfinished: Option<Unfinished>,
@@ -32,11 +32,11 @@ pub(crate) struct VirtualLink {
     pub(crate) longest: Option<usize>,
     /// Frames that begin with one of these bytes are refused as a driver does that may be full, whenever they come.
     pub(crate) unwilling: Vec<u8>,
-    /// Whether nobody is at its other end; it takes nothing then, and says so as above.
+    /// True if nobody is at its other end; it takes nothing then, and says so as above.
     pub(crate) unplugged: bool,
     /// How often it was asked to send.
     pub(crate) tries: u64,
-    /// Whether it has been taken away.
+    /// True if it has been taken away.
     pub(crate) gone: bool,
     /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
     pub(crate) lag: u64,

@@ -26,7 +26,7 @@ pub struct QdiscClass {
     pub parent: u16,
     /// As in the link file; empty where the kernel does not tell it.
     pub name: String,
-    /// Whether it is a leaf.
+    /// True if it is a leaf.
     pub leaf: bool,
     /// What it is guaranteed in bit/s: what the file says, else what it has if all classes have something to send.
     pub guarantee_bps: u64,

@@ -155,7 +155,7 @@ impl Stamp {
 pub struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
-    /// Whether the stamp follows the Ethernet header; what follows here means nothing then.
+    /// True if the stamp follows the Ethernet header; what follows here means nothing then.
     bare: bool,
     ip: usize,
     transport: usize,

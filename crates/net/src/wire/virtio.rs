@@ -59,7 +59,7 @@ impl VirtioHeader {
         (self.flags & NEEDS_CHECKSUM != 0).then_some(Unfinished { start, offset })
     }
 
-    /// Whether the frame was joined from several packets.
+    /// Returns true if the frame was joined from several packets.
     #[must_use]
     pub(crate) fn is_joined(&self) -> bool {
         self.kind != JOINED_NONE

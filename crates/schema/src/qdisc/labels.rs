@@ -150,7 +150,7 @@ impl Labels {
         self.minors.len()
     }
 
-    /// Whether there is none beside the link.
+    /// Returns true if there is none beside the link.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.minors.len() <= 1

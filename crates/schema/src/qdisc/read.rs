@@ -95,7 +95,7 @@ impl From<HierarchyError> for ReadError {
 }
 
 impl ReadError {
-    /// Whether it is for want of memory.
+    /// Returns true if it is for want of memory.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Label(LabelError::OutOfMemory(_)) | Self::Hierarchy(HierarchyError::OutOfMemory { .. }))

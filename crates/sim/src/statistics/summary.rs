@@ -128,7 +128,7 @@ pub struct Paired {
     /// The mean and its interval.
     #[serde(flatten)]
     pub estimate: Estimate,
-    /// Whether the interval by Student's t leaves out zero.
+    /// True if the interval by Student's t leaves out zero.
     pub different: Option<bool>,
 }
 
@@ -143,7 +143,7 @@ impl Phase {
     }
 }
 
-/// Whether two runs differ in their seeds alone.
+/// Returns true if two runs differ in their seeds alone.
 fn same(one: &Run, other: &Run) -> bool {
     one.scheduler == other.scheduler && one.sweep == other.sweep
 }

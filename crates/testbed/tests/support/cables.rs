@@ -45,7 +45,7 @@ pub(crate) fn backend() -> BackendChoice {
     }
 }
 
-/// Whether gateways of this test use AF_XDP.
+/// Returns true if gateways of this test use AF_XDP.
 pub(crate) fn over_af_xdp() -> bool {
     backend() == BackendChoice::AfXdp
 }

@@ -159,7 +159,7 @@ fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     }
 }
 
-/// Whether the last call said that the interface went down or away.
+/// Returns true if the last call said that the interface went down or away.
 fn is_gone() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
 }

@@ -191,7 +191,7 @@ fn no_class_gains_by_rearranging_guarantees_among_its_descendants() {
     }
 }
 
-/// Whether `class` is `ancestor` or below it.
+/// Returns true if `class` is `ancestor` or below it.
 fn below(tree: &Hierarchy, mut class: ClassId, ancestor: ClassId) -> bool {
     loop {
         if class == ancestor {

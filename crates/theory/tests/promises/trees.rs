@@ -99,7 +99,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
     without_refused(info, tree.build().expect("a tree"))
 }
 
-/// Whether `class` may have classes below it: half of them, by their number.
+/// Returns true if `class` may have classes below it: half of them, by their number.
 fn may_have_children(parents: &[ClassId], class: ClassId) -> bool {
     parents.len() < 6 && class.0 % 2 == 1
 }

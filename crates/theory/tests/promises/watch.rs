@@ -34,7 +34,7 @@ impl Kept {
         Self(bound.traffic.limits().iter().map(limit).collect())
     }
 
-    /// Whether a packet of `len` bytes may be sent at `now`; it counts as sent then.
+    /// Returns true if a packet of `len` bytes may be sent at `now`; it counts as sent then.
     pub(crate) fn takes(&mut self, now: Nanos, len: u32) -> bool {
         let fits = self.0.iter_mut().all(|limit| limit.fits(now, len));
         if fits {

@@ -108,7 +108,7 @@ pub(super) struct Pairing<F> {
     /// Time of the first packet before the device, and of the last behind it, by the first clock.
     start: Option<i128>,
     end: Option<i128>,
-    /// Whether that last one is known to be it.
+    /// True if that last one is known to be it.
     ended: bool,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Captured {
     pub(super) len: u32,
     /// What was kept of it.
     pub(super) bytes: Vec<u8>,
-    /// Whether it has no link header.
+    /// True if it has no link header.
     pub(super) bare_ip: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Reader<R: Read> {
     file: Format<BufReader<R>>,
     /// Packets read.
     pub(super) packets: u64,
-    /// Whether it ended in the middle of a packet.
+    /// True if it ended in the middle of a packet.
     pub(super) cut_off: bool,
     last: Nanos,
 }

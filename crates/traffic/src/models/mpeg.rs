@@ -22,7 +22,7 @@ pub struct Mpeg {
     pub groups_per_1000_s: u64,
     /// Lengths of pictures of kind I, P and B.
     pub lengths: [PacketSize; 3],
-    /// Whether a picture is one packet. Otherwise it is cut into packets of the source's longest, which arrive together.
+    /// True if a picture is one packet. Otherwise it is cut into packets of the source's longest, which arrive together.
     pub whole_frames: bool,
 }
 

@@ -66,7 +66,7 @@ impl Gate {
         Self { states, last: Nanos::ZERO }
     }
 
-    /// Whether a packet of `len` bytes conforms at `at`, which is not before the last packet.
+    /// Returns true if a packet of `len` bytes conforms at `at`, which is not before the last packet.
     pub(super) fn conforms(&mut self, at: Nanos, len: u32) -> bool {
         self.states.iter_mut().all(|state| state.conforms(at, len))
     }

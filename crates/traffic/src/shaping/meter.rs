@@ -25,7 +25,7 @@ impl Meter {
         Ok(Self { gate: Gate::new(curve), now: Nanos::ZERO, conforming: Amount::default(), excess: Amount::default() })
     }
 
-    /// Whether a packet of `len` bytes that comes at `at` conforms. Times that go back count as the last one.
+    /// Returns true if a packet of `len` bytes that comes at `at` conforms. Times that go back count as the last one.
     pub fn arrive(&mut self, at: Nanos, len: u32) -> bool {
         self.now = self.now.max(at);
         let conforms = self.gate.conforms(self.now, len);

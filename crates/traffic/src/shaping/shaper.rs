@@ -92,7 +92,7 @@ impl Shaper {
         self.gate.remembered() + self.waiting.len()
     }
 
-    /// Whether the queue takes `len` more bytes now.
+    /// Returns true if the queue takes `len` more bytes now.
     fn has_room(&mut self, len: u32) -> bool {
         let Some(limits) = self.limits else { return true };
         while let Some(&(leaves, len)) = self.waiting.front()

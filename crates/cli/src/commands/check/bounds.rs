@@ -79,12 +79,12 @@ pub(super) fn weight(weight: RunWeight) -> String {
     }
 }
 
-/// Whether bounds are promised that differ below ceilings, and there are any.
+/// Returns true if bounds are promised that differ below ceilings, and there are any.
 fn has_ceilings(promised: &Promised) -> bool {
     promised.transmission_gap.iter().any(|gap| gap.below_ceilings.iter().any(Option::is_some))
 }
 
-/// Whether hosts share a leaf.
+/// Returns true if hosts share a leaf.
 fn has_hosts(tree: &Hierarchy) -> bool {
     tree.classes().any(|class| tree.config(class).hosts.is_some())
 }

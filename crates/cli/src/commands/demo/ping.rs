@@ -43,7 +43,7 @@ struct Document<'a> {
     /// Time between two echoes in seconds.
     interval_s: f64,
     runs: &'a [Measured],
-    /// Whether it was interrupted: runs are missing then.
+    /// True if it was interrupted: runs are missing then.
     stopped: bool,
 }
 

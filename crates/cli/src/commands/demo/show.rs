@@ -43,7 +43,7 @@ pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) 
     out.redraw(&lines)
 }
 
-/// Whether the class sends in any phase: the others would be empty lines.
+/// Returns true if the class sends in any phase: the others would be empty lines.
 #[cfg(target_os = "linux")]
 fn sends(plan: &DemoPlan, class: ClassId) -> bool {
     plan.sources.iter().any(|source| source.class == class)

@@ -120,7 +120,7 @@ fn seen(phase: &DemoPhase, link_bps: f64) -> String {
     )
 }
 
-/// Whether a class should get anything, or got more than a trace.
+/// Returns true if a class should get anything, or got more than a trace.
 pub(super) fn counts(rate: &DemoRate, link_bps: f64) -> bool {
     rate.ideal_bps > 0.0 || relative(rate.rate_bps, 0.0, link_bps) > 0.001
 }

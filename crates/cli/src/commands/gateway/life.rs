@@ -55,7 +55,7 @@ fn fail_open_mode(name: &str) -> Result<FailOpen, String> {
 }
 
 impl Life {
-    /// Whether nothing is to be started.
+    /// Returns true if nothing is to be started.
     pub(super) fn closes(&self) -> bool {
         !self.close.is_empty()
     }

@@ -159,7 +159,7 @@ pub(super) struct Read {
     links: Vec<LinkFile>,
     /// Those of the file for the other direction.
     back: Option<Vec<LinkFile>>,
-    /// Whether the files were read before.
+    /// True if the files were read before.
     again: bool,
 }
 
@@ -220,7 +220,7 @@ impl Files {
     }
 }
 
-/// Whether both are names of one file.
+/// Returns true if both are names of one file.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

@@ -25,7 +25,7 @@ pub(super) struct Person<'a> {
 /// Asks a person, where there is one. A question tells the flag that answers it, for those who cannot be asked.
 pub(super) struct Questions<'a> {
     person: Option<Person<'a>>,
-    /// Whether anything was asked.
+    /// True if anything was asked.
     pub(super) asked: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Questions<'a> {
         Self { person, asked: false }
     }
 
-    /// Whether somebody answers.
+    /// Returns true if somebody answers.
     pub(super) fn has_person(&self) -> bool {
         self.person.is_some()
     }

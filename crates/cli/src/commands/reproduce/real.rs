@@ -92,7 +92,7 @@ struct Bed {
     dir: Scratch,
     stop: Arc<AtomicBool>,
     played: u8,
-    /// Whether the cables of the second link are laid.
+    /// True if the cables of the second link are laid.
     has_second: bool,
 }
 

@@ -188,7 +188,7 @@ fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, Failure> {
     Ok(warnings)
 }
 
-/// Whether a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
+/// Returns true if a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
 /// notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })

@@ -56,7 +56,7 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
 /// Most expectations that a message has one by one.
 const MOST_UNMET: usize = 20;
 
-/// Whether the runs show what the scenario expects.
+/// Returns true if the runs show what the scenario expects.
 ///
 /// # Errors
 /// [`Failure::Failed`] with those that are not met.

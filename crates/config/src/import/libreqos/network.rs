@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) at: Span,
     /// The position of the nearest node above it that is not virtual; of a virtual node, what its children hang below.
     pub(super) parent: Option<usize>,
-    /// Whether it only groups others, and limits nothing.
+    /// True if it only groups others, and limits nothing.
     pub(super) is_virtual: bool,
     /// Site, AP or whatever is written.
     pub(super) kind: String,

@@ -18,7 +18,7 @@ struct List {
     nets: Vec<Prefix>,
     /// Entries that are names of DNS, or anything else that is no address.
     names: usize,
-    /// Whether rules add addresses to it while the router runs.
+    /// True if rules add addresses to it while the router runs.
     is_filled: bool,
 }
 

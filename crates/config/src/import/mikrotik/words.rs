@@ -61,7 +61,7 @@ struct Word {
     at: Span,
     /// Where the value begins in `text`, behind the first = that is not quoted.
     value: Option<usize>,
-    /// Whether a $ or a bracket stands outside of quotes, which only scripts have.
+    /// True if a $ or a bracket stands outside of quotes, which only scripts have.
     script: bool,
 }
 

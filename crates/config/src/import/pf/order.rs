@@ -102,7 +102,7 @@ fn reorder(tree: &mut Tree, order: &[usize]) {
     tree.default = places[tree.default];
 }
 
-/// Whether a frame may meet both, as far as is easily told.
+/// Returns true if a frame may meet both, as far as is easily told.
 fn may_meet(one: &Match, other: &Match) -> bool {
     fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
         one.zip(other).is_none_or(|(one, other)| one == other)

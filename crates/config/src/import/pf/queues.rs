@@ -297,7 +297,7 @@ fn rank(classes: &mut [Class], at: &Span, reading: &mut Reading<'_>) -> Option<(
     Some(())
 }
 
-/// Whether the bandwidths of children are at most their parent's, as pfctl asks of CBQ.
+/// Returns true if the bandwidths of children are at most their parent's, as pfctl asks of CBQ.
 fn fits(discipline: Discipline, classes: &[Class], rate: u64, reading: &mut Reading<'_>) -> Option<()> {
     if discipline != Discipline::Cbq {
         return Some(());

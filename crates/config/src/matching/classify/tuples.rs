@@ -25,7 +25,7 @@ pub(super) struct Mask {
     vlan: bool,
     inner_vlan: bool,
     ethertype: bool,
-    /// Whether it carries IP; all below is of IP.
+    /// True if it carries IP; all below is of IP.
     ip: bool,
     version: bool,
     proto: bool,

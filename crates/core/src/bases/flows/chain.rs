@@ -18,7 +18,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Whether no leaf is in it.
+    /// Returns true if no leaf is in it.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::contract::{ClassId, Packet};
 pub(crate) trait Turn {
     /// Begins a visit if the first packet, of `len` bytes, can be sent in it. If not, nothing changes.
     fn begin(&mut self, len: u32) -> bool;
-    /// Whether a packet of `len` bytes can be sent in the visit under way.
+    /// Returns true if a packet of `len` bytes can be sent in the visit under way.
     fn covers(&self, len: u32) -> bool;
     /// It is sent.
     fn pay(&mut self, len: u32);

@@ -52,7 +52,7 @@ impl Ring {
         self.len
     }
 
-    /// Whether no leaf is in it.
+    /// Returns true if no leaf is in it.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -56,8 +56,8 @@ fn tree(weights: &[u64]) -> Hierarchy {
     flat(weights.iter().map(|&weight| weighted(weight)))
 }
 
-/// Whether the potential grows at least at rate 1 while its classes have something to send, and no packet is stamped as if its class
-/// had started behind it. `units` are lost per event at most.
+/// Returns true if the potential grows at least at rate 1 while its classes have something to send, and no packet is stamped as if its
+/// class had started behind it. `units` are lost per event at most.
 fn is_a_potential<P: Potential>(weights: &[u64], arrivals: &[Arrival], units: u128) -> Result<(), TestCaseError> {
     let mut server = Rps::<P>::new(&tree(weights)).unwrap();
     // The time at which a server that is never idle while there is something to send has sent all that has come so far.

@@ -185,14 +185,14 @@ impl<W: Work> Lanes<W> {
         self.lanes.len() as u32
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if nothing is in it.
     #[must_use]
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.first == self.ids()
     }
 
-    /// Whether `id` is in it.
+    /// Returns true if `id` is in it.
     #[must_use]
     #[inline]
     pub(super) fn contains(&self, id: u32) -> bool {
@@ -509,7 +509,7 @@ impl<W: Work> Lanes<W> {
         self.first = id;
     }
 
-    /// Whether `rival` comes before `id`, which has the same rank.
+    /// Returns true if `rival` comes before `id`, which has the same rank.
     #[inline(never)]
     fn beats(&self, rival: u32, id: u32) -> bool {
         self.entries[rival as usize].precedes(&self.entries[id as usize])

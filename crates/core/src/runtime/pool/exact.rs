@@ -91,7 +91,7 @@ pub(super) struct Exact {
     span: AtomicU64,
     /// What the rate has brought beyond whole bytes until then, in billionths of a bit.
     fraction: AtomicU64,
-    /// Whether somebody hands credit out.
+    /// True if somebody hands credit out.
     at_work: AtomicBool,
     seats: Vec<Seat>,
 }
@@ -150,7 +150,7 @@ impl Seat {
         (taken, if waits { patience } else { 0 })
     }
 
-    /// Whether it wants something and it is not settled what it gets.
+    /// Returns true if it wants something and it is not settled what it gets.
     fn is_open(&self) -> bool {
         self.gets.load(Relaxed) == 0 && self.wants.load(Relaxed) > 0
     }

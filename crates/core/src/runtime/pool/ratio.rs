@@ -65,7 +65,7 @@ pub(super) struct Ratio {
     /// Number of the period under way.
     period: AtomicU64,
     meters: Vec<Meter>,
-    /// Whether members keep to the ratio. Without it whoever asks first borrows.
+    /// True if members keep to the ratio. Without it whoever asks first borrows.
     guarded: bool,
 }
 

@@ -194,9 +194,9 @@ struct Inner {
     /// Children that are active, or have a leaf below them that waits for the next round.
     backlogged_children: u32,
     parent: u32,
-    /// Whether it counts in this round: it has balances, and its weight is part of Q*.
+    /// True if it counts in this round: it has balances, and its weight is part of Q*.
     active: bool,
-    /// Whether it is in `Hls::touched`.
+    /// True if it is in `Hls::touched`.
     touched: bool,
     /// Scratch of `Hls::start_surplus_round`: it has something to hand out.
     surplus: bool,
@@ -256,7 +256,7 @@ pub struct Hls {
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
-    /// Whether the tree is so large that cache lines are asked for ahead of time.
+    /// True if the tree is so large that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
     later: Later,
@@ -483,7 +483,7 @@ impl Hls {
         packet
     }
 
-    /// Whether others than the leaf wait below the child of the root that it is below.
+    /// Returns true if others than the leaf wait below the child of the root that it is below.
     fn has_siblings(&self, id: u32) -> bool {
         let mut at = self.leaves[id as usize].parent;
         while at != ROOT {

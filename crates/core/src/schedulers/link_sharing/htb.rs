@@ -146,7 +146,7 @@ struct Class {
     lent: u64,
 }
 
-/// Whether a ceiling can stop a class.
+/// Returns true if a ceiling can stop a class.
 fn limited(tree: &Hierarchy) -> bool {
     tree.classes().any(|class| tree.config(class).ceiling.is_some())
 }
@@ -184,7 +184,7 @@ struct Step {
     /// The level of the set, and how many of the steps before it are below the lender.
     at: u8,
     distance: u8,
-    /// Whether the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
+    /// True if the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
     goes_on: bool,
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct Htb {
     found_among: u64,
     /// The priority of the leaf that was found.
     priority: u8,
-    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
@@ -392,7 +392,7 @@ impl Htb {
         }
     }
 
-    /// Whether the assured bucket of `class` is in debt until the end of time.
+    /// Returns true if the assured bucket of `class` is in debt until the end of time.
     fn assured_never(&self, class: u32) -> bool {
         self.classes[class as usize].assured.ready_at() <= self.now
     }
@@ -531,7 +531,7 @@ impl Htb {
         }
     }
 
-    /// Whether the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
+    /// Returns true if the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
     /// asked again.
     #[inline(never)]
     fn ask(&mut self, class: u32) -> bool {

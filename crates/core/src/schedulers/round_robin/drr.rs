@@ -222,7 +222,7 @@ impl Tally for () {
 pub(crate) struct Turns {
     /// The first is visited next, or its visit is under way; then it may have no packet but the one that is being sent.
     pub ring: Ring,
-    /// Whether the visit of the first is under way: it has been given its quantum, and sent a packet.
+    /// True if the visit of the first is under way: it has been given its quantum, and sent a packet.
     visiting: bool,
 }
 

@@ -228,7 +228,7 @@ impl DrrPlus {
         drr::memory(tree, 2) + bytes_of::<(Option<Contract>, Option<Police>)>(tree.len()) + slots + visits
     }
 
-    /// Whether a class is latency-critical and has kept its contract so far.
+    /// Returns true if a class is latency-critical and has kept its contract so far.
     #[must_use]
     pub(crate) fn is_critical(&self, class: ClassId) -> bool {
         self.police.get(class.index()).is_some_and(|police| police.is_some_and(|police| !police.broken))

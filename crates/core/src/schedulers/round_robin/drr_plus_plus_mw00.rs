@@ -83,7 +83,7 @@ pub(crate) struct Mw00 {
     /// The first may be sending: see `sending`.
     ready: Ring,
     waiting: Ring,
-    /// Whether the packet under way is of the first of `ready`, which is listed anew when it has been sent.
+    /// True if the packet under way is of the first of `ready`, which is listed anew when it has been sent.
     sending: bool,
     best_effort: Turns,
     /// Best-effort classes that are still to be visited in this round.

@@ -131,7 +131,7 @@ struct Class {
     limit: u32,
     /// Index into `Hfsc::children`; [`NONE`] for a leaf.
     children: u32,
-    /// Whether it takes part in link-sharing.
+    /// True if it takes part in link-sharing.
     shares: bool,
     virtual_curve: Curve,
     virtual_time: u128,
@@ -200,7 +200,7 @@ pub struct Hfsc<W = ()> {
     eligible: Heap<W>,
     max_packet: u32,
     now: Nanos,
-    /// Whether there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are so many classes that cache lines are asked for ahead of time.
     looks_ahead: bool,
     asked: Asked,
     joins: Joins,

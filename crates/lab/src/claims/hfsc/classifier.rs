@@ -27,7 +27,7 @@ const SETS: f64 = 4096.0;
 struct Kind {
     name: &'static str,
     matches: fn(u32) -> Match,
-    /// Whether the classifier keeps a flow cache: one hash table is asked faster.
+    /// True if the classifier keeps a flow cache: one hash table is asked faster.
     cached: bool,
 }
 

@@ -195,7 +195,7 @@ pub(super) struct Made {
     pub(super) class: ClassId,
     /// The scheduler's time, in nanoseconds.
     pub(super) now: u64,
-    /// Whether it falls into the span that is measured.
+    /// True if it falls into the span that is measured.
     pub(super) measured: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Sent {
     pub done: u64,
     /// In bytes.
     pub len: u32,
-    /// Whether the real-time criterion chose it.
+    /// True if the real-time criterion chose it.
     pub in_time: bool,
 }
 
@@ -170,7 +170,7 @@ impl Model {
         (0..self.queues.len()).filter(|&session| !self.queues[session].is_empty())
     }
 
-    /// Whether it had no more than its E_i: equation (10).
+    /// Returns true if it had no more than its E_i: equation (10).
     pub(super) fn is_eligible(&self, session: usize, now: i128) -> bool {
         let of = &self.sessions[session];
         of.eligible(now) >= Ratio::from_integer(of.served)
@@ -183,7 +183,8 @@ impl Model {
         Some(*over.numer() as f64 / *over.denom() as f64 / service_of(1) as f64)
     }
 
-    /// Whether E would be above what active sessions have had together, and so many bytes, if none were served for a nanosecond: equation (8).
+    /// Returns true if E would be above what active sessions have had together, and so many bytes, if none were served for a nanosecond:
+    /// equation (8).
     pub(super) fn is_asked(&self, link: u64, now: i128, below: Below, less: u64) -> bool {
         let had = Ratio::from_integer(served(&self.sessions) + service_of(less));
         required(&self.sessions, link, now + 1, below).is_none_or(|exact| exact > had)

@@ -42,8 +42,8 @@ impl Asks {
     }
 }
 
-/// Whether earliest deadline first serves both in time: what has to leave by any t, sum u_i + r_i (t - d_i) over d_i <= t, is no more than R t. These
-/// are service curves of any shape, and no scheduler serves more sets.
+/// Returns true if earliest deadline first serves both in time: what has to leave by any t, sum u_i + r_i (t - d_i) over d_i <= t, is no
+/// more than R t. These are service curves of any shape, and no scheduler serves more sets.
 fn any_curves(set: &[Asks; 2]) -> bool {
     let asked = |t: f64| -> f64 {
         set.iter().filter(|of| of.delay <= t + NOTHING).map(|of| of.burst + of.rate * (t - of.delay).max(0.0)).sum()
@@ -84,8 +84,8 @@ fn gps(set: &[Asks; 2], share: f64) -> [f64; 2] {
     delays
 }
 
-/// Whether GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes its delay shorter and the other's longer; `None` where
-/// the two sides are too near to tell.
+/// Returns true if GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes its delay shorter
+/// and the other's longer; `None` where the two sides are too near to tell.
 fn any_weights(set: &[Asks; 2], slack: f64) -> Option<bool> {
     let late = |share: f64| {
         let delays = gps(set, share);

@@ -258,7 +258,7 @@ impl Panel {
         label + 8.0
     }
 
-    /// Whether names along the x axis would run into each other in one row, and stand in two.
+    /// Returns true if names along the x axis would run into each other in one row, and stand in two.
     fn crowded(&self, sheet: Sheet) -> bool {
         let ticks = self.x.ticks(sheet.ticks());
         let room = sheet.inner() / ticks.len().max(1) as f64;

@@ -62,7 +62,7 @@ impl Observation {
         &self.snapshot.passage
     }
 
-    /// Whether received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
+    /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
     pub(crate) fn is_balanced(&self) -> bool {
         let mut leaves = self.passage().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees

@@ -188,7 +188,7 @@ impl Passage {
         }
     }
 
-    /// Whether classes of this link and of another share a pool.
+    /// Returns true if classes of this link and of another share a pool.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
         self.pooled.iter().any(|own| other.pooled.iter().any(|theirs| own.pool == theirs.pool))
     }

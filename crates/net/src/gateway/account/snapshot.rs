@@ -42,7 +42,7 @@ pub(crate) struct GatewayCounts {
     /// What moves frames at the input and at the output.
     pub(crate) movers: [Mover; 2],
     pub(crate) output_busy: u64,
-    /// Whether the output and the input are waited for because they have no carrier.
+    /// True if the output and the input are waited for because they have no carrier.
     pub(crate) waits_for_carrier: [bool; 2],
     pub(crate) forfeited: Nanos,
     /// What passes frames while the gateway does not run, and when it did not do its work.
@@ -53,7 +53,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) time: TimeShares,
     pub(crate) profile: Option<Profile>,
     pub(crate) pool_most_used: u64,
-    /// Whether each frame of the pool was where it should be.
+    /// True if each frame of the pool was where it should be.
     pub(crate) pool_agrees: bool,
 }
 

@@ -229,7 +229,7 @@ struct Page {
     limits: RecordingLimits,
     written: Arc<AtomicU64>,
     recorded: Recorded,
-    /// Whether the gateway has said that nothing more comes.
+    /// True if the gateway has said that nothing more comes.
     end: bool,
 }
 

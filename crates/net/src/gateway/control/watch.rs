@@ -10,7 +10,7 @@ use crate::gateway::stats::GatewayStats;
 #[derive(Debug)]
 pub struct Watch {
     connection: Connection,
-    /// Whether the gateway knows what was told here, for the next interval.
+    /// True if the gateway knows what was told here, for the next interval.
     told: bool,
 }
 

@@ -89,7 +89,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         ]
     }
 
-    /// Whether frames of the other direction wait for the input.
+    /// Returns true if frames of the other direction wait for the input.
     pub(crate) fn waits_backward(&self) -> bool {
         !self.back.is_empty()
     }

@@ -146,7 +146,7 @@ mod tests {
     /// The kernel runs a classifier on a whole frame, and a socket's filter on what is behind its Ethernet header.
     const HEADER: usize = 14;
 
-    /// Whether a frame of `length` is taken, and whether it passes.
+    /// Returns true if a frame of `length` is taken, and whether it passes.
     fn offer(programs: &Programs, length: usize) -> (bool, bool) {
         let taken = run(&programs.gate, &vec![0; length + HEADER]).unwrap() != 0;
         (taken, passes(programs, length))

@@ -135,7 +135,7 @@ impl Table {
         Ok(Self { connection: connection.moved(move_up)?, name, interfaces, turn: 0, due: 0, covered: 0 })
     }
 
-    /// Whether the kernel may have forwarded frames up to `now`.
+    /// Returns true if the kernel may have forwarded frames up to `now`.
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         now + MARGIN_NS >= self.covered
     }

@@ -8,7 +8,7 @@ use crate::gateway::config::GatewayConfig;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) config: &'a GatewayConfig,
-    /// Whether it is to go on; else it is about to end, and only its interfaces count.
+    /// True if it is to go on; else it is about to end, and only its interfaces count.
     pub(super) serves: bool,
 }
 

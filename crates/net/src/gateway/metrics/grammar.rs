@@ -10,7 +10,7 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
-/// Whether `name` may be one of a metric or, with `colons`, of a label.
+/// Returns true if `name` may be one of a metric or, with `colons`, of a label.
 fn is_name(name: &str, colons: bool) -> bool {
     let letter = |char: char| char.is_ascii_alphabetic() || char == '_' || (colons && char == ':');
     name.chars().enumerate().all(|(at, char)| letter(char) || (at > 0 && char.is_ascii_digit())) && !name.is_empty()

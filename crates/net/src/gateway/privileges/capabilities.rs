@@ -81,7 +81,7 @@ fn past_modes(needs: &Privileges, permitted: &CapsHashSet) -> Result<Vec<Capabil
     Ok(kept)
 }
 
-/// Whether files may be made in and removed from this directory.
+/// Returns true if files may be made in and removed from this directory.
 fn may_change(directory: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else { return false };
     // SAFETY: `path` ends with a zero and lives for the call.

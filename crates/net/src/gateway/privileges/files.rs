@@ -18,7 +18,7 @@ const SETTINGS: &str = "/proc/sys/net";
 const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
 /// The kernel's types, by which AF_XDP finds what tells VLAN tags.
 const TYPES: &str = "/sys/kernel/btf";
-/// Whether the terminal that the process was started from is still there.
+/// True if the terminal that the process was started from is still there.
 const TERMINAL: &str = "/dev/tty";
 
 /// Closes all other files, ports of TCP, and processes of others. `Some`, in words: this kernel takes away a part.

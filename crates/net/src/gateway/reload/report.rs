@@ -37,7 +37,7 @@ pub enum Wanted {
     Scheduler {
         /// Its name.
         name: String,
-        /// Whether to go on without what it cannot honour.
+        /// Go on without what it cannot honour.
         lenient: bool,
     },
 }
@@ -49,7 +49,7 @@ pub struct ReloadRequest {
     pub text: Option<(String, String)>,
     /// Names of leaves that are there no more, each with that of the leaf of the same link that gets its packets.
     pub moves: Vec<(String, String)>,
-    /// Whether it is only asked what would change.
+    /// True if it is only asked what would change.
     pub dry_run: bool,
 }
 
@@ -72,7 +72,7 @@ pub enum Fate {
 pub struct ClassChange {
     /// Its name.
     pub name: String,
-    /// Whether it has packets, before or after.
+    /// True if it has packets, before or after.
     pub leaf: bool,
     /// What becomes of it.
     pub fate: Fate,
@@ -156,6 +156,6 @@ pub struct ReloadedLinks {
     pub opened: Vec<LinkChange>,
     /// Those that go. Each sends what it has queued as at any end; its last statistics stand among those at the end of the process.
     pub closed: Vec<LinkChange>,
-    /// Whether that has happened, or was only asked.
+    /// True if that has happened, or was only asked.
     pub committed: bool,
 }

@@ -22,7 +22,7 @@ impl Feed {
         self.ring.ask_to_stop();
     }
 
-    /// Whether all was handed over.
+    /// Returns true if all was handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

@@ -93,7 +93,7 @@ impl Writer {
         &self.ring
     }
 
-    /// Whether `words` more fit.
+    /// Returns true if `words` more fit.
     pub(crate) fn has_room(&mut self, words: u64) -> bool {
         let fits = |tail: u64| self.ring.capacity() - (self.head - tail) >= words;
         if fits(self.tail) {

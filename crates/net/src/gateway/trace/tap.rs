@@ -89,7 +89,7 @@ impl Tap {
         self.short(0, BEGIN);
     }
 
-    /// Whether the trace is over at `now`: nobody wants more, and packets under way have ended or had their time.
+    /// Returns true if the trace is over at `now`: nobody wants more, and packets under way have ended or had their time.
     pub(crate) fn is_over(&mut self, now: Nanos) -> bool {
         if self.ending.is_none() && self.writer.ring().is_asked_to_stop() {
             self.ending = Some(now.saturating_add(GRACE));

@@ -56,8 +56,8 @@ fn one_queue(name: &str) -> Result<(), Unfit> {
     }
 }
 
-/// Whether VLAN tags may come beside a frame instead of in it. A veth hands over what its other end has sent, whatever its own settings
-/// are; only that end knows.
+/// Returns true if VLAN tags may come beside a frame instead of in it. A veth hands over what its other end has sent, whatever its own
+/// settings are; only that end knows.
 pub(super) fn takes_tags_out(interface: &Interface) -> bool {
     interface.driver == "veth" || ethtool::is_on(&interface.name, Offload::RxVlan).unwrap_or(true)
 }

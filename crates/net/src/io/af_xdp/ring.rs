@@ -114,7 +114,7 @@ impl<T: Plain> Ring<T> {
         unsafe { self.entry(number).write_volatile(value) };
     }
 
-    /// Whether the other side asks to be woken.
+    /// Returns true if the other side asks to be woken.
     pub(super) fn wants_waking(&self) -> bool {
         self.load(self.flags) & libc::XDP_RING_NEED_WAKEUP != 0
     }

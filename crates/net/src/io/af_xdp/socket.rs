@@ -34,7 +34,7 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
-    /// Whether the driver itself reads and writes frames of the pool.
+    /// True if the driver itself reads and writes frames of the pool.
     pub(super) zero_copy: bool,
 }
 

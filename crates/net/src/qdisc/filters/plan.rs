@@ -43,7 +43,7 @@ impl QdiscFilters {
         self.priorities.iter().map(Vec::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.priorities.is_empty()

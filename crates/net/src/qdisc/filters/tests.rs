@@ -22,7 +22,7 @@ struct Frame {
     key: FrameKey,
 }
 
-/// Whether a filter of flower takes a frame, by what its documentation says of each field.
+/// Returns true if a filter of flower takes a frame, by what its documentation says of each field.
 fn takes(filter: &Filter, frame: &Frame) -> bool {
     let Filter::Flower(fields) = filter else { return true };
     let Fields { src_mac, dst_mac, outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } =

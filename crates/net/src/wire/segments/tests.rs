@@ -16,7 +16,7 @@ struct Made {
     /// Bytes of payload, in all and in each packet.
     total: usize,
     size: u16,
-    /// Whether the sender has left the checksum to hardware.
+    /// True if the sender has left the checksum to hardware.
     unfinished: bool,
 }
 

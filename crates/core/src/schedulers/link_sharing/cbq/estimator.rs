@@ -51,7 +51,7 @@ pub(super) fn duration(len: u32, rate: Rate) -> Fine {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimator {
     rate: Rate,
-    /// Whether debt is waited for.
+    /// True if debt is waited for.
     remembers: bool,
     average: Fine,
     largest: Fine,
@@ -104,7 +104,7 @@ impl Estimator {
         (self.average, self.last, self.under) = (self.largest, 0, 0);
     }
 
-    /// Whether the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
+    /// Returns true if the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
     #[cfg(any(test, feature = "invariants"))]
     pub(super) fn is_sound(&self) -> bool {
         self.average <= self.largest && self.average >= -duration(crate::contract::MAX_PACKET, self.rate) - 1

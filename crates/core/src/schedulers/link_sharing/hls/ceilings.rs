@@ -59,7 +59,7 @@ impl Verdict {
         Self(cycle << 1 | blocked as u64)
     }
 
-    /// Whether it says something of `cycle`.
+    /// Returns true if it says something of `cycle`.
     #[inline(always)]
     const fn is_of(self, cycle: u64) -> bool {
         self.0 >> 1 == cycle || self.0 == Self::PARKED.0
@@ -86,7 +86,7 @@ struct Limiter {
 const _: () = assert!(size_of::<Limiter>() == 64);
 
 impl Limiter {
-    /// Whether its bucket lets packets through in `cycle`: decided once. That it does need not be noted before something is taken.
+    /// Returns true if its bucket lets packets through in `cycle`: decided once. That it does need not be noted before something is taken.
     #[inline(always)]
     fn is_open(&mut self, cycle: u64, now: Nanos) -> bool {
         if self.verdict.is_of(cycle) {
@@ -128,7 +128,7 @@ struct Pooled {
 }
 
 impl Pooled {
-    /// Whether it may send, with `ready_at` brought up to date.
+    /// Returns true if it may send, with `ready_at` brought up to date.
     fn is_ready(&mut self, now: Nanos) -> bool {
         self.own.refill(now);
         if self.own.is_ready() {
@@ -382,7 +382,7 @@ impl Ceilings {
         Ok(Self { limiters, waiting, pooled, nearest, held, waits })
     }
 
-    /// Whether [`Ceilings::retune`] can be done: the same classes have ceilings.
+    /// Returns true if [`Ceilings::retune`] can be done: the same classes have ceilings.
     pub(super) fn fits(&self, with: &Self) -> bool {
         let same = |(mine, theirs): (&Limiter, &Limiter)| (mine.pooled == NIL) == (theirs.pooled == NIL);
         self.nearest == with.nearest
@@ -429,7 +429,7 @@ impl Ceilings {
             + bytes_of::<(DepthTerms, u64)>(tree.len())
     }
 
-    /// Whether packets of `class` count against a ceiling.
+    /// Returns true if packets of `class` count against a ceiling.
     pub(super) fn is_limited(&self, class: ClassId) -> bool {
         self.nearest.get(class.index()).is_some_and(|&limiter| limiter != NIL)
     }
@@ -454,20 +454,20 @@ impl Ceilings {
         blocked
     }
 
-    /// Whether nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`],
+    /// Returns true if nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`],
     /// [`Ceilings::are_open`] and [`Ceilings::take`] are for such trees only.
     pub(super) fn are_buckets(&self) -> bool {
         self.pooled.is_empty()
     }
 
-    /// Whether the ceiling of `leaf` itself, which it has, is open in `cycle`; and whether its bucket is still in debt.
+    /// Returns true if the ceiling of `leaf` itself, which it has, is open in `cycle`; and whether its bucket is still in debt.
     pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> (bool, bool) {
         let nearest = self.nearest[leaf as usize];
         let limiter = &mut self.limiters[nearest as usize];
         (limiter.is_open(cycle, now), !limiter.bucket.is_ready())
     }
 
-    /// Whether the ceilings at `class` and above it are all open in `cycle`: [`Ceilings::blocks`] finds none.
+    /// Returns true if the ceilings at `class` and above it are all open in `cycle`: [`Ceilings::blocks`] finds none.
     #[inline(always)]
     pub(super) fn are_open(&mut self, class: u32, cycle: u64, now: Nanos) -> bool {
         let mut at = self.nearest[class as usize];
@@ -480,7 +480,7 @@ impl Ceilings {
         true
     }
 
-    /// Whether the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
+    /// Returns true if the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
     pub(super) fn stay_open(&self, class: u32, cycle: u64) -> bool {
         let mut at = self.nearest.get(class as usize).copied().unwrap_or(NIL);
         while let Some(Limiter { bucket, verdict, above, pooled }) = self.limiters.get(at as usize) {

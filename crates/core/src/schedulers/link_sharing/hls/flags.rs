@@ -54,7 +54,7 @@ impl Flags {
         if asked { self } else { Self::NONE }
     }
 
-    /// Whether any of `flags` is set.
+    /// Returns true if any of `flags` is set.
     #[inline(always)]
     pub(super) const fn intersects(self, flags: Self) -> bool {
         self.0 & flags.0 != 0

@@ -72,7 +72,7 @@ impl Hls {
         if self.also_limited() { Flags::URGENT.union(Flags::MANAGED) } else { Flags::NOT_PLAIN }
     }
 
-    /// Whether leaves below ceilings are plain, too.
+    /// Returns true if leaves below ceilings are plain, too.
     #[inline(always)]
     fn also_limited(&self) -> bool {
         self.has_ceilings && self.ceilings.are_buckets()

@@ -17,18 +17,18 @@ const FROM: usize = 1 << 11;
 /// One leaf of so many may be new in a list that is sorted.
 const NEW_ONE_IN: usize = 8;
 
-/// Whether lists of visits are to be sorted, and what it takes.
+/// True if lists of visits are to be sorted, and what it takes.
 #[derive(Debug)]
 pub(super) struct Sorting {
     /// By class, a bit, in a tree whose lists are sorted; none of them is set between two calls.
     bits: Box<[u64]>,
     /// Leaves that were appended since the latest main round began.
     new: usize,
-    /// Whether any was appended since the list was sorted.
+    /// True if any was appended since the list was sorted.
     due: bool,
 }
 
-/// Whether lists of `tree` are sorted.
+/// Returns true if lists of `tree` are sorted.
 pub(super) fn sorts(tree: &Hierarchy) -> bool {
     tree.leaves().len() >= FROM
 }
@@ -37,7 +37,7 @@ fn words(classes: usize) -> usize {
     classes.div_ceil(64)
 }
 
-/// Whether a list of `len` leaves, `new` of which are at its end, is worth sorting.
+/// Returns true if a list of `len` leaves, `new` of which are at its end, is worth sorting.
 pub(super) const fn is_worth(new: usize, len: usize) -> bool {
     new * NEW_ONE_IN <= len
 }

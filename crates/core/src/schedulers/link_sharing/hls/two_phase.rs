@@ -33,7 +33,7 @@ pub struct TwoPhase {
     /// Leaves by visit, until somebody takes them.
     visited: Vec<ClassId>,
     serving: bool,
-    /// Whether the order of visits is sorted as that of a large tree is.
+    /// True if the order of visits is sorted as that of a large tree is.
     sorts: bool,
     /// Leaves that are new in `list` since the latest main round began.
     new: usize,

@@ -284,13 +284,13 @@ impl Urgent {
         memory::bytes_of::<(Account, u64)>(tree.len()) + memory::bytes_of::<(u128, u128)>(urgent)
     }
 
-    /// Whether a leaf may send ahead of its turn.
+    /// Returns true if a leaf may send ahead of its turn.
     #[inline(always)]
     pub(super) fn any_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether any leaf has debt.
+    /// Returns true if any leaf has debt.
     #[inline(always)]
     pub(super) fn any_debt(&self) -> bool {
         self.in_debt > 0
@@ -300,7 +300,7 @@ impl Urgent {
         self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
     }
 
-    /// Whether a packet of `len` bytes is within the leaf's advance. Any packet is, once nothing is owed.
+    /// Returns true if a packet of `len` bytes is within the leaf's advance. Any packet is, once nothing is owed.
     pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
         let Account { debt, advance } = self.accounts[leaf as usize];
         debt == 0 || debt + cost(len) <= advance

@@ -363,7 +363,7 @@ fn the_meter_of_a_slot_is_told_and_an_exact_pool_has_none() {
     }
 }
 
-/// Whether W(s, t] <= rate (t - s) + slack for every interval, for packets in order of time.
+/// Returns true if W(s, t] <= rate (t - s) + slack for every interval, for packets in order of time.
 fn assert_bucket(sent: &[Sent], bps: u64, slack: u64) -> Result<(), String> {
     // The least of W(0, s) - rate * s before each packet, in billionths of a bit.
     let scale = 8_000_000_000i128;

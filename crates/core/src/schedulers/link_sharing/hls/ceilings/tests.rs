@@ -104,7 +104,7 @@ fn some_limits(one_in: u32) -> impl Strategy<Value = ClassConfig> {
     )
 }
 
-/// Whether `class` or a class below it has a ceiling.
+/// Returns true if `class` or a class below it has a ceiling.
 fn limited_at_or_below(tree: &Hierarchy) -> Vec<bool> {
     let mut limited: Vec<bool> = (0..tree.len()).map(|at| tree.config(ClassId(at as u32)).ceiling.is_some()).collect();
     for class in tree.classes().rev() {

@@ -69,7 +69,7 @@ fn share(tree: &Hierarchy, run: &RunWeights, leaf: ClassId) -> u128 {
 struct Arrival {
     leaf: usize,
     len: u32,
-    /// Whether a latency-critical leaf's traffic is within what was agreed.
+    /// True if a latency-critical leaf's traffic is within what was agreed.
     conforming: bool,
 }
 
