@@ -10,13 +10,14 @@ use fairlink_report::{ClassBounds, ClassReport, Content, Document, LinkBounds, L
 use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
 use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
 use fairlink_theory::latency::DelayBound;
-use fairlink_theory::promises::{Promised, admission, largest_share_error, next_packet, promised};
+use fairlink_theory::promises::{Promised, largest_share_error, next_packet, promised};
 use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
 use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use serde::Serialize;
 
+use crate::admission::Admission;
 use crate::fluid::link_report;
 use crate::refused::{ProblemReport, Refused};
 use crate::rows::Each;
@@ -89,24 +90,6 @@ impl RefusedDoc {
     pub fn new(problems: &Problems, admission: Option<Admission>) -> Document<Self> {
         let problems = problems.all().iter().map(ProblemReport::from).collect();
         Document::new(Self { valid: false, admission, problems })
-    }
-}
-
-/// True if the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Admission {
-    /// True where it can.
-    pub admitted: bool,
-    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at once; `null` for never.
-    pub fails_at_s: Option<f64>,
-}
-
-impl Admission {
-    /// The admission test, where the link's scheduler guarantees curves and a class has one.
-    #[must_use]
-    pub fn of(link: &LinkFile) -> Option<Self> {
-        let fails_at = admission(link.info(), &link.tree)?;
-        Some(Self { admitted: fails_at.is_none(), fails_at_s: fails_at.as_ref().map(to_f64) })
     }
 }
 

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod admission;
 mod check;
 mod expand;
 mod explain;
@@ -28,10 +29,9 @@ mod schedulers;
 mod simulate;
 mod tree;
 
+pub use admission::Admission;
 pub use check::theorems::{AsPrinted, InnerCurve, Load, MeanDelayEstimate, Theorems, VirtualTimes};
-pub use check::{
-    Admission, CheckDoc, CheckOptions, Checked, RefusedDoc, USEFUL_S, check, class_bounds, share_warnings,
-};
+pub use check::{CheckDoc, CheckOptions, Checked, RefusedDoc, USEFUL_S, check, class_bounds, share_warnings};
 pub use expand::{ExpandDoc, expand};
 pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};

@@ -3,7 +3,7 @@
 use fairlink_config::{Problem, Problems};
 use serde::Serialize;
 
-use crate::check::Admission;
+use crate::admission::Admission;
 
 /// Why nothing was computed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -42,7 +42,7 @@ pub struct Simulation {
 /// while !simulation.done() {
 ///     simulation.step_until(simulation.now() + Nanos::from_millis(100))?;
 /// }
-/// assert_eq!(simulation.report()?.classes[0].rate_bps, 1e6);
+/// assert_eq!(simulation.report()?.classes[0].rates.rate_bps, Some(1e6));
 /// # Ok::<(), fairlink_api::Refused>(())
 /// ```
 ///

@@ -2,7 +2,7 @@ use super::*;
 use fairlink_core::Amount;
 use serde_json::json;
 
-/// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, in each of which the n-th asks for n Mbit/s.
+/// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, of which the n-th is guaranteed n Mbit/s, asks for as much, and gets half.
 fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
     let amount = Amount { packets: 1234, bytes: 5678 };
     let counts =
@@ -17,10 +17,10 @@ fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
             "delay_s": if number == 2 { json!({"packets": 0}) } else { delay },
         })
     };
-    let class = |&(name, parent): &(&str, Option<&str>)| {
+    let class = |(at, &(name, parent)): (usize, &(&str, Option<&str>))| {
         json!({
             "name": name, "parent": parent, "leaf": true, "counts": counts(amount),
-            "terms": {"guarantee_bps": 1_000_000u64 * 40, "weight": null, "ceiling_bps": null},
+            "terms": {"guarantee_bps": 1_000_000 * (at as u64 + 1), "weight": null, "ceiling_bps": null},
             "bounds": {"delay_bound_s": if name == "late" { 0.00123456 } else { 0.0312345 }},
         })
     };
@@ -40,7 +40,7 @@ fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
     });
     let stats = json!({
         "name": "eth0", "scheduler": "hls", "capacity_bps": 100_000_000u64, "counts": counts(amount),
-        "classes": classes.iter().map(class).collect::<Vec<_>>(), "spans": [link],
+        "classes": classes.iter().enumerate().map(class).collect::<Vec<_>>(), "spans": [link],
         "gateway": {
             "generation": 0, "input": "eth1", "output": "eth0", "uptime_s": 61.5, "balanced": true, "kernel_dropped_packets": 0,
             "super_packets": 0, "checksums_completed": 0, "vlan_tags_restored": 0, "output_busy": 0, "reverse": null, "time": zero,

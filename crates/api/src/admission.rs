@@ -1,0 +1,24 @@
+//! The admission test of service curves, as `check` prints it.
+
+use fairlink_config::LinkFile;
+use fairlink_theory::promises::admission;
+use fairlink_theory::to_f64;
+use serde::Serialize;
+
+/// True if the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Admission {
+    /// True where it can.
+    pub admitted: bool,
+    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at once; `null` for never.
+    pub fails_at_s: Option<f64>,
+}
+
+impl Admission {
+    /// The admission test, where the link's scheduler guarantees curves and a class has one.
+    #[must_use]
+    pub fn of(link: &LinkFile) -> Option<Self> {
+        let fails_at = admission(link.info(), &link.tree)?;
+        Some(Self { admitted: fails_at.is_none(), fails_at_s: fails_at.as_ref().map(to_f64) })
+    }
+}
