@@ -16,7 +16,7 @@ use crate::style::shown;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CliError {
     /// The check, the claim or the run failed: exit 1.
     Failed(anyhow::Error),
     /// The command line or the surroundings (an interface, a permission) are wrong: exit 2.
@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     ClosedPipe,
 }
 
-impl Failure {
+impl CliError {
     /// The run failed for this reason.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self::Failed(error.into())
@@ -101,7 +101,7 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 /// Failures to write to standard output.
-impl From<io::Error> for Failure {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::ClosedPipe

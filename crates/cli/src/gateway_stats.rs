@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairlink_net::{GatewayStats, StatsContent};
 use fairlink_report::{ClassReport, Document, Measure, Measured, columns};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 
@@ -56,7 +56,7 @@ pub(crate) fn show_all<'a>(
     links: impl IntoIterator<Item = &'a GatewayStats>,
     classes: Classes,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     if out.json {
         return out.document(&document(links));
     }
@@ -70,7 +70,7 @@ pub(crate) fn show_all<'a>(
 }
 
 /// Statistics as a table.
-pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Result<(), CliError> {
     let gateway = stats.gateway();
     out.paragraph(
         &format!(

@@ -14,16 +14,16 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
 /// that has several.
-pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
     let stop = stop_flag_without_hangup()?;
     // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
     #[cfg(target_os = "linux")]
     if !is_ignored(SIGHUP) {
-        flag::register(SIGHUP, Arc::clone(&stop)).map_err(Failure::failed)?;
+        flag::register(SIGHUP, Arc::clone(&stop)).map_err(CliError::failed)?;
     }
     Ok(stop)
 }
@@ -53,16 +53,16 @@ static HELD: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 impl Hangup {
     /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is read, because a service
     /// that was just started may be told at once to read its files again. Under `nohup` it stays ignored.
-    pub(crate) fn hold() -> Result<(), Failure> {
+    pub(crate) fn hold() -> Result<(), CliError> {
         let came = Arc::new(AtomicBool::new(false));
         if HELD.set(Arc::clone(&came)).is_ok() && !is_ignored(SIGHUP) {
-            flag::register(SIGHUP, came).map_err(Failure::failed)?;
+            flag::register(SIGHUP, came).map_err(CliError::failed)?;
         }
         Ok(())
     }
 
     /// From now on, and from [`Hangup::hold`] on where that was called.
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, CliError> {
         Self::hold()?;
         let came = HELD.get().map(Arc::clone).unwrap_or_default();
         Ok(Self { came, had_terminal: has_terminal() })
@@ -84,12 +84,12 @@ fn has_terminal() -> bool {
 }
 
 /// As [`stop_flag`], for a process to which SIGHUP means something else.
-pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the one that ends the process sees the flag as it was before this signal.
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop)).map_err(Failure::failed)?;
-        flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop)).map_err(CliError::failed)?;
+        flag::register(signal, Arc::clone(&stop)).map_err(CliError::failed)?;
     }
     Ok(stop)
 }

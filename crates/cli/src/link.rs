@@ -8,11 +8,11 @@ use fairlink_config::{LinkFile, Problem, Problems, SourceText};
 use fairlink_core::ClassId;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::style::report;
 
 /// What is wrong with a file is the user's to mend.
-impl From<Problems> for Failure {
+impl From<Problems> for CliError {
     fn from(problems: Problems) -> Self {
         // A problem that has no place in the file would not name it.
         let unplaced = problems.all().iter().find(|problem| problem.span().is_none());
@@ -26,7 +26,7 @@ impl From<Problems> for Failure {
 }
 
 /// A text that is wrong is shown at its place; an argument is named as the option that it is.
-impl From<Refused> for Failure {
+impl From<Refused> for CliError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Text(problems) | Refused::NotAdmitted { problems, .. } => problems.into(),
@@ -60,7 +60,7 @@ pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
 }
 
 /// Reads a link file for a computation that no scheduler takes part in, and shows warnings about its tree.
-pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, Failure> {
+pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, CliError> {
     let (link, warnings) = fairlink_api::read_tree(&SourceText::read(path)?)?;
     warn(warnings);
     Ok(link)

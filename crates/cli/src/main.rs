@@ -35,7 +35,7 @@ use crate::commands::{
 };
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// Commands that ask for them have huge pages behind large memory.
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, out: &mut Out) -> Result<(), Failure> {
+fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
     match cli.command.unwrap_or_else(|| Command::Demo(demo::Args::default())) {
         Command::Demo(args) => demo::run(&args, out),
         Command::Check(args) => check::run(&args, out),

@@ -12,7 +12,7 @@ use fairlink_lab::table::{self, Layout};
 use serde::Serialize;
 use supports_unicode::Stream;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::picture::Canvas;
 
 /// Where a command's data goes.
@@ -37,7 +37,7 @@ impl Out {
     }
 
     /// One JSON document, indented, on lines of its own.
-    pub(crate) fn document(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn document(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer_pretty(&mut self.writer, value).map_err(io::Error::from)?;
         writeln!(self.writer)?;
         Ok(())
@@ -45,20 +45,20 @@ impl Out {
 
     /// One JSON document on one line.
     #[cfg(target_os = "linux")]
-    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
         writeln!(self.writer)?;
         Ok(())
     }
 
     /// One line of text.
-    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), CliError> {
         writeln!(self.writer, "{}", text.as_ref())?;
         Ok(())
     }
 
     /// A sentence or more. Where lines are too narrow for it, it goes on in the next line, set in by `hang`.
-    pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), Failure> {
+    pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), CliError> {
         match self.width() {
             Some(width) => wrapped(text, width, hang).iter().try_for_each(|line| self.line(line)),
             None => self.line(text),
@@ -71,7 +71,7 @@ impl Out {
         head: &[impl AsRef<str>],
         rows: Vec<Vec<String>>,
         right: Range<usize>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         table::fitted(head, &rows, right, self.width()).iter().try_for_each(|line| self.line(&line.text))
     }
 
@@ -83,7 +83,7 @@ impl Out {
         count: usize,
         row: impl Fn(usize) -> Vec<String>,
         right: Range<usize>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let head: Vec<String> = head.iter().map(|title| title.as_ref().to_owned()).collect();
         let mut widths = table::widths(&head);
         (0..count).for_each(|place| table::widen(&mut widths, &row(place)));
@@ -128,7 +128,7 @@ impl Out {
 
     /// Lines in place of those drawn before, on a terminal.
     #[cfg(target_os = "linux")]
-    pub(crate) fn redraw(&mut self, lines: &[String]) -> Result<(), Failure> {
+    pub(crate) fn redraw(&mut self, lines: &[String]) -> Result<(), CliError> {
         if self.drawn > 0 {
             // Up to the first line drawn before, and everything below it away.
             write!(self.writer, "\x1b[{}A\x1b[J", self.drawn)?;
@@ -139,13 +139,13 @@ impl Out {
     }
 
     /// Hands over what is buffered, so that it is seen now.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush()?;
         Ok(())
     }
 
     /// Text or bytes as they are.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.writer.write_all(bytes)?;
         Ok(())
     }
@@ -184,13 +184,13 @@ pub(crate) fn columns(term: &Term) -> Option<usize> {
 const NARROWEST: usize = 40;
 
 /// Makes a directory to write into, where there is none.
-pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
+pub(crate) fn make_directory(path: &Path) -> Result<(), CliError> {
     if path.exists() && !path.is_dir() {
         let path = path.display();
-        return Err(Failure::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
+        return Err(CliError::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
     }
     fs::create_dir_all(path)
-        .map_err(|error| Failure::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
+        .map_err(|error| CliError::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
 }
 
 /// A message for the person at the terminal, to standard error, in one piece. A closed one is no reason to stop.
@@ -219,14 +219,14 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes all of these files by [`write_new`], or none. An error says of `flag` which file it was, and what helps.
-pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(), Failure> {
+pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     for (place, (path, text)) in files.iter().enumerate() {
         if let Err(error) = write_new(path, text.as_bytes()) {
             for (path, _) in &files[..place] {
                 let _ = fs::remove_file(path);
             }
             let path = path.display();
-            return Err(Failure::wrong(match error.kind() {
+            return Err(CliError::wrong(match error.kind() {
                 io::ErrorKind::AlreadyExists => {
                     format!("{flag}: {path} is there already and is kept; choose another name, or remove it")
                 }
@@ -238,8 +238,8 @@ pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(),
 }
 
 /// Writes a file that the user named.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())))
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    fs::write(path, bytes).map_err(|error| CliError::wrong(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]

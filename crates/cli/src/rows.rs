@@ -3,7 +3,7 @@
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 
@@ -46,8 +46,8 @@ impl Rows {
 
 impl RowArgs {
     /// The class that is asked for.
-    pub(crate) fn class(&self, link: &LinkFile) -> Result<Option<ClassId>, Failure> {
-        let find = |name: &String| link.names.find(name).map_err(|error| Failure::wrong(format!("--class: {error}")));
+    pub(crate) fn class(&self, link: &LinkFile) -> Result<Option<ClassId>, CliError> {
+        let find = |name: &String| link.names.find(name).map_err(|error| CliError::wrong(format!("--class: {error}")));
         self.class.as_ref().map(find).transpose()
     }
 
@@ -62,13 +62,13 @@ impl RowArgs {
     }
 
     /// What JSON has: all, or the class that is asked for.
-    pub(crate) fn in_json(&self, link: &LinkFile) -> Result<Rows, Failure> {
+    pub(crate) fn in_json(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let some = self.class(link)?.map(|class| vec![class]);
         Ok(Rows { some, classes: link.tree.len() - 1, summarised: false })
     }
 
     /// What text has.
-    pub(crate) fn in_text(&self, link: &LinkFile) -> Result<Rows, Failure> {
+    pub(crate) fn in_text(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let tree = &link.tree;
         let classes = tree.len() - 1;
         let (some, summarised) = if let Some(class) = self.class(link)? {
@@ -109,7 +109,7 @@ pub(crate) fn summary(
     title: &str,
     rate: impl Fn(ClassId) -> Option<u64>,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let tree = &link.tree;
     let left_out = human::count(rows.classes - rows.len(), "class is", "classes are");
     out.line("")?;

@@ -20,7 +20,7 @@ pub mod run;
 mod sds;
 
 pub use finding::{Expected, Finding, Row, Table, Unit, Value, Verdict};
-pub use laboratory::{Effort, Lab, Trouble, Workload};
+pub use laboratory::{ClaimError, Effort, Lab, Workload};
 
 /// A paper and its claims.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Claim {
     /// True if what is measured are times on this machine, which no golden table can have.
     pub timed: bool,
     /// Tries it.
-    pub run: fn(&Lab<'_>) -> Result<Finding, Trouble>,
+    pub run: fn(&Lab<'_>) -> Result<Finding, ClaimError>,
 }
 
 impl Claim {

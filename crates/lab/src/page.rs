@@ -282,12 +282,12 @@ mod tests {
     use super::*;
     use crate::claims::{Claim, Finding, Row, Unit};
     use crate::figures::axis::Axis;
-    use crate::figures::figure::{Look, Panel, Series};
+    use crate::figures::figure::{Panel, Series, SeriesStyle};
 
     fn outcomes() -> Vec<Outcome> {
         let claim = |id: &str| -> &'static Claim { crate::claims::select(&[id]).unwrap()[0] };
         let mut panel = Panel::new("", Axis::linear("x", 0.0, 1.0), Axis::linear("y", 0.0, 1.0));
-        panel.series.push(Series::line("a < b", vec![(0.0, 0.0), (1.0, 1.0)], Look::nth(0)));
+        panel.series.push(Series::line("a < b", vec![(0.0, 0.0), (1.0, 1.0)], SeriesStyle::nth(0)));
         let good = Finding::new("Sums of <weights> & packets.", vec![Row::never("exceeded", 0)])
             .with_figure(Figure::new("Gap & bound", vec![panel]))
             .with_rerun(Rerun { file: "a.toml".into(), text: "[link]\n".into(), command: "sim a.toml".into() });

@@ -1,6 +1,6 @@
 //! The keys of `[link]` and `[[class]]`: one line each in [`CLASS`] and [`LINK`].
 //!
-//! A key that is a field of [`ClassConfig`] or [`LinkConfig`] has functions that get and set it. The others (names, matches) are
+//! A key that is a field of [`ClassConfig`] or [`LinkConfig`](fairlink_core::LinkConfig) has functions that get and set it. The others (names, matches) are
 //! read by hand. By hand as well is whatever concerns two keys: a guarantee excludes a weight, `hosts` needs `per`.
 
 mod class;

@@ -3,7 +3,7 @@
 //! # The bytes, version 1
 //! All numbers are little-endian. The header of 16 bytes: `FLNK`, the version (2), zero (2), the number of classes without the link
 //! (4), the length of everything (4). Then a record for the link and one for each class, parents before children. A record is its
-//! length (2) and that many bytes. The optional fields of a class are those of [`CLASS`](crate::keys::CLASS) that have a bit.
+//! length (2) and that many bytes. The optional fields of a class are those of [`CLASS`] that have a bit.
 //!
 //! | record of the link | bytes |
 //! | --- | --- |

@@ -65,7 +65,7 @@ pub(crate) const NO_TAG: u32 = u32::MAX;
 
 /// A packet that reached its receiver, and whose source hears of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Delivered {
     /// The link of the source, and its index there.
     pub(crate) link: usize,
     pub(crate) source: u32,
@@ -109,7 +109,7 @@ pub(crate) struct LinkPort<'a> {
     /// Packets that go on to other links.
     going: Vec<Coming>,
     /// Packets whose sources hear that they have arrived.
-    heard: Vec<Heard>,
+    heard: Vec<Delivered>,
     visits: Visits,
     overhead: Overhead,
     /// By id in the tree that is in force: the scenario's class.
@@ -322,12 +322,12 @@ impl<'a> LinkPort<'a> {
     }
 
     /// Takes what sources are to hear since the last call.
-    pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Heard> {
+    pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Delivered> {
         self.heard.drain(..)
     }
 
     /// A source of this link hears of a packet.
-    pub(crate) fn hear(&mut self, heard: Heard) {
+    pub(crate) fn hear(&mut self, heard: Delivered) {
         self.mix.arrived(heard.source, heard.tag, heard.at, heard.marked);
     }
 
@@ -486,7 +486,13 @@ impl<'a> LinkPort<'a> {
         }
         if onward.is_none() && flight.tag != NO_TAG {
             let (link, source) = self.routes.source(journey.route);
-            self.heard.push(Heard { link, source: source as u32, tag: flight.tag, at: end, marked: journey.marked });
+            self.heard.push(Delivered {
+                link,
+                source: source as u32,
+                tag: flight.tag,
+                at: end,
+                marked: journey.marked,
+            });
         }
         self.going.extend(onward);
     }
@@ -653,7 +659,7 @@ impl Port for LinkPort<'_> {
         } else if flight.tag != NO_TAG {
             let Flight { source, tag, marked, .. } = flight;
             let at = done.saturating_add(self.scenario.propagation);
-            self.heard.push(Heard { link: self.link, source, tag, at, marked });
+            self.heard.push(Delivered { link: self.link, source, tag, at, marked });
         }
         self.busy += done.min(end).saturating_sub(start.max(warm));
         self.spans.add(place, start, done, flight.len);

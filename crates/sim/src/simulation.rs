@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::ideals::Ideals;
 use crate::links::{LinkPool, Links};
 use crate::observe::Observer;
-use crate::port::{Heard, LinkPort};
+use crate::port::{Delivered, LinkPort};
 use crate::prepared::{Prepared, check_changes, measure, not_computed, notes, of_link};
 use crate::report::Run;
 use crate::routes::{self, Coming};
@@ -372,7 +372,7 @@ fn exchange(links: &mut [RunningLink<'_>], number: usize) {
     for coming in going {
         links[coming.link].port_mut().expect(coming);
     }
-    let heard: Vec<Heard> = links[number].port_mut().heard().collect();
+    let heard: Vec<Delivered> = links[number].port_mut().heard().collect();
     for heard in heard {
         links[heard.link].port_mut().hear(heard);
     }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share, registry::find};
-use fairlink_testbed::{DemoPlan, DemoRun, PlanPhase, Sharer, Stage, enter_private_namespace};
+use fairlink_testbed::{DemoPlan, DemoRun, PlanPhase, Shaper, Stage, enter_private_namespace};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 const LINK_MBIT: u64 = 100;
@@ -152,11 +152,11 @@ type Measured = Result<(Shares, Shares), String>;
 
 /// Plays a row, again where the machine had too little time to keep the link full.
 fn measure(stage: &mut Stage, row: Row, control: bool) -> Result<Measured, Box<dyn Error>> {
-    let ours = Sharer::Gateway(find("htb").ok_or("there is no scheduler htb")?);
+    let ours = Shaper::Gateway(find("htb").ok_or("there is no scheduler htb")?);
     let stop = AtomicBool::new(false);
     let plan = plan(row, control)?;
     for attempt in 1.. {
-        let outcome = stage.play_all(&plan, &[Sharer::KernelHtb, ours], &stop, |_| ())?;
+        let outcome = stage.play_all(&plan, &[Shaper::KernelHtb, ours], &stop, |_| ())?;
         if let Some(skipped) = outcome.skipped.first() {
             return Ok(Err(format!("{}: {}", skipped.scheduler, skipped.why)));
         }

@@ -59,7 +59,7 @@ pub use {
     reassembly::{ClassDatagrams, Datagrams},
     receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     scripted::{InterfaceReport, NoInterface, run_together, script_generators},
-    stage::{DemoError, Sharer, Stage},
+    stage::{DemoError, Shaper, Stage},
     tally::{DelayClock, Delivered, FlowReport, ReceiverReport, Seen, SenderClock},
     tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
     veth::lay_cables,

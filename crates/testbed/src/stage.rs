@@ -57,14 +57,14 @@ const CATCH_UP: Nanos = Nanos::from_millis(25);
 
 /// What shares the link.
 #[derive(Clone, Copy, Debug)]
-pub enum Sharer {
+pub enum Shaper {
     /// The gateway with this scheduler.
     Gateway(&'static SchedulerInfo),
     /// The kernel's HTB.
     KernelHtb,
 }
 
-impl Sharer {
+impl Shaper {
     /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -139,7 +139,7 @@ impl Stage {
     pub fn play_all(
         &mut self,
         plan: &DemoPlan,
-        sharers: &[Sharer],
+        sharers: &[Shaper],
         stop: &AtomicBool,
         mut progress: impl FnMut(&DemoProgress<'_>),
     ) -> Result<DemoOutcome, DemoError> {
@@ -174,7 +174,7 @@ impl Stage {
     pub fn play(
         &mut self,
         plan: &DemoPlan,
-        sharer: Sharer,
+        sharer: Shaper,
         stop: &AtomicBool,
         mut progress: impl FnMut(&DemoProgress<'_>),
     ) -> Result<DemoRun, DemoError> {
@@ -185,7 +185,7 @@ impl Stage {
         let classes: BTreeMap<_, _> = classes.collect::<Result<_, AddressingError>>()?;
 
         let (gateway, htb) = match sharer {
-            Sharer::Gateway(info) => {
+            Shaper::Gateway(info) => {
                 // A tree has at least one leaf.
                 let default = tree.leaves().last().copied().unwrap_or(ClassId::ROOT);
                 let mut config = GatewayConfig::new(INPUT, OUTPUT, info, tree.clone(), default);
@@ -199,7 +199,7 @@ impl Stage {
                 config.drain = Some(DRAIN);
                 (Some(Gateway::open(config)?), None)
             }
-            Sharer::KernelHtb => (None, Some(KernelHtb::install(OUTPUT, &tree)?)),
+            Shaper::KernelHtb => (None, Some(KernelHtb::install(OUTPUT, &tree)?)),
         };
         let start_ns = MonotonicClock::SHARED.now().saturating_add(LEAD).0;
         let mut receiver = ReceiverConfig::new(SINK);
@@ -377,7 +377,7 @@ fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / NANOS_PER_SEC as f64
 }
 
-fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) -> DemoProgress<'a> {
+fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, window: &Window) -> DemoProgress<'a> {
     let middle = Nanos(((window.start_s + window.end_s) / 2.0 * 1e9).max(0.0) as u64);
     let phase = plan.phase_at(middle);
     let length = window.end_s - window.start_s;
@@ -395,7 +395,7 @@ fn live<'a>(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, window: &Window) 
     }
 }
 
-fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Sharer, played: &Played) -> DemoRun {
+fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, played: &Played) -> DemoRun {
     let measured = plan.spans(0).into_iter().zip(&played.received.spans);
     let phases = plan.phases.iter().zip(measured).enumerate();
     let phases = phases

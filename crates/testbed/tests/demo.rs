@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share, registry::find};
-use fairlink_testbed::{DemoPlan, DemoRun, PlanPhase, PrivateNamespace, Sharer, Stage};
+use fairlink_testbed::{DemoPlan, DemoRun, PlanPhase, PrivateNamespace, Shaper, Stage};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn check(run: &DemoRun) {
 
 fn between_generator_and_receiver_hls_loses_no_packet(namespace: &PrivateNamespace) {
     let mut stage = Stage::new(namespace).unwrap();
-    let hls = Sharer::Gateway(find("hls").unwrap());
+    let hls = Shaper::Gateway(find("hls").unwrap());
     let mut windows = 0;
     let run = stage
         .play(&plan(), hls, &AtomicBool::new(false), |progress| {
@@ -107,7 +107,7 @@ fn between_generator_and_receiver_hls_loses_no_packet(namespace: &PrivateNamespa
 
 fn the_kernels_htb_on_the_same_cable_loses_no_packet(namespace: &PrivateNamespace) {
     let mut stage = Stage::new(namespace).unwrap();
-    let outcome = stage.play_all(&plan(), &[Sharer::KernelHtb], &AtomicBool::new(false), |_| ()).unwrap();
+    let outcome = stage.play_all(&plan(), &[Shaper::KernelHtb], &AtomicBool::new(false), |_| ()).unwrap();
     if let Some(skipped) = outcome.skipped.first() {
         return println!("SKIPPED: {}: {}", skipped.scheduler, skipped.why);
     }
@@ -119,10 +119,10 @@ fn the_kernels_htb_on_the_same_cable_loses_no_packet(namespace: &PrivateNamespac
 
 fn a_demo_that_is_stopped_accounts_for_what_it_sent(namespace: &PrivateNamespace) {
     let mut stage = Stage::new(namespace).unwrap();
-    let hls = Sharer::Gateway(find("hls").unwrap());
+    let hls = Shaper::Gateway(find("hls").unwrap());
     let stop = AtomicBool::new(false);
     let outcome =
-        stage.play_all(&plan(), &[hls, Sharer::KernelHtb], &stop, |_| stop.store(true, Ordering::Relaxed)).unwrap();
+        stage.play_all(&plan(), &[hls, Shaper::KernelHtb], &stop, |_| stop.store(true, Ordering::Relaxed)).unwrap();
     assert!(outcome.stopped && outcome.skipped.is_empty());
     // The second scheduler is not begun, and phases that were not over are not shown.
     assert_eq!(outcome.experiments.len(), 1);

@@ -12,7 +12,7 @@ use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{scheduler, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 #[cfg(target_os = "linux")]
@@ -98,7 +98,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 }
 
 /// Measures and prints.
-pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), CliError> {
     #[cfg(target_os = "linux")]
     fairlink_net::HugePages::ask();
     #[cfg(target_os = "linux")]
@@ -149,9 +149,9 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     if let Some(warning) = load.warning() {
         note(warning);
     }
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(CliError::failed)?;
     if let Some(directory) = &args.directory {
-        let json = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
+        let json = serde_json::to_string_pretty(&report).map_err(CliError::failed)?;
         let files = [
             ("cost.json", json),
             ("cost.md", page::markdown(&report, &earlier, &beside)),
@@ -165,18 +165,18 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), Failure> {
     if out.json { out.document(&report) } else { text(&plan, &report, out) }
 }
 
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::wrong(format!("{}: {error}", path.display()))
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
+    CliError::wrong(format!("{}: {error}", path.display()))
 }
 
 /// The report of another run.
-fn other(path: &Path) -> Result<page::Other, Failure> {
+fn other(path: &Path) -> Result<page::Other, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
     let says = |error| format!("{}: {error}; a file of `fairlink bench --json` is wanted", path.display());
-    serde_json::from_str(&text).map_err(|error| Failure::wrong(says(error)))
+    serde_json::from_str(&text).map_err(|error| CliError::wrong(says(error)))
 }
 
-fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), Failure> {
+fn text(plan: &Plan, report: &Report, out: &mut Out) -> Result<(), CliError> {
     let calibration = &report.calibration;
     let calls = match plan.calls {
         Calls::Batches => format!("in batches of {BATCH}"),
@@ -268,7 +268,7 @@ mod real {
     use serde::Serialize;
 
     use super::Args;
-    use crate::failure::Failure;
+    use crate::failure::CliError;
     use crate::human;
     use crate::out::{Out, note};
 
@@ -289,16 +289,16 @@ mod real {
         throughput: GatewayThroughput,
     }
 
-    pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-        let namespace = enter_private_namespace().map_err(Failure::wrong)?;
+    pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+        let namespace = enter_private_namespace().map_err(CliError::wrong)?;
         let info = match &args.schedulers[..] {
-            [] => registry::find("hls").ok_or_else(|| Failure::wrong("there is no scheduler hls"))?,
+            [] => registry::find("hls").ok_or_else(|| CliError::wrong("there is no scheduler hls"))?,
             [info] => info,
-            _ => return Err(Failure::wrong("--gateway measures one scheduler at a time")),
+            _ => return Err(CliError::wrong("--gateway measures one scheduler at a time")),
         };
         if args.quick {
             let span = args.time.map_or(QUICK, |time| Duration::from_nanos(time.0));
-            let throughput = gateway_throughput(&namespace, info, span).map_err(Failure::failed)?;
+            let throughput = gateway_throughput(&namespace, info, span).map_err(CliError::failed)?;
             let machine = fairlink_lab::bench::machine();
             return if out.json {
                 out.document(&Quick { machine, scheduler: info.name, throughput })
@@ -320,7 +320,7 @@ mod real {
             "measuring for {}",
             human::time(config.span.as_secs_f64() * 3.0 * (config.frame_bytes.len() * config.backends.len()) as f64)
         ));
-        let bench = gateway_bench(&namespace, &config).map_err(Failure::failed)?;
+        let bench = gateway_bench(&namespace, &config).map_err(CliError::failed)?;
         let machine = fairlink_lab::bench::machine();
         let balanced = bench.results.iter().all(|result| result.balanced);
         if out.json {
@@ -329,10 +329,10 @@ mod real {
             text(&machine, &bench, out)?;
         }
         out.flush()?;
-        if balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
+        if balanced { Ok(()) } else { Err(CliError::Failed(anyhow!("packets are unaccounted for"))) }
     }
 
-    fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), Failure> {
+    fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), CliError> {
         out.paragraph(&format!(
             "The gateway on one processor, {} with {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
             bench.scheduler,

@@ -13,7 +13,7 @@ use fairlink_traffic::clocks::{write_stamp, write_stamps_head};
 use serde::Serialize;
 
 use crate::args::time;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::link::read_tree;
 use crate::out::{Out, make_directory, note, note_paragraph};
@@ -134,7 +134,7 @@ struct Classes {
 }
 
 impl Classes {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path) -> Result<Self, CliError> {
         let link = read_tree(path)?;
         let default = link.require_default()?;
         Ok(Self { matches: link.matches.clone(), default, link })
@@ -147,8 +147,8 @@ impl Classes {
 }
 
 /// Compares both recordings and prints what they say.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let open = |path: &Path| File::open(path).map_err(|error| Failure::wrong(format!("{}: {error}", path.display())));
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    let open = |path: &Path| File::open(path).map_err(|error| CliError::wrong(format!("{}: {error}", path.display())));
     let files = (open(&args.before)?, open(&args.after)?);
     let classes = args.link.as_deref().map(Classes::read).transpose()?;
     let stamps = args.out.as_deref().map(Stamps::create).transpose()?;
@@ -179,7 +179,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    fn create(dir: &Path) -> Result<Self, Failure> {
+    fn create(dir: &Path) -> Result<Self, CliError> {
         // Before the work, not after it.
         make_directory(dir)?;
         let path = dir.join("stamps.csv");
@@ -191,8 +191,8 @@ impl Stamps {
 }
 
 /// A file that could not be written.
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(anyhow!("{}: {error}", path.display()))
+fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(anyhow!("{}: {error}", path.display()))
 }
 
 /// An end of the work.
@@ -213,7 +213,7 @@ fn compare(
     classes: Option<&Classes>,
     mut stamps: Option<Stamps>,
     args: &Args,
-) -> Result<Between, Failure> {
+) -> Result<Between, CliError> {
     let pair = |before: u64, after: u64| match &mut stamps {
         // Times are below 2^63 ns.
         Some(stamps) => write_stamp(&mut stamps.file, before as i64, after as i64).map_err(Ended::Stamps),
@@ -225,7 +225,7 @@ fn compare(
     let report = report.map_err(|ended| match ended {
         Ended::Recording(error) => {
             let path = if error.side == Side::Before { &args.before } else { &args.after };
-            Failure::wrong(format!("{}: {error}", path.display()))
+            CliError::wrong(format!("{}: {error}", path.display()))
         }
         Ended::Stamps(error) => unwritten(place.as_deref().unwrap_or(Path::new("stamps.csv")), &error),
     })?;
@@ -274,7 +274,7 @@ fn warn(document: &Document, args: &Args) {
     }
 }
 
-fn text(document: &Document, out: &mut Out) -> Result<(), Failure> {
+fn text(document: &Document, out: &mut Out) -> Result<(), CliError> {
     let rows: Vec<&Row> = document.classes.iter().chain([&document.total]).collect();
     let counts = |row: &&Row| {
         let counts = [row.packets, row.lost_packets, row.doubled_packets, row.out_of_order_packets];

@@ -13,7 +13,7 @@ use fairlink_lab::figures::tree;
 
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::link::{indented, warn};
 #[cfg(target_os = "linux")]
@@ -70,7 +70,7 @@ struct LoadArgs {
 }
 
 /// Checks and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let options = CheckOptions {
         scheduler: args.scheduler.as_deref(),
         lenient: args.lenient,
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         load: Load { demand: args.load.demand.as_deref(), packet: args.load.packet.as_deref() },
     };
     let read = SourceText::read(&args.link).map_err(Refused::from);
-    #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "gateways run on Linux"))]
+    #[cfg_attr(not(target_os = "linux"), allow(unused_mut, reason = "gateways run on Linux"))]
     let mut checked = match read.and_then(|source| check(&source, &options)) {
         Ok(checked) => checked,
         Err(Refused::Text(problems)) => return refuse(problems, None, out),
@@ -113,13 +113,13 @@ const ETHERNET_FRAME: u32 = 1500 + 14 + 2 * 4;
 
 /// Returns true if a gateway could run this file.
 #[cfg(target_os = "linux")]
-fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problems>, Failure> {
+fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problems>, CliError> {
     let mut config = match fairlink_net::GatewayConfig::from_link_file(link, "", "") {
         Ok(config) => config,
         Err(problems) => return Ok(Err(problems)),
     };
     config.leniency = leniency;
-    config.check(ETHERNET_FRAME.max(link.mtu)).map_err(Failure::wrong)?;
+    config.check(ETHERNET_FRAME.max(link.mtu)).map_err(CliError::wrong)?;
     if link.mtu < ETHERNET_FRAME {
         note(format!(
             "note: an interface with an mtu of 1500 carries frames of 1514 B, with two VLAN tags of {ETHERNET_FRAME} B; the gateway takes \
@@ -131,7 +131,7 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
 }
 
 /// The classes that text would have, drawn.
-fn draw(checked: &Checked, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
+fn draw(checked: &Checked, rows: &RowArgs, file: &Path) -> Result<(), CliError> {
     let link = &checked.link;
     let rows = rows.in_text(link)?;
     let node = |class: ClassId| {
@@ -147,7 +147,7 @@ fn draw(checked: &Checked, rows: &RowArgs, file: &Path) -> Result<(), Failure> {
     };
     let nodes: Vec<_> = tree_order(link, &rows).into_iter().map(node).collect();
     if nodes.is_empty() {
-        return Err(Failure::wrong("--svg: there is no class to draw"));
+        return Err(CliError::wrong("--svg: there is no class to draw"));
     }
     let link_bps = link.tree.link().rate.bps() as f64;
     let title = format!("{} shared by {}", human::rate(link_bps), link.info().name);
@@ -181,7 +181,7 @@ fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> imp
     }
 }
 
-fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), Failure> {
+fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Result<(), CliError> {
     if out.json {
         out.document(&RefusedDoc::new(&problems, admission))?;
         out.flush()?;
@@ -189,7 +189,7 @@ fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Re
     Err(problems.into())
 }
 
-fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let Checked { link, promised, theorems, .. } = checked;
     let rows = rows.in_text(link)?;
     let info = link.info();

@@ -12,7 +12,7 @@ use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_sta
 use serde::Serialize;
 
 use crate::args::{choice, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, make_directory, note};
 
@@ -111,12 +111,12 @@ struct Document {
 }
 
 /// Reads stamps and prints what they say.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let path = args.stamps.display();
     if args.make {
         make(args)?;
     }
-    let file = File::open(&args.stamps).map_err(|error| Failure::wrong(format!("{path}: {error}")))?;
+    let file = File::open(&args.stamps).map_err(|error| CliError::wrong(format!("{path}: {error}")))?;
     let (mut one_way, mut sample) = (OneWay::default(), Sample::new(0));
     let mut origin = None;
     let packets = read_stamps(BufReader::new(file), args.reference, |send, receive| {
@@ -128,9 +128,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         one_way.see(at, difference);
         sample.see(at, difference);
     })
-    .map_err(|error| Failure::wrong(format!("{path}: {error}")))?;
+    .map_err(|error| CliError::wrong(format!("{path}: {error}")))?;
     let Some(clocks) = one_way.clocks() else {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "{path}: {} at too few times to tell a skew; at least 16 milliseconds need packets, better some thousand packets \
              over minutes",
             human::count(packets as usize, "packet", "packets")
@@ -154,13 +154,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         make_directory(dir)?;
         let name = args.stamps.file_name().unwrap_or(args.stamps.as_os_str()).to_string_lossy();
         let written =
-            write_clocks(&clocks, &format!("Two clocks, by the stamps of {name}"), dir).map_err(Failure::failed)?;
+            write_clocks(&clocks, &format!("Two clocks, by the stamps of {name}"), dir).map_err(CliError::failed)?;
         written.iter().for_each(|path| note(format!("written: {}", path.display())));
     }
     if out.json { out.document(&document) } else { text(&document, shortest, out) }
 }
 
-fn make(args: &Args) -> Result<(), Failure> {
+fn make(args: &Args) -> Result<(), CliError> {
     let of = Synthetic {
         offset_s: 12.5,
         skew: args.skew,
@@ -171,19 +171,19 @@ fn make(args: &Args) -> Result<(), Failure> {
         packets_per_second: 100.0,
     };
     if args.reference == Reference::Receive && of.jumps.iter().any(|&(_, size)| size < 0.0) {
-        return Err(Failure::wrong(
+        return Err(CliError::wrong(
             "--jump back: the receiver's clock goes back then, and times cannot be told by it; use --reference send",
         ));
     }
     if let Some(&(at, _)) = of.jumps.iter().find(|&&(at, _)| at <= 0.0 || at >= args.duration) {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "--jump at {}: the stamps last from 0 to {} s, and a jump is seen only between two of them; choose a time within, or a longer \
              --duration",
             human::time(at),
             args.duration
         )));
     }
-    let wrong = |error| Failure::wrong(format!("{}: {error}", args.stamps.display()));
+    let wrong = |error| CliError::wrong(format!("{}: {error}", args.stamps.display()));
     let file = File::create_new(&args.stamps).map_err(wrong)?;
     let stamps = of.stamps(args.duration, args.seed).map(|(send, receive)| (send as i64, receive));
     if args.reference == Reference::Receive {
@@ -195,7 +195,7 @@ fn make(args: &Args) -> Result<(), Failure> {
 }
 
 /// The parts and jumps of two clocks as tables.
-pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), CliError> {
     let within = |value: String, known: KnownValue, show: &dyn Fn(f64) -> String| match known.ci95 {
         Some(ci95) => format!("{value} ± {}", show(ci95)),
         None => format!("{value} ± ?"),
@@ -233,7 +233,7 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), Failure>
     out.table(&["jump at", "of the receiver's clock by"], rows.collect(), 0..2)
 }
 
-fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), Failure> {
+fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("{} packets; ± is half of a 95 % interval", document.packets), 2)?;
     out.line("")?;
     tables(&document.clock, out)?;

@@ -12,7 +12,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, 
 use fairlink_core::registry;
 
 use crate::commands::init::{kinds, lines};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// The variable by which a shell asks.
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the script for `fairlink`.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let shells = Shells::builtins();
     let shell = shells.completer(&args.shell.to_string()).expect("each shell that is taken has one");
     let mut script = Vec::new();

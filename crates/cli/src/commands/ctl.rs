@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use fairlink_net::{ControlError, control};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// What to ask whom.
@@ -54,7 +54,7 @@ enum Request {
 }
 
 /// Asks and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     // What is wrong with a file is said whether a gateway runs or not.
     let format = match &args.request {
         Request::Trace(args) => Some(args.format()?),
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     };
     let path = match &args.control {
         Some(path) => path.clone(),
-        None => control::find().map_err(Failure::wrong)?,
+        None => control::find().map_err(CliError::wrong)?,
     };
     match (&args.request, format) {
         (Request::Trace(args), Some(format)) => trace::run(args, format, &path, out),
@@ -76,9 +76,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// A gateway that does not answer has failed; anything else is wrong with the command line.
-fn unanswered(error: ControlError) -> Failure {
+fn unanswered(error: ControlError) -> CliError {
     match error {
-        ControlError::NoAnswer { .. } | ControlError::Cut { .. } => Failure::failed(error),
-        other => Failure::wrong(other),
+        ControlError::NoAnswer { .. } | ControlError::Cut { .. } => CliError::failed(error),
+        other => CliError::wrong(other),
     }
 }

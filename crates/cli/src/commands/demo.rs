@@ -16,7 +16,7 @@ use fairlink_sim::{Scenario, compare};
 use fairlink_testbed::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
 
 use crate::args::{choice, scheduler, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, note, write_file};
 
 /// What the ids of the experiments that are played begin with; their number in the HLS paper follows.
@@ -93,16 +93,16 @@ fn phase(text: &str) -> Result<Nanos, String> {
 }
 
 /// Plays and shows.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if args.ping {
         return ping(args, out);
     }
     let piece = Piece::chosen(args)?;
     let players = players(&args.schedulers)?;
-    let rate = Rate::from_bps(LINK_BPS).map_err(Failure::failed)?;
+    let rate = Rate::from_bps(LINK_BPS).map_err(CliError::failed)?;
     let phase = args.phase.unwrap_or(piece.experiment.short_phase);
-    let scenario = piece.script.scenario(rate, Some(phase)).map_err(Failure::failed)?;
-    let overloaded = piece.script.overloaded(rate, Some(phase)).map_err(Failure::failed)?;
+    let scenario = piece.script.scenario(rate, Some(phase)).map_err(CliError::failed)?;
+    let overloaded = piece.script.overloaded(rate, Some(phase)).map_err(CliError::failed)?;
     if !out.json {
         introduce(&piece, &scenario, out)?;
     }
@@ -127,20 +127,20 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     if outcome.stopped {
         out.flush()?;
-        return Err(Failure::Failed(anyhow!("interrupted")));
+        return Err(CliError::Failed(anyhow!("interrupted")));
     }
     Ok(())
 }
 
 #[cfg(target_os = "linux")]
-fn ping(args: &Args, out: &mut Out) -> Result<(), Failure> {
+fn ping(args: &Args, out: &mut Out) -> Result<(), CliError> {
     ping::run(&args.schedulers, out)
 }
 
 /// Real packets need Linux.
 #[cfg(not(target_os = "linux"))]
-fn ping(_: &Args, _: &mut Out) -> Result<(), Failure> {
-    Err(Failure::wrong(format!("--ping: {}", fairlink_net::Unsupported)))
+fn ping(_: &Args, _: &mut Out) -> Result<(), CliError> {
+    Err(CliError::wrong(format!("--ping: {}", fairlink_net::Unsupported)))
 }
 
 /// What is played.
@@ -153,16 +153,17 @@ struct Piece {
 }
 
 impl Piece {
-    fn chosen(args: &Args) -> Result<Self, Failure> {
+    fn chosen(args: &Args) -> Result<Self, CliError> {
         let number = args.experiment;
         let experiment = find(&format!("{NUMBERED}{number}"))
-            .ok_or_else(|| Failure::wrong(format!("--experiment: there is no experiment {number}")))?;
+            .ok_or_else(|| CliError::wrong(format!("--experiment: there is no experiment {number}")))?;
         let script = match &args.scenario {
             Some(letter) => experiment.script(letter),
             None => experiment.scripts.last(),
         };
-        let script = script
-            .ok_or_else(|| Failure::wrong(format!("--scenario: experiment {number} has no scenario of that letter")))?;
+        let script = script.ok_or_else(|| {
+            CliError::wrong(format!("--scenario: experiment {number} has no scenario of that letter"))
+        })?;
         Ok(Self { number, experiment, script })
     }
 
@@ -183,7 +184,7 @@ enum Player {
     },
 }
 
-fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
+fn players(names: &[String]) -> Result<Vec<Player>, CliError> {
     if names.is_empty() {
         let hls = registry::find("hls").map(Player::Ours);
         return Ok(hls.into_iter().chain([Player::KernelHtb { by_name: false }]).collect());
@@ -193,12 +194,12 @@ fn players(names: &[String]) -> Result<Vec<Player>, Failure> {
             return Ok(Player::KernelHtb { by_name: true });
         }
         let found = scheduler(name).map(Player::Ours);
-        found.map_err(|error| Failure::wrong(format!("--scheduler: {error}")))
+        found.map_err(|error| CliError::wrong(format!("--scheduler: {error}")))
     };
     names.iter().map(player).collect()
 }
 
-fn introduce(piece: &Piece, scenario: &Scenario, out: &mut Out) -> Result<(), Failure> {
+fn introduce(piece: &Piece, scenario: &Scenario, out: &mut Out) -> Result<(), CliError> {
     let letter = piece.script.letter.map_or_else(String::new, |letter| format!(", scenario {letter}"));
     out.paragraph(&format!("Experiment {} of the HLS paper{letter}: {}.", piece.number, piece.experiment.plays), 2)?;
     let tree = &scenario.tree;
@@ -233,7 +234,7 @@ fn simulate(
     players: &[Player],
     why: &str,
     out: &mut Out,
-) -> Result<DemoOutcome, Failure> {
+) -> Result<DemoOutcome, CliError> {
     let mut skipped = Vec::new();
     let mut schedulers = Vec::new();
     for player in players {
@@ -247,12 +248,12 @@ fn simulate(
         }
     }
     if schedulers.is_empty() {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "--scheduler {KERNEL_HTB}: the kernel's HTB cannot be simulated; `htb` is ours, and without --simulate real packets \
              are sent where that is possible ({why})"
         )));
     }
-    let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(Failure::failed)?;
+    let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(CliError::failed)?;
     let mut experiments = Vec::new();
     for run in report.runs {
         let phases = run.phases.into_iter().map(|phase| DemoPhase {
@@ -285,10 +286,10 @@ fn simulate(
 #[cfg(target_os = "linux")]
 mod real {
     use anyhow::anyhow;
-    use fairlink_testbed::{DemoError, DemoOutcome, DemoPlan, Sharer, Stage, enter_private_namespace};
+    use fairlink_testbed::{DemoError, DemoOutcome, DemoPlan, Shaper, Stage, enter_private_namespace};
 
     use super::{Player, show};
-    use crate::failure::Failure;
+    use crate::failure::CliError;
     use crate::interrupt::stop_flag;
     use crate::out::Out;
 
@@ -304,11 +305,11 @@ mod real {
         plan: &DemoPlan,
         players: &[Player],
         out: &mut Out,
-    ) -> Result<DemoOutcome, Failure> {
+    ) -> Result<DemoOutcome, CliError> {
         let stop = stop_flag()?;
         let sharers = players.iter().map(|player| match player {
-            Player::Ours(info) => Sharer::Gateway(info),
-            Player::KernelHtb { .. } => Sharer::KernelHtb,
+            Player::Ours(info) => Shaper::Gateway(info),
+            Player::KernelHtb { .. } => Shaper::KernelHtb,
         });
         let mut outcome: Option<DemoOutcome> = None;
         for sharer in sharers {
@@ -319,7 +320,7 @@ mod real {
                     shown = show::live(plan, progress, out);
                 }
             });
-            let played = played.map_err(|error: DemoError| Failure::failed(error))?;
+            let played = played.map_err(|error: DemoError| CliError::failed(error))?;
             shown?;
             if !out.json {
                 out.redraw(&[])?;
@@ -338,7 +339,7 @@ mod real {
                 break;
             }
         }
-        outcome.ok_or_else(|| Failure::Failed(anyhow!("there is nothing to play")))
+        outcome.ok_or_else(|| CliError::Failed(anyhow!("there is nothing to play")))
     }
 }
 
@@ -349,14 +350,14 @@ mod real {
     use fairlink_testbed::{DemoOutcome, DemoPlan};
 
     use super::Player;
-    use crate::failure::Failure;
+    use crate::failure::CliError;
     use crate::out::Out;
 
     pub(super) fn stage() -> Result<(), String> {
         Err(Unsupported.to_string())
     }
 
-    pub(super) fn play((): (), _: &DemoPlan, _: &[Player], _: &mut Out) -> Result<DemoOutcome, Failure> {
-        Err(Failure::failed(Unsupported))
+    pub(super) fn play((): (), _: &DemoPlan, _: &[Player], _: &mut Out) -> Result<DemoOutcome, CliError> {
+        Err(CliError::failed(Unsupported))
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_lab::human;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::Out;
 use document::{Change, ClassDiff, DiffDoc, KeyDiff, Kind, LinkDiff};
@@ -22,10 +22,10 @@ pub(crate) struct Args {
 }
 
 /// Compares and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let [old, new] = [&args.old, &args.new].map(|path| LinkFile::read_all(path, &ReadOptions::default()));
     let (old, mut new) = (old?, new?);
-    let diff = DiffDoc::of(&old, &new).map_err(Failure::failed)?;
+    let diff = DiffDoc::of(&old, &new).map_err(CliError::failed)?;
     if out.json {
         return out.document(&diff);
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-fn text(link: &LinkDiff, out: &mut Out) -> Result<(), Failure> {
+fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     let name = link.name.as_deref().map_or_else(|| "link".to_owned(), |name| format!("link {name}"));
     match link.change {
         Kind::New => return out.line(format!("+ {name}")),

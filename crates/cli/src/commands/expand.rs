@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fairlink_api::expand;
 use fairlink_config::SourceText;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// Which file.
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the text, which names no table and no template any more.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let document = expand(&SourceText::read(&args.file)?)?;
     if out.json {
         return out.document(&document);

@@ -5,7 +5,7 @@ use fairlink_config::SourceText;
 use fairlink_core::Rate;
 
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::{FluidArgs, warn};
 use crate::out::Out;
 
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// Explains and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let source = SourceText::read(&args.fluid.link)?;
     let Explained { warnings, document } = explain(&source, &args.class, args.fluid.demand.as_deref(), args.step)?;
     warn(warnings);

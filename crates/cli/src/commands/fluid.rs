@@ -7,7 +7,7 @@ use fairlink_core::ClassId;
 use fairlink_report::Ideal;
 use fairlink_theory::ideal;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::link::{FluidArgs, indented, warn};
 use crate::out::Out;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 /// Solves and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let options = FluidOptions { demand: args.fluid.demand.as_deref(), fair: args.fair };
     let mut found = fluid(&SourceText::read(&args.fluid.link)?, &options)?;
     if out.json {

@@ -22,7 +22,7 @@ use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::commands::ctl;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::gateway_stats::{Classes, show_all};
 use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
@@ -129,13 +129,13 @@ fn processor(text: &str) -> Result<Processor, String> {
 
 impl Args {
     /// Who may open the control socket.
-    fn access(&self) -> Result<control::Access, Failure> {
+    fn access(&self) -> Result<control::Access, CliError> {
         let wrong = |error: control::AccessError| {
             let flag = match error {
                 control::AccessError::NoGroup { .. } => "--control-group",
                 _ => "--control-mode",
             };
-            Failure::wrong(format!("{flag}: {error}"))
+            CliError::wrong(format!("{flag}: {error}"))
         };
         control::Access::new(self.control_mode.as_deref(), self.control_group.as_deref()).map_err(wrong)
     }
@@ -193,7 +193,7 @@ impl Planner for OwnFiles {
 }
 
 /// Runs until Ctrl-C, then prints the statistics.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     args.log.start();
     let done = start(args, out);
     // What is asked of the command and not of a gateway has its answer as every command has.
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
+fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if args.life.closes() {
         return args.life.close();
     }
@@ -218,7 +218,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
     HugePages::ask();
     return_freed_memory();
     let access = args.access()?;
-    access.join_group().map_err(|error| Failure::wrong(format!("--control-group: {error}")))?;
+    access.join_group().map_err(|error| CliError::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();
     let configs = args.arrange(args.links.read(&args.read_options())?, &pools)?;
     let several = configs.len() > 1;
@@ -227,7 +227,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let path = match (&args.control, configs.first()) {
         (Some(path), _) => path.clone(),
         (None, Some(first)) => control::default_path(&first.output),
-        (None, None) => return Err(Failure::wrong("no link in the files; write [link] or [[link]]")),
+        (None, None) => return Err(CliError::wrong("no link in the files; write [link] or [[link]]")),
     };
     let privileges = (!args.keep_privileges).then(|| Privileges::of(&configs, &path, args.metrics));
     let mut gateways = Vec::with_capacity(configs.len());
@@ -243,7 +243,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
         log::write(&LogEvent::new(Severity::Debug, life::details(&config)).of_link(name.as_str()));
         gateways.push((config, gateway));
     }
-    signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(Failure::failed)?;
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&asked)).map_err(CliError::failed)?;
     let files = OwnFiles { args: args.clone(), files: links::Files::new(&args.links), pools };
     // Threads have the rights of the one that starts them.
     if let Some(privileges) = privileges {
@@ -252,7 +252,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), Failure> {
         log::write(&LogEvent::info(dropped.to_string()));
     }
     // Who finds the socket finds gateways that take frames.
-    let fleet = Fleet::start(gateways, Box::new(files)).map_err(Failure::failed)?;
+    let fleet = Fleet::start(gateways, Box::new(files)).map_err(CliError::failed)?;
     let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
     // Whatever went wrong, each link has a clean end.
     let ended = fleet.join();
@@ -270,14 +270,14 @@ fn serve(
     hangup: &Hangup,
     stop: &AtomicBool,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let links = fleet.links();
     let (mut generation, vitals) = fleet.vitals();
     let mut watchdog = life::watchdog(vitals);
     let mut control = args.life.control(path, access, links)?;
     let metrics =
         args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
-    let metrics = metrics.map_err(Failure::wrong)?;
+    let metrics = metrics.map_err(CliError::wrong)?;
     if let Some(metrics) = &metrics {
         log::write(&LogEvent::info(format!("metrics at http://{}/metrics", metrics.address())));
     }
@@ -324,7 +324,7 @@ fn serve(
 }
 
 /// The statistics of all links at their ends.
-fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
+fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), CliError> {
     let mut failure = None;
     let mut all = Vec::with_capacity(ended.len());
     for LinkEnd { removed, outcome, .. } in ended {
@@ -333,7 +333,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), Failure> {
             Err(RunError { source, stats }) => {
                 // What became of a link that was taken out was said then.
                 if !removed {
-                    failure.get_or_insert(Failure::Failed(anyhow!(source)));
+                    failure.get_or_insert(CliError::Failed(anyhow!(source)));
                 }
                 all.push(*stats);
             }
@@ -375,14 +375,14 @@ fn reload(fleet: &Fleet) {
     ctl::change::comings(&reloaded).into_iter().for_each(|text| log::write(&LogEvent::info(text)));
 }
 
-fn balanced(stats: &GatewayStats) -> Result<(), Failure> {
-    if stats.gateway().balanced { Ok(()) } else { Err(Failure::Failed(anyhow!("packets are unaccounted for"))) }
+fn balanced(stats: &GatewayStats) -> Result<(), CliError> {
+    if stats.gateway().balanced { Ok(()) } else { Err(CliError::Failed(anyhow!("packets are unaccounted for"))) }
 }
 
-fn tell(links: &Links, out: &mut Out) -> Result<(), Failure> {
+fn tell(links: &Links, out: &mut Out) -> Result<(), CliError> {
     let mut all = Vec::new();
     for (_, remote) in links.list() {
-        all.push(remote.stats(ANSWER).map_err(Failure::failed)?);
+        all.push(remote.stats(ANSWER).map_err(CliError::failed)?);
     }
     show_all(all.iter().map(|stats| &**stats), Classes::Busiest, out)?;
     out.flush()

@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::{rate, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note, note_paragraph};
@@ -91,9 +91,9 @@ fn dscp(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    fn config(&self, scenario: &Path) -> Result<GeneratorConfig, Failure> {
+    fn config(&self, scenario: &Path) -> Result<GeneratorConfig, CliError> {
         let Some(output) = self.output.clone() else {
-            return Err(Failure::wrong("a scenario needs the interface to send out of: --out IF"));
+            return Err(CliError::wrong("a scenario needs the interface to send out of: --out IF"));
         };
         // Traffic is the same whatever a scheduler can honour.
         let file = Scenario::read(scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
@@ -101,16 +101,16 @@ impl Args {
             let name = &peer.name;
             let why =
                 format!("{}: [[peer]] \"{name}\": only `fairlink sim` runs several links at once", scenario.display());
-            return Err(Failure::wrong(why));
+            return Err(CliError::wrong(why));
         }
         if !file.changes.is_empty() {
             let why = format!("{}: [[change]]: only `fairlink sim` changes a link while it runs", scenario.display());
-            return Err(Failure::wrong(why));
+            return Err(CliError::wrong(why));
         }
         crate::link::warn(file.warnings);
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {
-            let matches = default_matches(link.tree.leaves()).map_err(Failure::wrong)?;
+            let matches = default_matches(link.tree.leaves()).map_err(CliError::wrong)?;
             note("the classes have no matches: they are sent to UDP ports from 5001 up, in the order of the file");
             matches
         } else {
@@ -126,7 +126,7 @@ impl Args {
             let flows = flow_headers(class, &matches, link.default_class, choice, self.flows);
             let flows = flows.map_err(|error| {
                 let wanted = if choice == FrameChoice::default() { "" } else { ", with the --ip and --dscp given" };
-                Failure::wrong(format!("class \"{}\": {error}{wanted}", name(class)))
+                CliError::wrong(format!("class \"{}\": {error}{wanted}", name(class)))
             })?;
             headers.extend(flows.into_iter().map(|flow| (class, flow)));
         }
@@ -152,11 +152,11 @@ impl Args {
 }
 
 /// Sends and reports.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(to) = args.connections.tcp {
         return tcp::run(to, args, out);
     }
-    let Some(scenario) = &args.scenario else { return Err(Failure::wrong("a scenario is missing, or --tcp")) };
+    let Some(scenario) = &args.scenario else { return Err(CliError::wrong("a scenario is missing, or --tcp")) };
     let sending = Sending::open(scenario, args)?;
     if !args.receive.is_empty() {
         return both::run(sending, args, out);
@@ -198,7 +198,7 @@ impl Sent {
 }
 
 impl Sending {
-    fn open(path: &Path, args: &Args) -> Result<Self, Failure> {
+    fn open(path: &Path, args: &Args) -> Result<Self, CliError> {
         let is_script = std::fs::read_to_string(path).is_ok_and(|text| Script::is_one(&text));
         let (configs, script) = if is_script {
             if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() || args.fragment {
@@ -206,7 +206,7 @@ impl Sending {
             }
             let script = read_script(&SourceText::read(path)?)?;
             let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
-            let configs = configs.map_err(|error| Failure::wrong(format!("{error}: --out IF")))?;
+            let configs = configs.map_err(|error| CliError::wrong(format!("{error}: --out IF")))?;
             let own = |config| GeneratorConfig { cpu: args.cpu, kernel_stamps: args.kernel_stamps, ..config };
             (configs.into_iter().map(own).collect(), Some(script))
         } else {
@@ -217,17 +217,17 @@ impl Sending {
             if is_script { Vec::new() } else { configs.iter().flat_map(|config| config.names.clone()).collect() };
         let opened = configs
             .into_iter()
-            .map(|config| Ok((config.interface.clone(), Generator::open(config).map_err(Failure::wrong)?)));
-        Ok(Self { generators: opened.collect::<Result<_, Failure>>()?, duration_s, script, names })
+            .map(|config| Ok((config.interface.clone(), Generator::open(config).map_err(CliError::wrong)?)));
+        Ok(Self { generators: opened.collect::<Result<_, CliError>>()?, duration_s, script, names })
     }
 
     /// Sends: each flow out of its interface, all at once.
-    fn run(self) -> Result<Sent, Failure> {
+    fn run(self) -> Result<Sent, CliError> {
         let stop = stop_flag()?;
         let bar = progress_bar(self.duration_s);
         let reports = run_together(self.generators, &stop, |progress| show(&bar, progress));
         bar.finish_and_clear();
-        let mut interfaces = reports.map_err(Failure::failed)?;
+        let mut interfaces = reports.map_err(CliError::failed)?;
         Ok(match (&self.script, interfaces.pop()) {
             (None, Some(only)) => Sent::Scenario(Box::new(only.report)),
             (_, last) => {
@@ -269,7 +269,7 @@ fn warn(sent: &Sent) {
 }
 
 /// What was sent, in words: of each interface where there may be several.
-fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), Failure> {
+fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
     match sent {
         Sent::Scenario(report) => text(report, args, out),
         Sent::Script(interfaces) => {
@@ -299,7 +299,7 @@ fn show(bar: &ProgressBar, progress: &GeneratorProgress) {
     bar.set_message(format!("{} frames", progress.sent_packets));
 }
 
-fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), Failure> {
+fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("sent for {}", human::time(report.duration_s)), 2)?;
     if report.unreached_s > 0.0 {
         out.paragraph(

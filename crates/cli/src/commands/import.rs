@@ -18,7 +18,7 @@ use fairlink_lab::import::{Case, compared};
 use crate::args;
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, make_directory, write_all_new};
 
 /// From which tool.
@@ -206,14 +206,14 @@ enum WeightsArg {
 }
 
 impl WeightsArg {
-    fn weights(self, as_is: bool) -> Result<Weights, Failure> {
+    fn weights(self, as_is: bool) -> Result<Weights, CliError> {
         let weights = match self {
             Self::Guarantee => Weights::Guarantee,
             Self::Ceiling => Weights::Ceiling,
             Self::Equal => Weights::Equal,
         };
         match as_is && weights != Weights::Guarantee {
-            true => Err(Failure::wrong(
+            true => Err(CliError::wrong(
                 "--weights changes how bandwidth is lent, and --as-is keeps it: leave one of them out",
             )),
             false => Ok(weights),
@@ -244,13 +244,13 @@ struct Compared {
 }
 
 /// Reads, compares, writes and reports. Nothing is written before everything was read and found sound.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut ran = Vec::new();
     let (tool, imported) = read(args, &mut ran)?;
     if imported.links.len() > 1 && args.out.is_none() {
         let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
         let names = names.join(", ");
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "there are several links ({names}): write them with --out DIR, or choose one"
         )));
     }
@@ -258,7 +258,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     let links = links.into_iter().map(|link| compare(link, tool, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
     let unmatched: usize = links.iter().map(|link| link.unreachable.len()).sum();
     let refused = (unmatched > 0 && !args.allow_unmatched).then(|| {
-        Failure::failed(anyhow!(
+        CliError::failed(anyhow!(
             "nothing was imported: no frame can reach {}; {}, or add --allow-unmatched and write the missing matches into the link file",
             count(unmatched, "class", "classes"),
             match tool {
@@ -298,7 +298,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Reads the tool's configuration; what is to be said of a script that was run is added to `ran`.
-fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), Failure> {
+fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), CliError> {
     let as_is = args.as_is;
     Ok(match &args.tool {
         Tool::Libreqos(from) => {
@@ -333,7 +333,7 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
         }
         Tool::K8s(from) => {
             if as_is {
-                return Err(Failure::wrong("--as-is: pods are limited one by one, and there is no lending to keep"));
+                return Err(CliError::wrong("--as-is: pods are limited one by one, and there is no lending to keep"));
             }
             let options =
                 k8s::Options { rate: from.rate, node: from.node.clone(), directions: from.direction.directions() };
@@ -352,7 +352,7 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Result<Imported, Failure> {
+fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Result<Imported, CliError> {
     let device = from.dev.as_deref().unwrap_or("eth0");
     let limit = std::time::Duration::from_nanos(from.run_limit.0);
     let made =
@@ -361,23 +361,23 @@ fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Re
     // Where the commands are wrong, the end of the script is often why.
     let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();
     let imported = imported.map_err(|errors| match &warnings()[..] {
-        [] => Failure::from(errors),
-        warnings => Failure::from(errors).within(warnings.join("; ")),
+        [] => CliError::from(errors),
+        warnings => CliError::from(errors).within(warnings.join("; ")),
     })?;
     *ran = made.notes;
     Ok(imported)
 }
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
-fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Imported, Failure> {
-    Err(Failure::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
+fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Imported, CliError> {
+    Err(CliError::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
 }
 
-fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared, Failure> {
+fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared, CliError> {
     let unreachable = link.link.unreachable();
     let cases = match no_compare {
         true => Vec::new(),
-        false => compared(link.link_before.as_ref(), &link.link, &link.idle, unreachable).map_err(Failure::failed)?,
+        false => compared(link.link_before.as_ref(), &link.link, &link.idle, unreachable).map_err(CliError::failed)?,
     };
     let has_plans = ["libreqos", "mikrotik"].contains(&tool);
     Ok(Compared {
@@ -410,7 +410,7 @@ fn files(links: &[Compared], tables: bool) -> Vec<Made> {
 }
 
 /// Writes all files or none. Files that are there already are not overwritten.
-fn write(dir: &Path, files: &[Made]) -> Result<(), Failure> {
+fn write(dir: &Path, files: &[Made]) -> Result<(), CliError> {
     make_directory(dir)?;
     let files: Vec<(PathBuf, &str)> = files.iter().map(|(name, text)| (dir.join(name), text.as_str())).collect();
     write_all_new("--out", &files)

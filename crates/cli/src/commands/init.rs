@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::{choice, rate};
 use crate::commands::tc::device;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, columns, note, write_all_new};
 use kinds::{KINDS, Kind};
 use lines::{Line, line};
@@ -120,7 +120,7 @@ fn toward(text: &str) -> Result<Toward, String> {
 }
 
 /// Writes the file, or one for each direction.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let (mut input, mut output) = (io::stdin().lock(), io::stderr());
     let is_person = input.is_terminal();
     let width = columns(&Term::stderr()).unwrap_or(80);
@@ -158,7 +158,7 @@ struct Plan {
 }
 
 /// What the arguments and the answers amount to, and the file that is to be written, if any. Nothing is written here.
-fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<(Plan, Option<PathBuf>), Failure> {
+fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<(Plan, Option<PathBuf>), CliError> {
     let known = interfaces();
     let kind = match args.kind {
         Some(kind) => kind,
@@ -186,12 +186,12 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         None => None,
     };
     if file.is_none() && both && to_terminal {
-        return Err(Failure::wrong("both directions are two files; say where: --file home.toml"));
+        return Err(CliError::wrong("both directions are two files; say where: --file home.toml"));
     }
     let base = file.clone().unwrap_or_else(|| PathBuf::from("link.toml"));
     let paths: Vec<PathBuf> =
         ways.iter().map(|way| if both { named(&base, way.toward.name()) } else { base.clone() }).collect();
-    let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, Failure> {
+    let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, CliError> {
         let text = text(kind, way, line, file, &paths);
         // What is written must be what a gateway takes.
         let link = LinkFile::parse(&file.display().to_string(), &text, &ReadOptions::default())?;
@@ -217,28 +217,28 @@ pub(crate) fn interfaces() -> Vec<String> {
     names.filter(|name| name != "lo").collect()
 }
 
-fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result<Ports, Failure> {
+fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result<Ports, CliError> {
     if let Some(egress) = &args.egress {
         return Ok(Ports::Egress(egress.clone()));
     }
     match (&args.input, &args.output) {
         (Some(input), Some(output)) if input == output => {
-            Err(Failure::wrong(format!("--in and --out are both {input}; a link has two ends")))
+            Err(CliError::wrong(format!("--in and --out are both {input}; a link has two ends")))
         }
         (Some(input), Some(output)) => Ok(Ports::Between(input.clone(), output.clone())),
-        (Some(_), None) => Err(Failure::wrong("--in needs --out: the link that is shared")),
-        (None, Some(_)) => Err(Failure::wrong("--out needs --in: where packets come from")),
+        (Some(_), None) => Err(CliError::wrong("--in needs --out: the link that is shared")),
+        (None, Some(_)) => Err(CliError::wrong("--out needs --in: where packets come from")),
         (None, None) => questions.ports(known),
     }
 }
 
 /// Which directions are shared.
-fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec<Way>, Failure> {
+fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec<Way>, CliError> {
     let one = |rate| vec![Way { toward: args.toward.unwrap_or(Toward::Internet), ports: ports.clone(), rate }];
     let rates = match (args.rate, args.up, args.down, ports) {
         (Some(rate), ..) => return Ok(one(rate)),
         (None, Some(_), Some(_), Ports::Egress(name)) => {
-            return Err(Failure::wrong(format!(
+            return Err(CliError::wrong(format!(
                 "--egress {name} with --up and --down: what this machine receives by {name} is left alone; share the way down where it \
                  leaves toward the users: --in and --out on a bridge, or on a router a file of its own, --egress lan0 --down RATE"
             )));

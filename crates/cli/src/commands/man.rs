@@ -7,7 +7,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 use crate::examples::in_manual;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 
 /// Where to.
@@ -19,14 +19,14 @@ pub(crate) struct Args {
 }
 
 /// Prints the page of `fairlink`, the whole command line, or writes those of all its commands.
-pub(crate) fn run(args: &Args, fairlink: Command, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, fairlink: Command, out: &mut Out) -> Result<(), CliError> {
     let mut fairlink = fairlink.disable_help_subcommand(true);
     fairlink.build();
     let Some(dir) = &args.out else {
         return out.raw(&page(&Man::new(fairlink.clone()), fairlink.get_name())?);
     };
     make_directory(dir)?;
-    let cannot = |error| Failure::wrong(format!("cannot write to {}: {error}", dir.display()));
+    let cannot = |error| CliError::wrong(format!("cannot write to {}: {error}", dir.display()));
     for command in fairlink.get_subcommands().chain([&fairlink]).filter(|command| !command.is_hide_set()) {
         let man = Man::new(command.clone());
         fs::write(dir.join(man.get_filename()), page(&man, command.get_name())?).map_err(cannot)?;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args, fairlink: Command, out: &mut Out) -> Result<(), F
 }
 
 /// The page of a command, with its examples.
-fn page(man: &Man, name: &str) -> Result<Vec<u8>, Failure> {
+fn page(man: &Man, name: &str) -> Result<Vec<u8>, CliError> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     page.extend(in_manual(name).bytes());

@@ -15,7 +15,7 @@ use fairlink_net::{
 use serde::Serialize;
 
 use crate::args::time;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::{Out, note};
 
@@ -88,7 +88,7 @@ struct AtArgs {
 }
 
 impl AtArgs {
-    fn place(&self) -> Result<QdiscPlace, Failure> {
+    fn place(&self) -> Result<QdiscPlace, CliError> {
         Ok(QdiscPlace::of(&self.dev, self.parent)?)
     }
 }
@@ -116,7 +116,7 @@ fn short_time(text: &str) -> Result<Nanos, String> {
     if nanos > Nanos::from_secs(1) { Err(format!("{text} is more than 1s")) } else { Ok(nanos) }
 }
 
-impl From<QdiscError> for Failure {
+impl From<QdiscError> for CliError {
     fn from(error: QdiscError) -> Self {
         Self::wrong(error)
     }
@@ -125,7 +125,7 @@ impl From<QdiscError> for Failure {
 const _: () = assert!(QDISC_CATCH_UP.0 == 1_000_000 && QDISC_SLACK.0 == 10_000);
 
 /// Does it.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match &args.what {
         What::Add(args) => set(&args.set, Some(args.handle), out),
         What::Change(args) => set(args, None, out),
@@ -136,13 +136,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Reads a link file and has its scheduler built, so that whatever is wrong with it is said here with its place.
-fn read(path: &Path) -> Result<LinkFile, Failure> {
+fn read(path: &Path) -> Result<LinkFile, CliError> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Refuse, scheduler: None })?;
     warn(std::mem::take(&mut link.warnings));
     warn(share_warnings(&link)?);
     if let Some((class, pool)) = link.pools.first() {
         let class = link.names.name(*class);
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "class \"{class}\" borrows from the pool \"{pool}\": links of the kernel share nothing; take the pool out, or use the gateway"
         )));
     }
@@ -152,13 +152,13 @@ fn read(path: &Path) -> Result<LinkFile, Failure> {
 }
 
 /// Adds a link, with the handle that was said if one was; without `add`, changes the one that is there.
-fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Failure> {
+fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), CliError> {
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {
         let plan = qdisc_plan(&link, None, args.catch_up, args.slack)?;
         let Some(path) = &args.out else { return Ok(()) };
         return fs::write(path, &plan.bytes)
-            .map_err(|error| Failure::wrong(format!("cannot write {}: {error}", path.display())));
+            .map_err(|error| CliError::wrong(format!("cannot write {}: {error}", path.display())));
     };
     let place = QdiscPlace::of(interface, args.parent)?;
     let running = if add.is_none() { Some(place.show()?) } else { None };
@@ -174,11 +174,11 @@ fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Fa
 }
 
 /// The matches as filters; those that cannot be are an error, or a note each.
-fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilters, Failure> {
+fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilters, CliError> {
     let filters = qdisc_filters(link, plan);
     let texts: Vec<_> = filters.left_out.iter().map(|left| left_out(link, left)).collect();
     if !lenient && !texts.is_empty() {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "{}; --lenient leaves such a match out, and --no-filters all of them",
             texts.join("\n")
         )));
@@ -218,7 +218,7 @@ fn told(
     filters: Option<&QdiscFilters>,
     interface: &str,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let major = plan.major;
     let numbered = |class: &fairlink_core::ClassId| {
         let minor = plan.minors[class.index()];

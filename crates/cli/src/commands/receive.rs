@@ -14,7 +14,7 @@ use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{choice, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::link::read_tree;
@@ -68,11 +68,11 @@ fn clock(name: &str) -> Result<DelayClock, String> {
 }
 
 /// Receives and reports.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(port) = args.tcp {
         return tcp::run(port, args.duration, out);
     }
-    let Some(input) = &args.input else { return Err(Failure::wrong("an interface is missing (--in), or --tcp")) };
+    let Some(input) = &args.input else { return Err(CliError::wrong("an interface is missing (--in), or --tcp")) };
     let mut config = ReceiverConfig::new(input);
     if let Some(path) = &args.link {
         let link = read_tree(path)?;
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
     let script = args.script.as_deref().map(script).transpose()?;
     if args.window < Nanos::from_millis(1) {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "--window {}: the shortest is 1 ms",
             human::time(args.window.0 as f64 / 1e9)
         )));
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     config.flows = args.flows;
     config.duration = args.duration.map(|time| Duration::from_nanos(time.0));
     config.cpu = args.cpu;
-    let receiver = Receiver::open(config).map_err(Failure::wrong)?;
+    let receiver = Receiver::open(config).map_err(CliError::wrong)?;
     let stop = stop_flag()?;
     if !stop.load(Ordering::Relaxed) {
         let end = args
@@ -122,24 +122,25 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         bar.tick();
     });
     bar.finish_and_clear();
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(CliError::failed)?;
     if let Some(dir) = &args.out {
-        record.write(script.as_ref(), dir).map_err(Failure::failed)?;
+        record.write(script.as_ref(), dir).map_err(CliError::failed)?;
     }
     if out.json { out.document(&report) } else { text(&report, out) }
 }
 
 /// The script in a file.
-fn script(path: &Path) -> Result<Script, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("{}: {error}", path.display())))?;
+fn script(path: &Path) -> Result<Script, CliError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| CliError::wrong(format!("{}: {error}", path.display())))?;
     Script::parse(&text).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(|error| format!("{}:{error}", path.display())).collect();
-        Failure::wrong(lines.join("\n"))
+        CliError::wrong(lines.join("\n"))
     })
 }
 
 /// What was received, in words.
-pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("received for {}", human::time(report.duration_s)), 2)?;
     let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];
     let rows = report.classes.iter().map(|class| {
@@ -219,7 +220,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), Failure
 }
 
 /// The counts of fragments and of datagrams put together, in words.
-fn datagrams(of: &Datagrams, out: &mut Out) -> Result<(), Failure> {
+fn datagrams(of: &Datagrams, out: &mut Out) -> Result<(), CliError> {
     out.line("")?;
     let head = ["class", "datagrams whole", "incomplete", "fragments"];
     let row = |class: &ClassDatagrams| {

@@ -20,7 +20,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::args::FigureWidth;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt;
 use crate::out::{Out, make_directory, note};
@@ -60,8 +60,8 @@ struct Document<'a> {
 }
 
 /// Tries claims and prints a row for each as soon as it is there.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
-    let claims = select(&args.which).map_err(Failure::wrong)?;
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    let claims = select(&args.which).map_err(CliError::wrong)?;
     if let Some(dir) = &args.out {
         make_directory(dir)?;
         writable(dir)?;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     out.flush()?;
     if interrupted {
         let done = human::count(outcomes.len(), "claim was", "claims were");
-        return Err(Failure::failed(anyhow!("interrupted: {done} tried to the end, of {}", claims.len())));
+        return Err(CliError::failed(anyhow!("interrupted: {done} tried to the end, of {}", claims.len())));
     }
     let wrong: Vec<&str> = outcomes
         .iter()
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
         0 => Ok(()),
         count => {
             let disagree = human::count(count, "claim does", "claims do");
-            Err(Failure::failed(anyhow!("{disagree} not agree: {}", wrong.join(", "))))
+            Err(CliError::failed(anyhow!("{disagree} not agree: {}", wrong.join(", "))))
         }
     }
 }
@@ -156,9 +156,9 @@ fn command(args: &Args) -> String {
 }
 
 /// Writes the page, the same as JSON and Markdown, the scenarios, and the figures of this width as SVG and PDF.
-fn write(dir: &Path, width: Width, document: &Document<'_>, facts: &Facts) -> Result<(), Failure> {
+fn write(dir: &Path, width: Width, document: &Document<'_>, facts: &Facts) -> Result<(), CliError> {
     let outcomes = document.claims;
-    let json = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
+    let json = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
     let mut files = vec![
         (dir.join("index.html"), page::html(outcomes, facts)),
         (dir.join("claims.json"), json + "\n"),
@@ -178,18 +178,18 @@ fn write(dir: &Path, width: Width, document: &Document<'_>, facts: &Facts) -> Re
     }
     let figures: Vec<_> = outcomes.iter().flat_map(Outcome::figures).collect();
     let figures = figures.iter().map(|(stem, figure)| (stem.as_str(), figure));
-    write_figures(figures, width, &dir.join("figures")).map_err(Failure::failed)?;
+    write_figures(figures, width, &dir.join("figures")).map_err(CliError::failed)?;
     note(format!("written: {}", files[0].0.display()));
     Ok(())
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(anyhow!("{}: cannot be written: {error}", path.display()))
+fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(anyhow!("{}: cannot be written: {error}", path.display()))
 }
 
 /// Finds out before the work that a directory cannot be written into.
-fn writable(dir: &Path) -> Result<(), Failure> {
-    let refused = |error| Failure::wrong(format!("--out {}: it cannot be written into: {error}", dir.display()));
+fn writable(dir: &Path) -> Result<(), CliError> {
+    let refused = |error| CliError::wrong(format!("--out {}: it cannot be written into: {error}", dir.display()));
     let probe = dir.join(".fairlink-probe");
     std::fs::write(&probe, b"").map_err(refused)?;
     std::fs::remove_file(&probe).map_err(refused)
@@ -243,12 +243,12 @@ impl Rows {
         Self { id: ids.iter().map(|id| id.len()).max().unwrap_or(0).max(5) }
     }
 
-    fn head(&self, out: &mut Out) -> Result<(), Failure> {
+    fn head(&self, out: &mut Out) -> Result<(), CliError> {
         out.line(format!("{:<9} {:<id$}  {:<24} ours", "", "claim", "paper", id = self.id))
     }
 
     /// The worst of its quantities, and the note where it does not agree; all quantities where `all`.
-    fn row(&self, outcome: &Outcome, all: bool, out: &mut Out) -> Result<(), Failure> {
+    fn row(&self, outcome: &Outcome, all: bool, out: &mut Out) -> Result<(), CliError> {
         let verdict = outcome.verdict();
         let mark = mark(verdict, out.colour());
         let id = outcome.claim.id;
@@ -323,7 +323,7 @@ fn mark(verdict: Verdict, colour: bool) -> String {
     style.apply_to(text).to_string()
 }
 
-fn summary(outcomes: &[Outcome], quick: bool, out: &mut Out) -> Result<(), Failure> {
+fn summary(outcomes: &[Outcome], quick: bool, out: &mut Out) -> Result<(), CliError> {
     let mut text = fairlink_lab::page::tally(&outcomes.iter().collect::<Vec<_>>());
     if quick {
         text += ". Quick: fewer and shorter runs than without --quick, and wider intervals";
@@ -342,13 +342,13 @@ mod real {
     use fairlink_lab::claims::{Claim, Lab, Row};
     use fairlink_net::Unsupported;
 
-    use crate::failure::Failure;
+    use crate::failure::CliError;
 
     pub(super) fn rows(
         _: &Lab<'_>,
         _: &[&'static Claim],
         _: &Arc<AtomicBool>,
-    ) -> Result<BTreeMap<&'static str, Vec<Row>>, Failure> {
-        Err(Failure::wrong(format!("--real: {Unsupported}")))
+    ) -> Result<BTreeMap<&'static str, Vec<Row>>, CliError> {
+        Err(CliError::wrong(format!("--real: {Unsupported}")))
     }
 }

@@ -5,7 +5,7 @@ use fairlink_api::{NEEDS, Nearest, SchedulersDoc, schedulers};
 use fairlink_core::{Feature, registry::SCHEDULERS};
 
 use crate::args::choice;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// Which of them.
@@ -27,7 +27,7 @@ fn need(text: &str) -> Result<String, String> {
 }
 
 /// Lists them.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let needs: Vec<&str> = args.needs.iter().map(String::as_str).collect();
     let document = schedulers(&needs)?;
     if out.json {
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Which one to take.
-fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &mut Out) -> Result<(), Failure> {
-    let none = || Err(Failure::Failed(anyhow!("no scheduler has all of this")));
+fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &mut Out) -> Result<(), CliError> {
+    let none = || Err(CliError::Failed(anyhow!("no scheduler has all of this")));
     let Some(first) = schedulers.first() else {
         if !out.json {
             out.paragraph(&format!("No scheduler has all of {}. Nearest:", wanted.join(", ")), 2)?;

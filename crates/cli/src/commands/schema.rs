@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
 use crate::commands::sim::SimContent;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 
 /// Which schema.
@@ -44,7 +44,7 @@ struct Schemas {
 }
 
 /// Prints the schema. It is JSON with and without `--json`.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match args.of {
         Of::Link => out.document(&editor::link()),
         Of::Scenario => out.document(&scenario::schema()),

@@ -30,7 +30,7 @@ use serde::Serialize;
 use self::load::{Point, Reading};
 use self::trace::Traces;
 use self::watch::Progress;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 use crate::rows::RowArgs;
 use crate::{args, human};
@@ -113,12 +113,12 @@ fn window_of(text: &str) -> Result<Nanos, String> {
 }
 
 /// What has no place in a sweep, with what to do instead.
-fn sweepable(args: &Args) -> Result<(), Failure> {
+fn sweepable(args: &Args) -> Result<(), CliError> {
     if args.link.is_some() {
         return Err(load::script_has_no_keys());
     }
     if args.trace.is_some() {
-        return Err(Failure::wrong(
+        return Err(CliError::wrong(
             "--sweep with --trace: settings have no files of their own; write the value to be seen into the scenario, and run it without --sweep",
         ));
     }
@@ -143,7 +143,7 @@ impl Content for SimContent<'_> {
 }
 
 /// Simulates and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if !args.sweeps.is_empty() {
         sweepable(args)?;
     }
@@ -217,8 +217,8 @@ fn judged(points: &[Point], runs: &[Run], repetitions: u64) -> Vec<Judged> {
     all
 }
 
-fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), Failure> {
-    let refused = |error: FileError| Failure::wrong(error);
+fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path::Path) -> Result<(), CliError> {
+    let refused = |error: FileError| CliError::wrong(error);
     let mut written = Vec::new();
     if !keys.is_empty() {
         let file = file_name(&args.scenario);
@@ -266,11 +266,11 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Checks that there is not too much to do.
-    fn new(args: &Args, points: &'a [Point], leniency: Leniency) -> Result<Self, Failure> {
+    fn new(args: &Args, points: &'a [Point], leniency: Leniency) -> Result<Self, CliError> {
         let repetitions = u64::from(args.runs);
         let runs = points.iter().map(|point| point.schedulers.len() as u64).sum::<u64>().saturating_mul(repetitions);
         if runs > MAX_RUNS {
-            return Err(Failure::wrong(format!(
+            return Err(CliError::wrong(format!(
                 "{runs} runs (settings times schedulers times --runs); the limit is {MAX_RUNS}"
             )));
         }
@@ -281,7 +281,7 @@ impl<'a> Plan<'a> {
         }
         // One run alone is limited by itself.
         if runs > 1 && results > MAX_RESULTS {
-            return Err(Failure::wrong(format!(
+            return Err(CliError::wrong(format!(
                 "{results} results to keep (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
                  runs at a time"
             )));
@@ -296,7 +296,7 @@ impl<'a> Plan<'a> {
             if let Some(Warmup::Time(warmup)) = args.warmup
                 && warmup >= duration
             {
-                return Err(Failure::wrong(format!(
+                return Err(CliError::wrong(format!(
                     "--warmup {}: nothing is left of a run of {}; take a shorter one",
                     seconds(warmup),
                     seconds(duration)
@@ -304,7 +304,7 @@ impl<'a> Plan<'a> {
             }
             let phases = point.links.first.phases().len();
             if matches!(args.warmup, Some(Warmup::Auto)) && phases > 1 {
-                return Err(Failure::wrong(format!(
+                return Err(CliError::wrong(format!(
                     "--warmup auto: the scenario has {phases} phases, and MSER-5 looks for one steady state; write \
                      --warmup TIME"
                 )));
@@ -322,7 +322,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Makes all runs, setting by setting, scheduler by scheduler and seed by seed.
-    fn run(&self, traces: Option<&Traces>) -> Result<Vec<Run>, Failure> {
+    fn run(&self, traces: Option<&Traces>) -> Result<Vec<Run>, CliError> {
         let count = |point: &Point| point.schedulers.len() as u64 * self.repetitions;
         let all: u64 = self.points.iter().map(count).sum();
         let auto = matches!(self.warmup, Some(Warmup::Auto));
@@ -366,7 +366,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Makes these runs, each with the place of its setting.
-    fn make(&self, jobs: &[(usize, Job<'_>)], options: &Options, progress: &Progress) -> Result<Vec<Run>, Failure> {
+    fn make(&self, jobs: &[(usize, Job<'_>)], options: &Options, progress: &Progress) -> Result<Vec<Run>, CliError> {
         let watch = progress.watch(jobs.iter().map(|(_, job)| job.links.first.duration).collect());
         let only: Vec<Job<'_>> = jobs.iter().map(|&(_, job)| job).collect();
         run_jobs(&only, options, self.threads, &watch).map_err(|(index, error)| {
@@ -376,7 +376,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The warm-up of a setting, the longest of all schedulers: they are compared over the same time.
-    fn found_warmup(&self, point: &Point, progress: &Progress) -> Result<Nanos, Failure> {
+    fn found_warmup(&self, point: &Point, progress: &Progress) -> Result<Nanos, CliError> {
         let place = self.points.iter().position(|other| std::ptr::eq(other, point)).unwrap_or(0);
         let window = checked_window(pilot_window(point.file.duration), &self.points[place..=place], 1)?;
         let options = Options { window: Some(window), settle: SETTLE, metrics: false };
@@ -386,7 +386,7 @@ impl<'a> Plan<'a> {
             let pilots = self.make(&jobs, &options, progress)?;
             let found = warmup(&pilots).map_err(|none| {
                 progress.end();
-                Failure::Failed(anyhow!(
+                CliError::Failed(anyhow!(
                     "--warmup auto: under {} the delay of class {} is steady at no time of the first half of the run \
                      (MSER-5); make the run longer, or write --warmup TIME",
                     none.scheduler,
@@ -428,10 +428,10 @@ fn window_rates(window: Nanos, points: &[Point], repetitions: u64) -> u64 {
     rates.fold(0, u64::saturating_add)
 }
 
-fn checked_window(window: Nanos, points: &[Point], repetitions: u64) -> Result<Nanos, Failure> {
+fn checked_window(window: Nanos, points: &[Point], repetitions: u64) -> Result<Nanos, CliError> {
     let rates = window_rates(window, points, repetitions);
     if rates > MAX_WINDOW_RATES {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "--window {}: {rates} windows times classes of all runs to keep; the limit is {MAX_WINDOW_RATES}; {} would do",
             seconds(window),
             seconds(fitting_window(window, points, repetitions))
@@ -460,7 +460,7 @@ fn default_window(points: &[Point], repetitions: u64) -> Nanos {
 }
 
 /// What went wrong with a run, as it is told.
-fn failure(error: SimError, point: &Point) -> Failure {
+fn failure(error: SimError, point: &Point) -> CliError {
     let file = &point.file;
     let failure = match error {
         SimError::Build { error, .. } => file.link.explain(&error).into(),
@@ -469,10 +469,10 @@ fn failure(error: SimError, point: &Point) -> Failure {
         }
         SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
             (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
-            (error, _) => Failure::failed(SimError::Further { link, error: Box::new(error) }),
+            (error, _) => CliError::failed(SimError::Further { link, error: Box::new(error) }),
         },
-        SimError::Stopped { at } => Failure::Failed(anyhow!("interrupted at {} of simulated time", seconds(at))),
-        error => Failure::failed(error),
+        SimError::Stopped { at } => CliError::Failed(anyhow!("interrupted at {} of simulated time", seconds(at))),
+        error => CliError::failed(error),
     };
     let settings = settings(point);
     if settings.is_empty() { failure } else { failure.within(settings.trim_start().to_owned()) }
@@ -485,11 +485,11 @@ fn only(
     runs: &mut [Run],
     summaries: &mut [Summary],
     differences: &mut [Difference],
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let further = runs.iter().flat_map(|run| &run.classes).any(|class| class.name == name);
     if !further && !names.iter().any(|known| known == name) {
         let why = UnknownClass::among(name, names.iter().skip(1).map(String::as_str));
-        return Err(Failure::wrong(format!("--class: {why}")));
+        return Err(CliError::wrong(format!("--class: {why}")));
     }
     for run in runs {
         let mut kept = run.classes.iter().map(|class| class.name == name);

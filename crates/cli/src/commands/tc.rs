@@ -9,7 +9,7 @@ use fairlink_core::{Leniency, Rate};
 use serde::Serialize;
 
 use crate::args::rate;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::{Finding, warn};
 use crate::out::Out;
 
@@ -68,7 +68,7 @@ struct Document {
 }
 
 /// Converts and prints: the text to standard output, what is lost to standard error.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match &args.way {
         Way::Import(args) => {
             let options = ImportOptions { rate: args.rate, device: args.dev.clone() };
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-fn show(text: String, devices: Vec<String>, notes: Vec<Problem>, out: &mut Out) -> Result<(), Failure> {
+fn show(text: String, devices: Vec<String>, notes: Vec<Problem>, out: &mut Out) -> Result<(), CliError> {
     if out.json {
         let notes = notes.iter().map(Finding::from).collect();
         return out.document(&Document { text, devices, notes });

@@ -13,7 +13,7 @@ use fairlink_traffic::{BurstinessCurve, Model, Source, SourceSpec};
 use serde::Serialize;
 
 use crate::commands::sim::load;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::interrupt::stop_flag;
 use crate::link::warn;
 use crate::out::{Out, note};
@@ -129,7 +129,7 @@ struct Sigma {
 }
 
 /// Runs the sources and prints.
-pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     // What a scheduler cannot honour makes no difference to what is sent to it.
     let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
     let mut file = match &args.link {
@@ -165,14 +165,14 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Refuses windows so short that counting the empty ones takes longer than anyone waits.
-fn enough_window(args: &Args, file: &Scenario) -> Result<(), Failure> {
+fn enough_window(args: &Args, file: &Scenario) -> Result<(), CliError> {
     let passes = u64::from(args.runs).saturating_mul(file.sources.len() as u64).max(1);
     let windows = (file.duration.0 / args.window.0).saturating_mul(passes);
     if windows <= MAX_WINDOWS {
         return Ok(());
     }
     let enough = file.duration.0.div_ceil((MAX_WINDOWS / passes).max(1));
-    Err(Failure::wrong(format!(
+    Err(CliError::wrong(format!(
         "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; --window {enough}ns would do",
         human::time(seconds(args.window))
     )))
@@ -193,33 +193,33 @@ struct Watch {
 
 impl Watch {
     /// A packet of source number `index` comes at `at`.
-    fn see(&mut self, index: usize, at: Nanos) -> Result<(), Failure> {
+    fn see(&mut self, index: usize, at: Nanos) -> Result<(), CliError> {
         self.packets += 1;
         self.at_once = if at == self.at { self.at_once + 1 } else { 1 };
         self.at = at;
         let when = || human::time(seconds(at));
         if self.at_once > MAX_AT_ONCE {
-            return Err(Failure::failed(anyhow!(
+            return Err(CliError::failed(anyhow!(
                 "source {index}: more than {MAX_AT_ONCE} packets at {} alone; give its shape a smaller burst or a shorter window, or make \
                  its packets longer",
                 when()
             )));
         }
         if self.packets > MAX_PACKETS {
-            return Err(Failure::failed(anyhow!(
+            return Err(CliError::failed(anyhow!(
                 "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; make the duration shorter, or the runs fewer",
                 when()
             )));
         }
         if self.packets.is_multiple_of(1 << 12) && self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::failed(anyhow!("interrupted in source {index} at {} of its time", when())));
+            return Err(CliError::failed(anyhow!("interrupted in source {index} at {} of its time", when())));
         }
         Ok(())
     }
 }
 
 /// Measures one source in all runs. Each is as it would be among the others.
-fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -> Result<Entry<'a>, Failure> {
+fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -> Result<Entry<'a>, CliError> {
     let spec = &file.sources[index];
     let group = args.group.or_else(|| spec.model.group());
     // A greedy source, and one that hears of its packets, sends what the link lets it.
@@ -228,7 +228,7 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -
     let (mut seen, mut lost, mut sigmas) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..if by_link { 0 } else { args.runs } {
         let seed = file.seed.wrapping_add(run.into());
-        let mut source = Source::new(spec, seed, index as u32, file.duration).map_err(Failure::failed)?;
+        let mut source = Source::new(spec, seed, index as u32, file.duration).map_err(CliError::failed)?;
         let mut arrivals = Arrivals::new(args.window);
         let mut curve = match group {
             Some(every) => BurstinessCurve::in_groups(&rates, every),
@@ -293,7 +293,7 @@ fn rates(file: &Scenario, spec: &SourceSpec, asked: &[Rho]) -> Vec<u64> {
     asked.iter().map(rate).collect()
 }
 
-fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> Result<(), Failure> {
+fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> Result<(), CliError> {
     let runs = human::count(args.runs as usize, "run", "runs");
     let time = |time: Nanos| human::time(seconds(time));
     out.paragraph(

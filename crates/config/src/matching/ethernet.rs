@@ -33,7 +33,7 @@ pub const fn is_vlan(kind: u16) -> bool {
 /// Most VLAN tags walked over.
 const MAX_TAGS: usize = 4;
 
-/// Returns the type and the offset of a frame's payload, behind at most [`MAX_TAGS`] VLAN tags. `tag` is called with the VLAN id of each
+/// Returns the type and the offset of a frame's payload, behind at most four VLAN tags. `tag` is called with the VLAN id of each
 /// tag. `None` where the frame is cut short before its payload, or has more tags.
 #[inline]
 pub fn payload(bytes: &[u8], mut tag: impl FnMut(u16)) -> Option<(u16, usize)> {

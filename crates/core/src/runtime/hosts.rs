@@ -168,10 +168,10 @@ impl HostTables {
         self.tables.get_mut((number as usize).wrapping_sub(1))
     }
 
-    /// Takes over the hosts of `old` where a leaf goes on: `heirs` has, by old class, the one that takes over from it. A leaf that has other
+    /// Takes over the hosts of `old` where a leaf goes on: `class_map` has, by old class, the one that takes over from it. A leaf that has other
     /// [`Hosts`] than before begins with none.
-    pub fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
-        for (class, heir) in heirs.iter().enumerate() {
+    pub fn inherit(&mut self, old: &mut Self, class_map: &[Option<ClassId>]) {
+        for (class, heir) in class_map.iter().enumerate() {
             if let (Some(before), Some(now)) = (old.of(ClassId(class as u32)), heir.and_then(|heir| self.of(heir)))
                 && before.hosts == now.hosts
             {

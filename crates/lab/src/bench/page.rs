@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Cost, Point, Report};
 use crate::figures::MAX_DRAWN;
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// What is read of the JSON of another run: an earlier one of this code, or one of another program under the same workloads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -190,12 +190,14 @@ pub fn figure(report: &Report, beside: &[Other]) -> Figure {
     let mut lines = distinct(all.iter().copied(), |cost| (&cost.scheduler, shown.name(cost), cost.levels));
     let more = lines.len().saturating_sub(MAX_DRAWN);
     lines.truncate(MAX_DRAWN);
-    let looks: Vec<Look> = lines
+    let looks: Vec<SeriesStyle> = lines
         .iter()
         .enumerate()
         .map(|(at, (scheduler, ..))| match schedulers.iter().position(|known| known == scheduler) {
-            Some(nth) => Look::variant(nth, lines[..at].iter().filter(|(before, ..)| before == scheduler).count()),
-            None => Look::reference(),
+            Some(nth) => {
+                SeriesStyle::variant(nth, lines[..at].iter().filter(|(before, ..)| before == scheduler).count())
+            }
+            None => SeriesStyle::reference(),
         })
         .collect();
     let of_leaves = |pick: fn(f64, f64) -> f64, start: f64| all.iter().map(|cost| cost.leaves as f64).fold(start, pick);

@@ -27,7 +27,7 @@ pub enum Effort {
 
 /// Why a claim could not be tried to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum ClaimError {
     /// Somebody asked for an end.
     #[error("interrupted")]
     Stopped,
@@ -42,25 +42,25 @@ pub enum Trouble {
     Other(String),
 }
 
-impl From<SimError> for Trouble {
+impl From<SimError> for ClaimError {
     fn from(error: SimError) -> Self {
         if matches!(error, SimError::Stopped { .. }) { Self::Stopped } else { Self::Simulation(error) }
     }
 }
 
-impl From<SweepError> for Trouble {
+impl From<SweepError> for ClaimError {
     fn from(error: SweepError) -> Self {
         Self::Scenario(error.to_string())
     }
 }
 
-impl From<Problems> for Trouble {
+impl From<Problems> for ClaimError {
     fn from(problems: Problems) -> Self {
         Self::Scenario(problems.lines())
     }
 }
 
-impl Trouble {
+impl ClaimError {
     /// Something else went wrong, in these words.
     pub fn other(what: impl std::fmt::Display) -> Self {
         Self::Other(what.to_string())
@@ -95,7 +95,7 @@ impl Workload {
     ///
     /// # Errors
     /// A key that is not there.
-    pub fn with(&self, settings: &[(&str, &str)]) -> Result<Self, Trouble> {
+    pub fn with(&self, settings: &[(&str, &str)]) -> Result<Self, ClaimError> {
         let template = Template::parse(&self.name, self.text.clone())?;
         let sweep = |&(key, value): &(&str, &str)| Sweep { key: key.to_owned(), values: vec![value.to_owned()] };
         template.check(&settings.iter().map(sweep).collect::<Vec<_>>())?;
@@ -114,7 +114,7 @@ impl Workload {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(&self, scheduler: &str) -> Result<Scenario, Trouble> {
+    pub fn read(&self, scheduler: &str) -> Result<Scenario, ClaimError> {
         let options = ReadOptions { leniency: Leniency::Ignore, scheduler: Some(scheduler) };
         let beside = self.beside.iter().map(|(name, text)| (name, text.as_bytes()));
         let source = SourceText::among(&self.name, &self.text, Arc::new(Memory::new(beside)));
@@ -162,9 +162,9 @@ impl<'a> Lab<'a> {
     /// To be asked in long computations.
     ///
     /// # Errors
-    /// [`Trouble::Stopped`] where it is time to end.
-    pub fn go_on(&self) -> Result<(), Trouble> {
-        if (self.stop)() { Err(Trouble::Stopped) } else { Ok(()) }
+    /// [`ClaimError::Stopped`] where it is time to end.
+    pub fn go_on(&self) -> Result<(), ClaimError> {
+        if (self.stop)() { Err(ClaimError::Stopped) } else { Ok(()) }
     }
 
     /// How many threads there are at most.
@@ -189,14 +189,14 @@ impl<'a> Lab<'a> {
     /// What was run before is not run again.
     ///
     /// # Errors
-    /// What is wrong with the scenario or its simulation; [`Trouble::Stopped`].
+    /// What is wrong with the scenario or its simulation; [`ClaimError::Stopped`].
     pub fn play(
         &self,
         workload: &Workload,
         schedulers: &[&str],
         runs: u64,
         options: &Options,
-    ) -> Result<Arc<Vec<Run>>, Trouble> {
+    ) -> Result<Arc<Vec<Run>>, ClaimError> {
         let key = format!("{}\n{schedulers:?} {runs} {options:?}", workload.text);
         let cell = Arc::clone(self.played.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
         let made = cell.get_or_init(|| {
@@ -205,8 +205,8 @@ impl<'a> Lab<'a> {
         });
         match made {
             Ok(runs) => Ok(Arc::clone(runs)),
-            Err(_) if (self.stop)() => Err(Trouble::Stopped),
-            Err(what) => Err(Trouble::Other(what.clone())),
+            Err(_) if (self.stop)() => Err(ClaimError::Stopped),
+            Err(what) => Err(ClaimError::Other(what.clone())),
         }
     }
 
@@ -221,11 +221,11 @@ impl<'a> Lab<'a> {
         runs: u64,
         options: &Options,
         observers: Option<&Observers<'_>>,
-    ) -> Result<Vec<Run>, Trouble> {
+    ) -> Result<Vec<Run>, ClaimError> {
         self.go_on()?;
         let setting = BTreeMap::new();
         let played: Vec<(Links, &'static SchedulerInfo)> =
-            schedulers.iter().map(|name| self.links(workload, name)).collect::<Result<_, Trouble>>()?;
+            schedulers.iter().map(|name| self.links(workload, name)).collect::<Result<_, ClaimError>>()?;
         let jobs: Vec<Job<'_>> = played
             .iter()
             .flat_map(|(links, scheduler)| {
@@ -246,8 +246,8 @@ impl<'a> Lab<'a> {
         run_jobs(&jobs, options, (self.threads / busy).max(1), &watch).map_err(|(_, error)| error.into())
     }
 
-    fn links(&self, workload: &Workload, scheduler: &str) -> Result<(Links, &'static SchedulerInfo), Trouble> {
-        let info = find(scheduler).ok_or_else(|| Trouble::other(format!("there is no scheduler {scheduler}")))?;
+    fn links(&self, workload: &Workload, scheduler: &str) -> Result<(Links, &'static SchedulerInfo), ClaimError> {
+        let info = find(scheduler).ok_or_else(|| ClaimError::other(format!("there is no scheduler {scheduler}")))?;
         Ok((links_of(&workload.read(scheduler)?), info))
     }
 }
@@ -260,9 +260,9 @@ pub fn estimate<'r>(
     what: &str,
     runs: impl IntoIterator<Item = &'r Run>,
     value: impl Fn(&Run) -> Option<f64>,
-) -> Result<Estimate, Trouble> {
+) -> Result<Estimate, ClaimError> {
     let values: Vec<f64> = runs.into_iter().filter_map(value).collect();
-    Estimate::of(&values).ok_or_else(|| Trouble::other(format!("no run has a value for {what}")))
+    Estimate::of(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
 }
 
 /// The mean delay of a class in a run, in seconds.
@@ -286,11 +286,11 @@ pub fn difference(
     one: &str,
     other: &str,
     value: impl Fn(&Run) -> Option<f64>,
-) -> Result<Estimate, Trouble> {
+) -> Result<Estimate, ClaimError> {
     let values =
         |name: &str| -> Vec<Option<f64>> { runs.iter().filter(|run| run.scheduler == name).map(&value).collect() };
     let difference = Estimate::of_differences(&values(one), &values(other));
-    difference.ok_or_else(|| Trouble::other(format!("no runs of {one} and {other} to compare")))
+    difference.ok_or_else(|| ClaimError::other(format!("no runs of {one} and {other} to compare")))
 }
 
 /// The same text with `buffer = "1000p"` at each leaf that has none.
@@ -385,10 +385,10 @@ mod tests {
         let asked = || stop.load(Ordering::Relaxed);
         let lab = Lab::new(Effort::Quick, 1, &asked);
         let workload = Workload::new("two.toml", TWO);
-        assert!(matches!(workload.with(&[("class.c.guarantee", "1mbit")]), Err(Trouble::Scenario(_))));
-        assert!(matches!(lab.play(&workload, &["hsl"], 1, &Options::default()), Err(Trouble::Other(_))));
+        assert!(matches!(workload.with(&[("class.c.guarantee", "1mbit")]), Err(ClaimError::Scenario(_))));
+        assert!(matches!(lab.play(&workload, &["hsl"], 1, &Options::default()), Err(ClaimError::Other(_))));
         stop.store(true, Ordering::Relaxed);
-        assert!(matches!(lab.play(&workload, &["hls"], 1, &Options::default()), Err(Trouble::Stopped)));
+        assert!(matches!(lab.play(&workload, &["hls"], 1, &Options::default()), Err(ClaimError::Stopped)));
     }
 }
 

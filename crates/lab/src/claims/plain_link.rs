@@ -6,7 +6,7 @@ use fairlink_core::{
     Rate, Scheduler, Share,
 };
 
-use super::Trouble;
+use super::ClaimError;
 
 /// In bit/s.
 pub(super) const LINK: u64 = 8_000_000;
@@ -18,21 +18,21 @@ pub(super) const LARGEST: u64 = 1500;
 const QUEUED: u32 = 4096;
 
 /// A class for each share, all below the link.
-pub(super) fn flat(shares: &[Share]) -> Result<Hierarchy, Trouble> {
-    let link = LinkConfig::new(Rate::from_bps(LINK).map_err(Trouble::other)?);
+pub(super) fn flat(shares: &[Share]) -> Result<Hierarchy, ClaimError> {
+    let link = LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST as u32, ..link });
     for &share in shares {
         let limits = QueueLimits { packets: QUEUED, bytes: u32::MAX };
         tree.add(ClassId::ROOT, ClassConfig { share: Some(share), limits, ..ClassConfig::default() })
-            .map_err(Trouble::other)?;
+            .map_err(ClaimError::other)?;
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// The scheduler of this name.
-pub(super) fn build(name: &str, tree: &Hierarchy) -> Result<Box<dyn Scheduler>, Trouble> {
-    let info = find(name).ok_or_else(|| Trouble::other(format!("no {name}")))?;
-    info.build(tree, Leniency::Refuse, Members::new()).map_err(Trouble::other)
+pub(super) fn build(name: &str, tree: &Hierarchy) -> Result<Box<dyn Scheduler>, ClaimError> {
+    let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
+    info.build(tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)
 }
 
 /// The packet that it sends next, if any.

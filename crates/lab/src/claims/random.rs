@@ -8,9 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use super::Workload;
 
 /// Random numbers of one case.
-pub(super) struct Dice(ChaCha8Rng);
+pub(super) struct SeededRng(ChaCha8Rng);
 
-impl Dice {
+impl SeededRng {
     /// Those of the case with this number, of a claim that calls itself `salt`.
     pub(super) fn new(salt: u64, case: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(case)))
@@ -46,7 +46,7 @@ pub(super) struct RandomClass {
 }
 
 /// A tree of 2 to `most` classes on up to `levels` levels. Weights are alike in one case and far apart in another.
-pub(super) fn classes(dice: &mut Dice, most: u64, levels: u64) -> Vec<RandomClass> {
+pub(super) fn classes(dice: &mut SeededRng, most: u64, levels: u64) -> Vec<RandomClass> {
     let count = dice.between(2, most);
     let scale = [9, 100, 2000][dice.below(3) as usize];
     let mut classes: Vec<RandomClass> = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn classes(dice: &mut Dice, most: u64, levels: u64) -> Vec<RandomClas
 
 /// A scenario on a link of 10 Mbit/s with these classes, named c0, c1 and so on, each leaf with traffic of some kind: always
 /// backlogged, at random, in bursts, or silent for a while.
-pub(super) fn scenario(dice: &mut Dice, name: String, classes: &[RandomClass], seconds: f64) -> Workload {
+pub(super) fn scenario(dice: &mut SeededRng, name: String, classes: &[RandomClass], seconds: f64) -> Workload {
     let mut text = format!(
         "duration = \"{seconds}s\"\nseed = {}\n\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n",
         dice.below(1 << 30)
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn random_scenarios_are_sound_and_the_same_for_the_same_case() {
         let make = |case| {
-            let mut dice = Dice::new(1, case);
+            let mut dice = SeededRng::new(1, case);
             let classes = classes(&mut dice, 20, 4);
             scenario(&mut dice, "case.toml".into(), &classes, 0.5)
         };

@@ -4,7 +4,7 @@
 //! alone: what is judged are orders and shares, within `TOLERANCE`.
 
 use super::laboratory::mean_delay;
-use super::{Claim, Expected, Lab, Row, Trouble, Unit, Workload};
+use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
 use crate::measure::relative;
 use fairlink_sim::{Options, Phase};
 
@@ -25,13 +25,13 @@ pub trait Testbed {
     ///
     /// # Errors
     /// It could not be played.
-    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, Trouble>;
+    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, ClaimError>;
 
     /// Mean delay of each class in seconds, by name, with generator, gateway and receiver as processes of their own.
     ///
     /// # Errors
     /// It could not be played.
-    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, Trouble>;
+    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError>;
 
     /// Rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all links of one gateway, whose
     /// link file is `links`. The first scenario of `traffic` is sent into its first link, and so on.
@@ -43,11 +43,11 @@ pub trait Testbed {
         links: &Workload,
         traffic: &[Workload],
         spans: &[(f64, f64)],
-    ) -> Result<Vec<Vec<(String, f64)>>, Trouble>;
+    ) -> Result<Vec<Vec<(String, f64)>>, ClaimError>;
 }
 
 /// Tries a claim on real packets: further rows for it.
-pub type Try = fn(&Lab<'_>, &mut dyn Testbed) -> Result<Vec<Row>, Trouble>;
+pub type Try = fn(&Lab<'_>, &mut dyn Testbed) -> Result<Vec<Row>, ClaimError>;
 
 /// The claims that real packets can show.
 const REAL: [(&str, Try); 10] = [
@@ -70,7 +70,7 @@ pub fn real(claim: &Claim) -> Option<Try> {
 }
 
 /// With ports for the leaves, as the gateway tells classes apart, and a class for frames of nobody.
-fn with_ports(workload: &Workload) -> Result<Workload, Trouble> {
+fn with_ports(workload: &Workload) -> Result<Workload, ClaimError> {
     let tree = workload.read("hls")?.link;
     let mut text = String::new();
     let mut last = String::new();
@@ -104,7 +104,7 @@ fn farthest(phases: &[Phase]) -> f64 {
 }
 
 /// Rows of rates: ours judged against the ideal, others shown beside.
-fn shares(bed: &mut dyn Testbed, workload: &Workload, judged: &[&str], shown: &[&str]) -> Result<Vec<Row>, Trouble> {
+fn shares(bed: &mut dyn Testbed, workload: &Workload, judged: &[&str], shown: &[&str]) -> Result<Vec<Row>, ClaimError> {
     let workload = with_ports(workload)?;
     let mut rows = Vec::new();
     for name in judged {
@@ -128,11 +128,11 @@ const SLOTS: &str = include_str!("../../../../scenarios/htb/slots-gateway.toml")
 const THESIS: &str = include_str!("../../../../scenarios/thesis/real.toml");
 const VIDEO: &str = include_str!("../../../../scenarios/thesis/real-video.toml");
 
-fn exp1(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn exp1(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("exp1.toml", EXP1), &["hls", "htb"], &[KERNEL_HTB])
 }
 
-fn exp2(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn exp2(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     let workload = Workload::new("exp2-H.toml", EXP2);
     let mut rows = shares(bed, &workload, &["hls"], &[])?;
     let workload = with_ports(&workload)?;
@@ -148,25 +148,25 @@ fn exp2(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
     Ok(rows)
 }
 
-fn exp3(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn exp3(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("exp3.toml", EXP3), &["hls"], &["htb", KERNEL_HTB])
 }
 
-fn fig12(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn fig12(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("fig12-real.toml", FIGURE_12), &["hfsc"], &["hls"])
 }
 
-fn share(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn share(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("ceilings.toml", CEILINGS), &["htb"], &[KERNEL_HTB])
 }
 
 /// Mean delay of a class, of those that were played.
-fn delay_of(delays: &[(String, f64)], class: &str) -> Result<f64, Trouble> {
+fn delay_of(delays: &[(String, f64)], class: &str) -> Result<f64, ClaimError> {
     let found = delays.iter().find(|(name, _)| name == class);
-    found.map(|&(_, delay)| delay).ok_or_else(|| Trouble::other(format!("nothing of {class} was received")))
+    found.map(|&(_, delay)| delay).ok_or_else(|| ClaimError::other(format!("nothing of {class} was received")))
 }
 
-fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     let raised = CEILINGS.replace("name = \"first\"\n", "name = \"first\"\npriority = 1\n");
     let mut delays = Vec::new();
     for text in [CEILINGS.to_owned(), raised.replace("name = \"second\"\n", "name = \"second\"\npriority = 0\n")] {
@@ -189,7 +189,7 @@ fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
 }
 
 /// Two links of a gateway that share a pool, under either rule.
-fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     // As the script of the text has it: flow, port, kB/s, from, to.
     let source = |(flow, port, kilobytes, from, to): (u8, u16, u32, u32, u32)| {
         let bits = 8 * kilobytes;
@@ -204,7 +204,7 @@ fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
         Workload::new("slots-device.toml", text)
     };
     let traffic = [device(&[(0, 5001, 90, 0, 9), (1, 5002, 50, 4, 14)]), device(&[(2, 5003, 70, 2, 14)])];
-    let mut play = |rule: &str| -> Result<[[f64; 3]; 3], Trouble> {
+    let mut play = |rule: &str| -> Result<[[f64; 3]; 3], ClaimError> {
         let links =
             Workload::new("slots-gateway.toml", SLOTS.replace("rule = \"exact\"", &format!("rule = \"{rule}\"")));
         let rates = bed.links(&links, &traffic, &[EARLY, SETTLED, LATE])?;
@@ -236,12 +236,12 @@ fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
 }
 
 /// The mean delay of the latency-critical flow and of the first other one, real and simulated.
-fn critical(lab: &Lab<'_>, bed: &mut dyn Testbed, text: &str, scheduler: &str) -> Result<[(f64, f64); 2], Trouble> {
+fn critical(lab: &Lab<'_>, bed: &mut dyn Testbed, text: &str, scheduler: &str) -> Result<[(f64, f64); 2], ClaimError> {
     let seconds = lab.by_effort(12, 60).to_string() + "s";
     let workload = with_ports(&Workload::new("real.toml", text).with(&[("duration", &seconds)])?)?;
     let delays = bed.delays(&workload, scheduler)?;
     let simulated = lab.play(&workload, &[scheduler], 1, &Options::default())?;
-    let both = |class: &str| -> Result<(f64, f64), Trouble> {
+    let both = |class: &str| -> Result<(f64, f64), ClaimError> {
         let simulated = simulated.first().and_then(|run| mean_delay(run, class)).unwrap_or(f64::NAN);
         Ok((delay_of(&delays, class)?, simulated))
     };
@@ -252,7 +252,7 @@ fn at(text: &str, packets: u32) -> String {
     text.replace("packets_per_second = 20\n", &format!("packets_per_second = {packets}\n"))
 }
 
-fn fig51(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn fig51(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     let [few, _] = critical(lab, bed, &at(THESIS, 1), "drr++")?;
     let [many, others] = critical(lab, bed, THESIS, "drr++")?;
     // One best-effort quantum on the wire.
@@ -271,7 +271,7 @@ fn fig51(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
     ])
 }
 
-fn fig52(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn fig52(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     let [plain, _] = critical(lab, bed, THESIS, "drr++")?;
     let [demoted, others] = critical(lab, bed, THESIS, "drr+")?;
     Ok(vec![
@@ -286,7 +286,7 @@ fn fig52(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
     ])
 }
 
-fn fig510(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, Trouble> {
+fn fig510(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     let [plain, _] = critical(lab, bed, VIDEO, "drr++")?;
     let [demoted, _] = critical(lab, bed, VIDEO, "drr+")?;
     Ok(vec![

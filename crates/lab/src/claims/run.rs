@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::Claim;
 use super::finding::{Finding, Row, Unit, Verdict};
-use super::laboratory::{Lab, Trouble};
+use super::laboratory::{ClaimError, Lab};
 use crate::figures::figure::Figure;
 
 /// What became of a claim.
@@ -18,7 +18,7 @@ pub struct Outcome {
     /// The claim.
     pub claim: &'static Claim,
     /// What was found, or why nothing was.
-    pub found: Result<Finding, Trouble>,
+    pub found: Result<Finding, ClaimError>,
 }
 
 impl Outcome {
@@ -31,7 +31,7 @@ impl Outcome {
     /// Returns true if somebody ended it.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
-        matches!(self.found, Err(Trouble::Stopped))
+        matches!(self.found, Err(ClaimError::Stopped))
     }
 
     /// The sentence that `row` judges. What goes beyond the papers judges what it is about.
@@ -215,7 +215,7 @@ fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
     let run = || lab.while_busy(|| (claim.run)(lab));
     let mut found = panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
-        Err(Trouble::Other(format!("it panicked: {}", said.unwrap_or("without a word"))))
+        Err(ClaimError::Other(format!("it panicked: {}", said.unwrap_or("without a word"))))
     });
     if let Ok(found) = &mut found {
         found.rows.extend(lab.real.get(claim.id).into_iter().flatten().cloned());
@@ -252,12 +252,12 @@ mod tests {
     use crate::claims::laboratory::Effort;
     use std::sync::atomic::AtomicBool;
 
-    fn agreeing(_: &Lab<'_>) -> Result<Finding, Trouble> {
+    fn agreeing(_: &Lab<'_>) -> Result<Finding, ClaimError> {
         Ok(Finding::new("", vec![Row::never("bound exceeded", 0)]))
     }
 
-    fn failing(_: &Lab<'_>) -> Result<Finding, Trouble> {
-        Err(Trouble::other("no such thing"))
+    fn failing(_: &Lab<'_>) -> Result<Finding, ClaimError> {
+        Err(ClaimError::other("no such thing"))
     }
 
     static AGREES: Claim =
@@ -265,7 +265,7 @@ mod tests {
     static FAILS: Claim = Claim { id: "test.two", run: failing, ..AGREES };
     static TIMED: Claim = Claim { id: "test.timed", timed: true, ..AGREES };
 
-    fn panicking(_: &Lab<'_>) -> Result<Finding, Trouble> {
+    fn panicking(_: &Lab<'_>) -> Result<Finding, ClaimError> {
         panic!("a bug")
     }
 
@@ -303,7 +303,7 @@ mod tests {
     /// Asked for an end by the claim below, before its outcome is told.
     static STOP: AtomicBool = AtomicBool::new(false);
 
-    fn stopping(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+    fn stopping(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         STOP.store(true, Ordering::Relaxed);
         agreeing(lab)
     }

@@ -3,7 +3,7 @@
 use fairlink_traffic::clocks::Clocks;
 
 use super::axis::Axis;
-use super::figure::{Event, Figure, Look, Panel, Series};
+use super::figure::{Event, Figure, Panel, Series, SeriesStyle};
 
 /// Points of the curve of each stretch.
 const STEPS: u32 = 60;
@@ -59,12 +59,12 @@ pub fn figure(clocks: &Clocks, title: &str) -> Figure {
     let thinned = seen.into_iter().step_by(every).collect();
     let mut offset = Panel::new("relative offset of the receiver's clock", time(), axis).high(330.0);
     offset.series = vec![
-        Series::points("shortest delays", thinned, Look::nth(0)),
-        Series::line("envelope", fitted, Look::reference()),
+        Series::points("shortest delays", thinned, SeriesStyle::nth(0)),
+        Series::line("envelope", fitted, SeriesStyle::reference()),
     ];
     offset.events.clone_from(&jumps);
     let mut skew = Panel::new("skew", time(), y("skew (ppm)", &skews)).high(170.0);
-    skew.series = vec![Series::line("envelope", skews, Look::reference())];
+    skew.series = vec![Series::line("envelope", skews, SeriesStyle::reference())];
     skew.events = jumps;
     let mut figure = Figure::new(title, vec![offset, skew]);
     figure.notes.push("Relative to the first packet. Below the axes: jumps of the offset.".to_owned());

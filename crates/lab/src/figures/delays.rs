@@ -3,7 +3,7 @@
 use fairlink_sim::{Distribution, Run};
 
 use super::axis::Axis;
-use super::figure::{Figure, Join, Look, Panel, Series, Spread};
+use super::figure::{BoxPlot, Figure, Join, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out};
 
 /// Delays of one class under one scheduler, of all runs together.
@@ -75,7 +75,7 @@ pub fn distributions(delays: &[Delays], title: &str) -> Figure {
         Panel::new("share of packets that took longer", x, Axis::log("share of packets", 1.0 / fewest as f64, 1.0));
     for (n, Delays { class, distribution, .. }) in drawn.iter().enumerate() {
         let count = distribution.count() as f64;
-        let look = Look::nth(n).layered(n, drawn.len());
+        let look = SeriesStyle::nth(n).layered(n, drawn.len());
         let mut below = 0.0;
         let (mut share, mut tail) = (Vec::new(), Vec::new());
         for &(delay, at_most) in distribution.points() {
@@ -118,7 +118,7 @@ pub fn boxes(schedulers: &[(String, Vec<Delays>)], title: &str) -> Figure {
         for Delays { class, distribution, mean_s } in delays {
             let Some(place) = classes.iter().position(|known| known == class) else { continue };
             let at = |share| distribution.quantile(share).unwrap_or(0.0);
-            panel.spreads.push(Spread {
+            panel.spreads.push(BoxPlot {
                 name: scheduler.clone(),
                 x: place as f64 + 0.1 + slot * (n as f64 + 0.5),
                 width: (0.7 * slot).min(0.3),
@@ -127,7 +127,7 @@ pub fn boxes(schedulers: &[(String, Vec<Delays>)], title: &str) -> Figure {
                 median: at(0.5),
                 mean: *mean_s,
                 max: at(1.0),
-                look: Look::nth(n),
+                look: SeriesStyle::nth(n),
             });
         }
     }

@@ -39,7 +39,7 @@ enum Marker {
 
 /// How a series looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct SeriesStyle {
     colour: &'static str,
     dash: &'static str,
     marker: Option<Marker>,
@@ -48,7 +48,7 @@ pub struct Look {
     phase: usize,
 }
 
-impl Look {
+impl SeriesStyle {
     /// The look of the series with this number: the first seven differ in colour and marker, neighbours in dashes as well.
     #[must_use]
     pub fn nth(n: usize) -> Self {
@@ -120,25 +120,25 @@ pub struct Series {
     /// How points are joined.
     pub join: Join,
     /// How it looks.
-    pub look: Look,
+    pub look: SeriesStyle,
 }
 
 impl Series {
     /// Points joined by lines.
     #[must_use]
-    pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>, look: Look) -> Self {
+    pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>, look: SeriesStyle) -> Self {
         Self { name: name.into(), points, errors: Vec::new(), join: Join::Lines, look }
     }
 
     /// Values that hold until the next point.
     #[must_use]
-    pub fn steps(name: impl Into<String>, points: Vec<(f64, f64)>, look: Look) -> Self {
+    pub fn steps(name: impl Into<String>, points: Vec<(f64, f64)>, look: SeriesStyle) -> Self {
         Self { join: Join::Steps, ..Self::line(name, points, look) }
     }
 
     /// Points alone.
     #[must_use]
-    pub fn points(name: impl Into<String>, points: Vec<(f64, f64)>, look: Look) -> Self {
+    pub fn points(name: impl Into<String>, points: Vec<(f64, f64)>, look: SeriesStyle) -> Self {
         Self { join: Join::Nothing, ..Self::line(name, points, look) }
     }
 
@@ -151,7 +151,7 @@ impl Series {
 
 /// A box plot of one distribution.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spread {
+pub struct BoxPlot {
     /// What the legend says.
     pub name: String,
     /// Its middle and its width on the x axis.
@@ -169,7 +169,7 @@ pub struct Spread {
     /// A dot above the whisker.
     pub max: f64,
     /// How it looks.
-    pub look: Look,
+    pub look: SeriesStyle,
 }
 
 /// Something that happened, shown below the x axis.
@@ -195,7 +195,7 @@ pub struct Panel {
     /// Lines and points, the lowest first.
     pub series: Vec<Series>,
     /// Box plots.
-    pub spreads: Vec<Spread>,
+    pub spreads: Vec<BoxPlot>,
     /// x of vertical lines, such as borders of phases.
     pub borders: Vec<f64>,
     /// What happened, marked below the x axis.

@@ -3,7 +3,7 @@
 use fairlink_sim::{LeafWindow, Phase, Run, Window, Windows};
 
 use super::axis::Axis;
-use super::figure::{Figure, Look, Panel, Series};
+use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
@@ -99,7 +99,7 @@ pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
         panel.borders = borders(run);
         let line = |(n, &column): (usize, &usize)| {
             let points = steps(windows, |row| (row.start_s, delay(row, column)));
-            Series::steps(&windows.names[column], points, Look::nth(n).layered(n, leaves.len()))
+            Series::steps(&windows.names[column], points, SeriesStyle::nth(n).layered(n, leaves.len()))
         };
         panel.series = leaves.iter().enumerate().map(line).collect();
         panel
@@ -127,7 +127,9 @@ pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
         panel.series = lines
             .into_iter()
             .enumerate()
-            .map(|(n, points)| Series::steps(&windows.names[leaves[n]], points, Look::nth(n).layered(n, leaves.len())))
+            .map(|(n, points)| {
+                Series::steps(&windows.names[leaves[n]], points, SeriesStyle::nth(n).layered(n, leaves.len()))
+            })
             .collect();
         panel
     };
@@ -183,15 +185,15 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner
     let y = Axis::linear(format!("rate ({})", unit.name), 0.0, top / unit.bps);
     let mut panel = Panel::new(title, time_axis(run), y);
     panel.borders = borders(run);
-    let line = |column: usize, look: Look| {
+    let line = |column: usize, look: SeriesStyle| {
         let point = |row: &Window| (row.start_s, Some(row.rates_bps[column] / unit.bps));
         Series::steps(&windows.names[column], steps(windows, point), look)
     };
     if with_inner {
         let inner = (0..windows.names.len()).filter(|&column| !windows.leaf[column]).take(MAX_DRAWN);
-        panel.series.extend(inner.enumerate().map(|(n, column)| line(column, Look::background(n))));
+        panel.series.extend(inner.enumerate().map(|(n, column)| line(column, SeriesStyle::background(n))));
     }
-    let layered = |(n, &column): (usize, &usize)| line(column, Look::nth(n).layered(n, leaves.len()));
+    let layered = |(n, &column): (usize, &usize)| line(column, SeriesStyle::nth(n).layered(n, leaves.len()));
     panel.series.extend(leaves.iter().enumerate().map(layered));
     for &column in leaves {
         for phase in &run.phases {
@@ -200,7 +202,7 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner
                 ideal.and_then(|class| class.rates.ideal_bps).map(|ideal| ideal / unit.bps).filter(|&ideal| ideal > 0.0)
             {
                 let points = vec![(phase.start_s, ideal), (phase.end_s, ideal)];
-                panel.series.push(Series::line("the ideal", points, Look::reference()));
+                panel.series.push(Series::line("the ideal", points, SeriesStyle::reference()));
             }
         }
     }

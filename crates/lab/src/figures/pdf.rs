@@ -42,7 +42,7 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PdfError> {
 mod tests {
     use super::*;
     use crate::figures::axis::Axis;
-    use crate::figures::figure::{Figure, Look, Panel, Series, Width};
+    use crate::figures::figure::{Figure, Panel, Series, SeriesStyle, Width};
 
     /// The first number behind `key`.
     fn number(text: &str, key: &str) -> Option<f64> {
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_figure_becomes_a_page_as_wide_as_a_paper_with_its_fonts_in_it() {
         let mut panel = Panel::new("µ & <b>", Axis::linear("time (s)", 0.0, 1.0), Axis::linear("rate", 0.0, 1.0));
-        panel.series.push(Series::line("hls", vec![(0.0, 0.0), (1.0, 1.0)], Look::nth(0)));
+        panel.series.push(Series::line("hls", vec![(0.0, 0.0), (1.0, 1.0)], SeriesStyle::nth(0)));
         let figure = Figure::new("a figure", vec![panel]);
         for (width, points) in [(Width::Screen, 720.0), (Width::Page, 504.0), (Width::Column, 240.0)] {
             let made = pdf(&figure.svg_for(width)).unwrap();

@@ -1,7 +1,7 @@
 //! Rate and delay of real traffic against time, class by class, as its receiver saw them.
 
 use super::axis::Axis;
-use super::figure::{Figure, Look, Panel, Series};
+use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
@@ -83,7 +83,7 @@ pub fn figure(received: &Received, title: &str) -> Figure {
             .into_iter()
             .enumerate()
             .map(|(n, points)| {
-                Series::steps(&received.names[classes[n]], points, Look::nth(n).layered(n, classes.len()))
+                Series::steps(&received.names[classes[n]], points, SeriesStyle::nth(n).layered(n, classes.len()))
             })
             .collect();
         panel

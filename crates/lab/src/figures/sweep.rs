@@ -7,7 +7,7 @@ use fairlink_sim::statistics::Estimate;
 use fairlink_sim::statistics::summary::{ClassSummary, Summary};
 
 use super::axis::Axis;
-use super::figure::{Figure, Look, Panel, Series};
+use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
@@ -128,7 +128,7 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
             let points: Vec<(f64, f64)> = known.iter().map(|(x, of)| (*x, of.mean / size)).collect();
             let ends = points.iter().zip(&errors).map(|(point, error)| point.1 + error);
             top = ends.fold(top, f64::max);
-            let look = Look::nth(n).layered(n, lines.len());
+            let look = SeriesStyle::nth(n).layered(n, lines.len());
             let errors = if errors.iter().any(|&error| error > 0.0) { errors } else { Vec::new() };
             series.push(Series::line(name, points, look).with_errors(errors));
         }

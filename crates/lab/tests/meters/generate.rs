@@ -10,9 +10,9 @@ use crate::case::{Case, Entry, Kind, Tree};
 const PACKETS: [(Kind, u64); 2] = [(Kind::Steady, 30_000), (Kind::Wild, 4_000)];
 
 /// Seeded random numbers.
-pub(crate) struct Dice(ChaCha8Rng);
+pub(crate) struct SeededRng(ChaCha8Rng);
 
-impl Dice {
+impl SeededRng {
     fn from(&mut self, from: u64, to: u64) -> u64 {
         self.0.random_range(from..=to)
     }
@@ -40,7 +40,7 @@ fn is_leaf(skeleton: &Skeleton, place: usize) -> bool {
 }
 
 /// Classes of up to `levels` levels.
-fn skeleton(dice: &mut Dice, levels: u64, kind: Kind) -> Skeleton {
+fn skeleton(dice: &mut SeededRng, levels: u64, kind: Kind) -> Skeleton {
     let most = if kind == Kind::Steady { 5 } else { 7 };
     let parents = if dice.one_in(12) { 60 } else { 12 };
     let mut all: Skeleton = Vec::new();
@@ -80,7 +80,7 @@ impl Room {
     }
 }
 
-fn link(dice: &mut Dice, info: &'static SchedulerInfo, kind: Kind) -> (Entry, Room) {
+fn link(dice: &mut SeededRng, info: &'static SchedulerInfo, kind: Kind) -> (Entry, Room) {
     let mut link = Entry::default();
     let bps = dice.from(1, 9) * [1_000_000, 10_000_000, 100_000_000][dice.from(0, 2) as usize];
     link.quote("rate", format_args!("{bps}bit"));
@@ -122,7 +122,7 @@ fn link(dice: &mut Dice, info: &'static SchedulerInfo, kind: Kind) -> (Entry, Ro
 }
 
 /// Gives the classes of `skeleton` what the scheduler honours. `pooled`: the class that shares a pool.
-fn dress(dice: &mut Dice, skeleton: &Skeleton, room: &mut Room, pooled: Option<usize>) -> Vec<Entry> {
+fn dress(dice: &mut SeededRng, skeleton: &Skeleton, room: &mut Room, pooled: Option<usize>) -> Vec<Entry> {
     let mut rates = vec![0; skeleton.len()];
     let mut classes = vec![Entry::default(); skeleton.len()];
     for parent in std::iter::once(None).chain((0..skeleton.len()).map(Some)) {
@@ -174,7 +174,7 @@ fn line(bps: u64) -> String {
 }
 
 /// What any class may have.
-fn limits(dice: &mut Dice, class: &mut Entry, room: &Room, own: u64, has: u64) {
+fn limits(dice: &mut SeededRng, class: &mut Entry, room: &Room, own: u64, has: u64) {
     if room.has(Feature::Ceiling) && dice.one_in(4) {
         class.quote("ceiling", format_args!("{}bit", own + has.saturating_sub(own) * dice.from(0, 10) / 10));
         if room.has(Feature::CeilingBurst) && dice.one_in(4) {
@@ -192,7 +192,7 @@ fn limits(dice: &mut Dice, class: &mut Entry, room: &Room, own: u64, has: u64) {
 }
 
 /// What a leaf may have. `bare`: it may be of real-time only.
-fn leaf(dice: &mut Dice, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
+fn leaf(dice: &mut SeededRng, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
     let critical = room.has(Feature::LatencyCritical) && dice.one_in(4);
     if critical {
         class.set("latency_critical", "true");
@@ -239,7 +239,7 @@ fn leaf(dice: &mut Dice, class: &mut Entry, room: &mut Room, own: u64, bare: boo
     }
 }
 
-fn real_time(dice: &mut Dice, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
+fn real_time(dice: &mut SeededRng, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
     // Under sced, a class without a curve has the line of its share: nobody may ask for more.
     let lines = !room.has(Feature::LinkCurves);
     let most = if lines { own } else { room.real_time / 3 };
@@ -263,7 +263,7 @@ fn real_time(dice: &mut Dice, class: &mut Entry, room: &mut Room, own: u64, bare
 }
 
 /// Lengths of packets up to `room.longest`.
-fn packet(dice: &mut Dice, room: &Room, fixed: bool) -> String {
+fn packet(dice: &mut SeededRng, room: &Room, fixed: bool) -> String {
     let longest = room.longest;
     match if fixed { dice.from(0, 2) } else { dice.from(0, 8) } {
         0 => format!("\"{longest}B\""),
@@ -280,7 +280,7 @@ fn packet(dice: &mut Dice, room: &Room, fixed: bool) -> String {
 
 /// Those of a steady case: greedy, or of a constant rate. An active queue drops so much of a constant rate that it may be empty at times, which
 /// no ideal knows of: such leaves have greedy sources.
-fn steady_source(dice: &mut Dice, source: &mut Entry, class: &Entry, room: &Room) {
+fn steady_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &Room) {
     let active = ["\"codel\"", "\"fq_codel\""].map(Some).contains(&class.get("queue"));
     if active || dice.one_in(2) {
         source.quote("model", "greedy");
@@ -292,8 +292,8 @@ fn steady_source(dice: &mut Dice, source: &mut Entry, class: &Entry, room: &Room
 }
 
 /// A source of any kind of a leaf that has `own` of the link when all are busy.
-fn wild_source(dice: &mut Dice, source: &mut Entry, class: &Entry, room: &Room, own: u64) {
-    let rate = |dice: &mut Dice| format!("{}bit", (own / 10 * dice.from(1, 40)).max(1000));
+fn wild_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &Room, own: u64) {
+    let rate = |dice: &mut SeededRng| format!("{}bit", (own / 10 * dice.from(1, 40)).max(1000));
     source.set("packet", packet(dice, room, false));
     match dice.from(0, 10) {
         0..=2 => source.quote("model", "greedy"),
@@ -354,7 +354,7 @@ fn own_rate(tree: &Tree, place: usize, bps: u64) -> u64 {
 }
 
 fn sources(
-    dice: &mut Dice,
+    dice: &mut SeededRng,
     tree: &Tree,
     skeleton: &Skeleton,
     room: &Room,
@@ -400,7 +400,7 @@ fn sources(
 }
 
 /// What the link is from some time on: the same leaves but one perhaps, under this or another scheduler.
-fn change(dice: &mut Dice, skeleton: &Skeleton, total: u64) -> (Entry, Tree, Vec<(usize, u64)>) {
+fn change(dice: &mut SeededRng, skeleton: &Skeleton, total: u64) -> (Entry, Tree, Vec<(usize, u64)>) {
     let at = dice.from(total / 4, total / 2);
     let info = &SCHEDULERS[dice.from(0, SCHEDULERS.len() as u64 - 1) as usize];
     let mut head = Entry::default();
@@ -426,7 +426,7 @@ fn change(dice: &mut Dice, skeleton: &Skeleton, total: u64) -> (Entry, Tree, Vec
 
 /// The case of that seed under `info`.
 pub(crate) fn case(seed: u64, info: &'static SchedulerInfo) -> Case {
-    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+    let mut dice = SeededRng(ChaCha8Rng::seed_from_u64(seed));
     let kind = if dice.one_in(3) { Kind::Steady } else { Kind::Wild };
     let (link_entry, mut room) = link(&mut dice, info, kind);
     let pools = info.supports(Feature::Pool) && dice.one_in(6);

@@ -13,22 +13,22 @@
 //! Delays are counted where any thread can read them ([`delays`]), and may be a few packets ahead of the snapshot that they are
 //! shown with.
 //!
-//! **Generations.** Classes, names and the scheduler may change between two snapshots, which then have another [`Passage`] with a higher
+//! **Generations.** Classes, names and the scheduler may change between two snapshots, which then have another [`Generation`] with a higher
 //! generation. A snapshot that is under way is begun anew.
 
 mod delays;
 mod document;
+mod generation;
 mod interval;
 mod observation;
-mod passage;
 mod snapshot;
 
 pub(crate) use delays::{DelayCounts, DelayTally};
+pub(crate) use generation::{DelayTable, Generation, MAX_HISTOGRAMS};
+#[cfg(test)]
+pub(crate) use generation::{PoolId, Pooled};
 pub(crate) use interval::{ClassInterval, Interval, LimitHistory};
 pub(crate) use observation::{Observation, Totals};
-pub(crate) use passage::{DelayTable, MAX_HISTOGRAMS, Passage};
-#[cfg(test)]
-pub(crate) use passage::{PoolId, Pooled};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use fairlink_report::DropCause;
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::stats::{EdgeCounters, ReverseStats};
-use crate::gateway::trace::{Gone, Passing, Tap};
+use crate::gateway::trace::{Gone, Passing, TraceWriter};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
@@ -96,7 +96,7 @@ pub(crate) struct DataPath<I, O, C> {
     /// Of so many working turns one is timed in detail.
     pub(crate) sample_every: u64,
     /// Whoever records what passes.
-    pub(crate) tap: Option<Box<Tap>>,
+    pub(crate) tap: Option<Box<TraceWriter>>,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
     /// Packets from the scheduler that wait for the output; `frames` is scratch space for their frames.
@@ -215,20 +215,20 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Works with other classes from now on. `heirs` has, by class, the one that takes over from it. What was replaced is left in
+    /// Works with other classes from now on. `class_map` has, by class, the one that takes over from it. What was replaced is left in
     /// `parts`. Nothing is allocated.
-    pub(crate) fn exchange(&mut self, parts: &mut Parts, heirs: &[Option<ClassId>]) {
+    pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
         let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
-        counters.inherit(&self.counters, heirs);
-        queues.inherit(&self.queues, heirs);
-        labels.inherit(&mut self.labels, heirs);
+        counters.inherit(&self.counters, class_map);
+        queues.inherit(&self.queues, class_map);
+        labels.inherit(&mut self.labels, class_map);
         std::mem::swap(&mut self.classifier, classifier);
         std::mem::swap(&mut self.labels, labels);
         std::mem::swap(&mut self.overhead, overhead);
         std::mem::swap(&mut self.counters, counters);
         std::mem::swap(&mut self.queues, queues);
         for packet in &mut self.outgoing {
-            packet.class = heirs.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
+            packet.class = class_map.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
         }
         if let Some(growth) = growth {
             self.pool.grow(growth);

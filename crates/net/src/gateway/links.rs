@@ -175,19 +175,19 @@ impl Links {
 /// A process with one link, called as it calls itself.
 impl From<Remote> for Links {
     fn from(remote: Remote) -> Self {
-        Self::new(vec![(remote.passage().link.clone(), remote)])
+        Self::new(vec![(remote.generation().link.clone(), remote)])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::account::Passage;
+    use crate::gateway::account::Generation;
     use crate::gateway::remote::Publisher;
 
     #[test]
     fn a_link_is_found_by_its_name_and_the_only_one_without() {
-        let publisher = Publisher::new(Passage::flat(1));
+        let publisher = Publisher::new(Generation::flat(1));
         let one = Links::from(publisher.remote());
         assert!(one.find(None).is_ok() && one.find(Some("out")).is_ok());
         assert_eq!(one.find(Some("up")).unwrap_err(), "there is no link \"up\"; there are: out");

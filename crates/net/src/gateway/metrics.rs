@@ -256,7 +256,7 @@ impl MetricsServer {
             if let (Some(interval), Some(seen), Some(before)) =
                 (&mut interval, &observation, self.before.get_mut(&name))
             {
-                before.limits.extend(interval, seen.passage());
+                before.limits.extend(interval, seen.generation());
             }
             LinkPage { name, observation, interval }
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairlink_config::matching::Classifier;
 use fairlink_core::{Driver, Members, Metered, Pacer};
 
-use crate::gateway::account::{DelayTable, MAX_HISTOGRAMS, Passage};
+use crate::gateway::account::{DelayTable, Generation, MAX_HISTOGRAMS};
 use crate::gateway::claim;
 use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
@@ -15,7 +15,7 @@ use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::reload::Present;
+use crate::gateway::reload::RunningConfig;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
@@ -67,8 +67,8 @@ impl Gateway {
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
-        let passage = Arc::new(Passage::of(&config, delays, memory, needs.frames, 0));
-        let present = Present::new(&config, input, backend, &pool, Arc::clone(&passage), &labels, clock);
+        let generation = Arc::new(Generation::of(&config, delays, memory, needs.frames, 0));
+        let present = RunningConfig::new(&config, input, backend, &pool, Arc::clone(&generation), &labels, clock);
         let mut data_path =
             RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
         if config.profile {
@@ -90,7 +90,7 @@ impl Gateway {
             leaving: false,
             notes,
             processor,
-            publisher: Publisher::of(present, passage),
+            publisher: Publisher::of(present, generation),
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::gateway::config::{GatewayConfig, OffloadPolicy};
 use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::af_packet::{AfPacket, AfPacketOptions, Intake};
+use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
@@ -136,9 +136,9 @@ impl Ports {
         };
         let marks = Marks::of(output.index);
         let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
-        let from = AfPacket::taking(input, &config.sockets, Intake::Marked(marks.taken))?;
+        let from = AfPacket::taking(input, &config.sockets, RxFilter::Marked(marks.taken))?;
         let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };
-        let to = AfPacket::taking(output, &sockets, Intake::Nothing)?;
+        let to = AfPacket::taking(output, &sockets, RxFilter::Nothing)?;
         let offloads = offloads(config.offloads, &[(input, &from)], notes)?;
         let claims = match claims {
             Some(claims) => claims,
@@ -174,10 +174,10 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let intake = hold.as_ref().and_then(Hold::gate).map_or(Intake::All, Intake::Gated);
+        let intake = hold.as_ref().and_then(Hold::gate).map_or(RxFilter::All, RxFilter::Gated);
         let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
         // A socket that receives what nobody fetches would count all of it as lost.
-        let back = if config.reverse { intake } else { Intake::Nothing };
+        let back = if config.reverse { intake } else { RxFilter::Nothing };
         let opened = open(input, intake).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
             let claims = match claims {

@@ -26,9 +26,9 @@ impl QueueLengths {
         Self { classes }
     }
 
-    /// Takes over the packets of `old`, whose classes are taken over as `heirs` says. Those of the other classes are left out.
-    pub(crate) fn inherit(&mut self, old: &Self, heirs: &[Option<ClassId>]) {
-        for (&(packets, _), heir) in old.classes.iter().zip(heirs) {
+    /// Takes over the packets of `old`, whose classes are taken over as `class_map` says. Those of the other classes are left out.
+    pub(crate) fn inherit(&mut self, old: &Self, class_map: &[Option<ClassId>]) {
+        for (&(packets, _), heir) in old.classes.iter().zip(class_map) {
             if let Some(heir) = heir {
                 self.classes[heir.index()].0 += packets;
             }

@@ -3,8 +3,8 @@
 //! A change is prepared beside the data thread, on the thread that asks for it, and committed by the data thread between two turns:
 //!
 //! ```text
-//! asking thread: read, check, build (Present::draft) -> Order -> mailbox
-//! data thread:   exchange what belongs to the classes, move the packets (Order::commit) -> mailbox
+//! asking thread: read, check, build (RunningConfig::draft) -> PendingChange -> mailbox
+//! data thread:   exchange what belongs to the classes, move the packets (PendingChange::commit) -> mailbox
 //! asking thread: free what was replaced, say what has changed
 //! ```
 //!
@@ -37,7 +37,7 @@ pub use report::{
     ClassChange, Committed, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted,
 };
 
-use crate::gateway::account::Passage;
+use crate::gateway::account::Generation;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
@@ -98,7 +98,7 @@ const KEPT_QUEUES: &str = "queues without a buffer in the link file keep the len
 
 /// A gateway as it runs, for whoever prepares changes.
 #[derive(Debug)]
-pub(super) struct Present {
+pub(super) struct RunningConfig {
     /// As the link file says.
     nominal: GatewayConfig,
     deviations: Deviations,
@@ -114,24 +114,24 @@ pub(super) struct Present {
     room: u32,
     /// Of the labels of frames.
     salt: RandomState,
-    passage: Arc<Passage>,
+    generation: Arc<Generation>,
     /// What the data thread goes by.
     clock: MonotonicClock,
 }
 
 /// A change on its way to the data thread and back.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct PendingChange {
     change: Option<MeteredChange>,
     /// What pools are tuned to.
     tuned: Vec<Tuned>,
     retired: Option<MeteredRetired>,
     parts: Parts,
     /// By class of before, the leaf that takes over.
-    heirs: Box<[Option<ClassId>]>,
+    class_map: Box<[Option<ClassId>]>,
     pub(super) config: GatewayConfig,
     /// What the gateway is from then on, and what it was afterwards.
-    pub(super) passage: Arc<Passage>,
+    pub(super) generation: Arc<Generation>,
     /// True if classes and frames keep their numbers, so that whoever traces may go on.
     pub(super) keeps_numbers: bool,
     pub(super) committed: Committed,
@@ -157,18 +157,18 @@ pub(super) struct Draft {
     nominal: GatewayConfig,
     deviations: Deviations,
     config: GatewayConfig,
-    order: Box<Order>,
+    order: Box<PendingChange>,
     pub(super) reloaded: Reloaded,
     frames: u32,
 }
 
-impl Present {
+impl RunningConfig {
     pub(super) fn new(
         config: &GatewayConfig,
         input: Interface,
         backend: BackendKind,
         pool: &FramePool,
-        passage: Arc<Passage>,
+        generation: Arc<Generation>,
         labels: &Labels,
         clock: MonotonicClock,
     ) -> Self {
@@ -183,7 +183,7 @@ impl Present {
             frames: pool.frames() as u32,
             room: pool.room(),
             salt: labels.salt(),
-            passage,
+            generation,
             clock,
         }
     }
@@ -195,13 +195,13 @@ impl Present {
     pub(super) fn take(
         &mut self,
         draft: Draft,
-        commit: impl FnOnce(Box<Order>) -> Result<Box<Order>, RemoteError>,
+        commit: impl FnOnce(Box<PendingChange>) -> Result<Box<PendingChange>, RemoteError>,
     ) -> Result<Reloaded, RemoteError> {
         let Draft { nominal, deviations, config, order, mut reloaded, frames } = draft;
-        let passage = Arc::clone(&order.passage);
+        let generation = Arc::clone(&order.generation);
         let order = commit(order)?;
         reloaded.committed = Some(order.committed);
-        self.passage = passage;
+        self.generation = generation;
         (self.nominal, self.deviations, self.config, self.frames) = (nominal, deviations, config, frames);
         Ok(reloaded)
     }
@@ -271,16 +271,20 @@ impl Present {
         };
         let needed = needs.to_prepare(&config.tree);
         has_room(needed).map_err(|_| ReloadError::NoRoom { needed })?;
-        let heirs = self.heirs(&config, moves)?;
-        let change =
-            Change { scheduler: config.scheduler, tree: &config.tree, leniency: config.leniency, survivors: &heirs };
+        let class_map = self.class_map(&config, moves)?;
+        let change = Change {
+            scheduler: config.scheduler,
+            tree: &config.tree,
+            leniency: config.leniency,
+            survivors: &class_map,
+        };
         let (members, tuned) = config.pools.members(config.link.as_deref(), &config.tree, &self.clock, is_new)?;
         let change = MeteredChange::prepare(&change, members).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
         // A class of one name is one class, and counts its delays where it has counted them.
         let before =
-            |leaf: ClassId| find(&self.config, &config.name(leaf)).filter(|&old| heirs[old.index()] == Some(leaf));
-        let delays = self.passage.delays.after(&config.tree, before);
+            |leaf: ClassId| find(&self.config, &config.name(leaf)).filter(|&old| class_map[old.index()] == Some(leaf));
+        let delays = self.generation.delays.after(&config.tree, before);
         let parts = Parts {
             classifier: Classifier::new(&config.matches, config.default_class),
             labels: Labels::salted(&config.tree, self.salt.clone()).map_err(OpenError::from)?,
@@ -292,28 +296,28 @@ impl Present {
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();
         let memory = MemoryBound {
             classifier_bytes: (parts.classifier.memory_bytes() + parts.labels.memory_bytes()) as u64,
-            split_bytes: self.passage.memory.split_bytes,
-            kernel_bytes: self.passage.memory.kernel_bytes,
+            split_bytes: self.generation.memory.split_bytes,
+            kernel_bytes: self.generation.memory.kernel_bytes,
             ..Needs { frames, ..needs }.bound(&config.tree, self.frame_bytes, counted)
         };
         let reloaded = Reloaded {
             scheduler: [&self.config, &config].map(|config| config.scheduler.name.to_owned()),
             link_bps: [&self.config, &config].map(|config| config.tree.link().rate.bps()),
             guarantees_scaled_by: scaled,
-            classes: self.classes(&config, &heirs),
+            classes: self.classes(&config, &class_map),
             notes,
             committed: None,
         };
         let keeps_numbers = parts.growth.is_none() && config.names == self.config.names;
-        let passage = Arc::new(Passage::of(&config, delays, memory, frames, self.passage.generation + 1));
-        let order = Box::new(Order {
+        let generation = Arc::new(Generation::of(&config, delays, memory, frames, self.generation.number + 1));
+        let order = Box::new(PendingChange {
             change: Some(change),
             tuned,
             retired: None,
             parts,
-            heirs,
+            class_map,
             config: config.clone(),
-            passage,
+            generation,
             keeps_numbers,
             committed: Committed::default(),
         });
@@ -464,20 +468,24 @@ impl Present {
     }
 
     /// By class of now, the leaf of `config` that takes over its packets.
-    fn heirs(&self, config: &GatewayConfig, moves: &[(String, String)]) -> Result<Box<[Option<ClassId>]>, ReloadError> {
+    fn class_map(
+        &self,
+        config: &GatewayConfig,
+        moves: &[(String, String)],
+    ) -> Result<Box<[Option<ClassId>]>, ReloadError> {
         let now = &self.config;
         let new: BTreeMap<String, ClassId> =
             config.tree.leaves().iter().map(|&leaf| (config.name(leaf), leaf)).collect();
-        let mut heirs: Box<[Option<ClassId>]> = vec![None; now.tree.len()].into();
+        let mut class_map: Box<[Option<ClassId>]> = vec![None; now.tree.len()].into();
         for &leaf in now.tree.leaves() {
-            heirs[leaf.index()] = new.get(&now.name(leaf)).copied();
+            class_map[leaf.index()] = new.get(&now.name(leaf)).copied();
         }
         for (from, to) in moves {
             let old = find(now, from).ok_or_else(|| no_class(now, from, "before"))?;
             if !now.tree.is_leaf(old) {
                 return Err(ReloadError::NotALeaf { name: from.clone(), when: "before" });
             }
-            if heirs[old.index()].is_some() {
+            if class_map[old.index()].is_some() {
                 let name = from.clone();
                 let stays = new.contains_key(from);
                 return Err(if stays { ReloadError::Stays { name } } else { ReloadError::MovedTwice { name } });
@@ -486,12 +494,12 @@ impl Present {
             if !config.tree.is_leaf(heir) {
                 return Err(ReloadError::NotALeaf { name: to.clone(), when: "after" });
             }
-            heirs[old.index()] = Some(heir);
+            class_map[old.index()] = Some(heir);
         }
-        Ok(heirs)
+        Ok(class_map)
     }
 
-    fn classes(&self, config: &GatewayConfig, heirs: &[Option<ClassId>]) -> Vec<ClassChange> {
+    fn classes(&self, config: &GatewayConfig, class_map: &[Option<ClassId>]) -> Vec<ClassChange> {
         let now = &self.config;
         let before: BTreeMap<String, ClassId> = now.tree.classes().map(|class| (now.name(class), class)).collect();
         let after: BTreeMap<String, ClassId> = config.tree.classes().map(|class| (config.name(class), class)).collect();
@@ -509,7 +517,7 @@ impl Present {
         });
         let gone = now.tree.classes().filter(|&class| !after.contains_key(&now.name(class)));
         let gone = gone.map(|class| {
-            let heir = heirs[class.index()];
+            let heir = class_map[class.index()];
             ClassChange {
                 name: now.name(class),
                 leaf: now.tree.is_leaf(class),
@@ -564,7 +572,7 @@ impl<D: DropSink> DropSink for Counting<'_, D> {
     }
 }
 
-impl Order {
+impl PendingChange {
     /// Makes the change, between two turns. It cannot fail, and allocates nothing.
     pub(super) fn commit<I: Backend, O: Backend, C: Clock>(
         &mut self,
@@ -573,12 +581,12 @@ impl Order {
         data_path: &mut DataPath<I, O, C>,
     ) {
         let Some(change) = self.change.take() else { return };
-        data_path.exchange(&mut self.parts, &self.heirs);
+        data_path.exchange(&mut self.parts, &self.class_map);
         self.tuned.iter().for_each(Tuned::take_effect);
         let mut sink = Counting { sink: data_path, committed: &mut self.committed };
         self.retired = Some(driver.scheduler_mut().commit(change, now, &mut sink));
         driver.set_rate(self.config.tree.link().rate);
-        self.committed.generation = self.passage.generation;
+        self.committed.generation = self.generation.number;
         self.committed.kept_packets = driver.scheduler().backlog().packets;
         self.committed.took_s = data_path.clock.now().saturating_sub(now).0 as f64 / 1e9;
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::gateway::account::{Copying, Observation, Passage, Snapshot};
-use crate::gateway::reload::{self, Draft, Order, Present, ReloadError, Reloaded, Request, Wanted};
+use crate::gateway::account::{Copying, Generation, Observation, Snapshot};
+use crate::gateway::reload::{self, Draft, PendingChange, ReloadError, Reloaded, Request, RunningConfig, Wanted};
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
-use crate::gateway::trace::{self, Feed, Tap};
+use crate::gateway::trace::{self, TraceReader, TraceWriter};
 
 /// How often whoever waits for an answer looks whether the data thread lacks memory for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -22,30 +22,30 @@ const OLD: usize = 4;
 
 /// A change on its way to the data thread and back.
 #[derive(Debug, Default)]
-enum OrderSlot {
+enum ChangeSlot {
     #[default]
     Idle,
-    Ordered(Box<Order>),
+    Ordered(Box<PendingChange>),
     /// The data thread has it.
     Taken,
-    Done(Box<Order>),
+    Done(Box<PendingChange>),
 }
 
 /// A trace on its way to the data thread and back.
 #[derive(Debug, Default)]
-enum TapSlot {
+enum TraceSlot {
     /// Nobody traces. A tap that the data thread has given back is freed by whoever traces next.
     #[default]
     Idle,
-    Given(#[expect(dead_code, reason = "kept until another thread frees it")] Box<Tap>),
-    Ordered(Box<Tap>),
+    Given(#[expect(dead_code, reason = "kept until another thread frees it")] Box<TraceWriter>),
+    Ordered(Box<TraceWriter>),
     Running,
 }
 
 #[derive(Debug)]
 struct Answer {
     /// What the gateway is now.
-    passage: Arc<Passage>,
+    generation: Arc<Generation>,
     /// Questions up to this one are answered by `snapshot`.
     number: u64,
     snapshot: Option<Arc<Snapshot>>,
@@ -69,7 +69,7 @@ impl Answer {
 
     /// Returns true if the data thread has, or will find, no memory for an answer.
     fn lacks_memory(&self) -> bool {
-        !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.passage, &self.passage))
+        !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.generation, &self.generation))
     }
 
     /// Brings memory for an answer, if there is no such: that of an answer before, where nobody reads it any more, or `fresh`. Returns what
@@ -79,13 +79,13 @@ impl Answer {
         if self.lacks_memory() {
             freed.extend(self.spare.take());
             let usable =
-                |old: &mut Arc<Snapshot>| Arc::ptr_eq(&old.passage, &self.passage) && Arc::get_mut(old).is_some();
+                |old: &mut Arc<Snapshot>| Arc::ptr_eq(&old.generation, &self.generation) && Arc::get_mut(old).is_some();
             let at = self.old.iter_mut().position(usable);
             self.spare = at.map(|at| self.old.swap_remove(at));
             freed.append(&mut self.old);
         }
         match fresh {
-            Some(fresh) if self.spare.is_none() && Arc::ptr_eq(&fresh.passage, &self.passage) => {
+            Some(fresh) if self.spare.is_none() && Arc::ptr_eq(&fresh.generation, &self.generation) => {
                 self.spare = Some(fresh)
             }
             other => freed.extend(other),
@@ -100,14 +100,14 @@ struct Shared {
     answer: Mutex<Answer>,
     told: Condvar,
     /// The gateway as it runs. Whoever changes it holds the lock.
-    present: Mutex<Option<Box<Present>>>,
+    present: Mutex<Option<Box<RunningConfig>>>,
     /// True if the slot holds an order.
     ordered: AtomicBool,
-    order: Mutex<OrderSlot>,
+    order: Mutex<ChangeSlot>,
     order_done: Condvar,
     /// True if the slot holds an ordered tap.
     tap_ordered: AtomicBool,
-    tap: Mutex<TapSlot>,
+    tap: Mutex<TraceSlot>,
 }
 
 impl Shared {
@@ -129,21 +129,21 @@ impl Shared {
     fn bring_memory(&self) {
         let (freed, wanted) = {
             let mut answer = self.lock();
-            (answer.bring(None), answer.lacks_memory().then(|| Arc::clone(&answer.passage)))
+            (answer.bring(None), answer.lacks_memory().then(|| Arc::clone(&answer.generation)))
         };
         drop(freed);
-        if let Some(passage) = wanted {
-            let fresh = Arc::new(Snapshot::new(passage));
+        if let Some(generation) = wanted {
+            let fresh = Arc::new(Snapshot::new(generation));
             let freed = self.lock().bring(Some(fresh));
             drop(freed);
         }
     }
 
-    fn lock_order(&self) -> MutexGuard<'_, OrderSlot> {
+    fn lock_order(&self) -> MutexGuard<'_, ChangeSlot> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_tap(&self) -> MutexGuard<'_, TapSlot> {
+    fn lock_tap(&self) -> MutexGuard<'_, TraceSlot> {
         self.tap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -160,7 +160,7 @@ pub(crate) struct Ticket(u64);
 #[derive(Debug)]
 pub(super) struct Prepared<'a> {
     remote: &'a Remote,
-    present: MutexGuard<'a, Option<Box<Present>>>,
+    present: MutexGuard<'a, Option<Box<RunningConfig>>>,
     draft: Draft,
 }
 
@@ -203,8 +203,8 @@ impl Remote {
     }
 
     /// What the gateway is now.
-    pub(crate) fn passage(&self) -> Arc<Passage> {
-        Arc::clone(&self.0.lock().passage)
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        Arc::clone(&self.0.lock().generation)
     }
 
     /// Changes the gateway while it runs, or says what would change where it is a `dry_run`. It takes as long as it takes to read and to
@@ -232,30 +232,30 @@ impl Remote {
     }
 
     /// Has the data thread commit a change, and returns what it left over.
-    fn order(&self, order: Box<Order>) -> Result<Box<Order>, RemoteError> {
+    fn order(&self, order: Box<PendingChange>) -> Result<Box<PendingChange>, RemoteError> {
         let mut slot = self.0.lock_order();
         if self.0.lock().over {
             return Err(RemoteError::Ended);
         }
-        *slot = OrderSlot::Ordered(order);
+        *slot = ChangeSlot::Ordered(order);
         self.0.ordered.store(true, Ordering::Release);
         let until = Instant::now() + reload::PATIENCE;
         loop {
             match std::mem::take(&mut *slot) {
-                OrderSlot::Done(order) => return Ok(order),
-                OrderSlot::Idle => return Err(RemoteError::Ended),
+                ChangeSlot::Done(order) => return Ok(order),
+                ChangeSlot::Idle => return Err(RemoteError::Ended),
                 // Once it was taken it is soon done.
-                OrderSlot::Taken => {
-                    *slot = OrderSlot::Taken;
+                ChangeSlot::Taken => {
+                    *slot = ChangeSlot::Taken;
                     slot = self.0.order_done.wait(slot).unwrap_or_else(PoisonError::into_inner);
                 }
-                OrderSlot::Ordered(order) => {
+                ChangeSlot::Ordered(order) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         self.0.ordered.store(false, Ordering::Release);
                         return Err(RemoteError::Timeout { waited: reload::PATIENCE });
                     }
-                    *slot = OrderSlot::Ordered(order);
+                    *slot = ChangeSlot::Ordered(order);
                     (slot, _) = self.0.order_done.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -266,18 +266,18 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError::Tracing`], and [`RemoteError::NeverRan`] also of a gateway that has ended.
-    pub(crate) fn trace(&self, snap: u32) -> Result<Feed, RemoteError> {
+    pub(crate) fn trace(&self, snap: u32) -> Result<TraceReader, RemoteError> {
         // Both ends are made, and an old one is freed, without the lock.
-        let passage = self.passage();
-        let (tap, feed) = trace::begin(passage.pool_frames, passage.generation, snap);
+        let generation = self.generation();
+        let (tap, feed) = trace::begin(generation.pool_frames, generation.number, snap);
         let mut slot = self.0.lock_tap();
-        if matches!(*slot, TapSlot::Ordered(_) | TapSlot::Running) {
+        if matches!(*slot, TraceSlot::Ordered(_) | TraceSlot::Running) {
             return Err(RemoteError::Tracing);
         }
         if self.0.lock().over {
             return Err(RemoteError::NeverRan);
         }
-        let old = std::mem::replace(&mut *slot, TapSlot::Ordered(Box::new(tap)));
+        let old = std::mem::replace(&mut *slot, TraceSlot::Ordered(Box::new(tap)));
         self.0.tap_ordered.store(true, Ordering::Release);
         drop(slot);
         drop(old);
@@ -318,17 +318,17 @@ impl Remote {
 pub(crate) struct Publisher {
     shared: Arc<Shared>,
     /// What the gateway is now.
-    passage: Arc<Passage>,
+    generation: Arc<Generation>,
     answered: u64,
     /// The answer that is under way.
     copying: Option<Copying>,
 }
 
 impl Publisher {
-    pub(crate) fn new(passage: impl Into<Arc<Passage>>) -> Self {
-        let passage = passage.into();
+    pub(crate) fn new(generation: impl Into<Arc<Generation>>) -> Self {
+        let generation = generation.into();
         let answer = Answer {
-            passage: Arc::clone(&passage),
+            generation: Arc::clone(&generation),
             number: 0,
             snapshot: None,
             spare: None,
@@ -346,17 +346,17 @@ impl Publisher {
             tap_ordered: AtomicBool::new(false),
             tap: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), passage, answered: 0, copying: None }
+        Self { shared: Arc::new(shared), generation, answered: 0, copying: None }
     }
 
     /// What the gateway is now.
-    pub(crate) fn passage(&self) -> &Arc<Passage> {
-        &self.passage
+    pub(crate) fn generation(&self) -> &Arc<Generation> {
+        &self.generation
     }
 
     /// Of a gateway that can be changed.
-    pub(super) fn of(present: Present, passage: Arc<Passage>) -> Self {
-        let publisher = Self::new(passage);
+    pub(super) fn of(present: RunningConfig, generation: Arc<Generation>) -> Self {
+        let publisher = Self::new(generation);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
         publisher
     }
@@ -367,11 +367,11 @@ impl Publisher {
     }
 
     /// The change that is wanted.
-    pub(super) fn take_order(&mut self) -> Option<Box<Order>> {
+    pub(super) fn take_order(&mut self) -> Option<Box<PendingChange>> {
         self.shared.ordered.store(false, Ordering::Relaxed);
         let mut slot = self.shared.lock_order();
-        match std::mem::replace(&mut *slot, OrderSlot::Taken) {
-            OrderSlot::Ordered(order) => Some(order),
+        match std::mem::replace(&mut *slot, ChangeSlot::Taken) {
+            ChangeSlot::Ordered(order) => Some(order),
             other => {
                 *slot = other;
                 None
@@ -380,8 +380,8 @@ impl Publisher {
     }
 
     /// The change is committed. Another thread frees what it left over.
-    pub(super) fn order_done(&mut self, order: Box<Order>) {
-        *self.shared.lock_order() = OrderSlot::Done(order);
+    pub(super) fn order_done(&mut self, order: Box<PendingChange>) {
+        *self.shared.lock_order() = ChangeSlot::Done(order);
         self.shared.order_done.notify_all();
     }
 
@@ -391,11 +391,11 @@ impl Publisher {
     }
 
     /// The tap of the trace that is to begin.
-    pub(crate) fn take_tap(&mut self) -> Option<Box<Tap>> {
+    pub(crate) fn take_tap(&mut self) -> Option<Box<TraceWriter>> {
         self.shared.tap_ordered.store(false, Ordering::Relaxed);
         let mut slot = self.shared.lock_tap();
-        match std::mem::replace(&mut *slot, TapSlot::Running) {
-            TapSlot::Ordered(tap) => Some(tap),
+        match std::mem::replace(&mut *slot, TraceSlot::Running) {
+            TraceSlot::Ordered(tap) => Some(tap),
             other => {
                 *slot = other;
                 None
@@ -404,9 +404,9 @@ impl Publisher {
     }
 
     /// The trace has ended. Another thread frees the tap.
-    pub(crate) fn give_back(&mut self, tap: Box<Tap>) {
+    pub(crate) fn give_back(&mut self, tap: Box<TraceWriter>) {
         tap.close();
-        *self.shared.lock_tap() = TapSlot::Given(tap);
+        *self.shared.lock_tap() = TraceSlot::Given(tap);
     }
 
     pub(crate) fn remote(&self) -> Remote {
@@ -430,7 +430,7 @@ impl Publisher {
         }
         let mut answer = self.shared.try_lock()?;
         let number = self.shared.asked.load(Ordering::Acquire);
-        let usable = |spare: &mut Arc<Snapshot>| Arc::ptr_eq(&spare.passage, &self.passage);
+        let usable = |spare: &mut Arc<Snapshot>| Arc::ptr_eq(&spare.generation, &self.generation);
         Copying::begin(answer.spare.take_if(usable)?, number)
     }
 
@@ -454,13 +454,13 @@ impl Publisher {
 
     /// The gateway is something else from now on: the end of a reload, between two turns. An answer that is under way is begun anew. Returns
     /// what it was, which another thread frees.
-    pub(crate) fn change(&mut self, passage: Arc<Passage>) -> Arc<Passage> {
+    pub(crate) fn change(&mut self, generation: Arc<Generation>) -> Arc<Generation> {
         let mut answer = self.shared.lock();
         answer.old.extend(self.copying.take().map(|copying| copying.into_parts().1));
-        let before = std::mem::replace(&mut answer.passage, Arc::clone(&passage));
+        let before = std::mem::replace(&mut answer.generation, Arc::clone(&generation));
         drop(answer);
         // Another owner is left, so that nothing is freed here.
-        self.passage = passage;
+        self.generation = generation;
         before
     }
 
@@ -484,9 +484,9 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.shared.lock().over = true;
-        *self.shared.lock_tap() = TapSlot::Idle;
+        *self.shared.lock_tap() = TraceSlot::Idle;
         self.shared.told.notify_all();
-        *self.shared.lock_order() = OrderSlot::Idle;
+        *self.shared.lock_order() = ChangeSlot::Idle;
         self.shared.order_done.notify_all();
     }
 }
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_never_ran_and_one_that_does_not_answer_are_told_apart() {
-        let publisher = Publisher::new(Passage::flat(2));
+        let publisher = Publisher::new(Generation::flat(2));
         let remote = publisher.remote();
         let waited = Duration::from_millis(1);
         assert!(!publisher.is_asked());

@@ -15,7 +15,7 @@ use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::{Liveness, Vitals};
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
-use crate::gateway::reload::Order;
+use crate::gateway::reload::PendingChange;
 use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, Profile, TimeShares};
 use crate::io::backend::{Backend, BackendError};
@@ -70,7 +70,7 @@ impl Gateway {
     /// The most memory that this gateway takes.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
-        self.publisher.passage().memory
+        self.publisher.generation().memory
     }
 
     /// Asks this gateway for statistics from another thread while it runs.
@@ -218,7 +218,7 @@ impl Gateway {
     }
 
     /// Makes the change, between two turns.
-    fn commit(&mut self, now: Nanos, order: &mut Order) {
+    fn commit(&mut self, now: Nanos, order: &mut PendingChange) {
         if !order.keeps_numbers
             && let Some(tap) = self.data_path.tap.take()
         {
@@ -226,13 +226,13 @@ impl Gateway {
         }
         order.commit(now, &mut self.driver, &mut self.data_path);
         std::mem::swap(&mut self.config, &mut order.config);
-        order.passage = self.publisher.change(Arc::clone(&order.passage));
+        order.generation = self.publisher.change(Arc::clone(&order.generation));
     }
 
     /// Records what passes from now on, as somebody has asked.
     fn begin_trace(&mut self) {
         if let Some(mut tap) = self.publisher.take_tap() {
-            if tap.generation() != self.publisher.passage().generation {
+            if tap.generation() != self.publisher.generation().number {
                 // Its classes are those of before a change.
                 self.publisher.give_back(tap);
                 return;
@@ -253,7 +253,7 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
         }
-        let mut last = Snapshot::new(Arc::clone(self.publisher.passage()));
+        let mut last = Snapshot::new(Arc::clone(self.publisher.generation()));
         let now = self.data_path.clock.now();
         last.copy(0..last.classes.len(), now, &self.data_path, self.driver.scheduler());
         last.gateway = self.counts(time);

@@ -19,7 +19,7 @@ use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
 use crate::io::backend::BackendCounters;
-use crate::io::port::Mover;
+use crate::io::port::BackendInfo;
 use crate::wire::segments::Unsplittable;
 
 /// What the account of removed classes is called; no class can have this name in a link file.
@@ -111,12 +111,12 @@ impl EdgeCounters {
         self.classes[class.index()].drop(len, cause);
     }
 
-    /// Takes over what `old` has counted: `heirs` has the class that takes over from each of its classes. What nobody takes over counts
+    /// Takes over what `old` has counted: `class_map` has the class that takes over from each of its classes. What nobody takes over counts
     /// as of removed classes. Delays stay where they are counted for a class that goes on ([`DelayTable::after`]); those of a class
     /// that is moved are added to its heir's.
-    pub(crate) fn inherit(&mut self, old: &Self, heirs: &[Option<ClassId>]) {
+    pub(crate) fn inherit(&mut self, old: &Self, class_map: &[Option<ClassId>]) {
         for (class, edges) in old.classes.iter().enumerate() {
-            let heir = heirs.get(class).copied().flatten();
+            let heir = class_map.get(class).copied().flatten();
             self.classes[heir.unwrap_or(ClassId::ROOT).index()] += edges;
             let Some(heir) = heir else { continue };
             if let (Some(from), Some(to)) = (&old.delays.of[class], &self.delays.of[heir.index()])
@@ -267,7 +267,7 @@ impl std::fmt::Display for MemoryBound {
 }
 
 /// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until the output accepted
-/// it. A class has delays up to [`MAX_HISTOGRAMS`](crate::gateway::account::MAX_HISTOGRAMS) leaves; an inner class where all its leaves have.
+/// it. A class has delays up to 1,024 leaves; an inner class where all its leaves have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GatewayStats(pub LinkReport<Vec<ClassReport>, GatewayExtension>);
@@ -371,7 +371,7 @@ pub struct InterfaceStats {
 }
 
 impl InterfaceStats {
-    pub(crate) fn new(name: &str, mover: Mover) -> Self {
+    pub(crate) fn new(name: &str, mover: BackendInfo) -> Self {
         Self { name: name.to_owned(), backend: mover.backend.name().to_owned(), zero_copy: mover.zero_copy }
     }
 }

@@ -7,7 +7,7 @@
 
 use fairlink_core::{Amount, ClassId, Nanos};
 
-use crate::gateway::account::{Passage, Snapshot};
+use crate::gateway::account::{Generation, Snapshot};
 use crate::gateway::log::LogEvent;
 use crate::gateway::remote::{Remote, Ticket};
 
@@ -34,7 +34,7 @@ struct Seen {
     at: Nanos,
     all: Amount,
     default: Amount,
-    /// By place in [`Passage::matched`], packets that were received before the gateway started or was changed.
+    /// By place in [`Generation::matched`], packets that were received before the gateway started or was changed.
     base: Vec<u64>,
 }
 
@@ -59,20 +59,20 @@ impl Strays {
 
     /// Judges what came since the last snapshot that was [`SPAN`] older.
     fn judge(&mut self, snapshot: &Snapshot) -> Option<LogEvent> {
-        let passage = &*snapshot.passage;
+        let generation = &*snapshot.generation;
         let at = snapshot.gateway.uptime;
         let of = |class: ClassId| received(snapshot, class);
-        let all: Amount = passage.tree.leaves().iter().map(|&leaf| of(leaf)).sum();
-        let default = of(passage.default_class);
-        let packets = || passage.matched.iter().map(|&class| of(class).packets).collect();
+        let all: Amount = generation.tree.leaves().iter().map(|&leaf| of(leaf)).sum();
+        let default = of(generation.default_class);
+        let packets = || generation.matched.iter().map(|&class| of(class).packets).collect();
         let base = match self.before.take() {
-            None if passage.generation == 0 => vec![0; passage.matched.len()],
-            Some(before) if before.generation == passage.generation => {
+            None if generation.number == 0 => vec![0; generation.matched.len()],
+            Some(before) if before.generation == generation.number => {
                 if at.saturating_sub(before.at) < SPAN {
                     self.before = Some(before);
                     return None;
                 }
-                let event = self.compare(passage, (at, all, default), &before, of);
+                let event = self.compare(generation, (at, all, default), &before, of);
                 self.before = Some(Seen { at, all, default, ..before });
                 return event;
             }
@@ -80,13 +80,13 @@ impl Strays {
             _ => packets(),
         };
         self.said = false;
-        self.before = Some(Seen { generation: passage.generation, at, all, default, base });
+        self.before = Some(Seen { generation: generation.number, at, all, default, base });
         None
     }
 
     fn compare(
         &mut self,
-        passage: &Passage,
+        generation: &Generation,
         (at, all, default): (Nanos, Amount, Amount),
         before: &Seen,
         of: impl Fn(ClassId) -> Amount,
@@ -96,8 +96,8 @@ impl Strays {
         if all.packets < LEAST_PACKETS {
             return None;
         }
-        let silent = passage.matched.iter().zip(&before.base).filter(|&(&class, &base)| of(class).packets == base);
-        let silent: Vec<&str> = silent.map(|(class, _)| passage.names[class.index()].as_str()).collect();
+        let silent = generation.matched.iter().zip(&before.base).filter(|&(&class, &base)| of(class).packets == base);
+        let silent: Vec<&str> = silent.map(|(class, _)| generation.names[class.index()].as_str()).collect();
         let stray = !silent.is_empty() && u128::from(default.bytes) * 2 > u128::from(all.bytes);
         if !stray || std::mem::replace(&mut self.said, stray) {
             self.said = stray;
@@ -105,8 +105,8 @@ impl Strays {
         }
         let seconds = at.saturating_sub(before.at).0.div_ceil(1_000_000_000);
         let percent = u128::from(default.bytes) * 100 / u128::from(all.bytes.max(1));
-        let name = &passage.names[passage.default_class.index()];
-        let since = if passage.generation == 0 { "the start" } else { "the last change" };
+        let name = &generation.names[generation.default_class.index()];
+        let since = if generation.number == 0 { "the start" } else { "the last change" };
         let text = format!(
             "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since \
              {since}: do the matches fit the traffic?",
@@ -143,12 +143,12 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// A gateway of three leaves, of which the first takes what no match takes.
-    fn gateway(generation: u64) -> Played {
+    fn gateway(number: u64) -> Played {
         let mut played = Played::new(two_levels(1, 3), "hls");
-        let leaves = played.passage.tree.leaves().to_vec();
-        let passage = Passage::of_tree(two_levels(1, 3), "hls");
+        let leaves = played.generation.tree.leaves().to_vec();
+        let generation = Generation::of_tree(two_levels(1, 3), "hls");
         let (default_class, matched) = (leaves[0], leaves[1..].to_vec());
-        played.passage = Arc::new(Passage { generation, default_class, matched, ..passage });
+        played.generation = Arc::new(Generation { number, default_class, matched, ..generation });
         played
     }
 
@@ -186,10 +186,10 @@ mod tests {
         let (mut played, mut strays) = (gateway(0), Strays::default());
         assert_eq!(play(&mut played, &mut strays, [0, 1], [1, 1, 1]), None);
         assert_eq!(play(&mut played, &mut strays, [1, 11], [1, 0, 0]), None, "both have received something");
-        let (tree, matched) = (two_levels(1, 3), played.passage.matched.clone());
-        let default_class = played.passage.default_class;
-        let passage = Passage { generation: 1, matched, default_class, ..Passage::of_tree(tree, "hls") };
-        played.passage = Arc::new(passage);
+        let (tree, matched) = (two_levels(1, 3), played.generation.matched.clone());
+        let default_class = played.generation.default_class;
+        let generation = Generation { number: 1, matched, default_class, ..Generation::of_tree(tree, "hls") };
+        played.generation = Arc::new(generation);
         assert_eq!(play(&mut played, &mut strays, [11, 12], [1, 0, 0]), None, "the first look after a change");
         let event = play(&mut played, &mut strays, [12, 22], [1, 0, 0]).expect("a message");
         assert!(event.message.contains("\"3\", \"4\" have received no frame since the last change"), "{event:?}");

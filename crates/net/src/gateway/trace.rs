@@ -1,7 +1,7 @@
 //! What passes a running gateway, on its way to whoever asked: `fairlink ctl trace`.
 //!
 //! ```text
-//! data thread: Tap -> Ring -> control thread: Feed -> control socket -> the asking process: a file
+//! data thread: TraceWriter -> Ring -> control thread: TraceReader -> control socket -> the asking process: a file
 //! ```
 //!
 //! The data thread never waits and allocates nothing for it. A packet gets its number when it is fetched, and its record is written into
@@ -19,9 +19,9 @@ mod record;
 mod ring;
 mod tap;
 
-pub(crate) use feed::Feed;
+pub(crate) use feed::TraceReader;
 pub(crate) use record::{Fate, Item, Traced, decode};
-pub(crate) use tap::{Gone, Passing, Tap};
+pub(crate) use tap::{Gone, Passing, TraceWriter};
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ const WAITING_WORDS: u64 = 1 << 21;
 
 /// Both ends of a trace of a gateway whose pool has so many frames, and whose classes are those after so many changes. Of each packet,
 /// `snap` bytes are kept at most.
-pub(crate) fn begin(frames: usize, generation: u64, snap: u32) -> (Tap, Feed) {
+pub(crate) fn begin(frames: usize, generation: u64, snap: u32) -> (TraceWriter, TraceReader) {
     let ring = Arc::new(Ring::new(WAITING_WORDS + record::SHORT_WORDS * frames as u64));
-    (Tap::new(Arc::clone(&ring), frames, generation, snap), Feed::new(ring))
+    (TraceWriter::new(Arc::clone(&ring), frames, generation, snap), TraceReader::new(ring))
 }
 
 #[cfg(test)]

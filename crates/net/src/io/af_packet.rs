@@ -43,7 +43,7 @@ pub struct AfPacketOptions {
 
 /// Which frames a socket receives, from the first on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Intake<'a> {
+pub(crate) enum RxFilter<'a> {
     /// All that arrive at the interface.
     All,
     /// Those of them that this program gives it.
@@ -100,7 +100,7 @@ impl AfPacket {
     /// # Errors
     /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] for all else.
     pub fn open(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
-        Self::taking(interface, options, Intake::All)
+        Self::taking(interface, options, RxFilter::All)
     }
 
     /// As [`AfPacket::open`], for receiving what `intake` says.
@@ -110,7 +110,7 @@ impl AfPacket {
     pub(crate) fn taking(
         interface: &Interface,
         options: &AfPacketOptions,
-        intake: Intake<'_>,
+        intake: RxFilter<'_>,
     ) -> Result<Self, BackendError> {
         let failed = |what| {
             let interface = interface.name.clone();
@@ -134,20 +134,20 @@ impl AfPacket {
         };
         let undescribed = describe(&receiver).err();
         let received = match intake {
-            Intake::Nothing => 0,
+            RxFilter::Nothing => 0,
             _ => packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
                 .map_err(failed("sizing the receive buffer"))?,
         };
         match intake {
-            Intake::All => Ok(()),
-            Intake::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
-            Intake::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
-            Intake::Nothing => packet_socket::accept_marked(&receiver, None),
+            RxFilter::All => Ok(()),
+            RxFilter::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
+            RxFilter::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
+            RxFilter::Nothing => packet_socket::accept_marked(&receiver, None),
         }
         .map_err(failed("putting a filter before its socket"))?;
-        let protocol = if matches!(intake, Intake::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
+        let protocol = if matches!(intake, RxFilter::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
         packet_socket::bind(&receiver, interface.index, protocol).map_err(failed("binding the receiving socket"))?;
-        if matches!(intake, Intake::All | Intake::Gated(_)) {
+        if matches!(intake, RxFilter::All | RxFilter::Gated(_)) {
             packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
         }
 

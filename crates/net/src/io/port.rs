@@ -45,7 +45,7 @@ impl BackendKind {
 
 /// What moves frames at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mover {
+pub(crate) struct BackendInfo {
     pub(crate) backend: BackendKind,
     /// True if the driver itself reads and writes frames of the pool.
     pub(crate) zero_copy: bool,
@@ -70,10 +70,10 @@ macro_rules! either {
 }
 
 impl RealPort {
-    pub(crate) fn mover(&self) -> Mover {
+    pub(crate) fn mover(&self) -> BackendInfo {
         match self {
-            Self::Packet(_) => Mover { backend: BackendKind::AfPacket, zero_copy: false },
-            Self::Xdp(port) => Mover { backend: BackendKind::AfXdp, zero_copy: port.is_zero_copy() },
+            Self::Packet(_) => BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
+            Self::Xdp(port) => BackendInfo { backend: BackendKind::AfXdp, zero_copy: port.is_zero_copy() },
         }
     }
 

@@ -73,9 +73,9 @@ impl Labels {
         self.salt.clone()
     }
 
-    /// Goes on with the hosts of `old` at the leaves that go on, as `heirs` says by old class.
-    pub(crate) fn inherit(&mut self, old: &mut Self, heirs: &[Option<ClassId>]) {
-        self.hosts.inherit(&mut old.hosts, heirs);
+    /// Goes on with the hosts of `old` at the leaves that go on, as `class_map` says by old class.
+    pub(crate) fn inherit(&mut self, old: &mut Self, class_map: &[Option<ClassId>]) {
+        self.hosts.inherit(&mut old.hosts, class_map);
         std::mem::swap(&mut self.fragments, &mut old.fragments);
     }
 

@@ -18,9 +18,9 @@ use crate::common::{rate, scenario};
 
 const DURATION: Nanos = Nanos::from_millis(300);
 
-struct Dice(TestRng);
+struct SeededRng(TestRng);
 
-impl Dice {
+impl SeededRng {
     fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
@@ -157,7 +157,7 @@ impl Dice {
 }
 
 /// One to three links, each with sources, some of which go on to links behind.
-fn network(dice: &mut Dice) -> Links {
+fn network(dice: &mut SeededRng) -> Links {
     let count = 1 + dice.below(3) as usize;
     let mut scenarios: Vec<Scenario> = (0..count)
         .map(|_| {
@@ -200,7 +200,7 @@ proptest! {
 
     #[test]
     fn whatever_is_combined_runs_to_the_end_and_keeps_its_packets(seed in any::<[u8; 32]>()) {
-        let mut dice = Dice(TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed));
+        let mut dice = SeededRng(TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed));
         let links = network(&mut dice);
         let options = Options { window: dice.chance(50).then(|| Nanos::from_millis(10)), ..Options::default() };
         for _ in 0..3 {

@@ -13,7 +13,7 @@ use fairlink_report::Terms;
 
 use super::unanswered;
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, note};
 
@@ -90,7 +90,7 @@ fn rate(text: &str) -> Result<Source, String> {
 }
 
 /// Has the gateway take a link file.
-pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), CliError> {
     let text = match &args.file {
         None => None,
         Some(file) => {
@@ -152,10 +152,10 @@ pub(crate) fn comings(reloaded: &ReloadedLinks) -> Vec<String> {
 }
 
 /// Sets a rate, or each that a program writes.
-pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), CliError> {
     let wanted = |rate| match (args.class.as_str(), args.ceiling) {
         (LINK, false) => Ok(Wanted::LinkRate { rate }),
-        (LINK, true) => Err(Failure::wrong("the link has a rate and no ceiling; leave out --ceiling")),
+        (LINK, true) => Err(CliError::wrong("the link has a rate and no ceiling; leave out --ceiling")),
         (class, false) => Ok(Wanted::Guarantee { class: class.to_owned(), rate }),
         (class, true) => Ok(Wanted::Ceiling { class: class.to_owned(), rate }),
     };
@@ -164,19 +164,19 @@ pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &m
         Source::Lines => {
             let mut refused = 0;
             for line in std::io::stdin().lock().lines() {
-                let line = line.map_err(|error| Failure::failed(anyhow!("cannot read standard input: {error}")))?;
+                let line = line.map_err(|error| CliError::failed(anyhow!("cannot read standard input: {error}")))?;
                 let text = line.trim();
                 if text.is_empty() {
                     continue;
                 }
                 let done = args::rate(text)
-                    .map_err(|why| Failure::wrong(format!("{text}: {why}")))
+                    .map_err(|why| CliError::wrong(format!("{text}: {why}")))
                     .and_then(|rate| ask(path, link, &wanted(rate)?, args.dry_run, out))
                     .and_then(|()| out.flush());
                 // One bad line, or a rate that the gateway refuses, is not the end of the others.
                 match done {
                     Ok(()) => {}
-                    Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
+                    Err(CliError::ClosedPipe) => return Err(CliError::ClosedPipe),
                     Err(failure) => {
                         refused += 1;
                         let _ = failure.report();
@@ -185,7 +185,7 @@ pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &m
             }
             match refused {
                 0 => Ok(()),
-                lines => Err(Failure::Failed(anyhow!("{} refused", human::count(lines, "rate was", "rates were")))),
+                lines => Err(CliError::Failed(anyhow!("{} refused", human::count(lines, "rate was", "rates were")))),
             }
         }
     }
@@ -197,18 +197,18 @@ pub(super) fn set_scheduler(
     path: &Path,
     link: Option<&str>,
     out: &mut Out,
-) -> Result<(), Failure> {
-    args::scheduler(&args.name).map_err(Failure::wrong)?;
+) -> Result<(), CliError> {
+    args::scheduler(&args.name).map_err(CliError::wrong)?;
     ask(path, link, &Wanted::Scheduler { name: args.name.clone(), lenient: args.lenient }, args.dry_run, out)
 }
 
-fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), CliError> {
     let reloaded = control::change(path, link, wanted, dry_run).map_err(unanswered)?;
     show(&reloaded, out)
 }
 
 /// What has changed, or would.
-pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
     if out.json {
         return out.document(reloaded);
     }

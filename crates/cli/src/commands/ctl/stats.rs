@@ -11,7 +11,7 @@ use super::limits;
 use super::rates::{self, View};
 use super::unanswered;
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::gateway_stats::{Classes, MOST, document, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
@@ -94,7 +94,7 @@ fn note_each(stats: &mut [GatewayStats], note: &str) {
 }
 
 /// Asks once, or twice with an interval between, and prints.
-pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliError> {
     let mut watch = Watch::connect(socket).map_err(unanswered)?;
     let span = args.interval.map_or(GLANCE, |time| Duration::from_nanos(time.0));
     let next = (!span.is_zero()).then_some(span);

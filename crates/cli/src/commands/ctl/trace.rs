@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::unanswered;
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// What the file is written as.
-    pub(super) fn format(&self) -> Result<RecordingFormat, Failure> {
-        RecordingFormat::of(&self.file).map_err(|why| Failure::wrong(format!("{}: {why}", self.file.display())))
+    pub(super) fn format(&self) -> Result<RecordingFormat, CliError> {
+        RecordingFormat::of(&self.file).map_err(|why| CliError::wrong(format!("{}: {why}", self.file.display())))
     }
 }
 
@@ -80,13 +80,13 @@ struct Document<'a> {
 }
 
 /// Records until the end.
-pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut Out) -> Result<(), CliError> {
     let stop = stop_flag()?;
     // A table has no use for the bytes.
     let snap = if format == RecordingFormat::Csv { Some(0) } else { args.snap };
     let recording = Recording::begin(socket, snap).map_err(unanswered)?;
     let place = args.file.display();
-    let file = File::create(&args.file).map_err(|error| Failure::wrong(format!("cannot write {place}: {error}")))?;
+    let file = File::create(&args.file).map_err(|error| CliError::wrong(format!("cannot write {place}: {error}")))?;
     let limits = RecordingLimits {
         packets: args.packets.unwrap_or(u64::MAX),
         bytes: args.size,
@@ -100,11 +100,11 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
         Ok(recorded) => recorded,
         Err(RecordingError::Control(error)) => return Err(unanswered(error)),
         Err(RecordingError::File(error)) => {
-            return Err(Failure::Failed(anyhow!(
+            return Err(CliError::Failed(anyhow!(
                 "cannot write {place}: {error}; the trace ended there, and the file ends within a packet"
             )));
         }
-        Err(error @ RecordingError::Cut { .. }) => return Err(Failure::failed(error)),
+        Err(error @ RecordingError::Cut { .. }) => return Err(CliError::failed(error)),
     };
     tell(&recorded);
     let Recorded { packets, bytes, dropped, late, missed, unfinished, ended } = recorded;

@@ -17,7 +17,7 @@ use fairlink_net::{ControlError, GatewayStats, Watch};
 use super::rates::{self, View};
 use super::stats::{interval, of_links, pause};
 use super::unanswered;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::gateway_stats::document;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
@@ -46,7 +46,7 @@ const NAP: Duration = Duration::from_millis(50);
 type News = Result<Vec<GatewayStats>, ControlError>;
 
 /// Watches until Ctrl-C, or until it has shown as many as it should.
-pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliError> {
     let stop = stop_flag()?;
     // A gateway that is not there at the start is a mistake; one that ends later may come back.
     let mut watch = Watch::connect(socket).map_err(unanswered)?;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
     if let Some(name) = &args.class
         && !first.iter().flat_map(|stats| &stats.classes).any(|class| class.name == *name)
     {
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "--class: the gateway has no class {name:?}; without --class all are shown"
         )));
     }
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), Failu
     let _ = std::thread::Builder::new()
         .name("asking".to_owned())
         .spawn(move || asking.run(watch))
-        .map_err(Failure::failed)?;
+        .map_err(CliError::failed)?;
     if out.json {
         return tell(args, &from, &stop, |links| out.json_line(&document(links)).and_then(|()| out.flush()));
     }
@@ -92,8 +92,8 @@ fn tell(
     args: &Args,
     news: &Receiver<News>,
     stop: &AtomicBool,
-    mut show: impl FnMut(&[GatewayStats]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut show: impl FnMut(&[GatewayStats]) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let (mut left, mut silent) = (args.count.unwrap_or(u64::MAX), false);
     while left > 0 && !stop.load(Ordering::Relaxed) {
         match news.recv_timeout(NAP) {
@@ -157,7 +157,7 @@ fn on_screen(
     first: Vec<GatewayStats>,
     news: &Receiver<News>,
     stop: &AtomicBool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CliError> {
     let term = Term::stdout();
     let mut screen = Screen::open(term.clone())?;
     let (mut links, mut trouble) = (first, None);
@@ -209,13 +209,13 @@ fn page(args: &Args, links: &[GatewayStats], trouble: Option<&str>, (rows, colum
 struct Screen(Term);
 
 impl Screen {
-    fn open(mut term: Term) -> Result<Self, Failure> {
+    fn open(mut term: Term) -> Result<Self, CliError> {
         term.write_all(b"\x1b[?1049h\x1b[?25l")?;
         Ok(Self(term))
     }
 
     /// Lines in place of all that stands there. Nothing is cleared before it is written over, so that it does not flicker.
-    fn draw(&mut self, lines: &[String], (rows, _): (u16, u16)) -> Result<(), Failure> {
+    fn draw(&mut self, lines: &[String], (rows, _): (u16, u16)) -> Result<(), CliError> {
         let mut text = String::from("\x1b[H");
         for (at, line) in lines.iter().enumerate() {
             text.push_str(line);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::scheduler;
 use crate::commands::init::home_uplink;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
@@ -48,9 +48,9 @@ struct Document<'a> {
 }
 
 /// Pings with one queue for all, and then on the link of a home under each of these schedulers, or under [`SCHEDULER`].
-pub(super) fn run(names: &[String], out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(names: &[String], out: &mut Out) -> Result<(), CliError> {
     let schedulers = schedulers(names)?;
-    let rate = Rate::from_bps(LINE_BPS).map_err(Failure::failed)?;
+    let rate = Rate::from_bps(LINE_BPS).map_err(CliError::failed)?;
     let home = link("home-up.toml", home_uplink(rate, PingStage::PORTS))?;
     let link_bps = home.tree.link().rate.bps();
     let one_queue = link("before.toml", one_queue(link_bps))?;
@@ -77,10 +77,10 @@ pub(super) fn run(names: &[String], out: &mut Out) -> Result<(), Failure> {
         out.paragraph(&seen(&runs), 2)?;
     }
     out.flush()?;
-    if stopped { Err(Failure::Failed(anyhow!("interrupted"))) } else { Ok(()) }
+    if stopped { Err(CliError::Failed(anyhow!("interrupted"))) } else { Ok(()) }
 }
 
-fn link(name: &str, text: String) -> Result<LinkFile, Failure> {
+fn link(name: &str, text: String) -> Result<LinkFile, CliError> {
     Ok(LinkFile::from_text(name, text, &ReadOptions::default())?)
 }
 
@@ -91,29 +91,29 @@ fn one_queue(bps: u64) -> String {
     )
 }
 
-fn config(link: &LinkFile) -> Result<GatewayConfig, Failure> {
+fn config(link: &LinkFile) -> Result<GatewayConfig, CliError> {
     let [input, output] = PingStage::PORTS;
     Ok(GatewayConfig::from_link_file(link, input, output)?)
 }
 
 /// Why nothing is measured, and what there is instead.
-fn refused(error: impl std::fmt::Display) -> Failure {
-    Failure::wrong(format!(
+fn refused(error: impl std::fmt::Display) -> CliError {
+    CliError::wrong(format!(
         "--ping: real packets cannot be sent here: {error}; run it as root (sudo fairlink demo --ping), or simulate it as docs/tutorials/home.md \
          has it: fairlink sim ping.toml --scheduler fifo --scheduler hls"
     ))
 }
 
-fn schedulers(names: &[String]) -> Result<Vec<&'static SchedulerInfo>, Failure> {
+fn schedulers(names: &[String]) -> Result<Vec<&'static SchedulerInfo>, CliError> {
     if names.is_empty() {
         return Ok(registry::find(SCHEDULER).into_iter().collect());
     }
     let known = |name: &String| {
         if name == KERNEL_HTB {
             let why = "--ping measures the gateway, in which the kernel's HTB does not run; name one that `fairlink schedulers` lists";
-            return Err(Failure::wrong(format!("--scheduler {KERNEL_HTB}: {why}")));
+            return Err(CliError::wrong(format!("--scheduler {KERNEL_HTB}: {why}")));
         }
-        scheduler(name).map_err(|error| Failure::wrong(format!("--scheduler: {error}")))
+        scheduler(name).map_err(|error| CliError::wrong(format!("--scheduler: {error}")))
     };
     names.iter().map(known).collect()
 }
@@ -124,7 +124,7 @@ fn play(
     plan: &PingPlan,
     stop: &AtomicBool,
     out: &Out,
-) -> Result<Vec<Measured>, Failure> {
+) -> Result<Vec<Measured>, CliError> {
     let mut stage = PingStage::new(namespace).map_err(refused)?;
     let mut runs = Vec::new();
     for (link, config) in configs {
@@ -132,7 +132,7 @@ fn play(
             let scheduler = config.scheduler.name;
             note(format!("{link}, {scheduler}: pinging for {} s", plan.duration().as_secs()));
         }
-        match stage.play(config, plan, stop).map_err(Failure::failed)? {
+        match stage.play(config, plan, stop).map_err(CliError::failed)? {
             Some(run) => runs.push(Measured { link, run }),
             None => break,
         }
@@ -140,7 +140,7 @@ fn play(
     Ok(runs)
 }
 
-fn introduce(plan: &PingPlan, link_bps: u64, out: &mut Out) -> Result<(), Failure> {
+fn introduce(plan: &PingPlan, link_bps: u64, out: &mut Out) -> Result<(), CliError> {
     let text = format!(
         "A laptop pings a server every {} ms. After {} s it uploads to it by TCP for {} s, marked as what can wait (DSCP CS1); the first {} s of that \
          is left out. The link carries {}: first with one queue of 100 ms for all, as a modem has, then with the file that `fairlink init --kind home` \
@@ -157,7 +157,7 @@ fn introduce(plan: &PingPlan, link_bps: u64, out: &mut Out) -> Result<(), Failur
     out.flush()
 }
 
-fn table(runs: &[Measured], out: &mut Out) -> Result<(), Failure> {
+fn table(runs: &[Measured], out: &mut Out) -> Result<(), CliError> {
     let ms = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.2}", seconds * 1e3));
     let row = |Measured { link, run }: &Measured, upload: String, trips: &RoundTrips| {
         let mut cells = vec![format!("{link}, {}", run.scheduler), upload];

@@ -10,7 +10,7 @@ use fairlink_testbed::{Accounting, DemoOutcome, DemoRate, DemoRun, KERNEL_HTB};
 use fairlink_testbed::{DemoPlan, DemoProgress};
 
 use super::verdict::{closing, counts};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
@@ -20,7 +20,7 @@ const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The k
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
 #[cfg(target_os = "linux")]
-pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), CliError> {
     let names: Vec<String> = progress.classes.iter().map(|rate| plan.name(rate.class)).collect();
     let link_bps = plan.tree.link().rate.bps() as f64;
     let bars: Vec<Bar<'_>> = progress
@@ -86,7 +86,7 @@ pub(super) fn drawing(outcome: &DemoOutcome) -> String {
 }
 
 /// The phases of a run that is over: pictures on a terminal, a line each elsewhere.
-pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), CliError> {
     for phase in &run.phases {
         if out.is_terminal() {
             out.paragraph(&format!("{}   {}", title(&run.scheduler), span(phase.start_s, phase.end_s)), 2)?;
@@ -120,7 +120,7 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// All runs side by side, where the frames went, and what was seen.
-pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn outcome(outcome: &DemoOutcome, settle_s: f64, out: &mut Out) -> Result<(), CliError> {
     let runs = &outcome.experiments;
     if runs.iter().any(|run| !run.phases.is_empty()) {
         out.paragraph(&format!("Mbit/s, the first {settle_s} s of each phase left out:"), 2)?;
@@ -174,7 +174,7 @@ fn frames(accounting: &Accounting) -> String {
     text
 }
 
-fn side_by_side(runs: &[DemoRun], out: &mut Out) -> Result<(), Failure> {
+fn side_by_side(runs: &[DemoRun], out: &mut Out) -> Result<(), CliError> {
     let mut head = vec!["phase".to_owned(), "class".to_owned(), "ideal".to_owned()];
     for run in runs {
         head.extend([title(&run.scheduler).to_owned(), "off by".to_owned()]);

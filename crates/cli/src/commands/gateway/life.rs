@@ -13,7 +13,7 @@ use fairlink_net::{
 };
 
 use crate::args::{choice, time};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::log;
 use crate::out::note;
@@ -61,10 +61,10 @@ impl Life {
     }
 
     /// Takes away what was left.
-    pub(super) fn close(&self) -> Result<(), Failure> {
+    pub(super) fn close(&self) -> Result<(), CliError> {
         let names = || self.close.iter().map(String::as_str);
-        let closed = close_wires(names()).map_err(Failure::wrong)?;
-        let removed = remove_cables(names()).map_err(Failure::wrong)?;
+        let closed = close_wires(names()).map_err(CliError::wrong)?;
+        let removed = remove_cables(names()).map_err(CliError::wrong)?;
         if !closed.is_empty() {
             note(format!("the kernel passes no more frames that {} receives", closed.join(" or ")));
         }
@@ -85,7 +85,7 @@ impl Life {
     }
 
     /// Opens the gateway, as soon as its interfaces are there where that is to be waited for.
-    pub(super) fn open(&self, config: GatewayConfig, stop: &AtomicBool) -> Result<Gateway, Failure> {
+    pub(super) fn open(&self, config: GatewayConfig, stop: &AtomicBool) -> Result<Gateway, CliError> {
         let mut told = false;
         loop {
             match Gateway::open(config.clone()) {
@@ -93,14 +93,14 @@ impl Life {
                     if self.wait_for_interface =>
                 {
                     if stop.load(Ordering::Relaxed) {
-                        return Err(Failure::Failed(anyhow!("stopped while waiting: {why}")));
+                        return Err(CliError::Failed(anyhow!("stopped while waiting: {why}")));
                     }
                     if !std::mem::replace(&mut told, true) {
                         log::write(&LogEvent::warn(format!("{why}; waiting for it")).of_link(config.link_name()));
                     }
                     std::thread::sleep(NAP);
                 }
-                opened => return opened.map_err(Failure::wrong),
+                opened => return opened.map_err(CliError::wrong),
             }
         }
     }
@@ -117,13 +117,13 @@ impl Life {
     }
 
     /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
-    pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, Failure> {
+    pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, CliError> {
         match Control::start_for(path, access, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
                 Ok(Desk { path: path.to_owned(), access, control: None, until: Some(Instant::now() + PATIENCE) })
             }
             control => {
-                let control = control.map_err(Failure::wrong)?;
+                let control = control.map_err(CliError::wrong)?;
                 Ok(Desk { path: path.to_owned(), access, control: Some(control), until: None })
             }
         }

@@ -6,7 +6,7 @@ use fairlink_api::share_warnings;
 use fairlink_config::{LinkFile, Problems, ReadOptions};
 use fairlink_net::{GatewayConfig, LogEvent, Processor, has_room_to_read};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::reach_warning;
 use crate::log;
 
@@ -48,7 +48,7 @@ impl From<Problems> for Wrong {
     }
 }
 
-impl From<Wrong> for Failure {
+impl From<Wrong> for CliError {
     fn from(wrong: Wrong) -> Self {
         match wrong {
             Wrong::File(problems) => problems.into(),
@@ -68,8 +68,8 @@ impl std::fmt::Display for Wrong {
 
 impl LinkArgs {
     /// The links of the files that were named.
-    pub(super) fn read(&self, options: &ReadOptions<'_>) -> Result<Read, Failure> {
-        let read = |file: &Path| -> Result<Vec<LinkFile>, Failure> {
+    pub(super) fn read(&self, options: &ReadOptions<'_>) -> Result<Read, CliError> {
+        let read = |file: &Path| -> Result<Vec<LinkFile>, CliError> {
             let mut links = LinkFile::read_all(file, options)?;
             for link in &mut links {
                 let warnings = std::mem::take(&mut link.warnings);

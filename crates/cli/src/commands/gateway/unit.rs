@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, Command, ValueHint};
 use serde::Serialize;
 
 use super::Args;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, note};
 
 /// The instance unit: a link for each instance, with its file and its options below /etc/fairlink.
@@ -24,12 +24,12 @@ struct Document<'a> {
 }
 
 /// Prints the unit of this process's own command line; without a link file, the instance unit.
-pub(super) fn print(files: &[PathBuf], out: &mut Out) -> Result<(), Failure> {
+pub(super) fn print(files: &[PathBuf], out: &mut Out) -> Result<(), CliError> {
     let unit = if files.is_empty() {
         INSTANCE.to_owned()
     } else {
-        let dir = std::env::current_dir().map_err(Failure::failed)?;
-        let program = std::env::current_exe().map_err(Failure::failed)?;
+        let dir = std::env::current_dir().map_err(CliError::failed)?;
+        let program = std::env::current_exe().map_err(CliError::failed)?;
         let known = <Args as clap::Args>::augment_args(Command::new("gateway"));
         let line = CommandLine::new(&known, std::env::args_os().skip(1), &dir)?;
         unit(&text(program.into())?, &files[0], &line)
@@ -49,7 +49,7 @@ struct CommandLine {
 
 impl CommandLine {
     /// What `args` are to the command `known`, without what is not for the service. `args` were taken already.
-    fn new(known: &Command, args: impl Iterator<Item = OsString>, dir: &Path) -> Result<Self, Failure> {
+    fn new(known: &Command, args: impl Iterator<Item = OsString>, dir: &Path) -> Result<Self, CliError> {
         let mut line = Self::default();
         let mut args = args.skip_while(|arg| arg != "gateway").skip(1);
         let mut files_only = false;
@@ -98,9 +98,9 @@ impl CommandLine {
 }
 
 /// What can stand in a unit: text in one line.
-fn text(word: OsString) -> Result<String, Failure> {
+fn text(word: OsString) -> Result<String, CliError> {
     let wrong = |word: &str| {
-        Failure::wrong(format!(
+        CliError::wrong(format!(
             "{word:?} cannot stand in a unit of systemd, which is lines of UTF-8; name it otherwise"
         ))
     };

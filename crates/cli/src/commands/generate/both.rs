@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Args, Sending, Sent, text_of, warn};
 use crate::commands::receive;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::{Out, make_directory};
 
 /// How long frames that are under way have to arrive after the last was sent.
@@ -37,11 +37,11 @@ struct Received<'a> {
 type Heard = Result<(ReceiverReport, receive::Record), ReceiverError>;
 
 /// Receives, sends, waits for what is under way, and reports both.
-pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut interfaces: Vec<&str> = args.receive.iter().map(String::as_str).collect();
     interfaces.sort_unstable();
     if let Some(twice) = interfaces.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Failure::wrong(format!("--receive {} stands there twice", twice[0])));
+        return Err(CliError::wrong(format!("--receive {} stands there twice", twice[0])));
     }
     if let Some(dir) = &args.plots {
         // Before the work, not after it.
@@ -58,9 +58,9 @@ pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Fa
         config.names = names.iter().cloned().collect();
         config.flows = args.flows;
         config.window = WINDOW;
-        Receiver::open(config).map_err(Failure::wrong)
+        Receiver::open(config).map_err(CliError::wrong)
     });
-    let receivers = receivers.collect::<Result<Vec<_>, Failure>>()?;
+    let receivers = receivers.collect::<Result<Vec<_>, CliError>>()?;
     let end = AtomicBool::new(false);
     let (sent, heard) = thread::scope(|scope| {
         let listen = |receiver: Receiver| {
@@ -84,12 +84,12 @@ pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Fa
     let sent = sent?;
     let mut reports = Vec::new();
     for (interface, heard) in interfaces.iter().zip(heard) {
-        let (report, record) = heard.map_err(Failure::failed)?;
+        let (report, record) = heard.map_err(CliError::failed)?;
         if let Some(dir) = &args.plots {
             // Of several interfaces, each has a directory of its own.
             let dir = if interfaces.len() == 1 { dir.clone() } else { dir.join(interface) };
             make_directory(&dir)?;
-            record.write(script.as_ref(), &dir).map_err(Failure::failed)?;
+            record.write(script.as_ref(), &dir).map_err(CliError::failed)?;
         }
         reports.push((*interface, report));
     }

@@ -9,7 +9,7 @@ use fairlink_testbed::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
 
 use super::Args as Generate;
 use crate::args::time;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::Out;
@@ -52,7 +52,7 @@ fn size(text: &str) -> Result<u32, String> {
 }
 
 /// Sends and reports.
-pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), CliError> {
     let tcp = &args.connections;
     let exchange = match (tcp.request, tcp.response) {
         (Some(request), Some(response)) => Some(TcpExchange { request, response, think: tcp.think }),
@@ -67,7 +67,7 @@ pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), 
         dscp: args.dscp.unwrap_or(0),
         duration,
     };
-    let client = TcpClient::open(config).map_err(Failure::wrong)?;
+    let client = TcpClient::open(config).map_err(CliError::wrong)?;
     let stop = stop_flag()?;
     let bar = super::progress_bar(duration.0 as f64 / 1e9);
     let report = client.run(&stop, |elapsed_s, bytes| {
@@ -75,11 +75,11 @@ pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), 
         bar.set_message(human::size(bytes as f64));
     });
     bar.finish_and_clear();
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(CliError::failed)?;
     if out.json { out.document(&report) } else { text(&report, out) }
 }
 
-fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), Failure> {
+fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("TCP for {}: {}", human::time(report.duration_s), human::rate(report.goodput_bps)), 2)?;
     let exchanges = report.connections.iter().any(|connection| connection.exchanges.is_some());
     let mut head = vec!["connection", "goodput", "control", "sent again", "RTT p50", "p99", "max"];

@@ -13,7 +13,7 @@ use fairlink_lab::table::fitted;
 use serde::Serialize;
 
 use super::{Compared, Made};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::Finding;
 use crate::out::{Out, columns, note, note_paragraph};
 
@@ -135,7 +135,7 @@ impl Report<'_> {
     }
 
     /// The whole report, for programs.
-    pub(super) fn document(&self, out: &mut Out) -> Result<(), Failure> {
+    pub(super) fn document(&self, out: &mut Out) -> Result<(), CliError> {
         out.document(&Document {
             tool: self.tool,
             files: self.files.iter().map(|(name, text)| FileDocument { name: self.place(name), text }).collect(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fairlink_net::{SANDBOX_USER, Sandbox, end_process_group};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// Most files beside a script that it finds beside its copy.
 const MOST_BESIDE: usize = 1024;
@@ -58,30 +58,30 @@ pub(crate) struct Confined {
 }
 
 /// Confines this process and executes the command; returns only when that fails.
-pub(crate) fn confined(args: &Confined) -> Result<(), Failure> {
+pub(crate) fn confined(args: &Confined) -> Result<(), CliError> {
     let sandbox = Sandbox { scratch: args.scratch.clone(), seconds: args.seconds };
-    sandbox.enter().map_err(Failure::wrong)?;
+    sandbox.enter().map_err(CliError::wrong)?;
     let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
-    Err(Failure::wrong(format!("{} cannot be started: {error}", args.command[0])))
+    Err(CliError::wrong(format!("{} cannot be started: {error}", args.command[0])))
 }
 
 /// Runs a script and reads what was recorded.
-pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
+pub(super) fn run(order: &Order<'_>) -> Result<Ran, CliError> {
     let name = order.script.display();
-    let size = fs::metadata(order.script).map_err(|error| Failure::wrong(format!("{name}: {error}")))?.len();
+    let size = fs::metadata(order.script).map_err(|error| CliError::wrong(format!("{name}: {error}")))?.len();
     if size > MOST_SCRIPT {
-        return Err(Failure::wrong(format!("{name}: {size} bytes; a script may have {MOST_SCRIPT}")));
+        return Err(CliError::wrong(format!("{name}: {size} bytes; a script may have {MOST_SCRIPT}")));
     }
-    let text = fs::read(order.script).map_err(|error| Failure::wrong(format!("{name}: {error}")))?;
+    let text = fs::read(order.script).map_err(|error| CliError::wrong(format!("{name}: {error}")))?;
     let text = String::from_utf8_lossy(&text);
-    let shell = rewrite::shell(&text).map_err(|why| Failure::wrong(format!("{name}: {why}")))?;
+    let shell = rewrite::shell(&text).map_err(|why| CliError::wrong(format!("{name}: {why}")))?;
     for variable in order.variables {
         if !variable.split_once('=').is_some_and(|(name, _)| rewrite::is_name(name)) {
-            return Err(Failure::wrong(format!("--set {variable}: write NAME=VALUE")));
+            return Err(CliError::wrong(format!("--set {variable}: write NAME=VALUE")));
         }
     }
     let in_scratch =
-        |error: io::Error| Failure::failed(anyhow::anyhow!("the scratch directory of the script: {error}"));
+        |error: io::Error| CliError::failed(anyhow::anyhow!("the scratch directory of the script: {error}"));
     let scratch = Scratch::new().map_err(in_scratch)?;
     let bin = scratch.path.join("bin");
     // Its own directory, so that what it looks for beside itself is there.
@@ -121,9 +121,9 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
     let messages = String::from_utf8_lossy(&messages).into_owned();
     let record = fs::read(scratch.path.join("record")).map_err(in_scratch)?;
     if let Some(why) = messages.lines().find_map(|line| line.split_once("this system gives no sandbox")) {
-        return Err(Failure::wrong(format!("the script is not run, because this system gives no sandbox{}", why.1)));
+        return Err(CliError::wrong(format!("the script is not run, because this system gives no sandbox{}", why.1)));
     }
-    let record = shims::read(&record).map_err(|why| Failure::failed(anyhow::anyhow!("{name}: {why}")))?;
+    let record = shims::read(&record).map_err(|why| CliError::failed(anyhow::anyhow!("{name}: {why}")))?;
     let mut notes = ending(ended, order.limit, &messages);
     if missing > 0 {
         notes
@@ -134,7 +134,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, Failure> {
         let mut why = format!("{name} gave no command of tc that sets something up");
         notes.iter().for_each(|note| why += &format!("\n  {note}"));
         why += "\n  give the script its arguments behind --, and variables by --set NAME=VALUE";
-        return Err(Failure::wrong(why));
+        return Err(CliError::wrong(why));
     }
     Ok(Ran { text: record.text, notes })
 }

@@ -9,7 +9,7 @@ use super::kinds::{KINDS, Kind};
 use super::lines::{LINES, Line, line};
 use super::{Ports, Toward, kind, two_or_one};
 use crate::args::rate;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::wrapped;
 
 /// Somebody who can be asked.
@@ -40,13 +40,13 @@ impl<'a> Questions<'a> {
     }
 
     /// What the link is used for.
-    pub(super) fn kind(&mut self) -> Result<&'static Kind, Failure> {
+    pub(super) fn kind(&mut self) -> Result<&'static Kind, CliError> {
         let kinds = KINDS.iter().map(|kind| format!("  {:9} {}", kind.name, kind.what));
         self.ask("What is the link used for? [home] ", &kinds.collect::<Vec<_>>(), "--kind home", Some("home"), kind)
     }
 
     /// Which interface, or which two; `known` are those of this machine.
-    pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, Failure> {
+    pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, CliError> {
         let mut before = vec![
             "One interface (eth0): share what this machine itself sends by it.".to_owned(),
             "Two (lan0 wan0), the users' side first: stand between users and the line.".to_owned(),
@@ -58,12 +58,12 @@ impl<'a> Questions<'a> {
     }
 
     /// What the link carries, in the one direction that it is about.
-    pub(super) fn rate(&mut self) -> Result<Rate, Failure> {
+    pub(super) fn rate(&mut self) -> Result<Rate, CliError> {
         self.ask("What does the link carry, such as 40mbit? ", &[], "--rate 40mbit", None, rate)
     }
 
     /// What the line carries in each direction; at least one is shared.
-    pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, Failure> {
+    pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, CliError> {
         let optional = |text: &str| if text == "no" { Ok(None) } else { rate(text).map(Some) };
         let flags = "--down 100mbit --up 20mbit, or --rate for one direction";
         let before = ["What was measured or promised; `no` leaves a direction as it is.".to_owned()];
@@ -88,14 +88,14 @@ impl<'a> Questions<'a> {
     }
 
     /// The kind of line.
-    pub(super) fn line(&mut self) -> Result<&'static Line, Failure> {
+    pub(super) fn line(&mut self) -> Result<&'static Line, CliError> {
         let lines = LINES.iter().map(|line| format!("  {:9} {}", line.name, line.what));
         let lines: Vec<_> = lines.collect();
         self.ask("What is the line? [ethernet] ", &lines, "--line ethernet", Some("ethernet"), line)
     }
 
     /// The name of the file, or what both names begin with.
-    pub(super) fn file(&mut self, usual: &str, both: bool) -> Result<String, Failure> {
+    pub(super) fn file(&mut self, usual: &str, both: bool) -> Result<String, CliError> {
         let question = match both {
             true => format!("Which file, with -up and -down in its name? [{usual}] "),
             false => format!("Which file? [{usual}] "),
@@ -111,9 +111,9 @@ impl<'a> Questions<'a> {
         flag: &str,
         usual: Option<&str>,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CliError> {
         let Some(person) = &mut self.person else {
-            return Err(Failure::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
+            return Err(CliError::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
         };
         if self.asked && !before.is_empty() {
             writeln!(person.output).map_err(failed)?;
@@ -126,7 +126,7 @@ impl<'a> Questions<'a> {
             if person.input.read_line(&mut line).map_err(failed)? == 0 {
                 // The cursor still stands behind the question.
                 writeln!(person.output).map_err(failed)?;
-                return Err(Failure::failed(anyhow!("no answer; nothing is written")));
+                return Err(CliError::failed(anyhow!("no answer; nothing is written")));
             }
             let parsed = match (line.trim(), usual) {
                 ("", Some(usual)) => parse(usual),
@@ -149,8 +149,8 @@ impl Person<'_> {
 }
 
 /// A terminal that can neither be read nor written is nobody's mistake on the command line.
-fn failed(error: io::Error) -> Failure {
-    Failure::failed(anyhow!(error).context("the terminal cannot be used"))
+fn failed(error: io::Error) -> CliError {
+    CliError::failed(anyhow!(error).context("the terminal cannot be used"))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     /// What is said to somebody who types these lines, and what is made of them.
-    fn talk<T>(lines: &str, with: impl Fn(&mut Questions<'_>) -> Result<T, Failure>) -> (Result<T, Failure>, String) {
+    fn talk<T>(lines: &str, with: impl Fn(&mut Questions<'_>) -> Result<T, CliError>) -> (Result<T, CliError>, String) {
         let (mut input, mut output) = (lines.as_bytes(), Vec::new());
         let mut questions = Questions::new(Some(Person { input: &mut input, output: &mut output, width: 80 }));
         let made = with(&mut questions);
@@ -188,14 +188,14 @@ mod tests {
     #[test]
     fn without_an_answer_or_a_person_nothing_is_made() {
         let (none, said) = talk("", |questions| questions.ports(&["lo".to_owned()]));
-        assert!(matches!(none, Err(Failure::Failed(error)) if error.to_string().contains("nothing is written")));
+        assert!(matches!(none, Err(CliError::Failed(error)) if error.to_string().contains("nothing is written")));
         assert!(
             said.ends_with("Which interface, or which two? \n") && said.lines().all(|line| line.len() <= 80),
             "{said}"
         );
         let nobody = Questions::new(None).rates();
         assert!(
-            matches!(nobody, Err(Failure::Wrong(error)) if error.to_string().contains("--down 100mbit --up 20mbit"))
+            matches!(nobody, Err(CliError::Wrong(error)) if error.to_string().contains("--down 100mbit --up 20mbit"))
         );
     }
 }

@@ -9,7 +9,7 @@ use fairlink_report::Document;
 
 use super::AtArgs;
 use crate::commands::ctl::stats::{interval, pause};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, wrapped};
@@ -38,7 +38,7 @@ pub(super) struct WatchArgs {
 }
 
 /// Reads once, or twice with an interval between, and prints.
-pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let place = args.at.place()?;
     let mut state = place.show()?;
     let mut interval_s = None;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Reads again and again, and prints each interval.
-pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), CliError> {
     let place = args.at.place()?;
     let stop = stop_flag()?;
     let mut earlier = place.show()?;

@@ -5,24 +5,24 @@ use std::time::Duration;
 use fairlink_core::Nanos;
 use fairlink_testbed::{TcpServer, TcpServerReport};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
 /// Serves and reports.
-pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(), Failure> {
-    let server = TcpServer::open(port).map_err(Failure::wrong)?;
+pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(), CliError> {
+    let server = TcpServer::open(port).map_err(CliError::wrong)?;
     let stop = stop_flag()?;
     if duration.is_none() {
         note(format!("listening at TCP port {port} until Ctrl-C"));
     }
     let report = server.run(&stop, duration.map(|time| Duration::from_nanos(time.0)), |_, _| ());
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(CliError::failed)?;
     if out.json { out.document(&report) } else { text(&report, out) }
 }
 
-fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), Failure> {
+fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("listened for {}", human::time(report.duration_s)), 2)?;
     let head = ["connection", "bytes", "goodput", "requests"];
     let rows = report.connections.iter().map(|connection| {

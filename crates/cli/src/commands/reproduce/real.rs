@@ -14,15 +14,15 @@ use fairlink_api::links_of;
 use fairlink_core::NANOS_PER_SEC;
 use fairlink_core::registry::find;
 use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
-use fairlink_lab::claims::{Claim, Lab, Row, Trouble, Workload};
+use fairlink_lab::claims::{Claim, ClaimError, Lab, Row, Workload};
 use fairlink_lab::measure::SETTLE;
 use fairlink_net::{GatewayStats, Watch};
 use fairlink_report::{ClassReport, ClassSpan, Rates};
 use fairlink_sim::Phase;
-use fairlink_testbed::{DemoPlan, PlanPhase, Sharer, Stage, enter_private_namespace, lay_cables};
+use fairlink_testbed::{DemoPlan, PlanPhase, Shaper, Stage, enter_private_namespace, lay_cables};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::note;
 
 /// The stage's interfaces, from the generator to the receiver.
@@ -45,9 +45,9 @@ pub(super) fn rows(
     lab: &Lab<'_>,
     claims: &[&'static Claim],
     stop: &Arc<AtomicBool>,
-) -> Result<BTreeMap<&'static str, Vec<Row>>, Failure> {
+) -> Result<BTreeMap<&'static str, Vec<Row>>, CliError> {
     let refused = |error: &dyn std::fmt::Display| {
-        Failure::wrong(format!("--real: real packets cannot be sent here: {error}; leave --real out to simulate only"))
+        CliError::wrong(format!("--real: real packets cannot be sent here: {error}; leave --real out to simulate only"))
     };
     let namespace = enter_private_namespace().map_err(|error| refused(&error))?;
     let stage = Stage::new(&namespace).map_err(|error| refused(&error))?;
@@ -61,7 +61,7 @@ pub(super) fn rows(
         note(format!("real packets: {}", claim.id));
         let found = match attempt(lab, &mut bed) {
             Ok(found) => found,
-            Err(Trouble::Stopped) => break,
+            Err(ClaimError::Stopped) => break,
             Err(trouble) => vec![Row::never(format!("real packets: could not be played: {trouble}"), 1)],
         };
         rows.insert(claim.id, found);
@@ -97,11 +97,11 @@ struct Bed {
 }
 
 impl Testbed for Bed {
-    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, Trouble> {
+    fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, ClaimError> {
         let (sharer, reader) = match find(scheduler) {
-            Some(info) => (Sharer::Gateway(info), scheduler),
-            None if scheduler == KERNEL_HTB => (Sharer::KernelHtb, "htb"),
-            None => return Err(Trouble::other(format!("there is no scheduler {scheduler}"))),
+            Some(info) => (Shaper::Gateway(info), scheduler),
+            None if scheduler == KERNEL_HTB => (Shaper::KernelHtb, "htb"),
+            None => return Err(ClaimError::other(format!("there is no scheduler {scheduler}"))),
         };
         let scenario = links_of(&workload.read(reader)?).first;
         let phases = scenario.phases().into_iter().zip(scenario.ideals());
@@ -116,9 +116,9 @@ impl Testbed for Bed {
             sources: scenario.sources,
             settle: SETTLE,
         };
-        let run = self.stage.play(&plan, sharer, &self.stop, |_| ()).map_err(Trouble::other)?;
+        let run = self.stage.play(&plan, sharer, &self.stop, |_| ()).map_err(ClaimError::other)?;
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Trouble::Stopped);
+            return Err(ClaimError::Stopped);
         }
         let phases = run.phases.into_iter().map(|phase| Phase {
             start_s: phase.start_s,
@@ -142,11 +142,11 @@ impl Testbed for Bed {
         Ok(phases.collect())
     }
 
-    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, Trouble> {
+    fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError> {
         self.played = self.played.wrapping_add(1);
         let duration = workload.read(scheduler)?.duration;
         let file = self.dir.0.join("scenario.toml");
-        std::fs::write(&file, &workload.text).map_err(Trouble::other)?;
+        std::fs::write(&file, &workload.text).map_err(ClaimError::other)?;
         let file = file.display().to_string();
         let listening = Duration::from_nanos(duration.0) + AFTER + Duration::from_secs(1);
         let listening = format!("{}ms", listening.as_millis());
@@ -172,8 +172,8 @@ impl Testbed for Bed {
         let longest = duration.0 / NANOS_PER_SEC + 5;
         generator.wait(&self.stop, Duration::from_secs(longest))?;
         receiver.wait(&self.stop, READY + AFTER + Duration::from_secs(5))?;
-        let text = std::fs::read_to_string(self.dir.0.join("receiver.out")).map_err(Trouble::other)?;
-        let document: Value = serde_json::from_str(&text).map_err(Trouble::other)?;
+        let text = std::fs::read_to_string(self.dir.0.join("receiver.out")).map_err(ClaimError::other)?;
+        let document: Value = serde_json::from_str(&text).map_err(ClaimError::other)?;
         let class = |class: &Value| Some((class["name"].as_str()?.to_owned(), class["delay_s"]["mean"].as_f64()?));
         Ok(document["classes"].as_array().into_iter().flatten().filter_map(class).collect())
     }
@@ -183,16 +183,16 @@ impl Testbed for Bed {
         links: &Workload,
         traffic: &[Workload],
         spans: &[(f64, f64)],
-    ) -> Result<Vec<Vec<(String, f64)>>, Trouble> {
+    ) -> Result<Vec<Vec<(String, f64)>>, ClaimError> {
         let [source, input, output, sink] = SECOND;
         if !self.has_second {
-            lay_cables(&[(source, input), (output, sink)]).map_err(Trouble::other)?;
+            lay_cables(&[(source, input), (output, sink)]).map_err(ClaimError::other)?;
             self.has_second = true;
         }
         self.played = self.played.wrapping_add(1);
-        let write = |name: &str, text: &str| -> Result<String, Trouble> {
+        let write = |name: &str, text: &str| -> Result<String, ClaimError> {
             let file = self.dir.0.join(name);
-            std::fs::write(&file, text).map_err(Trouble::other)?;
+            std::fs::write(&file, text).map_err(ClaimError::other)?;
             Ok(file.display().to_string())
         };
         let file = write("links.toml", &between(&links.text, &[[INPUT, OUTPUT], [input, output]]))?;
@@ -203,7 +203,7 @@ impl Testbed for Bed {
             match Watch::connect(&socket) {
                 Ok(watch) => break watch,
                 Err(_) if !gateway.has_ended()? && gateway.begun.elapsed() < READY => sleep(Duration::from_millis(10)),
-                Err(error) => return Err(Trouble::other(format!("{error}: {}", gateway.said().trim()))),
+                Err(error) => return Err(ClaimError::other(format!("{error}: {}", gateway.said().trim()))),
             }
         };
         let run = self.played.to_string();
@@ -213,7 +213,7 @@ impl Testbed for Bed {
             generators.push(self.start("generator", &["generate", &file, "--out", out, "--run", &run])?);
         }
         let begun = Instant::now();
-        let names = watch.links().map_err(Trouble::other)?;
+        let names = watch.links().map_err(ClaimError::other)?;
         let mut rates = Vec::new();
         for &(from, to) in spans {
             let mut seen = [from, to].map(|_| Vec::new());
@@ -221,7 +221,7 @@ impl Testbed for Bed {
                 self.sleep_until(begun + Duration::from_secs_f64(at))?;
                 for name in &names {
                     // The connection stays until the next question.
-                    seen.push(watch.stats(Some(name), Some(AFTER * 10)).map_err(Trouble::other)?);
+                    seen.push(watch.stats(Some(name), Some(AFTER * 10)).map_err(ClaimError::other)?);
                 }
             }
             let [before, after] = &seen;
@@ -257,10 +257,10 @@ fn between(links: &str, interfaces: &[[&str; 2]]) -> String {
 }
 
 impl Bed {
-    fn sleep_until(&self, then: Instant) -> Result<(), Trouble> {
+    fn sleep_until(&self, then: Instant) -> Result<(), ClaimError> {
         while Instant::now() < then {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Trouble::Stopped);
+                return Err(ClaimError::Stopped);
             }
             sleep(then.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
         }
@@ -269,21 +269,21 @@ impl Bed {
 
     /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on standard error but the
     /// generator.
-    fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, Trouble> {
-        let program = std::env::current_exe().map_err(Trouble::other)?;
+    fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, ClaimError> {
+        let program = std::env::current_exe().map_err(ClaimError::other)?;
         let path = |end: &str| self.dir.0.join(format!("{name}.{end}"));
         let (out, log) = (File::create(path("out")), File::create(path("log")));
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(out.map_err(Trouble::other)?)
-            .stderr(log.map_err(Trouble::other)?)
+            .stdout(out.map_err(ClaimError::other)?)
+            .stderr(log.map_err(ClaimError::other)?)
             .spawn()
-            .map_err(Trouble::other)?;
+            .map_err(ClaimError::other)?;
         let mut process = Process { name, child, log: path("log"), begun: Instant::now() };
         while name != "generator" && process.said().is_empty() {
             if process.begun.elapsed() > READY || process.has_ended()? {
-                return Err(Trouble::other(format!("{name}: {}", process.said())));
+                return Err(ClaimError::other(format!("{name}: {}", process.said())));
             }
             sleep(Duration::from_millis(10));
         }
@@ -305,23 +305,23 @@ impl Process {
         read(&self.log)
     }
 
-    fn has_ended(&mut self) -> Result<bool, Trouble> {
-        Ok(self.child.try_wait().map_err(Trouble::other)?.is_some())
+    fn has_ended(&mut self) -> Result<bool, ClaimError> {
+        Ok(self.child.try_wait().map_err(ClaimError::other)?.is_some())
     }
 
     /// Waits for its end, for at most `longest`.
-    fn wait(&mut self, stop: &AtomicBool, longest: Duration) -> Result<(), Trouble> {
+    fn wait(&mut self, stop: &AtomicBool, longest: Duration) -> Result<(), ClaimError> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().map_err(Trouble::other)? {
+            if let Some(status) = self.child.try_wait().map_err(ClaimError::other)? {
                 let said = format!("{}: {}", self.name, self.said().trim());
-                return if status.success() { Ok(()) } else { Err(Trouble::other(said)) };
+                return if status.success() { Ok(()) } else { Err(ClaimError::other(said)) };
             }
             if stop.load(Ordering::Relaxed) {
-                return Err(Trouble::Stopped);
+                return Err(ClaimError::Stopped);
             }
             if begun.elapsed() > longest {
-                return Err(Trouble::other(format!("{} did not end", self.name)));
+                return Err(ClaimError::other(format!("{} did not end", self.name)));
             }
             sleep(Duration::from_millis(20));
         }

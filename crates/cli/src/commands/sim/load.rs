@@ -14,7 +14,7 @@ use fairlink_sim::{Links, Setting};
 
 use fairlink_traffic::Script;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::link::warn;
 
 /// Most settings of a sweep.
@@ -30,19 +30,19 @@ pub(super) struct Point {
 }
 
 /// Reads a scenario file.
-pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> Result<Scenario, Failure> {
+pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> Result<Scenario, CliError> {
     // A script alone is not TOML, and needs a link.
     Scenario::read(path, options).map_err(|problems| match text(path) {
         Some(text) if Script::is_one(&text) => {
-            Failure::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+            CliError::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
         }
         _ => problems.into(),
     })
 }
 
 /// A sweep over a script.
-pub(super) fn script_has_no_keys() -> Failure {
-    Failure::wrong(
+pub(super) fn script_has_no_keys() -> CliError {
+    CliError::wrong(
         "--sweep: a script has no keys to sweep; write a scenario file with model = \"script\" and file = \"...\" over the link, and sweep \
          that without --link",
     )
@@ -54,11 +54,11 @@ pub(in crate::commands) fn script(
     link: &Path,
     rate: Option<Rate>,
     options: &ReadOptions<'_>,
-) -> Result<Scenario, Failure> {
+) -> Result<Scenario, CliError> {
     // A scenario file names its link itself.
     if text(path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with('['))) {
         let path = path.display();
-        return Err(Failure::wrong(format!(
+        return Err(CliError::wrong(format!(
             "{path}: this is a scenario file, which names its link itself; --link is for scripts, leave it out"
         )));
     }
@@ -84,27 +84,27 @@ impl Reading<'_> {
     }
 
     /// The scenario as it stands in its file.
-    pub(super) fn alone(&self, path: &Path) -> Result<Point, Failure> {
+    pub(super) fn alone(&self, path: &Path) -> Result<Point, CliError> {
         self.point(scenario(path, &self.options())?, BTreeMap::new(), true)
     }
 
     /// A script over a link.
-    pub(super) fn script(&self, path: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, Failure> {
+    pub(super) fn script(&self, path: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, CliError> {
         self.point(script(path, link, rate, &self.options())?, BTreeMap::new(), true)
     }
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.
-    pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), Failure> {
+    pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), CliError> {
         if text(path).is_some_and(|text| Script::is_one(&text)) {
             return Err(script_has_no_keys());
         }
         let template = Template::read(&SourceText::read(path)?)?;
-        template.check(sweeps).map_err(|error| Failure::wrong(format!("--sweep: {error}")))?;
+        template.check(sweeps).map_err(|error| CliError::wrong(format!("--sweep: {error}")))?;
         let settings = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1usize, usize::checked_mul);
         let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {
             let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
             let counts = counts.join(" times ");
-            Failure::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; take fewer values"))
+            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; take fewer values"))
         })?;
         let mut keys = Vec::with_capacity(sweeps.len());
         let mut known: Vec<Vec<Setting>> = Vec::with_capacity(sweeps.len());
@@ -112,7 +112,7 @@ impl Reading<'_> {
             let read: Vec<(Setting, Quantity)> = values.iter().map(|value| setting(value)).collect();
             for (n, (value, _)) in read.iter().enumerate() {
                 if read[..n].iter().any(|(other, _)| other == value) {
-                    return Err(Failure::wrong(format!("--sweep: {key}: the value {} stands there twice", values[n])));
+                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} stands there twice", values[n])));
                 }
             }
             let first = read[0].1;
@@ -134,13 +134,13 @@ impl Reading<'_> {
             let sweep = sweeps.iter().zip(&known).zip(&chosen).map(set).collect();
             let with = || texts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
             let read = Scenario::parse(template.name(), template.with(&texts), &self.options());
-            let point = read.map_err(Failure::from).and_then(|file| self.point(file, sweep, number == 0));
+            let point = read.map_err(CliError::from).and_then(|file| self.point(file, sweep, number == 0));
             points.push(point.map_err(|failure| failure.within(format!("with {}", with())))?);
         }
         Ok((keys, points))
     }
 
-    fn point(&self, mut file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, Failure> {
+    fn point(&self, mut file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
         let warnings = warnings(&mut file)?;
         if first {
             warn(warnings);
@@ -174,7 +174,7 @@ fn setting(text: &str) -> (Setting, Quantity) {
 }
 
 /// All that is doubtful and belongs here.
-fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, Failure> {
+fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
     let mut warnings = std::mem::take(&mut file.warnings);
     let links = file.peers.iter_mut().map(|peer| &mut peer.link);
     let links = links.chain(file.changes.iter_mut().map(|change| &mut change.link));
@@ -194,7 +194,7 @@ fn concerns_a_simulation(warning: &Problem) -> bool {
     !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }
 
-fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, Failure> {
+fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, CliError> {
     let mut found: Vec<&'static SchedulerInfo> = Vec::new();
     for name in names {
         let (info, _) = file.link.for_scheduler(name, leniency)?;

@@ -12,13 +12,13 @@ use fairlink_lab::report::{self, Style, estimates, metrics};
 use fairlink_sim::statistics::summary::{Difference, Summary};
 use fairlink_sim::{ClassMetrics, Report, Run};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 use crate::rows::{MOST_ROWS, RowArgs};
 
 /// Every run by itself, and all of them against the ideal.
-pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     // Of all phases.
     let deviations = report::runs(&report);
     let left_out = shorten(&mut report, rows);
@@ -59,8 +59,8 @@ const MOST_UNMET: usize = 20;
 /// Returns true if the runs show what the scenario expects.
 ///
 /// # Errors
-/// [`Failure::Failed`] with those that are not met.
-pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out: &mut Out) -> Result<(), Failure> {
+/// [`CliError::Failed`] with those that are not met.
+pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out: &mut Out) -> Result<(), CliError> {
     if file.expectations.is_empty() {
         return Ok(());
     }
@@ -84,11 +84,11 @@ pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out:
     };
     let lines: String = lines.collect();
     let (unmet, all) = (unmet.len(), human::count(judged.len(), "expectation", "expectations"));
-    Err(Failure::Failed(anyhow!("{unmet} of {all} {} not met:{lines}{more}", if unmet == 1 { "is" } else { "are" })))
+    Err(CliError::Failed(anyhow!("{unmet} of {all} {} not met:{lines}{more}", if unmet == 1 { "is" } else { "are" })))
 }
 
 /// What was measured of what a scheduler promises.
-fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), Failure> {
+fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let most = if rows.shows(classes.len()) { classes.len() } else { MOST_ROWS };
     let shown = &classes[..most.min(classes.len())];
     out.raw(metrics::metrics(shown, link_bps, out.colour(), out.width()).as_bytes())?;
@@ -111,19 +111,19 @@ fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut O
     Ok(())
 }
 
-fn notes(run: &Run, out: &mut Out) -> Result<(), Failure> {
+fn notes(run: &Run, out: &mut Out) -> Result<(), CliError> {
     run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))
 }
 
 /// What schedulers have counted of themselves, if anything.
-fn counters(runs: &[Run], out: &mut Out) -> Result<(), Failure> {
+fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
     let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
     out.paragraph("Counted by the scheduler (docs/papers.md says what)", 2)?;
     out.raw(counted.as_bytes())?;
     out.line("")
 }
 
-fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), Failure> {
+fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), CliError> {
     let unit = RateUnit::for_link(link_bps).name;
     let settle = SETTLE.0 as f64 / 1e9;
     out.paragraph(
@@ -142,7 +142,7 @@ pub(super) fn summaries(
     differences: &mut [Difference],
     rows: &RowArgs,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let Some(first) = runs.first() else { return Ok(()) };
     let left_out = shorten_summaries(summaries, differences, rows);
     for summary in summaries.iter() {
@@ -191,7 +191,7 @@ pub(super) fn sweep(
     summaries: &mut [Summary],
     rows: &RowArgs,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let Some(first) = runs.first() else { return Ok(()) };
     let mut shown = &mut summaries[..];
     let mut left_out = Vec::new();

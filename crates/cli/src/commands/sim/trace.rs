@@ -11,7 +11,7 @@ use fairlink_traffic::recording::RecordingFormat;
 
 use super::load::Point;
 use super::seconds;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::out::note;
 
 /// Most files of a command; all are open at once.
@@ -24,12 +24,12 @@ pub(super) struct Traces {
 
 impl Traces {
     /// Opens the files of all runs of a setting: each scheduler `repetitions` times.
-    pub(super) fn begin(file: &Path, point: &Point, repetitions: u64) -> Result<Self, Failure> {
+    pub(super) fn begin(file: &Path, point: &Point, repetitions: u64) -> Result<Self, CliError> {
         let formats = formats(file, point)?;
         let runs = point.schedulers.len() as u64 * repetitions;
         let files = runs.saturating_mul(formats.len() as u64);
         if files > MAX_FILES {
-            return Err(Failure::wrong(format!(
+            return Err(CliError::wrong(format!(
                 "--trace: {files} files, one for each run and link; the limit is {MAX_FILES}; make fewer runs at a time"
             )));
         }
@@ -49,7 +49,7 @@ impl Traces {
                     let names = further.map_or(&point.links.first.names, |(_, scenario)| &scenario.names);
                     let place = parts.iter().map(String::as_str).chain(further.map(|(name, _)| name.as_str()));
                     let path = named(file, place);
-                    traces.push(Trace::begin(&path, names, format).map_err(|error| Failure::wrong(said(&error)))?);
+                    traces.push(Trace::begin(&path, names, format).map_err(|error| CliError::wrong(said(&error)))?);
                 }
                 of_runs.push(traces);
             }
@@ -64,7 +64,7 @@ impl Traces {
     }
 
     /// Ends all files, and says what they hold. Where a file could not be written, that is why the runs ended, and the failure.
-    pub(super) fn end(self, complete: bool) -> Result<(), Failure> {
+    pub(super) fn end(self, complete: bool) -> Result<(), CliError> {
         let mut failed = None;
         for trace in self.of_runs.into_iter().flatten() {
             match trace.end() {
@@ -91,7 +91,9 @@ impl Traces {
         match failed {
             Some(error) => {
                 let said = said(&error);
-                Err(Failure::Failed(anyhow::anyhow!("{said}; the runs ended there, and the file ends within a packet")))
+                Err(CliError::Failed(anyhow::anyhow!(
+                    "{said}; the runs ended there, and the file ends within a packet"
+                )))
             }
             None => Ok(()),
         }
@@ -107,9 +109,9 @@ fn packets(count: u64) -> String {
 }
 
 /// By link, what its file is written as: the ending of the name says it.
-fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, Failure> {
+fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, CliError> {
     let format = RecordingFormat::of(file);
-    let format = format.map_err(|why| Failure::wrong(format!("--trace {}: {why}", file.display())))?;
+    let format = format.map_err(|why| CliError::wrong(format!("--trace {}: {why}", file.display())))?;
     let links = std::iter::once(&point.file.link).chain(point.file.peers.iter().map(|peer| &peer.link));
     let of_link = |link| match format {
         RecordingFormat::Csv => Format::Csv,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fairlink_core::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::interrupt;
 use crate::out::note;
 
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Of so many runs.
-    pub(super) fn new(runs: u64) -> Result<Self, Failure> {
+    pub(super) fn new(runs: u64) -> Result<Self, CliError> {
         let style = ProgressStyle::with_template("simulating {wide_bar} {percent} %").expect("a template");
         let bar = ProgressBar::new(runs.saturating_mul(STEPS)).with_style(style);
         Ok(Self { bar, stop: interrupt::stop_flag()? })

@@ -4,7 +4,7 @@ use fairlink_core::registry::SCHEDULERS;
 use fairlink_sim::{Options, Run};
 
 use super::super::laboratory::{longest_delay, mean_delay};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::measure::{SETTLE, deviations, worst};
 
 /// A workload, and what is asked of each run of it: less is better.
@@ -86,7 +86,7 @@ fn lost(run: &Run) -> Option<f64> {
 }
 
 /// The matrix.
-pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let options = Options { settle: SETTLE, ..Options::default() };
     let names: Vec<&str> = SCHEDULERS.iter().map(|info| info.name).collect();
     // By scheduler, a value for each column.
@@ -128,13 +128,13 @@ pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         row.iter().enumerate().filter(|(column, value)| value.is_some_and(|value| wins(*column, value))).count()
     };
     let most = names.iter().map(|name| stars(name)).max().unwrap_or(0);
-    let value = |name: &str, head: &str| -> Result<f64, Trouble> {
+    let value = |name: &str, head: &str| -> Result<f64, ClaimError> {
         let row = names.iter().position(|known| *known == name);
         let column = columns.iter().position(|column| column.head == head);
         let found = row.zip(column).and_then(|(row, column)| cells[row][column]);
-        found.ok_or_else(|| Trouble::other(format!("{name} has no {head}")))
+        found.ok_or_else(|| ClaimError::other(format!("{name} has no {head}")))
     };
-    let times = |what: &str, one: &str, other: &str, head: &str, expected: Expected| -> Result<Row, Trouble> {
+    let times = |what: &str, one: &str, other: &str, head: &str, expected: Expected| -> Result<Row, ClaimError> {
         Ok(Row::new(what, Unit::Times, expected, value(one, head)? / value(other, head)?))
     };
     finding.rows = vec![

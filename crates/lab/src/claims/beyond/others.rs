@@ -4,9 +4,9 @@ use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
 
 use super::super::laboratory::{difference, estimate, longest_delay, mean_delay};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::measure::{SETTLE, TOLERANCE, deviations, worst};
 
 const FIGURE_10: &str = include_str!("../../../../../scenarios/beyond/figure10.toml");
@@ -36,7 +36,7 @@ fn tail(run: &Run, class: &str) -> Vec<(f64, f64)> {
 }
 
 /// Figure 10 of H-FSC under DRR++ and HLS.
-pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let schedulers = ["hfsc", "hls", "drr++", "fq-lto", "hpfq"];
     let workload = Workload::new("figure10.toml", FIGURE_10);
     let options = Options { window: Some(fairlink_core::Nanos::from_millis(100)), ..Options::default() };
@@ -53,7 +53,7 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         .high(240.0);
         for (n, name) in schedulers.into_iter().enumerate() {
             let Some(run) = of(&runs, name).next() else { continue };
-            panel.series.push(Series::steps(name, tail(run, class), Look::nth(n)));
+            panel.series.push(Series::steps(name, tail(run, class), SeriesStyle::nth(n)));
             let delay = longest_delay(run, class).unwrap_or(f64::NAN);
             let expected = match name {
                 "hfsc" | "hls" | "drr++" => Expected::AtMost(promised + PACKET),
@@ -62,7 +62,7 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             rows.push(Row::new(format!("{name}: longest delay of {class}"), Unit::Seconds, expected, delay));
         }
         let bound = vec![(promised + PACKET, 1e-3), (promised + PACKET, 1.0)];
-        panel.series.push(Series::line("its curve and one packet", bound, Look::reference()));
+        panel.series.push(Series::line("its curve and one packet", bound, SeriesStyle::reference()));
         panels.push(panel);
     }
     for name in schedulers {
@@ -83,7 +83,7 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The MPEG test of DRR++ under FQ-LTO.
-pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let schedulers = ["drr++", "hls", "fq-lto", "fq-lto-lb", "fq-ldf", "wfq", "hfsc"];
     let workload = Workload::new("mpeg.toml", MPEG);
     let count = lab.by_effort(3, 20);
@@ -101,10 +101,11 @@ pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             show(estimate("best effort", of(&runs, name), best_effort)?, 1e3),
         ]);
     }
-    let paired = |what: &str, one: &str, other: &str, of_run: &dyn Fn(&Run) -> Option<f64>| -> Result<Row, Trouble> {
-        let difference = difference(&runs, one, other, of_run)?;
-        Ok(Row::new(what, Unit::Seconds, Expected::AtLeast(difference.ci95.unwrap_or(0.0)), difference))
-    };
+    let paired =
+        |what: &str, one: &str, other: &str, of_run: &dyn Fn(&Run) -> Option<f64>| -> Result<Row, ClaimError> {
+            let difference = difference(&runs, one, other, of_run)?;
+            Ok(Row::new(what, Unit::Seconds, Expected::AtLeast(difference.ci95.unwrap_or(0.0)), difference))
+        };
     let video = |run: &Run| mean_delay(run, "video");
     let rows = vec![
         paired("video waits longer under fq-lto than under drr++ by", "fq-lto", "drr++", &video)?,
@@ -121,7 +122,7 @@ pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Experiment 2 of HLS under H-FSC.
-pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("exp2-H.toml", EXPERIMENT_2);
     let schedulers = ["hls", "hfsc", "hpfq", "htb", "cbq-formal", "hdrr"];
     let runs = lab.play(&workload, &schedulers, 1, &Options { settle: SETTLE, ..Options::default() })?;
@@ -152,10 +153,10 @@ pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, Trouble>
 }
 
 /// HTB's slots beside an exact pool.
-pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("htb-slots.toml", SLOTS);
     let runs = lab.play(&workload, &["htb"], 1, &Options::default())?;
-    let run = runs.first().ok_or_else(|| Trouble::other("no run"))?;
+    let run = runs.first().ok_or_else(|| ClaimError::other("no run"))?;
     let mut table = Table::new(
         "Rates in kB/s: the ratio rule of the HTB text, as simulated, beside an exact pool",
         &["phase", "flow", "slots", "exact pool"],
@@ -183,9 +184,9 @@ pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     };
     let mut panel =
         Panel::new("", Axis::linear("time in s", 0.0, run.duration_s), Axis::linear("total in kB/s", 0.0, 110.0));
-    panel.series.push(Series::line("slots", steps(|phase| phase.2), Look::nth(0)));
-    panel.series.push(Series::line("exact pool", steps(|phase| phase.3), Look::reference()));
-    let last = totals.last().copied().ok_or_else(|| Trouble::other("no phase"))?;
+    panel.series.push(Series::line("slots", steps(|phase| phase.2), SeriesStyle::nth(0)));
+    panel.series.push(Series::line("exact pool", steps(|phase| phase.3), SeriesStyle::reference()));
+    let last = totals.last().copied().ok_or_else(|| ClaimError::other("no phase"))?;
     let rows = vec![
         Row::new(
             "slots: total over that of an exact pool, the least of all phases",
@@ -204,7 +205,7 @@ pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// LTO as the rule that spends the surplus.
-pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("surplus.toml", SURPLUS);
     let count = lab.by_effort(3, 20);
     let schedulers = ["hls", "fq-lto", "fq-ldf", "wfq"];
@@ -218,13 +219,13 @@ pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             .then(|| classes().map(|class| class.counts().dropped.packets).sum::<u64>() as f64 / offered as f64)
     };
     for name in schedulers {
-        let cell = |prefix| -> Result<String, Trouble> {
+        let cell = |prefix| -> Result<String, ClaimError> {
             let lost = estimate("losses", of(&runs, name), |run| lost(run, prefix))?;
             Ok(format!("{:.2} ±{:.2} %", 100.0 * lost.mean, 100.0 * lost.ci95.unwrap_or(0.0)))
         };
         table.row([name.to_owned(), cell("")?, cell("A")?, cell("B")?]);
     }
-    let paired = |what: &str, one: &str, other: &str, prefix: &str| -> Result<Row, Trouble> {
+    let paired = |what: &str, one: &str, other: &str, prefix: &str| -> Result<Row, ClaimError> {
         let difference = difference(&runs, one, other, |run| lost(run, prefix))?;
         Ok(Row::new(what, Unit::Part, Expected::AtLeast(difference.ci95.unwrap_or(0.0)), difference))
     };

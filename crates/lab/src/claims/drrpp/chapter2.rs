@@ -8,7 +8,7 @@ use fairlink_sim::{ClosedRun, Fate, Observer, Options, PacketSeen, Run};
 use fairlink_traffic::Source;
 
 use crate::claims::laboratory::{longest_delay, mean_delay};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
 const PARKING_LOT: &str = include_str!("../../../../../scenarios/network/parking-lot.toml");
@@ -22,9 +22,9 @@ fn link(comment: &str, duration: &str, rate: &str, more: &str) -> String {
     format!("# {comment}\n\nduration = \"{duration}\"\n\n[link]\nrate = \"{rate}\"\nmtu = \"1500B\"\n{more}")
 }
 
-fn one(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Trouble> {
+fn one(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, ClaimError> {
     let runs = lab.play(workload, &[scheduler], 1, &Options::default())?;
-    runs.first().cloned().ok_or_else(|| Trouble::other("no run"))
+    runs.first().cloned().ok_or_else(|| ClaimError::other("no run"))
 }
 
 /// The rate of a class in bit/s.
@@ -49,7 +49,7 @@ fn beside(sessions: u32) -> Workload {
 }
 
 /// Section 2.3.3: the delay bound of SCFQ.
-pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Longest wait of a session with half of the link", &["sessions", "SCFQ", "(N - 1) L / r", "WFQ"]);
     let mut waits = [Vec::new(), Vec::new()];
@@ -107,8 +107,8 @@ fn two(first: u32, second: u32) -> Workload {
 }
 
 /// Section 2.4.1: weighted round robin with packets of different lengths.
-pub(super) fn wrr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
-    let part = |scheduler: &str, high: u32, low: u32| -> Result<f64, Trouble> {
+pub(super) fn wrr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
+    let part = |scheduler: &str, high: u32, low: u32| -> Result<f64, ClaimError> {
         let run = one(lab, &two(high, low), scheduler)?;
         Ok(rate(&run, "low") / (rate(&run, "high") + rate(&run, "low")))
     };
@@ -135,7 +135,7 @@ pub(super) fn wrr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section 2.4.3: carry-over round robin.
-pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let weights = [23u32, 17, 41, 9, 10];
     let all: u32 = weights.iter().sum();
     let mut text = link("CORR: rates that are no whole numbers of packets a cycle", "20s", "10mbit", "");
@@ -168,7 +168,7 @@ pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section 4.2: a parking lot.
-pub(super) fn lot(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn lot(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("parking-lot.toml", PARKING_LOT);
     let mut rows = Vec::new();
     let mut table = Table::new(
@@ -219,13 +219,13 @@ fn transport(source: &str, buffer: u32) -> Workload {
 }
 
 /// Section 4.4.1: why UDP and not TCP.
-pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const ADJUSTS: &str = "The TCP protocol dynamically adjusts the sending rate based on acknowledgements (ACK) information coming back from the receiver.";
     let tcp = "model = \"tcp\"\nrtt = \"20ms\"\npacket = \"1500B\"";
     let udp = "model = \"cbr\"\nrate = \"1.2mbit\"\npacket = \"1500B\"";
-    let offered = |workload: &Workload| -> Result<(u64, u64, f64), Trouble> {
+    let offered = |workload: &Workload| -> Result<(u64, u64, f64), ClaimError> {
         let run = one(lab, workload, "drr")?;
-        let flow = run.classes.iter().find(|class| class.name == "flow").ok_or_else(|| Trouble::other("no flow"))?;
+        let flow = run.classes.iter().find(|class| class.name == "flow").ok_or_else(|| ClaimError::other("no flow"))?;
         Ok((
             flow.counts().received.packets,
             flow.counts().dropped.packets,
@@ -236,7 +236,7 @@ pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let (udp_short, udp_long) = (offered(&short)?, offered(&long)?);
     let run = one(lab, &transport(tcp, 5), "drr")?;
     let Some(ClosedRun::Tcp { sent_packets, delivered_packets, lost_packets, .. }) = run.closed.first() else {
-        return Err(Trouble::other("no TCP flow"));
+        return Err(ClaimError::other("no TCP flow"));
     };
     let (tcp_short, tcp_long) = (offered(&transport(tcp, 5))?, offered(&transport(tcp, 500))?);
     let mut table =
@@ -282,7 +282,7 @@ fn windows(packets: &[(u64, u64)], every: u64, most: u64) -> usize {
 }
 
 /// Sections 4.4.4: three models of shaped traffic, and shaping against policing.
-pub(super) fn curves(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn curves(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // (sigma, rho) = (4 kB, 1 Mbit/s): no interval has more than sigma + rho u.
     let bucket: Check = |packets| {
         let (mut held, mut last, mut over) = (0.0f64, 0, 0);
@@ -329,14 +329,14 @@ pub(super) fn curves(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     );
     let mut example = None;
     for (name, curve, sentence, check) in curves {
-        let packets = |key: &str| -> Result<Vec<(u64, u64)>, Trouble> {
+        let packets = |key: &str| -> Result<Vec<(u64, u64)>, ClaimError> {
             let mut text = link("A source behind an arrival curve", &format!("{seconds}s"), "10mbit", "");
             let source = "model = \"poisson\"\nrate = \"1.5mbit\"\npacket = { uniform = [\"40B\", \"1000B\"] }";
             class(&mut text, "flow", "weight = 1", &format!("{source}{key}"));
             let workload = Workload::new("curve.toml", text);
             let scenario = workload.read("fifo")?;
-            let spec = scenario.sources.first().ok_or_else(|| Trouble::other("no source"))?;
-            let sent = Source::new(spec, scenario.seed, 0, scenario.duration).map_err(Trouble::other)?;
+            let spec = scenario.sources.first().ok_or_else(|| ClaimError::other("no source"))?;
+            let sent = Source::new(spec, scenario.seed, 0, scenario.duration).map_err(ClaimError::other)?;
             if key.starts_with("\nshape") {
                 example.get_or_insert(workload);
             }
@@ -406,7 +406,7 @@ pub(super) fn curves(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Table 3.3: FreeBuffer.
-pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = |full: &str| {
         let more = format!("buffer = \"40p\"\nwhen_full = \"{full}\"\n");
         let mut text =
@@ -512,7 +512,7 @@ impl Drop for Lengths {
 }
 
 /// Rates of the three flows in a span of seconds, in bit/s.
-fn flow_rates(lab: &Lab<'_>, workload: &Workload, from: u64, to: u64) -> Result<[f64; 3], Trouble> {
+fn flow_rates(lab: &Lab<'_>, workload: &Workload, from: u64, to: u64) -> Result<[f64; 3], ClaimError> {
     let found = Arc::new(Mutex::new([0; 3]));
     let nanos = |seconds: u64| seconds * 1_000_000_000;
     let observer = || -> Box<dyn Observer> {
@@ -524,7 +524,7 @@ fn flow_rates(lab: &Lab<'_>, workload: &Workload, from: u64, to: u64) -> Result<
 }
 
 /// Section 4.1: AddFlow.
-pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (with, without) = (arriving("per = \"flow\""), arriving(""));
     let mut table =
         Table::new("Rates of the flows of a class with half of 6 Mbit/s", &["", "first, floods", "second", "third"]);
@@ -575,7 +575,7 @@ pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section 4.4.1: pictures in fragments.
-pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // Each I picture of 15000 B, three a second: whole, or in frames of an MTU of 1500 B, which come together.
     let pictures = |whole: bool| {
         let more = if whole { "whole_frames = true" } else { "packet = \"1500B\"" };
@@ -586,9 +586,9 @@ pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         );
         Workload::new("pictures.toml", text)
     };
-    let of = |workload: &Workload| -> Result<(u64, f64), Trouble> {
+    let of = |workload: &Workload| -> Result<(u64, f64), ClaimError> {
         let run = one(lab, workload, "drr++")?;
-        let class = run.classes.iter().find(|class| class.name == "lc").ok_or_else(|| Trouble::other("no video"))?;
+        let class = run.classes.iter().find(|class| class.name == "lc").ok_or_else(|| ClaimError::other("no video"))?;
         Ok((class.counts().received.packets, class.delay().max.unwrap_or(f64::NAN)))
     };
     let (whole, cut) = (of(&pictures(true))?, of(&pictures(false))?);

@@ -6,9 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use fairlink_sim::Options;
 
 use crate::claims::laboratory::longest_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 /// Bytes per second of the link: a byte takes a microsecond.
@@ -115,7 +115,7 @@ impl Case {
 }
 
 /// The longest delay of the latency-critical flow, in seconds; 0 where it has sent nothing.
-fn longest(lab: &Lab<'_>, workload: &Workload, scheduler: &str, runs: u64) -> Result<f64, Trouble> {
+fn longest(lab: &Lab<'_>, workload: &Workload, scheduler: &str, runs: u64) -> Result<f64, ClaimError> {
     let played = lab.watched(workload, &[scheduler], runs, &Options::default(), None)?;
     Ok(played.iter().filter_map(|run| longest_delay(run, "lc")).fold(0.0, f64::max))
 }
@@ -132,7 +132,7 @@ struct Shown {
     worst: Option<Case>,
 }
 
-fn try_random(lab: &Lab<'_>, others: Others, cases: usize) -> Result<Shown, Trouble> {
+fn try_random(lab: &Lab<'_>, others: Others, cases: usize) -> Result<Shown, ClaimError> {
     let mut random = ChaCha8Rng::seed_from_u64(2);
     let mut shown = Shown::default();
     for _ in 0..cases {
@@ -206,7 +206,7 @@ fn bounds(n: u32) -> [f64; 2] {
 const INDEPENDENT: &str = "the delay bound of an LC flow in DRR++ is independent of the number of active flows, N, in the system. While in DRR+, Θ^DRR+ increases as N increases.";
 
 /// Theorem 2.
-pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2000);
     let one = try_random(lab, Others::One, cases)?;
     let dividing = try_random(lab, Others::Dividing, cases)?;
@@ -280,10 +280,10 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     )
     .high(260.0);
     above.series = vec![
-        Series::line("DRR++", new, Look::nth(0)),
-        Series::line("DRR+, demoted", old, Look::nth(1)),
-        Series::line("bound of DRR++ (Theorem 2)", new_limit, Look::reference()),
-        Series::line("bound of DRR+", old_limit, Look::background(1)),
+        Series::line("DRR++", new, SeriesStyle::nth(0)),
+        Series::line("DRR+, demoted", old, SeriesStyle::nth(1)),
+        Series::line("bound of DRR++ (Theorem 2)", new_limit, SeriesStyle::reference()),
+        Series::line("bound of DRR+", old_limit, SeriesStyle::background(1)),
     ];
     let most = [&one, &dividing, &any].iter().flat_map(|of| of.points.iter().map(|point| point.0)).fold(1.0, f64::max);
     let mut below = Panel::new(
@@ -293,11 +293,11 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     )
     .high(300.0);
     below.series = vec![
-        Series::points("one flow", one.points, Look::nth(2)),
-        Series::points("several, nothing carried over", dividing.points, Look::nth(3)),
-        Series::points("several of any kind", any.points, Look::nth(5)),
-        Series::points("eight that carry over", vec![(case.theorem() * 1e3, delay * 1e3)], Look::nth(6)),
-        Series::line("bound of DRR++ (Theorem 2)", vec![(5.0, 5.0), (most, most)], Look::reference()),
+        Series::points("one flow", one.points, SeriesStyle::nth(2)),
+        Series::points("several, nothing carried over", dividing.points, SeriesStyle::nth(3)),
+        Series::points("several of any kind", any.points, SeriesStyle::nth(5)),
+        Series::points("eight that carry over", vec![(case.theorem() * 1e3, delay * 1e3)], SeriesStyle::nth(6)),
+        Series::line("bound of DRR++ (Theorem 2)", vec![(5.0, 5.0), (most, most)], SeriesStyle::reference()),
     ];
     let note = "Random quanta, bursts and rates up to the flow's share on a link of 8 Mbit/s; best-effort flows always have packets. The flow sends all that \
                 its (sigma, rho) curve lets through, or at random within it. The bound that holds for any number of flows n is \

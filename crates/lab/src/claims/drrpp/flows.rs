@@ -9,9 +9,9 @@ use fairlink_theory::as_printed::{Arrivals, MeanDelay};
 use fairlink_theory::to_f64;
 
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Lab, Trouble, Workload};
+use crate::claims::{ClaimError, Lab, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Look, Panel, Series};
+use crate::figures::figure::{Panel, Series, SeriesStyle};
 
 /// Both schedulers of the thesis, in the order of their runs.
 pub(super) const SCHEDULERS: [&str; 2] = ["drr++", "drr+"];
@@ -43,7 +43,7 @@ pub(super) struct Point {
 
 impl Point {
     /// Plays `workload`.
-    pub(super) fn play(lab: &Lab<'_>, x: f64, workload: &Workload) -> Result<Self, Trouble> {
+    pub(super) fn play(lab: &Lab<'_>, x: f64, workload: &Workload) -> Result<Self, ClaimError> {
         Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())? })
     }
 
@@ -59,28 +59,28 @@ impl Point {
     }
 
     /// The mean delay of a flow, in seconds.
-    pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, Trouble> {
+    pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, ClaimError> {
         of(&self.delays(scheduler, flow))
     }
 
     /// How much longer a flow's mean delay is under DRR+ than under DRR++, seed by seed.
-    pub(super) fn gain(&self, flow: &str) -> Result<Estimate, Trouble> {
+    pub(super) fn gain(&self, flow: &str) -> Result<Estimate, ClaimError> {
         difference(&self.delays(OLD, flow), &self.delays(NEW, flow))
     }
 }
 
 /// The estimate of these values.
-pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, Trouble> {
+pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
 }
 
 /// The estimate of the differences of values of the same seeds.
-pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Result<Estimate, Trouble> {
+pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of_differences(values, others).ok_or_else(none)
 }
 
-fn none() -> Trouble {
-    Trouble::other("no run has a value")
+fn none() -> ClaimError {
+    ClaimError::other("no run has a value")
 }
 
 /// The lower end of the 95 % confidence interval: above zero where an ordering holds beyond the noise.
@@ -89,17 +89,17 @@ pub(super) fn lower(estimate: &Estimate) -> f64 {
 }
 
 /// The point of a sweep at `x`.
-pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, Trouble> {
-    points.iter().find(|point| point.x == x).ok_or_else(|| Trouble::other(format!("the sweep has no point {x}")))
+pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, ClaimError> {
+    points.iter().find(|point| point.x == x).ok_or_else(|| ClaimError::other(format!("the sweep has no point {x}")))
 }
 
 /// A line with error bars through what `value` says of each point.
 pub(super) fn line(
     name: &str,
     points: &[Point],
-    look: Look,
-    value: impl Fn(&Point) -> Result<Estimate, Trouble>,
-) -> Result<Series, Trouble> {
+    look: SeriesStyle,
+    value: impl Fn(&Point) -> Result<Estimate, ClaimError>,
+) -> Result<Series, ClaimError> {
     let values: Vec<(f64, Estimate)> = points.iter().filter_map(|point| Some((point.x, value(point).ok()?))).collect();
     if values.is_empty() {
         return Err(none());
@@ -129,10 +129,10 @@ pub(super) fn delay_panel(title: &str, x: Axis, series: Vec<Series>) -> Panel {
 
 /// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
 /// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
-pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, Trouble> {
+pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, ClaimError> {
     let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
     let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);
-    let lc = lc.ok_or_else(|| Trouble::other("no latency-critical class"))?;
+    let lc = lc.ok_or_else(|| ClaimError::other("no latency-critical class"))?;
     let mean_packet = PACKET as u32;
     let arrivals = Arrivals { rate_bps: u64::from(8 * lambda * mean_packet), mean_packet };
     Ok(MeanDelay::of(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))

@@ -8,9 +8,9 @@ use super::flows::{
     theorem_1,
 };
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 /// Packets per second of each best-effort flow.
@@ -35,7 +35,7 @@ fn quantum(lambda: u32) -> u32 {
 }
 
 /// The scenario with nothing between scheduler and link, at one load.
-pub(super) fn bare(lambda: u32) -> Result<Workload, Trouble> {
+pub(super) fn bare(lambda: u32) -> Result<Workload, ClaimError> {
     if lambda == 0 {
         return Ok(Workload::new("fig51-alone.toml", FLOWS_ALONE));
     }
@@ -49,17 +49,17 @@ pub(super) fn bare(lambda: u32) -> Result<Workload, Trouble> {
 }
 
 /// The whole sweep; whoever asks second gets the same runs.
-fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, Trouble> {
+fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, ClaimError> {
     lambdas.iter().map(|&lambda| Point::play(lab, lambda.into(), &bare(lambda)?)).collect()
 }
 
 /// The loads of the text.
-pub(super) fn points(lab: &Lab<'_>) -> Result<Vec<Point>, Trouble> {
+pub(super) fn points(lab: &Lab<'_>) -> Result<Vec<Point>, ClaimError> {
     sweep(lab, &LAMBDAS)
 }
 
 /// Through a gateway with transmit queues, at the right end: mean delays of the latency-critical flow by seed.
-fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<Option<f64>>, Trouble> {
+fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<Option<f64>>, ClaimError> {
     let text = if priority {
         WITH_GATEWAY.to_owned()
     } else {
@@ -97,18 +97,18 @@ fn loads(to: f64) -> Axis {
 }
 
 /// Figure 5.1: DRR++.
-pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let beyond = sweep(lab, &BEYOND)?;
     let (first, last) = (at(&points, 0.0)?, at(&points, 20.0)?);
     let lone = first.delays(NEW, "lc");
     let one_quantum = f64::from(quantum(20)) * 8.0 / LINK_BPS;
-    let in_quanta = |delays: &[Option<f64>]| -> Result<Estimate, Trouble> {
+    let in_quanta = |delays: &[Option<f64>]| -> Result<Estimate, ClaimError> {
         let scaled = |values: &[Option<f64>]| values.iter().map(|v| v.map(|v| v / one_quantum)).collect::<Vec<_>>();
         difference(&scaled(delays), &scaled(&lone))
     };
     let gateway = through_gateway(lab, GATEWAY, true)?;
-    let mean = |x: f64, flow: &str| -> Result<f64, Trouble> { Ok(at(&points, x)?.delay(NEW, flow)?.mean) };
+    let mean = |x: f64, flow: &str| -> Result<f64, ClaimError> { Ok(at(&points, x)?.delay(NEW, flow)?.mean) };
     let sharp = (mean(20.0, "be1")? - mean(15.0, "be1")?) / (mean(20.0, "lc")? - mean(15.0, "lc")?);
     let flat = at(&beyond, 40.0)?.delay(NEW, "lc")?.mean / at(&beyond, 25.0)?.delay(NEW, "lc")?.mean;
     let saturated = in_quanta(&at(&beyond, 40.0)?.delays(NEW, "lc"))?;
@@ -177,7 +177,7 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     sizes.row(["none".to_owned(), human::digits(in_quanta(&last.delays(NEW, "lc"))?.mean), String::new()]);
     for packets in ["1p", "2p", "4p", "8p"] {
         let cell =
-            |priority| Ok::<_, Trouble>(human::digits(in_quanta(&through_gateway(lab, packets, priority)?)?.mean));
+            |priority| Ok::<_, ClaimError>(human::digits(in_quanta(&through_gateway(lab, packets, priority)?)?.mean));
         sizes.row([packets.trim_end_matches('p').to_owned(), cell(true)?, cell(false)?]);
     }
     let note = "One latency-critical flow of 15 packets/s with a quantum of 2000 B and three best-effort flows on 250 kbit/s, 100 s a run; \
@@ -195,26 +195,26 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         .with_rerun(Workload::new("fig51-alone.toml", FLOWS_ALONE).rerun("--runs 10")))
 }
 
-fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Result<Figure, Trouble> {
+fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Result<Figure, ClaimError> {
     let flows = |scheduler: usize, points: &[Point]| {
         FLOWS
             .iter()
             .enumerate()
-            .map(move |(n, flow)| line(NAMES[n], points, Look::nth(n), |p| p.delay(scheduler, flow)))
-            .collect::<Result<Vec<Series>, Trouble>>()
+            .map(move |(n, flow)| line(NAMES[n], points, SeriesStyle::nth(n), |p| p.delay(scheduler, flow)))
+            .collect::<Result<Vec<Series>, ClaimError>>()
     };
     let mut series = flows(NEW, points)?;
     let gateway = of(gateway)?;
     series.push(
-        Series::points("latency-critical, gateway", vec![(20.0, gateway.mean)], Look::nth(4))
+        Series::points("latency-critical, gateway", vec![(20.0, gateway.mean)], SeriesStyle::nth(4))
             .with_errors(vec![gateway.ci95.unwrap_or(0.0)]),
     );
-    series.push(Series::points("latency-critical, thesis", vec![(0.0, 0.0155), (20.0, 0.106)], Look::nth(6)));
+    series.push(Series::points("latency-critical, thesis", vec![(0.0, 0.0155), (20.0, 0.106)], SeriesStyle::nth(6)));
     let mut theorem = Vec::new();
     for lambda in &LAMBDAS[1..] {
         theorem.push((f64::from(*lambda), theorem_1(&bare(*lambda)?, LAMBDA_LC)?.unwrap_or(f64::NAN)));
     }
-    series.push(Series::line("Theorem 1", theorem, Look::reference()));
+    series.push(Series::line("Theorem 1", theorem, SeriesStyle::reference()));
     let text = delay_panel("the text's loads", loads(20.0), series);
     let above: Vec<Series> = flows(NEW, beyond)?;
     let after = delay_panel(
@@ -230,13 +230,13 @@ const LARGER: &str =
     "The delay of latency critical traffic has small increases in DRR++ but large increases in DRR+. [Section 6.1]";
 
 /// Figure 5.2: DRR+.
-pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let last = at(&points, 20.0)?;
     let mean =
-        |scheduler, x: f64, flow: &str| -> Result<f64, Trouble> { Ok(at(&points, x)?.delay(scheduler, flow)?.mean) };
+        |scheduler, x: f64, flow: &str| -> Result<f64, ClaimError> { Ok(at(&points, x)?.delay(scheduler, flow)?.mean) };
     let alike = mean(OLD, 20.0, "lc")? / mean(OLD, 20.0, "be1")?;
-    let rise = |scheduler, flow: &str| -> Result<f64, Trouble> {
+    let rise = |scheduler, flow: &str| -> Result<f64, ClaimError> {
         Ok(mean(scheduler, 20.0, flow)? / mean(scheduler, 5.0, flow)?)
     };
     let rows = vec![
@@ -292,9 +292,9 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
          they do; with 5 s or more it keeps the contract in most runs, and DRR+ serves it first, ahead of all."
     );
     let series =
-        FLOWS.iter().enumerate().map(|(n, flow)| line(NAMES[n], &points, Look::nth(n), |p| p.delay(OLD, flow)));
+        FLOWS.iter().enumerate().map(|(n, flow)| line(NAMES[n], &points, SeriesStyle::nth(n), |p| p.delay(OLD, flow)));
     let mut series: Vec<Series> = series.collect::<Result<_, _>>()?;
-    series.push(line("latency-critical under DRR++", &points, Look::background(1), |p| p.delay(NEW, "lc"))?);
+    series.push(line("latency-critical under DRR++", &points, SeriesStyle::background(1), |p| p.delay(NEW, "lc"))?);
     let figure = Figure::new("Figure 5.2: DRR+, varying background load", vec![delay_panel("", loads(20.0), series)]);
     Ok(Finding::new(note, rows)
         .with_figure(figure)
@@ -326,13 +326,13 @@ const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in 
                     give; 1 s was chosen.";
 
 /// The thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
-fn of_five(values: &[Option<f64>]) -> Result<f64, Trouble> {
+fn of_five(values: &[Option<f64>]) -> Result<f64, ClaimError> {
     let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
-    Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, Trouble>>()?)?.mean)
+    Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
 }
 
 /// Table 5.2: how far the delay differs from seed to seed.
-pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let count = runs(lab);
     let width = |scheduler: usize, lambda: u32| of_five(&at(&points, lambda.into())?.delays(scheduler, "lc"));
@@ -352,7 +352,7 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let show = human::time;
     for (lambda, old, new) in TABLE_52 {
         let by_t = |scheduler| {
-            Ok::<_, Trouble>(show(at(&points, lambda.into())?.delay(scheduler, "lc")?.ci95.unwrap_or(f64::NAN)))
+            Ok::<_, ClaimError>(show(at(&points, lambda.into())?.delay(scheduler, "lc")?.ci95.unwrap_or(f64::NAN)))
         };
         table.row([
             lambda.to_string(),
@@ -401,13 +401,16 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         TABLE_52.iter().map(|row| (f64::from(row.0), pick(row))).collect::<Vec<_>>()
     };
     let ours = |scheduler| {
-        TABLE_52.iter().map(|row| Ok((f64::from(row.0), width(scheduler, row.0)?))).collect::<Result<Vec<_>, Trouble>>()
+        TABLE_52
+            .iter()
+            .map(|row| Ok((f64::from(row.0), width(scheduler, row.0)?)))
+            .collect::<Result<Vec<_>, ClaimError>>()
     };
     let series = vec![
-        Series::line("DRR+, thesis", thesis(|row| row.1), Look::background(0)),
-        Series::line("DRR+", ours(OLD)?, Look::nth(0)),
-        Series::line("DRR++, thesis", thesis(|row| row.2), Look::background(1)),
-        Series::line("DRR++", ours(NEW)?, Look::nth(1)),
+        Series::line("DRR+, thesis", thesis(|row| row.1), SeriesStyle::background(0)),
+        Series::line("DRR+", ours(OLD)?, SeriesStyle::nth(0)),
+        Series::line("DRR++, thesis", thesis(|row| row.2), SeriesStyle::background(1)),
+        Series::line("DRR++", ours(NEW)?, SeriesStyle::nth(1)),
     ];
     let (low, high) = super::flows::span(&series);
     let mut panel = Panel::new(
@@ -431,7 +434,7 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 const PAIRS: [(&str, &str); 3] = [("be1", "be2"), ("be1", "be3"), ("be2", "be3")];
 
 /// The three best-effort flows beside each other.
-pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = &points(lab)?[1..];
     let mut rows = Vec::new();
     let mut table =
@@ -466,23 +469,24 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         }
         for point in points {
             let cell =
-                |flow| Ok::<_, Trouble>(Row::shown("", Unit::Seconds, point.delay(scheduler, flow)?).show_ours());
+                |flow| Ok::<_, ClaimError>(Row::shown("", Unit::Seconds, point.delay(scheduler, flow)?).show_ours());
             table.row([format!("{name}, {}", point.x), cell("be1")?, cell("be2")?, cell("be3")?]);
         }
     }
     let panels = SCHEDULERS.iter().enumerate().map(|(scheduler, name)| {
         let series = FLOWS[1..].iter().enumerate();
-        let series = series
-            .map(|(n, flow)| line(NAMES[n + 1], points, Look::nth(n).layered(n, 3), |p| p.delay(scheduler, flow)));
+        let series = series.map(|(n, flow)| {
+            line(NAMES[n + 1], points, SeriesStyle::nth(n).layered(n, 3), |p| p.delay(scheduler, flow))
+        });
         Ok(delay_panel(
             name,
             Axis::linear("packets per second of each best-effort flow", 5.0, 20.0),
-            series.collect::<Result<_, Trouble>>()?,
+            series.collect::<Result<_, ClaimError>>()?,
         )
         .high(240.0))
     });
     let figure =
-        Figure::new("The three best-effort flows of Figures 5.1 and 5.2", panels.collect::<Result<_, Trouble>>()?);
+        Figure::new("The three best-effort flows of Figures 5.1 and 5.2", panels.collect::<Result<_, ClaimError>>()?);
     let note = "The runs of Figures 5.1 and 5.2. The three flows have equal quanta and loads and arrivals of their own. Their 95 % intervals overlap at each \
                 load. Differences are taken seed by seed, as a part of the mean delay of the two, and averaged over all loads.";
     Ok(Finding::new(note, rows)

@@ -6,9 +6,9 @@ use fairlink_sim::{Options, Run};
 use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, of, runs, theorem_1};
 use super::load::{LAMBDA_LC, MEASURED_MORE, bare, behind_vacations, points};
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Series};
+use crate::figures::figure::{Figure, Series, SeriesStyle};
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
@@ -22,7 +22,7 @@ fn used(lambda: u32, quantum_lc: u32, quantum_be: u32) -> f64 {
     f64::from(lambda) * PACKET * 8.0 * f64::from(quantum_lc + quantum_be) / (f64::from(quantum_lc) * LINK_BPS)
 }
 
-fn busy(lambda: u32, quantum_lc: u32, quantum_be: u32) -> Result<Workload, Trouble> {
+fn busy(lambda: u32, quantum_lc: u32, quantum_be: u32) -> Result<Workload, ClaimError> {
     let (lambda, own, other) = (lambda.to_string(), format!("{quantum_lc}B"), format!("{quantum_be}B"));
     let mut settings = vec![("source.lc.packets_per_second", lambda.as_str()), ("class.lc.quantum", &own)];
     for key in ["source.be1.packets_per_second", "source.be2.packets_per_second", "source.be3.packets_per_second"] {
@@ -53,7 +53,7 @@ impl Busy {
 }
 
 /// One load of the latency-critical flow after the other.
-fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, Trouble> {
+fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, ClaimError> {
     let mut found = Vec::new();
     // Beyond its rate the flow's own queue grows without end.
     for lambda in LAMBDAS.into_iter().filter(|&lambda| used(lambda, own, other) < 0.95) {
@@ -75,7 +75,7 @@ const BACKLOGGED: &str =
     "This assumption should be a good approximation to the conditions at high LC arrival intensity. [Section 3.3]";
 
 /// Theorem 1.
-pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let loads = &points(lab)?[1..];
     let mut ratios = Vec::new();
     let (mut measured, mut computed) = (Vec::new(), Vec::new());
@@ -158,21 +158,25 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         }
         curves.push((own, other, found));
     }
-    let mut text =
-        vec![Series::line("DRR++", measured, Look::nth(0)), Series::line("Theorem 1", computed, Look::reference())];
-    text.push(Series::points("thesis", vec![(20.0, 0.106)], Look::nth(6)));
+    let mut text = vec![
+        Series::line("DRR++", measured, SeriesStyle::nth(0)),
+        Series::line("Theorem 1", computed, SeriesStyle::reference()),
+    ];
+    text.push(Series::points("thesis", vec![(20.0, 0.106)], SeriesStyle::nth(6)));
     let x = Axis::linear("packets per second of each best-effort flow", 5.0, 20.5);
     let above = delay_panel("the loads of Figure 5.1", x, text).high(220.0);
     let mut series = Vec::new();
     for (n, (own, other, found)) in curves.into_iter().filter(|(own, other, _)| own == other).enumerate() {
         let points = found.iter().map(|busy| (100.0 * busy.used, busy.delay.mean)).collect();
         let errors = found.iter().map(|busy| busy.delay.ci95.unwrap_or(0.0)).collect();
-        series.push(Series::line(format!("DRR++, quanta of {own} B"), points, Look::nth(n + 1)).with_errors(errors));
+        series.push(
+            Series::line(format!("DRR++, quanta of {own} B"), points, SeriesStyle::nth(n + 1)).with_errors(errors),
+        );
         // Near its pole the theorem would squeeze everything else.
         let theorem =
             found.iter().filter_map(|busy| Some((100.0 * busy.used, busy.theorem.filter(|&delay| delay < 2.0)?)));
         let theorem = theorem.collect();
-        series.push(Series::line(format!("Theorem 1, quanta of {other} B"), theorem, Look::background(n)));
+        series.push(Series::line(format!("Theorem 1, quanta of {other} B"), theorem, SeriesStyle::background(n)));
     }
     let below = delay_panel(
         "best-effort flows always backlogged",

@@ -9,9 +9,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::claims::finding::Rerun;
 use crate::claims::laboratory::{estimate, mean_delay};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 /// A packet that left: its class as the file numbers them from 1, and when its first bit left.
@@ -35,7 +35,7 @@ impl Observer for Recorder {
 }
 
 /// All packets of one run in the order in which they left.
-fn record(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Vec<Left>, Trouble> {
+fn record(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Vec<Left>, ClaimError> {
     let all = Arc::new(Mutex::new(Vec::new()));
     let observer = || -> Box<dyn Observer> { Box::new(Recorder(Arc::clone(&all))) };
     lab.watched(workload, &[scheduler], 1, &Options::default(), Some(&observer))?;
@@ -111,7 +111,7 @@ impl Case {
     }
 
     /// Packets at other places than in Table 3.5.
-    fn differences(self, lab: &Lab<'_>, scheduler: &str, whole: bool) -> Result<usize, Trouble> {
+    fn differences(self, lab: &Lab<'_>, scheduler: &str, whole: bool) -> Result<usize, ClaimError> {
         let sent: Vec<u32> = record(lab, &self.workload(), scheduler)?.iter().map(|left| left.class).collect();
         let expected = self.steps(whole);
         let wrong = sent.iter().zip(&expected).filter(|(sent, expected)| sent != expected).count();
@@ -120,7 +120,7 @@ impl Case {
 }
 
 /// Table 3.5.
-pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let text = Case { n: 3, len: 100, critical: 2, best_effort: 2 };
     let cases = lab.by_effort(300, 3000);
     let mut random = ChaCha8Rng::seed_from_u64(35);
@@ -162,7 +162,7 @@ pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         table.row([words.to_owned(), second.iter().map(|&class| name(class)).collect::<Vec<_>>().join(" ")]);
         let shown: Vec<(f64, f64)> =
             second.iter().enumerate().map(|(at, &class)| (at as f64 + 13.0, f64::from(class) - 0.5)).collect();
-        lines.push(Series::steps(format!("{words} DRR++"), shown, Look::nth(n)));
+        lines.push(Series::steps(format!("{words} DRR++"), shown, SeriesStyle::nth(n)));
     }
     let who = Axis::names("who sends", ["be1", "be2", "be3", "lc"].map(str::to_owned).to_vec());
     let mut panel = Panel::new("", Axis::linear("packet", 13.0, 24.0), who).high(240.0);
@@ -176,7 +176,7 @@ pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Most packets of best-effort flows between two of the latency-critical one, after the first round.
-fn longest_gap(lab: &Lab<'_>, case: Case, scheduler: &str) -> Result<f64, Trouble> {
+fn longest_gap(lab: &Lab<'_>, case: Case, scheduler: &str) -> Result<f64, ClaimError> {
     let sent = record(lab, &case.workload(), scheduler)?;
     let round = (case.n * (case.critical + case.best_effort)) as usize;
     let (mut gap, mut longest) = (0u32, 0u32);
@@ -205,7 +205,7 @@ fn figure_21(other: &str) -> Workload {
 
 /// Packets of connection 2 that leave before packet 901 of connection 1, and how often one connection sends twice in a row from then until
 /// `until`.
-fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usize, usize), Trouble> {
+fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usize, usize), ClaimError> {
     let sent = record(lab, workload, scheduler)?;
     let later: Vec<u32> = sent.iter().skip(900).map(|left| left.class).collect();
     let before = later.iter().take_while(|&&class| class == 2).count();
@@ -217,7 +217,7 @@ const SAME_ORDER: &str =
     "So we can get the service order shown in Figure 2.1. We also find that WFQ has the same order as SCFQ.";
 
 /// Figure 2.1: Virtual Clock punishes who used an idle link.
-pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let all = figure_21("burst = \"500p\"\n");
     let at_rate = figure_21("");
     let (waits, _) = after_900(lab, &all, "virtual-clock")?;
@@ -250,7 +250,7 @@ pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             .map(|left| (left.start.0 as f64 / 1e6, f64::from(left.class) - 0.5 + 0.08 * (n as f64 - 1.0)))
             .filter(|(at, _)| (895.0..=925.0).contains(at))
             .collect();
-        panel.series.push(Series::points(scheduler, shown, Look::nth(n)));
+        panel.series.push(Series::points(scheduler, shown, SeriesStyle::nth(n)));
     }
     let note = "Two connections with half of the link each; a packet takes one slot. The first sends a packet in each of 900 slots, alone, and from slot 901 \
                 on both send at their own rate. Packet 901 of connection 1 comes together with the first of connection 2.";
@@ -286,7 +286,7 @@ fn hrr_scenario(source: &str, others: u32) -> Workload {
 }
 
 /// Section 2.4.2: hierarchical round robin keeps a class apart from the load of others.
-pub(super) fn hrr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn hrr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SCHEDULERS: [&str; 3] = ["hrr", "drr", "fifo"];
     // Always another packet; and traffic within its slots: at most 31 packets in any frame's time.
     let greedy = "model = \"greedy\"";
@@ -360,17 +360,17 @@ pub(super) fn hrr(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Axis::log("mean delay", spread(&means(1)).0, spread(&means(2)).1).of_time(),
     )
     .high(260.0);
-    above.series = (0..3).map(|n| Series::line(SCHEDULERS[n], points(&means(n)), Look::nth(n))).collect();
+    above.series = (0..3).map(|n| Series::line(SCHEDULERS[n], points(&means(n)), SeriesStyle::nth(n))).collect();
     above.series.push(Series::line(
         "two frames and a slot",
         vec![(0.0, 2.0 * FRAME + SLOT), (150.0, 2.0 * FRAME + SLOT)],
-        Look::reference(),
+        SeriesStyle::reference(),
     ));
     let micros = |n: usize| spacing[n].iter().map(|value| value * 1e6).collect::<Vec<_>>();
     let mut below =
         Panel::new("spacing of packets of a backlogged class", x(), Axis::linear("spacing (us)", 0.0, 300.0))
             .high(200.0);
-    below.series = (0..2).map(|n| Series::line(SCHEDULERS[n], points(&micros(n)), Look::nth(n))).collect();
+    below.series = (0..2).map(|n| Series::line(SCHEDULERS[n], points(&micros(n)), SeriesStyle::nth(n))).collect();
     let note = "A class with half of a link of 100 Mbit/s, 32 of 64 slots of 1500 B in a frame of 7.68 ms, beside two others whose load grows from nothing \
                 to 150 % of the link. Spacing is that of a class that always has packets; the delay is that of traffic within its slots. The text cites \
                 simulations that it does not describe; its independence is read as: the same spacing, and delays within two frames and a slot \

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use fairlink_core::{ClassId, DropReason, Nanos, Packet, Rate, Share};
 
 use crate::claims::plain_link::{LARGEST, LINK, NS_PER_BYTE, build, flat, next};
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::human;
 
 /// Sums of many parts are exact to this, in nanoseconds of virtual time.
@@ -145,7 +145,7 @@ struct Arrival {
 
 /// Parts of the link in bit/s that fill it, and packets of sessions that come and go.
 fn case(number: u64) -> (Vec<u64>, Vec<Arrival>) {
-    let mut dice = Dice::new(71, number);
+    let mut dice = SeededRng::new(71, number);
     let weights: Vec<u64> = (0..dice.between(2, 8)).map(|_| dice.between(1, 9)).collect();
     let all: u64 = weights.iter().sum();
     let mut rates: Vec<u64> = weights.iter().map(|weight| LINK / all * weight).collect();
@@ -182,8 +182,8 @@ fn drive(
     rates: &[u64],
     arrivals: &[Arrival],
     mut watch: impl FnMut(Event<'_>),
-) -> Result<(), Trouble> {
-    let shares = rates.iter().map(|&rate| Rate::from_bps(rate).map(Share::Guarantee).map_err(Trouble::other));
+) -> Result<(), ClaimError> {
+    let shares = rates.iter().map(|&rate| Rate::from_bps(rate).map(Share::Guarantee).map_err(ClaimError::other));
     let tree = flat(&shares.collect::<Result<Vec<_>, _>>()?)?;
     let mut scheduler = build(scheduler, &tree)?;
     let mut queued = vec![Queue::new(); rates.len()];
@@ -235,7 +235,7 @@ struct Proportional {
 }
 
 impl Proportional {
-    fn add(&mut self, scheduler: &str, system: System, rates: &[u64], arrivals: &[Arrival]) -> Result<(), Trouble> {
+    fn add(&mut self, scheduler: &str, system: System, rates: &[u64], arrivals: &[Arrival]) -> Result<(), ClaimError> {
         let mut fluid = Fluid::new(system, rates);
         let mut stamps = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
@@ -267,7 +267,7 @@ struct SelfClocked {
 }
 
 impl SelfClocked {
-    fn add(&mut self, rates: &[u64], arrivals: &[Arrival]) -> Result<(), Trouble> {
+    fn add(&mut self, rates: &[u64], arrivals: &[Arrival]) -> Result<(), ClaimError> {
         let (mut time, mut last) = (0.0f64, vec![0.0f64; rates.len()]);
         let mut tags = vec![0.0; arrivals.len()];
         let step = |place: usize| {
@@ -297,7 +297,7 @@ impl SelfClocked {
 }
 
 /// Section 2.3.4: P(t) and the potentials of sessions.
-pub(super) fn system(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn system(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const EARLIER: &str = "P(t) is a non-decreasing function that protects the sessions with lower session potential since those sessions will get service earlier.";
     const ITSELF: &str = "But v̂(t) only reflects the state of the session receiving service, which may serve the session with a large service tag value.";
     let cases = lab.by_effort(60, 1000);

@@ -7,9 +7,9 @@ use super::flows::{FLOWS, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, 
 use super::load::contract;
 use super::waits::waits;
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 const LOW: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
@@ -41,7 +41,7 @@ fn high() -> Workload {
 }
 
 /// The whole sweep; whoever asks second gets the same runs.
-fn sweep(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<Point>, Trouble> {
+fn sweep(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<Point>, ClaimError> {
     let point = |quantum: u32| {
         let bytes = format!("{quantum}B");
         Point::play(lab, quantum.into(), &workload.with(&[("class.lc.quantum", &bytes)])?)
@@ -54,22 +54,22 @@ fn quanta() -> Axis {
 }
 
 /// From the smallest quantum to the largest: how much a quantity falls, seed by seed.
-fn fall(points: &[Point], value: impl Fn(&Point) -> Vec<Option<f64>>) -> Result<Estimate, Trouble> {
+fn fall(points: &[Point], value: impl Fn(&Point) -> Vec<Option<f64>>) -> Result<Estimate, ClaimError> {
     difference(&value(at(points, 800.0)?), &value(at(points, 4000.0)?))
 }
 
 /// The least of all points.
-fn least(points: &[Point], value: impl Fn(&Point) -> Result<f64, Trouble>) -> Result<f64, Trouble> {
+fn least(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(value(point)?)))
 }
 
 /// The largest of all points.
-fn largest(points: &[Point], value: impl Fn(&Point) -> Result<f64, Trouble>) -> Result<f64, Trouble> {
+fn largest(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     least(points, |point| Ok(-value(point)?)).map(|least| -least)
 }
 
 /// Figure 5.3: both schedulers at the lower load.
-pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
     let gain = least(&points, |point| Ok(lower(&point.gain("lc")?)))?;
     let falls = [NEW, OLD].map(|scheduler| fall(&points, |point| point.delays(scheduler, "lc")));
@@ -100,8 +100,11 @@ pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     ];
     let note = "All four flows send 15 packets/s (78.7 % of 250 kbit/s); best-effort quanta are 2000 B, so that 800 to 4000 B are 11.8 to 40 % of \
                 all quanta, as in the text. The contract is 135 % of the mean rate; its period, which the text does not give, is 1 s.";
-    let series =
-        SCHEDULERS.iter().enumerate().rev().map(|(n, name)| line(name, &points, Look::nth(n), |p| p.delay(n, "lc")));
+    let series = SCHEDULERS
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(n, name)| line(name, &points, SeriesStyle::nth(n), |p| p.delay(n, "lc")));
     let panel = delay_panel("", quanta(), series.collect::<Result<_, _>>()?);
     let figure = Figure::new("Figure 5.3: low utilisation, varying the latency-critical flow's quantum", vec![panel]);
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(low().rerun(RERUN)))
@@ -117,22 +120,22 @@ fn counted(name: &'static str) -> impl Fn(&Run) -> Option<f64> {
     move |run| Some(run.classes.iter().find(|class| class.name == "lc")?.counters.get(name).copied().unwrap_or(0) as f64)
 }
 
-fn services(point: &Point, scheduler: usize) -> Result<Estimate, Trouble> {
+fn services(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
     of(&point.values(scheduler, counted("services")))
 }
 
-fn backlogs(point: &Point, scheduler: usize) -> Result<Estimate, Trouble> {
+fn backlogs(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
     of(&point.values(scheduler, counted("backlogs")))
 }
 
 /// The counts of both schedulers, a panel each.
-fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Figure, Trouble> {
+fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Figure, ClaimError> {
     let mut panels = Vec::new();
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
         let series = vec![
-            line("TotalRounds", points, Look::nth(0), |p| of(&p.values(scheduler, rounds)))?,
-            line("LCService", points, Look::nth(1), |p| services(p, scheduler))?,
-            line("LCBacklog", points, Look::nth(2), |p| backlogs(p, scheduler))?,
+            line("TotalRounds", points, SeriesStyle::nth(0), |p| of(&p.values(scheduler, rounds)))?,
+            line("LCService", points, SeriesStyle::nth(1), |p| services(p, scheduler))?,
+            line("LCBacklog", points, SeriesStyle::nth(2), |p| backlogs(p, scheduler))?,
         ];
         let (_, high) = super::flows::span(&series);
         let title = format!("Figure {}: {name}", numbers[scheduler]);
@@ -144,7 +147,7 @@ fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Fi
 }
 
 /// How the counts of both schedulers compare at each quantum.
-fn counts_table(points: &[Point]) -> Result<Table, Trouble> {
+fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
     let head = ["quantum", "TotalRounds DRR++", "DRR+", "LCService DRR++", "DRR+", "LCBacklog DRR++", "DRR+"];
     let mut table = Table::new("What the schedulers counted, mean of the runs", &head);
     for point in points {
@@ -160,12 +163,12 @@ fn counts_table(points: &[Point]) -> Result<Table, Trouble> {
 }
 
 /// LCService over TotalRounds, the mean of the ratios of the runs.
-fn per_round(point: &Point, scheduler: usize) -> Result<f64, Trouble> {
+fn per_round(point: &Point, scheduler: usize) -> Result<f64, ClaimError> {
     Ok(of(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
 }
 
 /// What LCService is over TotalRounds at other loads: the reason for the departure, checked.
-fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), Trouble> {
+fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     let mut table = Table::new(
         "LCService over TotalRounds by load, with a quantum of 800 B",
         &["packets/s of each flow", "drr++", "drr+"],
@@ -183,20 +186,20 @@ fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), Trouble> {
 }
 
 /// Figures 5.4 and 5.5: what both count at the lower load.
-pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
-    let part = |scheduler: usize| -> Result<Vec<Option<f64>>, Trouble> {
+    let part = |scheduler: usize| -> Result<Vec<Option<f64>>, ClaimError> {
         let (small, large) =
             (at(&points, 800.0)?.values(scheduler, rounds), at(&points, 4000.0)?.values(scheduler, rounds));
         Ok(small.iter().zip(&large).map(|(&small, &large)| Some(1.0 - large? / small?)).collect())
     };
     let (new, old) = (part(NEW)?, part(OLD)?);
     let (by_load, highest) = per_round_by_load(lab)?;
-    let ratio = |point: &Point| -> Result<f64, Trouble> {
+    let ratio = |point: &Point| -> Result<f64, ClaimError> {
         Ok(backlogs(point, NEW)?.mean / backlogs(point, OLD)?.mean.max(1e-9))
     };
     let with_some: Vec<&Point> = points.iter().filter(|point| point.x <= 2800.0).collect();
-    let worst = with_some.iter().try_fold(0.0, |most, point| Ok::<_, Trouble>(f64::max(most, ratio(point)?)))?;
+    let worst = with_some.iter().try_fold(0.0, |most, point| Ok::<_, ClaimError>(f64::max(most, ratio(point)?)))?;
     let rows = vec![
         Row::new("TotalRounds under DRR++: fall from 800 to 4000 B", Unit::Part, Expected::Between(-0.05, 0.05), of(&new)?),
         Row::new("TotalRounds: fall under DRR+ less that under DRR++, lower end of the interval", Unit::Part, Expected::AtLeast(0.0), lower(&difference(&old, &new)?)).judging(OLD_ROUNDS),
@@ -230,7 +233,7 @@ pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Figures 5.6 and 5.7: both schedulers at the higher load.
-pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &high())?;
     let head: Vec<String> = ["period of the contract".to_owned()]
         .into_iter()
@@ -322,13 +325,20 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, Trouble> {
          with 5 s or more it keeps it and is served ahead of all. {} s was chosen for the figure.",
         PERIOD / 1000
     );
-    let upper =
-        delay_panel("Figure 5.6: DRR++", quanta(), vec![line("drr++", &points, Look::nth(0), |p| p.delay(NEW, "lc"))?])
-            .high(220.0);
-    let mut lines = vec![line("drr+, 1 s", &points, Look::nth(1), |p| p.delay(OLD, "lc"))?];
+    let upper = delay_panel(
+        "Figure 5.6: DRR++",
+        quanta(),
+        vec![line("drr++", &points, SeriesStyle::nth(0), |p| p.delay(NEW, "lc"))?],
+    )
+    .high(220.0);
+    let mut lines = vec![line("drr+, 1 s", &points, SeriesStyle::nth(1), |p| p.delay(OLD, "lc"))?];
     for (n, (millis, delays)) in series.into_iter().filter(|(millis, _)| [100, 2000, 5000].contains(millis)).enumerate()
     {
-        lines.push(Series::line(format!("drr+, {}", human::time(f64::from(millis) / 1e3)), delays, Look::nth(n + 2)));
+        lines.push(Series::line(
+            format!("drr+, {}", human::time(f64::from(millis) / 1e3)),
+            delays,
+            SeriesStyle::nth(n + 2),
+        ));
     }
     let below = delay_panel("Figure 5.7: DRR+, by the period of the contract", quanta(), lines).high(300.0);
     let figure = Figure::new(
@@ -343,7 +353,7 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// How the ratio depends on what the link really carries, with a period of 1 s.
-fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), Trouble> {
+fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     const QUANTA: [&str; 3] = ["800B", "1200B", "2000B"];
     let head = ["rate", "offered, part of it", "800 B", "1200 B", "2000 B"];
     let mut table = Table::new("The same by the rate of the link, with a period of 1 s", &head);
@@ -364,7 +374,7 @@ fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), Trouble> {
 }
 
 /// The quantum at which a count falls to `to`, between two points of the sweep.
-fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, Trouble> {
+fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimError> {
     for pair in points.windows(2) {
         let (above, below) = (backlogs(&pair[0], scheduler)?.mean, backlogs(&pair[1], scheduler)?.mean);
         if above >= to && below < to {
@@ -378,17 +388,17 @@ fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, Trouble>
 const AT_A_LARGER: &str = "The order of the two is the text's, and both counts fall to 100 at a larger quantum: here a round is paced by the link, there by a gateway that scans its queues.";
 
 /// Figures 5.8 and 5.9: what both count at the higher load.
-pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &high())?;
     let crossing = [NEW, OLD].map(|scheduler| falls_to(&points, scheduler, 100.0));
     let [new, old] = crossing;
     let (new, old) = (new?, old?);
     let small = at(&points, 800.0)?;
     let fewer = difference(&small.values(OLD, counted("backlogs")), &small.values(NEW, counted("backlogs")))?;
-    let steady = |scheduler: usize| -> Result<f64, Trouble> {
+    let steady = |scheduler: usize| -> Result<f64, ClaimError> {
         let rise =
             points.windows(2).map(|pair| Ok(backlogs(&pair[1], scheduler)?.mean - backlogs(&pair[0], scheduler)?.mean));
-        Ok(rise.collect::<Result<Vec<_>, Trouble>>()?.into_iter().fold(f64::MIN, f64::max))
+        Ok(rise.collect::<Result<Vec<_>, ClaimError>>()?.into_iter().fold(f64::MIN, f64::max))
     };
     let rows = vec![
         Row::new(

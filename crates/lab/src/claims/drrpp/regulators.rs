@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run};
 
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
 const JITTER: &str = include_str!("../../../../../scenarios/network/jitter.toml");
@@ -14,7 +14,7 @@ const LINKS: usize = 3;
 const PROMISED: u64 = 4_000_000;
 
 /// Section 2.3.5: delay-jitter regulators.
-pub(super) fn transparent(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn transparent(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LONGER: &str = "Although this method may increase the end-to-end delay of the packets, it is a common method to control delay jitter if the jitter is more important than delay";
     let with = Workload::new("jitter.toml", JITTER);
     let without = Workload::new("jitter.toml", JITTER.replace("regulator = ", "# regulator = "));
@@ -111,7 +111,7 @@ struct Between {
 
 impl Between {
     /// `propagation` is p, in nanoseconds.
-    fn new(before: &[Times], after: &[Times], propagation: u64) -> Result<Self, Trouble> {
+    fn new(before: &[Times], after: &[Times], propagation: u64) -> Result<Self, ClaimError> {
         let pairs = before.iter().zip(after);
         let found: Option<Vec<(u64, u64)>> = pairs
             .map(|(&(eligible, departed), &(next, _))| {
@@ -119,7 +119,7 @@ impl Between {
             })
             .collect();
         let found = found.filter(|found| !found.is_empty());
-        let found = found.ok_or_else(|| Trouble::other("a packet was at the next link before it could be"))?;
+        let found = found.ok_or_else(|| ClaimError::other("a packet was at the next link before it could be"))?;
         let span = |of: fn(&(u64, u64)) -> u64| {
             (found.iter().map(of).min().unwrap_or_default(), found.iter().map(of).max().unwrap_or_default())
         };
@@ -136,7 +136,7 @@ impl Between {
 }
 
 /// Figure 2.2: ET, DT and holding times, packet by packet.
-pub(super) fn holding(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn holding(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SUM: &str = "The summation of d_{j-1} + h_j^k is the delay bound of the packet.";
     const PROPAGATION: u64 = 3_000_000;
     let text = JITTER.replacen("duration = \"20s\"", "duration = \"20s\"\npropagation = \"3ms\"", 1);

@@ -15,7 +15,7 @@ use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 
 use super::flows::SCHEDULERS;
 use super::load::bare;
-use crate::claims::{Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Finding, Lab, Row, Table, Unit};
 use shared::{Pace, Played, play};
 
 mod shared;
@@ -63,11 +63,11 @@ struct FlowList {
 }
 
 impl FlowList {
-    fn new(tree: &Hierarchy, scheduler: &str) -> Result<Self, Trouble> {
-        let info = find(scheduler).ok_or_else(|| Trouble::other(format!("there is no scheduler {scheduler}")))?;
-        let scheduler = info.build(tree, Leniency::Ignore, Vec::new()).map_err(Trouble::other)?;
+    fn new(tree: &Hierarchy, scheduler: &str) -> Result<Self, ClaimError> {
+        let info = find(scheduler).ok_or_else(|| ClaimError::other(format!("there is no scheduler {scheduler}")))?;
+        let scheduler = info.build(tree, Leniency::Ignore, Vec::new()).map_err(ClaimError::other)?;
         // Of a nanosecond, as the simulator has it: fractions are carried over.
-        let driver = Driver::new(scheduler, Pacer::new(tree.link().rate, Nanos(1))).map_err(Trouble::other)?;
+        let driver = Driver::new(scheduler, Pacer::new(tree.link().rate, Nanos(1))).map_err(ClaimError::other)?;
         Ok(Self { rate: tree.link().rate, driver, dropped: 0, calls: Vec::new() })
     }
 
@@ -183,7 +183,7 @@ fn mean_delay(coming: &[Coming], class: ClassId, left: impl Iterator<Item = Left
 }
 
 /// Section 4.1.
-pub(super) fn threads(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn threads(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let duration = format!("{}s", lab.by_effort(20, 100));
     let workload = bare(LAMBDA)?.with(&[("duration", &duration)])?;
     let (mut judged, mut shown) = (Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ pub(super) fn threads(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         lab.watched(&workload, &[scheduler], 1, &Options::default(), Some(&observer))?;
         let one = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
         if one.dropped > 0 {
-            return Err(Trouble::other("the simulator dropped a packet"));
+            return Err(ClaimError::other("the simulator dropped a packet"));
         }
         let tree = workload.read(scheduler)?.link.tree;
         for (name, pace) in [("by the link's clock", Pace::Link), ("at full speed", Pace::None)] {

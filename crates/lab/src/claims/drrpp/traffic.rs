@@ -8,10 +8,10 @@ use fairlink_traffic::{BurstinessCurve, Source};
 
 use super::flows::{LINK_BPS, PACKET};
 use crate::claims::finding::Rerun;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Value, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
 use crate::figures::axis::Axis;
 use crate::figures::clocks::figure as clocks_figure;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 const EXPONENTIAL: &str = include_str!("../../../../../scenarios/thesis/exponential.toml");
@@ -42,7 +42,7 @@ const MPEG_RHOS: [u64; 5] = [100, 101, 102, 105, 135];
 /// Its place.
 const FITTED: usize = 2;
 
-fn read(name: &str, text: &str) -> Result<Scenario, Trouble> {
+fn read(name: &str, text: &str) -> Result<Scenario, ClaimError> {
     Workload::new(name, text).read("drr++")
 }
 
@@ -66,8 +66,8 @@ fn measure(
     rhos: &[u64],
     allocated: Option<u64>,
     seeds: u64,
-) -> Result<Sent, Trouble> {
-    let none = || Trouble::other("a source sends nothing");
+) -> Result<Sent, ClaimError> {
+    let none = || ClaimError::other("a source sends nothing");
     let spec = scenario.sources.get(index).ok_or_else(none)?;
     let mean = spec.mean_rate(|len| len).ok_or_else(none)?;
     let rates: Vec<u64> = rhos.iter().map(|percent| mean * percent / 100).chain(allocated).collect();
@@ -78,7 +78,8 @@ fn measure(
             Some(every) => BurstinessCurve::in_groups(&rates, every),
             None => BurstinessCurve::at(&rates),
         };
-        let source = Source::new(spec, scenario.seed + run, index as u32, scenario.duration).map_err(Trouble::other)?;
+        let source =
+            Source::new(spec, scenario.seed + run, index as u32, scenario.duration).map_err(ClaimError::other)?;
         let mut bytes = 0u64;
         for packet in source {
             curve.arrive(packet.at, packet.len);
@@ -134,7 +135,7 @@ fn predicted(lambda: u32, rho: u64) -> f64 {
 }
 
 /// Table 5.1: the exponential traffic.
-pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("exponential.toml", EXPONENTIAL)?;
     let runs = lab.by_effort(100, 500);
     const WHY: &str = "The rate that quanta allocate is 2.5 times the mean rate at 5 packets/s and 1.02 times at 20, so that sigma rises with the load, as queueing theory has it to the half; the \
@@ -192,7 +193,7 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 .chain(["at the allocated rate".to_owned()]),
         )
         .enumerate()
-        .map(|(n, (points, name))| Series::line(name, points, Look::nth(n)))
+        .map(|(n, (points, name))| Series::line(name, points, SeriesStyle::nth(n)))
         .collect();
     if let (Some(first), Some(last)) = (ends.first(), ends.last()) {
         let (paper, ours, theory) = (last.0 / first.0, last.1 / first.1, last.2 / first.2);
@@ -207,7 +208,11 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             .departing(theory / PREDICTED_WITHIN, theory * PREDICTED_WITHIN, WHY),
         );
     }
-    series.push(Series::points("thesis", TABLE_51.iter().map(|row| (f64::from(row.0), row.2)).collect(), Look::nth(6)));
+    series.push(Series::points(
+        "thesis",
+        TABLE_51.iter().map(|row| (f64::from(row.0), row.2)).collect(),
+        SeriesStyle::nth(6),
+    ));
     let (low, high) = super::flows::span(&series);
     let mut panel =
         Panel::new("", Axis::linear("packets per second", 5.0, 20.0), Axis::log("burstiness sigma (B)", low, high));
@@ -229,11 +234,11 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section 5.2: the burstiness of the MPEG source.
-pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("mpeg.toml", MPEG)?;
     let runs = lab.by_effort(40, 400);
     let sent = measure(lab, &scenario, 0, &MPEG_RHOS, None, runs)?;
-    let groups = |at: usize| sent.of_groups[at].ok_or_else(|| Trouble::other("no groups of pictures"));
+    let groups = |at: usize| sent.of_groups[at].ok_or_else(|| ClaimError::other("no groups of pictures"));
     let rows = vec![
         Row::new(
             "sigma frame by frame, to which the rate was fitted",
@@ -272,10 +277,10 @@ pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Axis::linear("sigma (kB)", 0.0, high * 1.05),
     );
     panel.series = vec![
-        Series::line("frame by frame", frames, Look::nth(0)),
-        Series::line("group by group", grouped, Look::nth(1)),
-        Series::line("frame by frame, thesis", vec![(99.0, 45.56), (136.0, 45.56)], Look::reference()),
-        Series::line("group by group, thesis", vec![(99.0, 31.436), (136.0, 31.436)], Look::background(1)),
+        Series::line("frame by frame", frames, SeriesStyle::nth(0)),
+        Series::line("group by group", grouped, SeriesStyle::nth(1)),
+        Series::line("frame by frame, thesis", vec![(99.0, 45.56), (136.0, 45.56)], SeriesStyle::reference()),
+        Series::line("group by group, thesis", vec![(99.0, 31.436), (136.0, 31.436)], SeriesStyle::background(1)),
     ];
     let note = format!(
         "{runs} runs of 100 s. The text does not say at which rate it takes sigma. 102 % of the mean rate was chosen because both of its numbers \
@@ -310,17 +315,17 @@ fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
 }
 
 /// What the stamps say; and when the first packet was sent, in seconds.
-fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), Trouble> {
+fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(CLOCK_RUN, seed) {
         one_way.see(sent, received.saturating_sub_unsigned(sent));
     }
-    let none = || Trouble::other("the stamps say nothing");
+    let none = || ClaimError::other("the stamps say nothing");
     Ok((one_way.clocks().ok_or_else(none)?, one_way.first_ns().ok_or_else(none)? as f64 / 1e9))
 }
 
 /// Section 4.5: offset, skew, drift and jumps are found from one-way delays.
-pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds = lab.by_effort(20, 200);
     let (mut found_all, mut tried) = (0u32, 0u32);
     // Offset, skew, drift, sizes of jumps, times of jumps, offset everywhere.
@@ -402,7 +407,7 @@ pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let mut figure = clocks_figure(&found, "Figures 4.4 to 4.6: two clocks that are not synchronised");
     if let Some(panel) = figure.panels.first_mut() {
-        panel.series.push(Series::points("a sample every 200 s, as Figure 4.6", samples, Look::nth(6)));
+        panel.series.push(Series::points("a sample every 200 s, as Figure 4.6", samples, SeriesStyle::nth(6)));
     }
     let note = format!(
         "{tried} made-up pairs of clocks: the text gives no stamps. Skew as in Figures 4.4 and 4.5 (130 to 160 ms in five runs of 25 minutes), a drift, two jumps, and \

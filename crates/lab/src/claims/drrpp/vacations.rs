@@ -7,7 +7,7 @@ use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 use super::flows::{FLOWS, LINK_BPS, NEW, OLD, PACKET, Point, SCHEDULERS, of, runs};
 use super::load::bare;
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
@@ -18,7 +18,7 @@ const QUANTUM: f64 = 2666.0;
 const LAMBDAS: [u32; 5] = [2, 5, 10, 15, 20];
 
 /// Best-effort flows that always have packets, with quanta of 2666 B, and a latency-critical one of `lambda` packets a second, whose quantum is never used up.
-fn busy(lambda: u32) -> Result<Workload, Trouble> {
+fn busy(lambda: u32) -> Result<Workload, ClaimError> {
     let lambda = lambda.to_string();
     let mut settings = vec![("source.lc.packets_per_second", lambda.as_str()), ("class.lc.quantum", "20000B")];
     for flow in ["source.be1.packets_per_second", "source.be2.packets_per_second", "source.be3.packets_per_second"] {
@@ -78,7 +78,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Seen, Trouble> {
+fn watch(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Seen, ClaimError> {
     let found = Arc::new(Mutex::new(Seen::default()));
     let observer = || -> Box<dyn Observer> { Box::new(Watch { packets: Vec::new(), found: Arc::clone(&found) }) };
     lab.watched(workload, &[scheduler], runs(lab), &Options::default(), Some(&observer))?;
@@ -100,7 +100,7 @@ fn predicted(lambda: u32, visits: &[f64]) -> f64 {
 }
 
 /// Section 5.1.1: M/G/1 with vacations.
-pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const ONE: &str =
         "In DRR++, V_LC <= Q_BE/BNBW because the LC flow is served only after one BE traffic has been forwarded.";
     const ALL: &str = "In DRR+, V_LC <= Σ_j Q_BE^j/BNBW at any point in time after the LC flow breaks the contract.";
@@ -156,7 +156,7 @@ pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Sections 1.2 and 5.1.1: a best-effort flow that behaves badly.
-pub(super) fn isolation(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn isolation(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const BADLY: [u32; 4] = [20, 40, 100, 400];
     const STEAL: &str =
         "DRR++ provides protection so that one flow is not able to steal bandwidth from others. [Section 2.5.4]";

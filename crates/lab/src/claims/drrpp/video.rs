@@ -9,9 +9,9 @@ use fairlink_sim::Options;
 use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, line, lower, of, runs, span};
 use super::waits::{Waits, waits};
 use crate::claims::laboratory::mean_delay;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel};
+use crate::figures::figure::{Figure, Panel, SeriesStyle};
 use crate::human;
 
 const VIDEO: &str = include_str!("../../../../../scenarios/thesis/fig510.toml");
@@ -53,7 +53,7 @@ struct Link {
     words: &'static str,
 }
 
-fn scenario(rate: &str, lambda: u32, quantum: u32) -> Result<Workload, Trouble> {
+fn scenario(rate: &str, lambda: u32, quantum: u32) -> Result<Workload, ClaimError> {
     let (lambda, quantum) = (lambda.to_string(), format!("{quantum}B"));
     let keys = ["be1", "be2", "be3"].map(|flow| format!("source.{flow}.packets_per_second"));
     let mut settings: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), lambda.as_str())).collect();
@@ -61,20 +61,20 @@ fn scenario(rate: &str, lambda: u32, quantum: u32) -> Result<Workload, Trouble> 
     Workload::new("fig510.toml", VIDEO).with(&settings)
 }
 
-fn by_load(lab: &Lab<'_>, link: Link) -> Result<Vec<Point>, Trouble> {
+fn by_load(lab: &Lab<'_>, link: Link) -> Result<Vec<Point>, ClaimError> {
     LAMBDAS.iter().map(|&lambda| Point::play(lab, lambda.into(), &scenario(link.rate, lambda, QUANTUM)?)).collect()
 }
 
-fn by_quantum(lab: &Lab<'_>, rate: &str, lambda: u32) -> Result<Vec<Point>, Trouble> {
+fn by_quantum(lab: &Lab<'_>, rate: &str, lambda: u32) -> Result<Vec<Point>, ClaimError> {
     QUANTA.iter().map(|&quantum| Point::play(lab, quantum.into(), &scenario(rate, lambda, quantum)?)).collect()
 }
 
-fn mean(points: &[Point], x: u32, scheduler: usize, flow: &str) -> Result<f64, Trouble> {
+fn mean(points: &[Point], x: u32, scheduler: usize, flow: &str) -> Result<f64, ClaimError> {
     Ok(at(points, x.into())?.delay(scheduler, flow)?.mean)
 }
 
 /// The least difference of the points' means, lower end of its interval.
-fn least(points: &[Point], estimate: impl Fn(&Point) -> Result<f64, Trouble>) -> Result<f64, Trouble> {
+fn least(points: &[Point], estimate: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(estimate(point)?)))
 }
 
@@ -97,12 +97,12 @@ fn quanta() -> Axis {
 }
 
 /// Both schedulers and some flows.
-fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Panel, Trouble> {
+fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Panel, ClaimError> {
     let mut series = Vec::new();
     for &flow in flows {
         for (scheduler, name) in SCHEDULERS.iter().enumerate() {
             let name = format!("{name}: {}", if flow == 0 { "video" } else { NAMES[flow] });
-            series.push(line(&name, points, Look::nth(2 * usize::from(flow != 0) + scheduler), |p| {
+            series.push(line(&name, points, SeriesStyle::nth(2 * usize::from(flow != 0) + scheduler), |p| {
                 p.delay(scheduler, FLOWS[flow])
             })?);
         }
@@ -122,7 +122,7 @@ fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Pa
 }
 
 /// Figures 5.10 and 5.11: the load of the best-effort flows grows.
-pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_load(lab, STATED)?, by_load(lab, MEASURED)?);
     let mut rows = Vec::new();
     for (points, link) in [(&stated, STATED), (&measured, MEASURED)] {
@@ -161,11 +161,12 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let limit = new.all() / new.first;
     // What the link carries at so many packets per second, as a part of 1.2 Mbit/s.
     let load = |lambda: f64| (614_400.0 + 3.0 * lambda * 410.0 * 8.0) / 1.2e6;
-    let climb = |points: &[Point]| -> Result<f64, Trouble> {
+    let climb = |points: &[Point]| -> Result<f64, ClaimError> {
         Ok(mean(points, 30, NEW, "be1")? / mean(points, 13, NEW, "be1")?)
     };
-    let times =
-        |points: &[Point]| -> Result<f64, Trouble> { Ok(mean(points, 30, OLD, "lc")? / mean(points, 30, NEW, "lc")?) };
+    let times = |points: &[Point]| -> Result<f64, ClaimError> {
+        Ok(mean(points, 30, OLD, "lc")? / mean(points, 30, NEW, "lc")?)
+    };
     rows.push(Row::new("1.2 Mbit/s: DRR++, a best-effort flow's delay at 30 packets/s over that at 13", Unit::Times, Expected::AtLeast(2.0), climb(&stated)?).judging(CLIMB).departing(
         1.0,
         (1.0 - load(13.0)) / (1.0 - load(30.0)),
@@ -266,7 +267,7 @@ const QUANTUM_NOTE: &str = "The best-effort quanta are 2000 B each: 9000 B are 6
                             (see Figure 5.10), so both rates are shown.";
 
 /// Figure 5.12: quanta at the lower load.
-pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, LOW)?, by_quantum(lab, MEASURED.rate, LOW)?);
     let mut rows = Vec::new();
     for (points, link) in [(&stated, STATED), (&measured, MEASURED)] {
@@ -310,16 +311,16 @@ pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// How much of the fall of the video's delay from 3000 to 27000 B is done at this quantum.
-fn done(points: &[Point], quantum: u32, scheduler: usize) -> Result<f64, Trouble> {
+fn done(points: &[Point], quantum: u32, scheduler: usize) -> Result<f64, ClaimError> {
     let [first, here, last] = [3000, quantum, 27_000].map(|quantum| mean(points, quantum, scheduler, "lc"));
     let (first, here, last) = (first?, here?, last?);
     Ok((first - here) / (first - last))
 }
 
 /// Figure 5.13: quanta at the higher load.
-pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
-    let fall = |points: &[Point], scheduler| -> Result<f64, Trouble> {
+    let fall = |points: &[Point], scheduler| -> Result<f64, ClaimError> {
         Ok(1.0 - mean(points, 27_000, scheduler, "lc")? / mean(points, 3000, scheduler, "lc")?)
     };
     // The video alone: the least that any scheduler can do.
@@ -414,19 +415,19 @@ pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The video without the others, on the stated link.
-fn alone() -> Result<Workload, Trouble> {
+fn alone() -> Result<Workload, ClaimError> {
     let workload = scenario(STATED.rate, HIGH, QUANTUM)?;
-    let end = workload.text.find("[[source]]\nclass = \"be1\"").ok_or_else(|| Trouble::other("no source of be1"))?;
+    let end = workload.text.find("[[source]]\nclass = \"be1\"").ok_or_else(|| ClaimError::other("no source of be1"))?;
     Ok(Workload::new("fig513-alone.toml", &workload.text[..end]))
 }
 
 /// Figure 5.14: the best-effort flows beside Figure 5.13.
-pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
-    let rise = |points: &[Point]| -> Result<f64, Trouble> {
+    let rise = |points: &[Point]| -> Result<f64, ClaimError> {
         Ok(mean(points, 9000, NEW, "be1")? / mean(points, 3000, NEW, "be1")?)
     };
-    let late = |points: &[Point]| -> Result<f64, Trouble> {
+    let late = |points: &[Point]| -> Result<f64, ClaimError> {
         Ok(mean(points, 27_000, OLD, "be1")? / mean(points, 21_000, OLD, "be1")?)
     };
     let near = waits(lab, &scenario(MEASURED.rate, HIGH, 21_000)?, OLD)?;
@@ -462,7 +463,7 @@ pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The upper end of how much slower a best-effort flow is under DRR+ than under DRR++.
-fn lower_gain(points: &[Point], quantum: u32) -> Result<f64, Trouble> {
+fn lower_gain(points: &[Point], quantum: u32) -> Result<f64, ClaimError> {
     let gain = at(points, quantum.into())?.gain("be1")?;
     Ok(gain.mean + gain.ci95.unwrap_or(f64::INFINITY))
 }

@@ -10,7 +10,7 @@ use fairlink_core::Nanos;
 use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 
 use super::flows::{SCHEDULERS, runs};
-use crate::claims::{Lab, Trouble, Workload};
+use crate::claims::{ClaimError, Lab, Workload};
 
 /// Bytes times the time that they waited, in byte seconds, of the latency-critical flow and of the others: all runs together.
 #[derive(Clone, Copy, Default)]
@@ -71,7 +71,7 @@ impl Drop for Watch {
 }
 
 /// What waited how long under a scheduler.
-pub(super) fn waits(lab: &Lab<'_>, workload: &Workload, scheduler: usize) -> Result<Waits, Trouble> {
+pub(super) fn waits(lab: &Lab<'_>, workload: &Workload, scheduler: usize) -> Result<Waits, ClaimError> {
     let total = Arc::new(Mutex::new([0i128; 2]));
     let observer = || -> Box<dyn Observer> {
         Box::new(Watch { sums: [0; 2], queued: [0; 2], last: Nanos::ZERO, total: Arc::clone(&total) })

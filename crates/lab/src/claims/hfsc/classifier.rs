@@ -10,8 +10,8 @@ use fairlink_config::matching::{
 use fairlink_core::{ClassId, Counted};
 
 use super::cost::{arrivals, tree};
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// Packets of a run.
 const PACKETS: u64 = 20_000;
@@ -140,7 +140,7 @@ impl Counts {
     }
 
     /// Runs with several seeds of the hashes.
-    fn of(lab: &Lab<'_>, kind: Kind, classes: u32, sending: u32) -> Result<Self, Trouble> {
+    fn of(lab: &Lab<'_>, kind: Kind, classes: u32, sending: u32) -> Result<Self, ClaimError> {
         let rules = list(kind, classes);
         let comes = arrivals(&tree(&[sending as usize])?, PACKETS);
         let mut counts = Self::default();
@@ -153,12 +153,12 @@ impl Counts {
 }
 
 /// A match of few values in each field, so that matches and frames meet.
-fn random_match(dice: &mut Dice) -> Match {
-    let ports = |dice: &mut Dice, chance: u64| {
+fn random_match(dice: &mut SeededRng) -> Match {
+    let ports = |dice: &mut SeededRng, chance: u64| {
         let first = dice.below(12) as u16;
         dice.one_in(chance).then_some(PortRange { first, last: first + dice.below(4) as u16 })
     };
-    let prefix = |dice: &mut Dice| {
+    let prefix = |dice: &mut SeededRng| {
         let last = dice.below(4) as u8;
         dice.one_in(4).then_some(Prefix::v4(Ipv4Addr::new(10, 0, last, last), dice.between(22, 32) as u8))
     };
@@ -176,7 +176,7 @@ fn random_match(dice: &mut Dice) -> Match {
     }
 }
 
-fn random_frame(dice: &mut Dice) -> FrameKey {
+fn random_frame(dice: &mut SeededRng) -> FrameKey {
     let mut address = || v4_mapped([10, 0, dice.below(4) as u8, dice.below(4) as u8]);
     let (src, dst) = (address(), address());
     FrameKey {
@@ -193,11 +193,11 @@ fn random_frame(dice: &mut Dice) -> FrameKey {
 }
 
 /// Answers of random lists, each frame asked twice, that are not those of trying all matches in order; and all that were given.
-fn random(lab: &Lab<'_>) -> Result<(usize, usize), Trouble> {
+fn random(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let (mut wrong, mut asked) = (0, 0);
     for case in 0..lab.by_effort(100, 1000) {
         lab.go_on()?;
-        let mut dice = Dice::new(31, case);
+        let mut dice = SeededRng::new(31, case);
         let count = [8, 40, 200, 1000][dice.below(4) as usize];
         let rules: Vec<_> = (1..=count).map(|n| (ClassId(n), random_match(&mut dice))).collect();
         // One for all frames hides those behind it.
@@ -225,13 +225,13 @@ const FIRST_ONLY: &str = "under light load, only the first packet of a class inc
 const WORST: &str = "While the worst-case overhead in our implementation increases with the number of classes in the hierarchy, the average time to classify a packet based on hashing is about 3 μs.";
 
 /// Section 6.3.
-pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries of the flow cache, tables, places of tables and matches that are looked at",
         &["matches", "classes", "that send", "first packet of a class", "later packets", "later, in full"],
     );
     let mut wrong = 0;
-    let mut count = |kind: Kind, classes: u32, sending: u32| -> Result<Counts, Trouble> {
+    let mut count = |kind: Kind, classes: u32, sending: u32| -> Result<Counts, ClaimError> {
         let counts = Counts::of(lab, kind, classes, sending)?;
         wrong += counts.wrong;
         let later = &counts.later;
@@ -313,7 +313,7 @@ pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Nanoseconds to find the class of a packet of `classes` sessions that all send, by the median of passes: each a prefix.
-pub(super) fn time(lab: &Lab<'_>, classes: u32, passes: usize) -> Result<f64, Trouble> {
+pub(super) fn time(lab: &Lab<'_>, classes: u32, passes: usize) -> Result<f64, ClaimError> {
     let comes = arrivals(&tree(&[classes as usize])?, PACKETS);
     let frames: Vec<FrameKey> = comes.iter().map(|&(_, ClassId(session))| frame(session - 1)).collect();
     let mut classifier = Classifier::new(&list(PREFIXES, classes), DEFAULT);
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn flows_are_crowded_as_drawing_sets_says() {
-        let mut dice = Dice::new(1, 1);
+        let mut dice = SeededRng::new(1, 1);
         let (mut crowd, runs) = (0, 200);
         for _ in 0..runs {
             let mut sets = vec![0u32; 4096];

@@ -13,10 +13,10 @@ use fairlink_core::{
 };
 
 use crate::bench::machine;
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// The link; the text gives neither its rate nor the packets' length.
 const LINK: u64 = 1_000_000_000;
@@ -53,13 +53,13 @@ struct Costs {
 type Reading = fn(&Costs) -> f64;
 
 /// A tree of equal sessions with lines for both criteria, each class with so many children, from the link down.
-pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, Trouble> {
+pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, ClaimError> {
     tree_of(fanouts, |_| 1000)
 }
 
 /// The same, the `n`th session with `part(n)` thousandths of an equal part of the link.
-pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<Hierarchy, Trouble> {
-    let rate = |bps: u64| Rate::from_bps(bps).map_err(Trouble::other);
+pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<Hierarchy, ClaimError> {
+    let rate = |bps: u64| Rate::from_bps(bps).map_err(ClaimError::other);
     let link = LinkConfig { max_packet: BYTES, max_queued: 1 << 17, ..LinkConfig::new(rate(LINK)?) };
     let mut builder = Hierarchy::builder(link);
     let (mut parents, mut count, mut sessions) = (vec![ClassId::ROOT], 1u64, 0..);
@@ -79,16 +79,16 @@ pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<
                     limits,
                     ..ClassConfig::default()
                 };
-                children.push(builder.add(parent, config).map_err(Trouble::other)?);
+                children.push(builder.add(parent, config).map_err(ClaimError::other)?);
             }
         }
         parents = children;
     }
-    builder.build().map_err(Trouble::other)
+    builder.build().map_err(ClaimError::other)
 }
 
 /// An exponentially distributed time.
-fn exponential(dice: &mut Dice, mean: u64) -> u64 {
+fn exponential(dice: &mut SeededRng, mean: u64) -> u64 {
     let uniform = (dice.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
     (-uniform.ln() * mean as f64) as u64
 }
@@ -101,10 +101,10 @@ pub(super) fn arrivals(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
         (f64::from(BYTES) * 8e9 / tree.weight(class) as f64 / (2.0 * UTILISATION)) as u64
     };
     let gaps: Vec<u64> = leaves.iter().map(|&class| gap(class)).collect();
-    let mut dice = Dice::new(27, leaves.len() as u64);
+    let mut dice = SeededRng::new(27, leaves.len() as u64);
     // By source: its next packet, and when it stops.
     let mut next = BinaryHeap::new();
-    let begin = |dice: &mut Dice, gap: u64, at: u64| (at, at + exponential(dice, STATE_NS.max(4 * gap)));
+    let begin = |dice: &mut SeededRng, gap: u64, at: u64| (at, at + exponential(dice, STATE_NS.max(4 * gap)));
     let mut ends = Vec::new();
     for (place, &gap) in gaps.iter().enumerate() {
         let start = dice.below(2 * gap);
@@ -217,8 +217,8 @@ pub(super) fn run<W: Work, M: Meter<W>>(
     arrivals: &[(u64, ClassId)],
     span: Range<u64>,
     meter: &mut M,
-) -> Result<(), Trouble> {
-    let mut hfsc = Hfsc::<W>::working(tree).map_err(Trouble::other)?;
+) -> Result<(), ClaimError> {
+    let mut hfsc = Hfsc::<W>::working(tree).map_err(ClaimError::other)?;
     let packet_ns = u64::from(BYTES) * 8_000_000_000 / LINK;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let (mut now, mut sent) = (0u64, 0u64);
@@ -252,7 +252,7 @@ pub(super) fn run<W: Work, M: Meter<W>>(
             }
             Dequeued::WaitUntil(_) | Dequeued::Idle => match arrivals.peek() {
                 Some(arrival) => now = arrival.0,
-                None => return Err(Trouble::other("no arrivals are left")),
+                None => return Err(ClaimError::other("no arrivals are left")),
             },
         }
     }
@@ -292,7 +292,7 @@ impl Meter<()> for Times {
 }
 
 /// One run through the arrivals, each call timed by itself.
-fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, Trouble> {
+fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, ClaimError> {
     let mut times = Times::default();
     run(tree, arrivals, FROM..TO, &mut times)?;
     let packets = (TO - FROM) as f64;
@@ -324,7 +324,12 @@ fn median(passes: &[Costs]) -> Costs {
 }
 
 /// Costs by hierarchy. Passes take turns, so that a disturbance of the machine does not fall on one hierarchy alone.
-fn measure(lab: &Lab<'_>, hierarchies: &[Vec<usize>], backlogged: bool, passes: usize) -> Result<Vec<Costs>, Trouble> {
+fn measure(
+    lab: &Lab<'_>,
+    hierarchies: &[Vec<usize>],
+    backlogged: bool,
+    passes: usize,
+) -> Result<Vec<Costs>, ClaimError> {
     let mut made = Vec::new();
     for fanouts in hierarchies {
         let tree = tree(fanouts)?;
@@ -343,14 +348,14 @@ fn measure(lab: &Lab<'_>, hierarchies: &[Vec<usize>], backlogged: bool, passes: 
 }
 
 /// Nanoseconds for an enqueue to sessions that have packets, of a thousand, by the median of passes.
-fn behind(lab: &Lab<'_>, passes: usize) -> Result<f64, Trouble> {
+fn behind(lab: &Lab<'_>, passes: usize) -> Result<f64, ClaimError> {
     let tree = tree(&[1000])?;
     let comes = backlog(&tree, TO);
     let clock = clock();
     let mut found = Vec::new();
     for _ in 0..passes {
         lab.go_on()?;
-        let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?;
+        let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?;
         let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
         let mut sums = Sums::default();
         for (place, &(at, class)) in comes.iter().enumerate() {
@@ -367,7 +372,7 @@ fn behind(lab: &Lab<'_>, passes: usize) -> Result<f64, Trouble> {
 }
 
 /// Nanoseconds for a packet of a flat hierarchy with two-state sources, all calls.
-pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64, Trouble> {
+pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64, ClaimError> {
     Ok(measure(lab, &[vec![sessions]], false, passes)?[0].total)
 }
 
@@ -383,7 +388,7 @@ fn off_line(name: &'static str, costs: &[Costs], value: Reading) -> Row {
 }
 
 /// Figure 13. `structures`: times of the text's own structures, shown beside it.
-pub(super) fn fig13(lab: &Lab<'_>, structures: Vec<Row>) -> Result<Finding, Trouble> {
+pub(super) fn fig13(lab: &Lab<'_>, structures: Vec<Row>) -> Result<Finding, ClaimError> {
     let passes = lab.by_effort(7, 31);
     let flat: Vec<Vec<usize>> = FLAT.iter().map(|&count| vec![count]).collect();
     let deep: Vec<Vec<usize>> = DEEP.iter().map(|fanouts| fanouts.to_vec()).collect();
@@ -476,7 +481,7 @@ pub(super) fn fig13(lab: &Lab<'_>, structures: Vec<Row>) -> Result<Finding, Trou
             ("total a packet", |costs| costs.total),
         ];
         let one = |(place, (name, value)): (usize, (&str, Reading))| {
-            Series::line(name, at.iter().copied().zip(costs.iter().map(value)).collect(), Look::nth(place))
+            Series::line(name, at.iter().copied().zip(costs.iter().map(value)).collect(), SeriesStyle::nth(place))
         };
         values.into_iter().enumerate().map(one).collect()
     };

@@ -3,9 +3,9 @@
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
 /// What the longest packet takes on the link, in seconds.
@@ -50,7 +50,7 @@ impl Delays {
 }
 
 /// Figure 11.
-pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let shifts: u32 = lab.by_effort(5, 20);
     let schedulers = ["hfsc", "hpfq"];
     let as_shipped = Workload::new("hfsc-fig10.toml", FIG10);
@@ -70,14 +70,15 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         }
     }
     let [[audio, video], [audio_pfq, video_pfq]] = &all;
-    let estimate = |of: &[Delays], value: &dyn Fn(&Delays) -> f64| -> Result<Estimate, Trouble> {
+    let estimate = |of: &[Delays], value: &dyn Fn(&Delays) -> f64| -> Result<Estimate, ClaimError> {
         let values: Vec<f64> = of.iter().map(value).collect();
-        Estimate::of(&values).ok_or_else(|| Trouble::other("no runs"))
+        Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
     };
-    let paired = |a: &[Delays], b: &[Delays], value: &dyn Fn(&Delays, &Delays) -> f64| -> Result<Estimate, Trouble> {
-        let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
-        Estimate::of(&values).ok_or_else(|| Trouble::other("no runs"))
-    };
+    let paired =
+        |a: &[Delays], b: &[Delays], value: &dyn Fn(&Delays, &Delays) -> f64| -> Result<Estimate, ClaimError> {
+            let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
+            Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
+        };
     let most = |of: &[Delays]| of.iter().map(|delays| delays.most).fold(0.0, f64::max);
     let gains = [
         paired(audio_pfq, audio, &|pfq, own| pfq.mean / own.mean)?,
@@ -125,7 +126,7 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     );
     for (scheduler, of) in schedulers.into_iter().zip(&all) {
         for (session, delays) in ["audio", "video"].into_iter().zip(of) {
-            let ms = |value: &dyn Fn(&Delays) -> f64| -> Result<String, Trouble> {
+            let ms = |value: &dyn Fn(&Delays) -> f64| -> Result<String, ClaimError> {
                 let Estimate { mean, ci95, .. } = estimate(delays, value)?;
                 Ok(format!("{:.2} ±{:.2}", mean * 1e3, ci95.unwrap_or(0.0) * 1e3))
             };
@@ -149,10 +150,10 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             }
             let points =
                 windows.into_iter().map(|(window, delay)| ((window as f64 + 0.5) / 10.0, delay * 1e3)).collect();
-            panel.series.push(Series::line(name, points, Look::nth(place).without_marker()));
+            panel.series.push(Series::line(name, points, SeriesStyle::nth(place).without_marker()));
         }
         let line = vec![(0.0, target * 1e3), (12.0, target * 1e3)];
-        panel.series.push(Series::line("asked for", line, Look::reference()));
+        panel.series.push(Series::line("asked for", line, SeriesStyle::reference()));
         panel.borders = ON.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at < 12.0).collect();
         panel
     });

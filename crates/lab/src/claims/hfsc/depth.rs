@@ -7,9 +7,9 @@ use fairlink_theory::promises::promised;
 use fairlink_theory::to_f64;
 
 use super::watch::{largest, mean, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// In bit/s.
 const LINK: u64 = 10_000_000;
@@ -54,22 +54,22 @@ fn tree(depth: usize) -> Workload {
 }
 
 /// The bound on the delay of a packet of `len` bytes of `x` in seconds: what is promised of delay, or of how far behind its share it may be.
-fn bound(workload: &Workload, scheduler: &str, len: f64) -> Result<f64, Trouble> {
+fn bound(workload: &Workload, scheduler: &str, len: f64) -> Result<f64, ClaimError> {
     let file = workload.read(scheduler)?;
-    let info = find(scheduler).ok_or_else(|| Trouble::other(scheduler))?;
-    let promised = promised(info, &file.link.tree).map_err(Trouble::other)?;
-    let x = file.names.iter().position(|name| name == "x").ok_or_else(|| Trouble::other("no x"))?;
+    let info = find(scheduler).ok_or_else(|| ClaimError::other(scheduler))?;
+    let promised = promised(info, &file.link.tree).map_err(ClaimError::other)?;
+    let x = file.names.iter().position(|name| name == "x").ok_or_else(|| ClaimError::other("no x"))?;
     let behind = promised.worst_case.get(x).and_then(Option::as_ref);
     match (scheduler, behind) {
         // A packet of its own at its rate, and the time of a largest packet on the link: Theorem 2.
         ("hfsc", _) => Ok(8.0 * len / RATE as f64 + 8.0 * LARGEST / LINK as f64),
         (_, Some(bytes)) => Ok(8.0 * (len + to_f64(bytes)) / RATE as f64),
-        _ => Err(Trouble::other(format!("{scheduler} promises nothing of x"))),
+        _ => Err(ClaimError::other(format!("{scheduler} promises nothing of x"))),
     }
 }
 
 /// Sections 3.1 and 7: delay by depth.
-pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let schedulers = ["hfsc", "hpfq"];
     // By scheduler and depth: longest and mean delay, bound, in seconds.
     let mut all: [Vec<[f64; 3]>; 2] = [Vec::new(), Vec::new()];
@@ -132,8 +132,8 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     for (place, (name, of)) in [("H-FSC", fsc), ("H-WF2Q+", pfq)].into_iter().enumerate() {
         let points =
             |column: usize| of.iter().enumerate().map(move |(n, of)| ((n + 1) as f64, of[column] * 1e3)).collect();
-        panel.series.push(Series::line(format!("{name}, longest"), points(0), Look::nth(place)));
-        panel.series.push(Series::line(format!("{name}, bound"), points(2), Look::nth(place).without_marker()));
+        panel.series.push(Series::line(format!("{name}, longest"), points(0), SeriesStyle::nth(place)));
+        panel.series.push(Series::line(format!("{name}, bound"), points(2), SeriesStyle::nth(place).without_marker()));
     }
     let note = "A leaf of 100 kbit/s on a link of 10 Mbit/s sends packets of 250 B a little below its rate. On each level the class above it has half of what is there, and a leaf beside it the rest, \
                 with packets of 1500 B always. All curves are lines. The bound under H-FSC is a packet at the leaf's rate and a largest packet on the link (Theorem 2). Under H-WF2Q+ it is by how many bytes \

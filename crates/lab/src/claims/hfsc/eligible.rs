@@ -6,8 +6,8 @@ use fairlink_theory::required::Below;
 
 use super::reference::{Arrival, Curves, Model, Order, Played, Rule, Sent, at_once, bursts, flat, in_time, play};
 use super::theorems::{Pieces, fitting};
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// The link of random sets and of Figure 10: a byte takes 800 ns.
 const LINK: u64 = 10_000_000;
@@ -32,9 +32,9 @@ fn line(bps: u64) -> ServiceCurve {
 }
 
 /// Packets that the scheduler of the registry sends.
-pub(super) fn product(curves: &[Curves], link: u64, arrivals: &[Arrival], until: u64) -> Result<Vec<Sent>, Trouble> {
+pub(super) fn product(curves: &[Curves], link: u64, arrivals: &[Arrival], until: u64) -> Result<Vec<Sent>, ClaimError> {
     let tree = flat(curves, link, arrivals.len() as u32)?;
-    let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?;
+    let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let (mut now, mut coming, mut sent) = (0, arrivals.iter().copied().peekable(), Vec::new());
     let leaves: Vec<ClassId> = (0..curves.len()).map(|session| ClassId(session as u32 + 1)).collect();
@@ -94,7 +94,7 @@ impl Seen {
 }
 
 /// Goes through a recorded run with a model of its own.
-fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent: &[Sent]) -> Result<Seen, Trouble> {
+fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent: &[Sent]) -> Result<Seen, ClaimError> {
     lab.go_on()?;
     let mut model = Model::new(curves);
     let mut coming = arrivals.iter().copied().peekable();
@@ -105,7 +105,7 @@ fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent:
         }
         let now = i128::from(packet.start);
         let eligible = model.active().any(|session| model.is_eligible(session, now));
-        let over = model.over(link, now).ok_or_else(|| Trouble::other("curves above the link"))?;
+        let over = model.over(link, now).ok_or_else(|| ClaimError::other("curves above the link"))?;
         seen.packets += 1;
         seen.below += usize::from(over < 0.0);
         seen.otherwise += usize::from(eligible != packet.in_time);
@@ -156,8 +156,8 @@ fn example(all: bool) -> (Vec<Curves>, Vec<Arrival>) {
 }
 
 /// A set that fills the link, in which all curves are concave or lines if `concave`.
-fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, Dice), Trouble> {
-    let mut dice = Dice::new(if concave { 41 } else { 40 }, case);
+fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, SeededRng), ClaimError> {
+    let mut dice = SeededRng::new(if concave { 41 } else { 40 }, case);
     let count = dice.between(2, 6) as usize;
     let mut random: Vec<Pieces> = Vec::new();
     while random.len() < count {
@@ -185,7 +185,7 @@ struct Sets {
     parts: [f64; 2],
 }
 
-fn sets(lab: &Lab<'_>, cases: u64, concave: bool) -> Result<Sets, Trouble> {
+fn sets(lab: &Lab<'_>, cases: u64, concave: bool) -> Result<Sets, ClaimError> {
     let mut found = Sets::default();
     for case in 0..cases {
         let (curves, arrivals, mut dice) = random_set(case, concave)?;
@@ -208,7 +208,7 @@ fn sets(lab: &Lab<'_>, cases: u64, concave: bool) -> Result<Sets, Trouble> {
 }
 
 /// Section 3.2: E(t) and its estimate.
-pub(super) fn eligible(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn eligible(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UNTIL_2S: u64 = 2 * NANOS_PER_SEC;
     let cases: u64 = lab.by_effort(100, 2_000);
     let any = sets(lab, cases, false)?;
@@ -217,7 +217,7 @@ pub(super) fn eligible(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let sent = product(&fig10, LINK, &arrivals, UNTIL_2S)?;
     let seen = look(lab, &fig10, LINK, &arrivals, &sent)?;
     let exact = play(lab, &fig10, LINK, &arrivals, (Rule::Exact(Below::Served, 0), Order::Virtual), UNTIL_2S)?;
-    let favoured = |all: bool, rule: Rule| -> Result<Played, Trouble> {
+    let favoured = |all: bool, rule: Rule| -> Result<Played, ClaimError> {
         let (curves, arrivals) = example(all);
         play(lab, &curves, EXAMPLE_LINK, &arrivals, (rule, Order::Favour(0)), 3 * NANOS_PER_SEC / 2)
     };

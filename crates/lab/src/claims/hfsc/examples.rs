@@ -4,9 +4,9 @@ use fairlink_theory::inner_curves::InnerCurves;
 use fairlink_theory::to_f64;
 
 use super::watch::{Record, largest, mean, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bits of an 8 KB packet.
 const PACKET_BITS: f64 = 8.0 * 8192.0;
@@ -17,7 +17,7 @@ const PACKET_S: f64 = PACKET_BITS / 10e6;
 const JOINS: f64 = 1.0;
 
 /// Section 1, Figure 1: what classes of one organisation leave, the others of it have.
-pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const FROM: f64 = 0.5;
     const TO: f64 = 2.0;
     let idle = Workload::new("fig1.toml", include_str!("../../../../../scenarios/hfsc/fig1.toml"));
@@ -53,7 +53,7 @@ pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Figure 2: SCED with lines and with curves.
-pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let lines = Workload::new("fig2-lines.toml", include_str!("../../../../../scenarios/hfsc/fig2-lines.toml"));
     let curves = Workload::new("fig2-curves.toml", include_str!("../../../../../scenarios/hfsc/fig2-curves.toml"));
     let coupled = record(lab, &lines, "sced", &lines)?;
@@ -141,9 +141,13 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let mut panel =
             Panel::new(title, Axis::linear("time in ms", 0.0, 120.0), Axis::linear("video in kB", 0.0, 35.0))
                 .high(230.0);
-        panel.series.push(Series::line("arrived", arrivals.chain([(120.0, 32.768)]).collect(), Look::background(0)));
-        panel.series.push(Series::line("curve of the video", service, Look::reference()));
-        panel.series.push(Series::line("sent", sent.collect(), Look::nth(0).without_marker()));
+        panel.series.push(Series::line(
+            "arrived",
+            arrivals.chain([(120.0, 32.768)]).collect(),
+            SeriesStyle::background(0),
+        ));
+        panel.series.push(Series::line("curve of the video", service, SeriesStyle::reference()));
+        panel.series.push(Series::line("sent", sent.collect(), SeriesStyle::nth(0).without_marker()));
         panel
     };
     // 2 Mbit/s are a quarter of a kilobyte a millisecond.
@@ -222,7 +226,7 @@ struct Played {
 }
 
 impl Played {
-    fn of(lab: &Lab<'_>, workload: &Workload) -> Result<Self, Trouble> {
+    fn of(lab: &Lab<'_>, workload: &Workload) -> Result<Self, ClaimError> {
         // S_2(t - d_0) in place of S_2(t - t_0): by virtual times alone.
         let lines = workload.text.lines().filter(|line| !line.starts_with("real_time"));
         let shared = Workload::new("fig3-shared.toml", lines.map(|line| format!("{line}\n")).collect::<String>());
@@ -239,7 +243,7 @@ impl Played {
 }
 
 /// Figure 3: who pays for what was left over.
-pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("fig3.toml", include_str!("../../../../../scenarios/hfsc/fig3.toml"));
     let played = Played::of(lab, &workload)?;
     let Letters { alpha, beta, t, .. } = LETTERS;
@@ -313,13 +317,13 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let x = Axis::linear("time in s", from, to);
         let mut panel = Panel::new(name, x, Axis::linear("kB since 0.95 s", 0.0, 350.0)).high(190.0);
         let owed = [0.0, t, to - JOINS].map(|y| (JOINS + y, (beta * y.min(t) + alpha * (y - t).max(0.0)) * LINK / 8e3));
-        panel.series.push(Series::line("curve of session 2", owed.to_vec(), Look::reference()));
+        panel.series.push(Series::line("curve of session 2", owed.to_vec(), SeriesStyle::reference()));
         for (place, session) in ["1", "2"].into_iter().enumerate() {
             let points = run.course(&[session], from, to).into_iter().map(|(at, bytes)| (at, bytes / 1e3));
             panel.series.push(Series::line(
                 format!("session {session}"),
                 points.collect(),
-                Look::nth(place).without_marker(),
+                SeriesStyle::nth(place).without_marker(),
             ));
         }
         panel.borders.push(JOINS);
@@ -337,7 +341,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Figure 4: curves of inner classes that cannot be met.
-pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 500.0;
     /// In seconds.
     const END: f64 = 2.0;
@@ -354,12 +358,12 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         }
         worst
     };
-    let computed = |workload: &Workload| -> Result<(f64, f64, f64), Trouble> {
+    let computed = |workload: &Workload| -> Result<(f64, f64, f64), ClaimError> {
         let file = workload.read("hfsc")?;
-        let b = file.names.iter().position(|name| name == "B").ok_or_else(|| Trouble::other("no B"))?;
-        let inner = InnerCurves::of(&file.link.tree).ok_or_else(|| Trouble::other("too many classes"))?;
+        let b = file.names.iter().position(|name| name == "B").ok_or_else(|| ClaimError::other("no B"))?;
+        let inner = InnerCurves::of(&file.link.tree).ok_or_else(|| ClaimError::other("too many classes"))?;
         let short = inner.short.iter().find(|short| short.class.index() == b);
-        let short = short.ok_or_else(|| Trouble::other("the curve of B is said to be met"))?;
+        let short = short.ok_or_else(|| ClaimError::other("the curve of B is said to be met"))?;
         let bytes = short.bytes.as_ref().map_or(f64::INFINITY, to_f64);
         Ok((bytes, to_f64(&short.from), to_f64(&short.at)))
     };
@@ -421,13 +425,13 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let mut panel =
         Panel::new("", Axis::linear("time in s", from, to), Axis::linear("kB since 0.9 s", 0.0, 280.0)).high(330.0);
     let line = vec![(from, 0.0), (to, B_RATE / 8e3 * (to - from))];
-    panel.series.push(Series::line("curves of A and B", line, Look::reference()));
+    panel.series.push(Series::line("curves of A and B", line, SeriesStyle::reference()));
     let shown: [(&str, &[&str]); 6] =
         [("A", &["1", "2"]), ("B", &["3", "4"]), ("1", &["1"]), ("2", &["2"]), ("3", &["3"]), ("4", &["4"])];
     for (place, (name, leaves)) in shown.into_iter().enumerate() {
         // A point in many: packets are short beside what is drawn.
         let points = run.course(leaves, from, to).into_iter().step_by(20).map(|(at, bytes)| (at, bytes / 1e3));
-        panel.series.push(Series::line(name, points.collect(), Look::nth(place)));
+        panel.series.push(Series::line(name, points.collect(), SeriesStyle::nth(place)));
     }
     panel.borders.push(JOINS);
     let note = "The figure has no numbers. Ours: a link of 8 Mbit/s and packets of 500 B; sessions 1 and 3 have 4 Mbit/s for 100 ms, then 0.8; 2 and 4 nothing \

@@ -6,9 +6,9 @@ use fairlink_core::{
     ServiceCurve, Share,
 };
 
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// A packet of 1000 B takes 1 ms.
 const LINK: u64 = 8_000_000;
@@ -28,18 +28,18 @@ enum Comes {
     Together,
 }
 
-fn rate(bps: u64) -> Result<Rate, Trouble> {
-    Rate::from_bps(bps).map_err(Trouble::other)
+fn rate(bps: u64) -> Result<Rate, ClaimError> {
+    Rate::from_bps(bps).map_err(ClaimError::other)
 }
 
 /// The sessions of a workload: guarantee, real-time curve.
-fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, Trouble> {
+fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LEN, ..LinkConfig::new(rate(LINK)?) });
-    let mut add = |bps: u64, real_time: Option<ServiceCurve>| -> Result<(), Trouble> {
+    let mut add = |bps: u64, real_time: Option<ServiceCurve>| -> Result<(), ClaimError> {
         let limits = QueueLimits { packets: 16_000, bytes: u32::MAX };
         let share = Some(Share::Guarantee(rate(bps)?));
         tree.add(ClassId::ROOT, ClassConfig { share, real_time, limits, ..ClassConfig::default() })
-            .map_err(Trouble::other)?;
+            .map_err(ClaimError::other)?;
         Ok(())
     };
     if comes == Comes::Ahead {
@@ -54,13 +54,13 @@ fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, Trouble> {
         add(LINK / 4, None)?;
         (0..sessions).try_for_each(|_| add(LINK / 4 / sessions, None))?;
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// How far virtual times were apart at most, over one packet of each of the two sessions that are active for good.
-fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, Trouble> {
+fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, ClaimError> {
     let tree = tree(comes, sessions)?;
-    let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?.with_joins(joins);
+    let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?.with_joins(joins);
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let mut widest = 0;
     let mut now = 0;
@@ -101,7 +101,7 @@ fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, Trouble> {
 }
 
 /// Section 3.3: v_min and v_max alone.
-pub(super) fn join(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn join(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: &[u64] = lab.by_effort(&[8, 16, 32, 64, 128], &[8, 16, 32, 64, 128, 256, 512, 1024]);
     let rules = [("(v_min + v_max) / 2", Joins::Between), ("v_min", Joins::Least), ("v_max", Joins::Most)];
     let workloads = [
@@ -171,7 +171,7 @@ pub(super) fn join(lab: &Lab<'_>) -> Result<Finding, Trouble> {
                 std::iter::once(format!("{workload}, {rule}")).chain(of.iter().map(|value| format!("{value:.1}"))),
             );
             let points = counts.iter().zip(of).map(|(&count, &value)| (count as f64, value)).collect();
-            panel.series.push(Series::line(rule, points, Look::nth(place)));
+            panel.series.push(Series::line(rule, points, SeriesStyle::nth(place)));
         }
         panels.push(panel);
     }

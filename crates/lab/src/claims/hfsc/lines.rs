@@ -4,8 +4,8 @@ use fairlink_core::schedulers::hfsc::Hfsc;
 use fairlink_core::{ClassId, DropReason, Nanos, Packet, Rate, Scheduler, Share};
 
 use crate::claims::plain_link::{LARGEST, LINK, NS_PER_BYTE, build, flat, next};
-use crate::claims::random::Dice;
-use crate::claims::{Finding, Lab, Row, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Finding, Lab, Row, Unit};
 
 /// Packets of a case.
 const PACKETS: usize = 400;
@@ -23,14 +23,14 @@ struct Fair {
 }
 
 /// All packets are there at the start.
-fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, Trouble> {
+fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, ClaimError> {
     let mut found = Fair::default();
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(25, case);
+        let mut dice = SeededRng::new(25, case);
         let weights: Vec<u64> = (0..dice.between(2, 12)).map(|_| dice.between(1, 1000)).collect();
         let tree = flat(&weights.iter().map(|&weight| Share::Weight(weight)).collect::<Vec<_>>())?;
-        let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?;
+        let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?;
         let mut pfq = build("sfq", &tree)?;
         let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
         let mut queued = vec![0u64; weights.len()];
@@ -52,7 +52,7 @@ fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, Trouble> {
                 let exact = u128::from(served[least]) * (8_000_000_000 << 12) / u128::from(weights[least]);
                 found.other_times += usize::from(shown.abs_diff(exact) > 1);
             }
-            let Some(packet) = next(&mut hfsc, now) else { return Err(Trouble::other("hfsc is idle with packets")) };
+            let Some(packet) = next(&mut hfsc, now) else { return Err(ClaimError::other("hfsc is idle with packets")) };
             let class = packet.class.index() - 1;
             found.packets += 1;
             found.unfair +=
@@ -80,11 +80,11 @@ struct Clocks {
 }
 
 /// Packets come at random. Late ones, which come to a class that still has some after its last deadline, are left out where `late` is not set.
-fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, Trouble> {
+fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, ClaimError> {
     let mut found = Clocks::default();
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(26, case);
+        let mut dice = SeededRng::new(26, case);
         // Rates that fill the link, in whole thousands.
         let mut rates = Vec::new();
         let mut left = LINK / 1000;
@@ -94,7 +94,7 @@ fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, Trouble> {
             left -= rate;
         }
         rates.push(left * 1000);
-        let shares = rates.iter().map(|&bps| Rate::from_bps(bps).map(Share::Guarantee).map_err(Trouble::other));
+        let shares = rates.iter().map(|&bps| Rate::from_bps(bps).map(Share::Guarantee).map_err(ClaimError::other));
         let tree = flat(&shares.collect::<Result<Vec<_>, _>>()?)?;
         let (mut sced, mut clock) = (build("sced", &tree)?, build("virtual-clock", &tree)?);
         let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
@@ -107,7 +107,7 @@ fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, Trouble> {
             // What the link has sent by then.
             while free <= now && queued.iter().any(|&packets| packets > 0) {
                 let (own, other) = (next(&mut *sced, free), next(&mut *clock, free));
-                let Some(own) = own else { return Err(Trouble::other("sced is idle with packets")) };
+                let Some(own) = own else { return Err(ClaimError::other("sced is idle with packets")) };
                 found.packets += 1;
                 let moved = other.is_none_or(|other| other.handle != own.handle);
                 found.moved += usize::from(moved);
@@ -137,7 +137,7 @@ fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, Trouble> {
 }
 
 /// Sections 2.2 and 3.3: lines.
-pub(super) fn linear(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn linear(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(500, 5_000);
     let fair = fair(lab, cases)?;
     let clocks_alike = clocks(lab, cases, false)?;

@@ -7,10 +7,10 @@ use fairlink_theory::promises::admission;
 use fairlink_theory::to_f64;
 use num_rational::BigRational;
 
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Requirements of a session: bytes, nanoseconds, bit/s.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Asked {
     }
 
     /// As a link file has it.
-    fn curve(self) -> Result<ServiceCurve, Trouble> {
+    fn curve(self) -> Result<ServiceCurve, ClaimError> {
         let Self { burst, delay, rate } = self;
         let text = format!(
             "duration = \"1s\"\n[link]\nrate = \"1tbit\"\nmtu = \"1500B\"\n[[class]]\nname = \"a\"\n\
@@ -38,7 +38,7 @@ impl Asked {
         );
         let tree = Workload::new("map.toml", text).read("hfsc")?.link.tree;
         let curve = tree.leaves().first().and_then(|&leaf| tree.config(leaf).real_time);
-        curve.ok_or_else(|| Trouble::other("no curve"))
+        curve.ok_or_else(|| ClaimError::other("no curve"))
     }
 }
 
@@ -55,14 +55,14 @@ const SESSIONS: [(&str, Asked); 3] = [
 ];
 
 /// (u, d, r) to (m1, x, m2).
-pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let (mut concave, mut wrong, mut late) = (0usize, 0usize, 0usize);
     let (mut slope_off, mut knee_off) = (0.0f64, 0.0f64);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(21, case);
-        let exponent = |dice: &mut Dice, most: u32| 10u64.pow(dice.below(u64::from(most)) as u32);
+        let mut dice = SeededRng::new(21, case);
+        let exponent = |dice: &mut SeededRng, most: u32| 10u64.pow(dice.below(u64::from(most)) as u32);
         let burst = dice.between(1, 65_535);
         let delay = dice.between(100, 999) * exponent(&mut dice, 7) * 10;
         let rate = dice.between(1_000, 9_999) * exponent(&mut dice, 6);
@@ -116,11 +116,11 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let top = (at(end / 1e3) * 1.2).max(asked.burst as f64 * 1.2e-3);
         let mut panel = Panel::new(name, x_axis, Axis::linear("kB", 0.0, top)).high(170.0);
         let points = [0.0, x / 1e6, end].map(|ms| (ms, at(ms / 1e3)));
-        panel.series.push(Series::line("service curve", points.to_vec(), Look::nth(0).without_marker()));
+        panel.series.push(Series::line("service curve", points.to_vec(), SeriesStyle::nth(0).without_marker()));
         let line = vec![(0.0, 0.0), (end, asked.rate as f64 * end / 8e6)];
-        panel.series.push(Series::line("line of slope r", line, Look::reference()));
+        panel.series.push(Series::line("line of slope r", line, SeriesStyle::reference()));
         let corner = vec![(asked.delay as f64 / 1e6, asked.burst as f64 / 1e3)];
-        panel.series.push(Series::points("(d, u)", corner, Look::nth(1)));
+        panel.series.push(Series::points("(d, u)", corner, SeriesStyle::nth(1)));
         panels.push(panel);
     }
     let note = format!(
@@ -147,20 +147,20 @@ fn figure_10(ftp_us: f64, [video, ftp]: [u32; 2]) -> Workload {
 /// When the set asks for more than the link, in seconds, by the theory and by the scheduler; `None` where it is admitted.
 type Verdicts = (Option<f64>, Option<f64>);
 
-fn admitted(workload: &Workload) -> Result<Verdicts, Trouble> {
+fn admitted(workload: &Workload) -> Result<Verdicts, ClaimError> {
     let tree = workload.read("hfsc")?.link.tree;
-    let info = find("hfsc").ok_or_else(|| Trouble::other("no hfsc"))?;
-    let exact = admission(info, &tree).ok_or_else(|| Trouble::other("no curves"))?;
+    let info = find("hfsc").ok_or_else(|| ClaimError::other("no hfsc"))?;
+    let exact = admission(info, &tree).ok_or_else(|| ClaimError::other("no curves"))?;
     let built = match info.build(&tree, Leniency::Refuse, Members::new()) {
         Ok(_) => None,
         Err(BuildError::NotAdmitted { fails_at }) => Some(fails_at.0 as f64 / 1e9),
-        Err(other) => return Err(Trouble::other(other)),
+        Err(other) => return Err(ClaimError::other(other)),
     };
     Ok((exact.as_ref().map(to_f64), built))
 }
 
 /// The shortest delay of FTP with which the set is admitted, in microseconds, to a nanosecond.
-fn shortest(sizes: [u32; 2]) -> Result<f64, Trouble> {
+fn shortest(sizes: [u32; 2]) -> Result<f64, ClaimError> {
     let (mut fails, mut fits) = (1_000_000u64, 40_000_000u64);
     while fits - fails > 1 {
         let middle = fails.midpoint(fits);
@@ -173,7 +173,7 @@ fn shortest(sizes: [u32; 2]) -> Result<f64, Trouble> {
 }
 
 /// Section 2.1's condition on the set of Figure 10.
-pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIZES: [u32; 2] = [8192, 4096];
     const FTP_US: f64 = 16_250.0;
     let asked = admitted(&figure_10(FTP_US, SIZES))?;
@@ -236,10 +236,10 @@ pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, Trouble> {
             let asked: BigRational = curves.iter().map(|curve| service(curve, &t)).sum();
             (f64::from(quarter) / 4.0, to_f64(&asked) / 1e3 - 10.0 * f64::from(quarter) / 4.0)
         };
-        let look = Look::nth(place).without_marker();
+        let look = SeriesStyle::nth(place).without_marker();
         panel.series.push(Series::line(format!("FTP within {} ms", us / 1e3), (0..=80).map(over).collect(), look));
     }
-    panel.series.push(Series::line("the link", vec![(0.0, 0.0), (20.0, 0.0)], Look::reference()));
+    panel.series.push(Series::line("the link", vec![(0.0, 0.0), (20.0, 0.0)], SeriesStyle::reference()));
     let note = "The leaves' curves of scenarios/hfsc-fig10.toml on 10 Mbit/s: audio, video and FTP as printed, all others lines of their rates, which \
                 fill up the link. Exact, in rational numbers; the scheduler decides in integers and names the same time. The tightest instant is \
                 10 ms, where the first piece of the video ends: the delay of FTP must leave what the others have not asked for by then.";

@@ -1,10 +1,10 @@
 //! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and how many packets compete when the on-off session is active.
 
 use super::watch::{Record, largest, mean, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 /// Sections 1 and 2.1: delays, mean and longest, apart from rates.
-pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SECONDS: f64 = 20.0;
     let text = include_str!("../../../../../scenarios/hfsc/priority.toml");
     let priority = Workload::new("priority.toml", text);
@@ -14,7 +14,7 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         text.replace("real_time = { burst = \"500B\", delay = \"1ms\", rate = \"1mbit\" }", line),
     );
     if coupled.text == priority.text {
-        return Err(Trouble::other("priority.toml has no curve for audio"));
+        return Err(ClaimError::other("priority.toml has no curve for audio"));
     }
     let [curves, lines] = [record(lab, &priority, "hfsc", &priority)?, record(lab, &coupled, "hfsc", &coupled)?];
     let delay = |run: &Record, class: &str| mean(&run.delays(class, 0.5, SECONDS));
@@ -126,7 +126,7 @@ fn competing(run: &Record, class: &str, times: &[(f64, f64)]) -> f64 {
 }
 
 /// Section 6.1, footnote 3.
-pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("hfsc-fig10.toml", FIG10);
     let [hfsc, pfq] = [record(lab, &workload, "hfsc", &workload)?, record(lab, &workload, "hpfq", &workload)?];
     let sessions = [("audio", 64e3), ("video", 2e6), ("on-off", 1.8e6), ("other-a", 636e3)];
@@ -179,7 +179,7 @@ pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let always = "class = \"other-a\"\nmodel = \"greedy\"\npacket = \"4096B\"";
     let busy = Workload::new("hfsc-fig10-busy.toml", FIG10.replace(other, always));
     if busy.text == FIG10 {
-        return Err(Trouble::other("hfsc-fig10.toml has another source of other-a"));
+        return Err(ClaimError::other("hfsc-fig10.toml has another source of other-a"));
     }
     let [hfsc_busy, pfq_busy] = [record(lab, &busy, "hfsc", &busy)?, record(lab, &busy, "hpfq", &busy)?];
     let runs = [

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const COMPARED: [&str; 4] = ["hfsc", "cbq-ancestor-only", "cbq-formal", "cbq-top-level"];
 /// "Many active CMU video streams": how many. Each is a leaf, as the paper has it for sessions.
@@ -90,10 +90,11 @@ impl Pitt {
 /// By seed: with CMU's data, and with many streams.
 type Pairs = Vec<[Pitt; 2]>;
 
-fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pairs, Trouble> {
-    let one =
-        |workload: Workload| -> Result<Pitt, Trouble> { Ok(Pitt::of(&record(lab, &workload, scheduler, &workload)?)) };
-    let pair = |seed| -> Result<[Pitt; 2], Trouble> {
+fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pairs, ClaimError> {
+    let one = |workload: Workload| -> Result<Pitt, ClaimError> {
+        Ok(Pitt::of(&record(lab, &workload, scheduler, &workload)?))
+    };
+    let pair = |seed| -> Result<[Pitt; 2], ClaimError> {
         Ok([
             one(figure_1("fig1-data.toml", USUAL, true, seed))?,
             one(figure_1("fig1-video.toml", offered, false, seed))?,
@@ -102,9 +103,9 @@ fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pair
     (1..=seeds).map(pair).collect()
 }
 
-fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, Trouble> {
+fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, ClaimError> {
     let values: Vec<f64> = of.iter().map(value).collect();
-    Estimate::of(&values).ok_or_else(|| Trouble::other("no runs"))
+    Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
 }
 
 /// The longest delay of real-time packets where there are many streams.
@@ -113,7 +114,7 @@ fn longest(of: &Pairs) -> f64 {
 }
 
 /// Section 7: CBQ with priorities.
-pub(super) fn cbqprio(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn cbqprio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds: u32 = lab.by_effort(3, 10);
     let found: Vec<Pairs> =
         COMPARED.into_iter().map(|name| play(lab, name, OFFERED, seeds)).collect::<Result<_, _>>()?;
@@ -247,11 +248,17 @@ fn figure(found: &[Pairs]) -> Figure {
             extremes = found
                 .iter()
                 .fold(extremes, |(low, high), of| (low.min(mean(of) - error(of)), high.max(mean(of) + error(of))));
-            series.push(Series::points(name, points, Look::nth(place)).with_errors(found.iter().map(error).collect()));
+            series.push(
+                Series::points(name, points, SeriesStyle::nth(place)).with_errors(found.iter().map(error).collect()),
+            );
         }
         if which == 0 {
             let bound = (TARGET + PACKET) * 1e3;
-            series.push(Series::line("hfsc: curve and a packet", vec![(0.0, bound), (4.0, bound)], Look::reference()));
+            series.push(Series::line(
+                "hfsc: curve and a packet",
+                vec![(0.0, bound), (4.0, bound)],
+                SeriesStyle::reference(),
+            ));
         }
         let y = Axis::log("delay in ms", extremes.0 * 0.8, extremes.1 * 1.2);
         let mut panel = Panel::new(title, Axis::names("", names.clone()), y).high(220.0);

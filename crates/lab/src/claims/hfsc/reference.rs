@@ -11,8 +11,8 @@ use fairlink_theory::pieces::{Exact, Pieces, service_of};
 use fairlink_theory::required::{Below, Session, estimated, required, served};
 use num_rational::Ratio;
 
-use crate::claims::random::Dice;
-use crate::claims::{Lab, Trouble};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Lab};
 
 /// A packet that comes.
 #[derive(Clone, Copy, Debug)]
@@ -116,16 +116,16 @@ pub(super) fn in_time(sent: &[Sent]) -> f64 {
 }
 
 /// A tree of one level with these sessions, class 1 and up, that the meter of deadlines takes; the schedulers may refuse its curves.
-pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarchy, Trouble> {
-    let rate = Rate::from_bps(link).map_err(Trouble::other)?;
+pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarchy, ClaimError> {
+    let rate = Rate::from_bps(link).map_err(ClaimError::other)?;
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 8192, ..LinkConfig::new(rate) });
     for of in curves {
         let limits = QueueLimits { packets, bytes: u32::MAX };
         let config =
             ClassConfig { real_time: Some(of.real_time), link_share: Some(of.share), limits, ..ClassConfig::default() };
-        tree.add(ClassId::ROOT, config).map_err(Trouble::other)?;
+        tree.add(ClassId::ROOT, config).map_err(ClaimError::other)?;
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// What the real-time criterion knows, kept beside a scheduler.
@@ -254,7 +254,7 @@ pub(super) fn play(
     arrivals: &[Arrival],
     (rule, order): (Rule, Order),
     until: u64,
-) -> Result<Played, Trouble> {
+) -> Result<Played, ClaimError> {
     let mut meter = DeadlineMeter::new(&flat(curves, link, 1)?, false);
     let class = |session: usize| ClassId(session as u32 + 1);
     let mut model = Model::new(curves);
@@ -301,7 +301,7 @@ pub(super) fn play(
 }
 
 /// Bursts of packets at random times: each session has its own pace and largest packet.
-pub(super) fn bursts(dice: &mut Dice, sessions: usize, until: u64, largest: u64) -> Vec<Arrival> {
+pub(super) fn bursts(dice: &mut SeededRng, sessions: usize, until: u64, largest: u64) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     for session in 0..sessions {
         let (mut at, gap) = (dice.below(until / 4), dice.between(until / 64, until / 4));

@@ -7,8 +7,8 @@ use fairlink_core::{
 };
 use fairlink_theory::curves::first_excess;
 
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// In bit/s; a byte takes 800 ns.
 const LINK: f64 = 10e6;
@@ -51,8 +51,8 @@ fn any_curves(set: &[Asks; 2]) -> bool {
     set[0].rate + set[1].rate <= LINK && set.iter().all(|of| asked(of.delay) <= LINK * of.delay + NOTHING)
 }
 
-fn two_pieces(set: &[Asks; 2]) -> Result<bool, Trouble> {
-    let link = Rate::from_bps(LINK as u64).map_err(Trouble::other)?;
+fn two_pieces(set: &[Asks; 2]) -> Result<bool, ClaimError> {
+    let link = Rate::from_bps(LINK as u64).map_err(ClaimError::other)?;
     Ok(first_excess(&set.map(Asks::curve), link).is_none())
 }
 
@@ -108,7 +108,7 @@ fn any_weights(set: &[Asks; 2], slack: f64) -> Option<bool> {
     }
 }
 
-fn random(dice: &mut Dice) -> [Asks; 2] {
+fn random(dice: &mut SeededRng) -> [Asks; 2] {
     let total = dice.between(50, 95) as f64 / 100.0 * LINK;
     let part = dice.between(10, 90) as f64 / 100.0;
     [part, 1.0 - part].map(|part| Asks {
@@ -119,10 +119,10 @@ fn random(dice: &mut Dice) -> [Asks; 2] {
 }
 
 /// The longest delay of each session less what it asks for, in seconds: both send all that they may, the second from `later` on.
-fn late(tree: &Hierarchy, scheduler: &str, set: &[Asks; 2], later: f64) -> Result<[f64; 2], Trouble> {
+fn late(tree: &Hierarchy, scheduler: &str, set: &[Asks; 2], later: f64) -> Result<[f64; 2], ClaimError> {
     const SECONDS: f64 = 1.0;
-    let info = find(scheduler).ok_or_else(|| Trouble::other(scheduler))?;
-    let mut scheduler = info.build(tree, Leniency::Ignore, Members::new()).map_err(Trouble::other)?;
+    let info = find(scheduler).ok_or_else(|| ClaimError::other(scheduler))?;
+    let mut scheduler = info.build(tree, Leniency::Ignore, Members::new()).map_err(ClaimError::other)?;
     let mut arrivals: Vec<(u64, usize)> = Vec::new();
     for (session, of) in set.iter().enumerate() {
         let from = if session == 1 { later } else { 0.0 };
@@ -154,19 +154,19 @@ fn late(tree: &Hierarchy, scheduler: &str, set: &[Asks; 2], later: f64) -> Resul
     Ok(worst)
 }
 
-fn tree(of: [(Share, Option<ServiceCurve>); 2]) -> Result<Hierarchy, Trouble> {
-    let link = LinkConfig::new(Rate::from_bps(LINK as u64).map_err(Trouble::other)?);
+fn tree(of: [(Share, Option<ServiceCurve>); 2]) -> Result<Hierarchy, ClaimError> {
+    let link = LinkConfig::new(Rate::from_bps(LINK as u64).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: (LEN / 8.0) as u32, ..link });
     for (share, real_time) in of {
         let limits = QueueLimits { packets: 4_000, bytes: u32::MAX };
         let config = ClassConfig { share: Some(share), real_time, limits, ..ClassConfig::default() };
-        tree.add(ClassId::ROOT, config).map_err(Trouble::other)?;
+        tree.add(ClassId::ROOT, config).map_err(ClaimError::other)?;
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// The worst delay less what is asked under H-FSC with the set's curves, over times at which the second begins.
-fn under_curves(set: &[Asks; 2]) -> Result<f64, Trouble> {
+fn under_curves(set: &[Asks; 2]) -> Result<f64, ClaimError> {
     let tree = tree(set.map(|of| (Share::Weight(1), Some(of.curve()))))?;
     let mut worst = f64::NEG_INFINITY;
     for later in [0.0, 0.001, 0.003, 0.01, 0.03, 0.1] {
@@ -176,7 +176,7 @@ fn under_curves(set: &[Asks; 2]) -> Result<f64, Trouble> {
 }
 
 /// The same with the best of many weights, where both begin at once.
-fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, Trouble> {
+fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, ClaimError> {
     let mut best = f64::INFINITY;
     for weight in WEIGHTS {
         let tree = tree([weight, WEIGHTS.end - weight].map(|weight| (Share::Weight(weight), None)))?;
@@ -187,7 +187,7 @@ fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, Trouble> {
 }
 
 /// Section 7: the schedulability region.
-pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const TRIED: usize = 8;
     let cases: u64 = lab.by_effort(4_000, 100_000);
     // Sets by whether curves of any shape, GPS, and curves of two pieces serve them.
@@ -197,7 +197,7 @@ pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         if case % 256 == 0 {
             lab.go_on()?;
         }
-        let set = random(&mut Dice::new(46, case));
+        let set = random(&mut SeededRng::new(46, case));
         let (by_curves, by_two) = (any_curves(&set), two_pieces(&set)?);
         let Some(by_weights) = any_weights(&set, 0.0) else {
             unknown += 1;
@@ -308,7 +308,7 @@ mod tests {
     fn delays_under_gps_are_those_of_a_fluid_in_small_steps() {
         let mut checked = 0;
         for case in 0..200 {
-            let mut dice = Dice::new(46, case);
+            let mut dice = SeededRng::new(46, case);
             let set = random(&mut dice);
             let share = dice.between(5, 95) as f64 / 100.0;
             let exact = gps(&set, share);

@@ -5,7 +5,7 @@
 //! time that knows the least deadline below each node. Sources: R. Brown, "Calendar queues", CACM 31(10), 1988; I. Stoica and H. Abdel-Wahab's tree is the
 //! text's \[13\]; the tree is kept in balance by random priorities (a treap).
 
-use crate::claims::random::Dice;
+use crate::claims::random::SeededRng;
 
 /// A request: its eligible time and deadline in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -309,7 +309,7 @@ struct Node {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     root: usize,
-    dice: Dice,
+    dice: SeededRng,
     steps: u64,
 }
 
@@ -317,7 +317,7 @@ impl Tree {
     pub(super) fn new(sessions: usize) -> Self {
         let node =
             Node { request: Request { eligible: 0, deadline: 0 }, priority: 0, below: [ABSENT; 2], least: ABSENT };
-        Self { nodes: vec![node; sessions], root: ABSENT, dice: Dice::new(13, sessions as u64), steps: 0 }
+        Self { nodes: vec![node; sessions], root: ABSENT, dice: SeededRng::new(13, sessions as u64), steps: 0 }
     }
 
     fn key(&self, node: usize) -> (u64, usize) {
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn all_structures_choose_what_looking_at_all_requests_chooses() {
         for case in 0..200 {
-            let mut dice = Dice::new(5, case);
+            let mut dice = SeededRng::new(5, case);
             let mut plain = Plain::new(40);
             let mut tried = structures(40);
             let mut now = 0;

@@ -1,9 +1,9 @@
 //! Link-sharing: Figure 12, and Section 7's comparison with CBQ.
 
 use super::watch::{Record, record};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bytes of a packet in Figure 12.
 const PACKET: f64 = 512.0;
@@ -41,7 +41,7 @@ fn share(name: &str, rate: f64, on: bool) -> f64 {
 }
 
 /// Figure 12.
-pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let text = include_str!("../../../../../scenarios/hfsc/fig12.toml");
     let workload = Workload::new("fig12.toml", text);
     let run = record(lab, &workload, "hfsc", &workload)?;
@@ -95,12 +95,12 @@ pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Panel::new("", Axis::linear("time in s", 0.0, end), Axis::linear("bandwidth in Mbit/s", 0.0, 3.6)).high(380.0);
     for (place, (name, _, every)) in LEAVES.into_iter().enumerate() {
         let points = run.rates(name, every, end).into_iter().map(|(at, bps)| (at, bps / 1e6)).collect();
-        panel.series.push(Series::line(name, points, Look::nth(place).without_marker()));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(place).without_marker()));
     }
     for (name, rate, _) in LEAVES {
         let steps = (0..4u32).map(|n| (f64::from(n) * PHASE, share(name, rate, n.is_multiple_of(2)) / 1e6));
         let last = share(name, rate, false) / 1e6;
-        panel.series.push(Series::steps("share", steps.chain([(end, last)]).collect(), Look::reference()));
+        panel.series.push(Series::steps("share", steps.chain([(end, last)]).collect(), SeriesStyle::reference()));
     }
     panel.borders = (1..4).map(|n| f64::from(n) * PHASE).collect();
     let note = "As in the text, simulated: 10 Mbit/s, four sessions of 1.5 Mbit/s and four of 80, 480, 1440 and 2000 kbit/s below a fifth class, packets of \

@@ -8,8 +8,8 @@ use num_rational::Ratio;
 
 use super::eligible::product;
 use super::reference::{Arrival, Curves, Order, Played, Rule, at_once, bursts, play};
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 const MS: u64 = 1_000_000;
 /// The link of Figure 3: a packet of 1000 B takes 1 ms.
@@ -27,7 +27,7 @@ fn both(curve: ServiceCurve) -> Curves {
 }
 
 /// Figure 3: session 1 has packets from 0 on, session 2 from 1 s on. `first` is the curve of session 1, `second` that of session 2.
-fn figure_3(lab: &Lab<'_>, first: ServiceCurve, second: ServiceCurve, rule: Rule) -> Result<Played, Trouble> {
+fn figure_3(lab: &Lab<'_>, first: ServiceCurve, second: ServiceCurve, rule: Rule) -> Result<Played, ClaimError> {
     let until = 2 * NANOS_PER_SEC;
     play(lab, &[both(first), both(second)], LINK, &arrivals_of_figure_3(), (rule, Order::Virtual), until)
 }
@@ -37,7 +37,7 @@ fn arrivals_of_figure_3() -> Vec<Arrival> {
 }
 
 /// Packets of Figure 3 with a flat start, which both take, and how many of them the reference sends in another place than `hfsc`.
-fn moved(lab: &Lab<'_>) -> Result<(usize, usize), Trouble> {
+fn moved(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let curves = [both(curve(0, 60 * MS, 5_000_000)), both(curve(5_000_000, 100 * MS, 2_000_000))];
     let (arrivals, until) = (arrivals_of_figure_3(), 2 * NANOS_PER_SEC);
     let own = play(lab, &curves, LINK, &arrivals, (Rule::Estimate, Order::Virtual), until)?.sent;
@@ -47,7 +47,7 @@ fn moved(lab: &Lab<'_>) -> Result<(usize, usize), Trouble> {
 }
 
 /// Figures 2(b) and 3 with the text's own curves.
-pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // (alpha, beta, T) of equations (5) and (6), as parts of the link and in seconds.
     const LETTERS: [(f64, f64, f64); 5] =
         [(0.25, 0.625, 0.1), (0.125, 0.625, 0.1), (0.375, 0.625, 0.1), (0.125, 0.75, 0.06), (0.25, 0.625, 0.2)];
@@ -145,7 +145,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section 4: which curves stay two pieces.
-pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UPDATES: usize = 20;
     let cases: u64 = lab.by_effort(500, 10_000);
     let kinds = ["concave", "convex, flat at first", "convex, not flat at first"];
@@ -157,7 +157,7 @@ pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     for (kind, name) in kinds.into_iter().enumerate() {
         let mut by_updates = [0u64; UPDATES];
         for case in 0..cases {
-            let mut dice = Dice::new(43 + kind as u64, case);
+            let mut dice = SeededRng::new(43 + kind as u64, case);
             let (low, high, ns) = (dice.between(1, 5_000), dice.between(5_001, 10_000), dice.between(1, 100_000));
             let (low, high) = (low * 1_000, high * 1_000);
             let shape = [curve(high, ns, low), curve(0, ns, high), curve(low, ns, high)][kind];
@@ -214,7 +214,7 @@ struct Guaranteed {
 }
 
 /// A session whose packets are sent at random, each by its deadline of equation (7), or later by up to `late` nanoseconds.
-fn guaranteed(dice: &mut Dice, late: u64) -> Guaranteed {
+fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     let (low, high) = (dice.between(1, 500) * 1_000, dice.between(501, 5_000) * 1_000);
     let ns = dice.between(1, 20) * MS;
     let shape =
@@ -256,7 +256,7 @@ fn guaranteed(dice: &mut Dice, late: u64) -> Guaranteed {
 }
 
 /// Theorem 1.
-pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let mut all = [Guaranteed::default(), Guaranteed::default()];
     for (late, found) in [0, 10 * MS].into_iter().zip(&mut all) {
@@ -264,7 +264,7 @@ pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             if case % 64 == 0 {
                 lab.go_on()?;
             }
-            let of = guaranteed(&mut Dice::new(48, case), late);
+            let of = guaranteed(&mut SeededRng::new(48, case), late);
             found.packets += of.packets;
             found.shared += of.shared;
             found.broken += of.broken;

@@ -6,9 +6,9 @@ use fairlink_core::{DropReason, Hierarchy, Nanos, Packet, Scheduler as _};
 
 use super::cost::{Call, DEEP, FLAT, FROM, Made, Meter, TO, arrivals, backlog, run, tree, tree_of};
 use super::structures::unequal;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Flat hierarchies beyond those of the text.
 const BEYOND: [usize; 3] = [2048, 4096, 16_384];
@@ -70,7 +70,7 @@ impl Meter<Counted> for Counts {
 }
 
 impl Counts {
-    fn of(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, Trouble> {
+    fn of(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         // As in the text, later where there are so many sessions that not all would have sent.
         let from = FROM.max(2 * tree.leaves().len() as u64);
@@ -140,7 +140,7 @@ fn shape(fanouts: &[usize]) -> String {
 }
 
 /// Section 4: O(log n).
-pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: Vec<usize> = FLAT.into_iter().chain(BEYOND).collect();
     let mut found = Vec::new();
     for &sessions in &counts {
@@ -148,7 +148,7 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let of = |sessions: usize| {
         let there = found.iter().find(|&&(count, _)| count == sessions);
-        there.map(|(_, counts)| *counts).ok_or_else(|| Trouble::other(format!("{sessions} sessions were not tried")))
+        there.map(|(_, counts)| *counts).ok_or_else(|| ClaimError::other(format!("{sessions} sessions were not tried")))
     };
     let (hundred, thousand, most) = (of(100)?, of(1000)?, of(16_384)?);
     let mut rows = Vec::new();
@@ -190,7 +190,7 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     .high(280.0);
     for (place, (name, value)) in READINGS.into_iter().enumerate() {
         let points = found.iter().skip(1).map(|(sessions, counts)| (*sessions as f64, value(counts))).collect();
-        panel.series.push(Series::line(name, points, Look::nth(place)));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(place)));
     }
     let note = format!(
         "Counted in the scheduler that the gateway runs: entries of its priority queues and nodes of their tournaments that are changed or compared, between the 10,000th and the {TO}th packet; the sources are those of hfsc.fig13. \
@@ -211,7 +211,7 @@ fn thirds(what: String, [one, two, three]: [f64; 3]) -> Row {
 }
 
 /// Figure 13(b): levels.
-pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for (load, backlogged) in [("two-state sources", false), ("all backlogged", true)] {
         let mut found = Vec::new();
@@ -246,9 +246,9 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Classes that the enqueue of the first packet of a scheduler updates.
-fn first_of_all(tree: &Hierarchy) -> Result<f64, Trouble> {
-    let mut hfsc = Hfsc::<Counted>::working(tree).map_err(Trouble::other)?;
-    let class = *tree.leaves().last().ok_or_else(|| Trouble::other("no session"))?;
+fn first_of_all(tree: &Hierarchy) -> Result<f64, ClaimError> {
+    let mut hfsc = Hfsc::<Counted>::working(tree).map_err(ClaimError::other)?;
+    let class = *tree.leaves().last().ok_or_else(|| ClaimError::other("no session"))?;
     hfsc.enqueue(Nanos::ZERO, Packet { handle: 0, len: 64, class }, &mut |_: Nanos, _: Packet, _: DropReason| {});
     Ok(hfsc.steps().classes as f64)
 }
@@ -261,7 +261,7 @@ const ONE_ORDER: &str = "sessions of equal rates that are all backlogged come ba
 const ONLY_ENTRIES: &str = "entries of queues alone are counted, and a time has a fixed part as well: curves, packets, the virtual times of the classes above.";
 
 /// The end of Section 6.3: all sessions backlogged.
-pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     let equal: fn(usize) -> u64 = |_| 1000;
     let trees = DEEP.into_iter().map(|fanouts| (fanouts, "equal", equal)).chain([(
@@ -275,7 +275,7 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let name = format!("{} {kind} sessions", shape(fanouts));
         // The whole backlog is there before packets are counted: what arrives behind others are packets of the two-state sources.
         if usual.behind.calls == 0 {
-            return Err(Trouble::other("no packet arrived behind another"));
+            return Err(ClaimError::other("no packet arrived behind another"));
         }
         rows.push(Row::new(
             format!("{name}: classes and entries that an enqueue to a nonempty queue touches"),

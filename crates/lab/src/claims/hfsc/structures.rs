@@ -8,7 +8,7 @@ use fairlink_core::{ClassId, Hierarchy};
 use super::cost::{Call, FROM, Made, Meter, TO, arrivals, backlog, run, tree_of};
 use super::requests::{Plain, Request, Requests, structures};
 use crate::bench::machine;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// Numbers of sessions.
 const SESSIONS: [usize; 4] = [10, 100, 1000, 10_000];
@@ -167,7 +167,7 @@ struct Found {
 
 const OWN: &str = "the scheduler's own";
 
-fn follow(lab: &Lab<'_>, sessions: usize, backlogged: bool) -> Result<Found, Trouble> {
+fn follow(lab: &Lab<'_>, sessions: usize, backlogged: bool) -> Result<Found, ClaimError> {
     lab.go_on()?;
     let tree = tree_of(&[sessions], unequal)?;
     let from = FROM.max(2 * sessions as u64);
@@ -191,7 +191,7 @@ fn follow(lab: &Lab<'_>, sessions: usize, backlogged: bool) -> Result<Found, Tro
 }
 
 /// Section 4.
-pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries, nodes and days that are changed or compared, at enqueue and at dequeue",
         &[
@@ -295,7 +295,7 @@ pub(super) fn times() -> Vec<Row> {
 }
 
 /// Section 6.3: what the text forecasts from its times, and the same from ours.
-pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // The text's: about 9 us for queueing and 3 us for classification.
     let forecast = 1.0 / (9e-6 + 3e-6);
     let passes = lab.by_effort(3, 15);

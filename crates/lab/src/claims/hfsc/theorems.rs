@@ -7,10 +7,10 @@ use fairlink_theory::to_f64;
 use fairlink_theory::virtual_time::{Spread, spreads};
 
 use super::watch::record;
-use crate::claims::random::{Dice, RandomClass, classes, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::{RandomClass, SeededRng, classes, scenario};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// The link of random scenarios, in bit/s.
 const LINK: u64 = 10_000_000;
@@ -35,7 +35,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// A line, a concave curve or one that starts flat.
-    pub(super) fn random(dice: &mut Dice, most: u64) -> Self {
+    pub(super) fn random(dice: &mut SeededRng, most: u64) -> Self {
         let (slope, us) = (dice.between(1_000, most), dice.between(500, 60_000));
         match dice.below(3) {
             0 => Self { m1: slope, us: 0, m2: slope },
@@ -68,8 +68,8 @@ impl Pieces {
 }
 
 /// The largest part of these curves that fits the link, in 1024ths: the link is then as full of them as it can be.
-pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, Trouble> {
-    let link = Rate::from_bps(LINK).map_err(Trouble::other)?;
+pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, ClaimError> {
+    let link = Rate::from_bps(LINK).map_err(ClaimError::other)?;
     let part = |of: u64| -> Vec<Pieces> { curves.iter().map(|curve| curve.part(of)).collect() };
     let fits = |of: u64| {
         let curves: Vec<ServiceCurve> = part(of).into_iter().map(Pieces::curve).collect();
@@ -104,8 +104,8 @@ struct Misses {
 }
 
 /// A random tree whose leaves all have curves, which fill the link.
-fn full_of_curves(case: u64) -> Result<(Vec<RandomClass>, Workload), Trouble> {
-    let mut dice = Dice::new(22, case);
+fn full_of_curves(case: u64) -> Result<(Vec<RandomClass>, Workload), ClaimError> {
+    let mut dice = SeededRng::new(22, case);
     let tree = classes(&mut dice, 14, 1 + case % LEVELS);
     let workload = scenario(&mut dice, format!("tree-{case}.toml"), &tree, SECONDS);
     let leaves: Vec<usize> = (0..tree.len()).filter(|&class| tree[class].leaf).collect();
@@ -114,7 +114,7 @@ fn full_of_curves(case: u64) -> Result<(Vec<RandomClass>, Workload), Trouble> {
     Ok((tree, with_curves(workload, &curves)))
 }
 
-fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, Trouble> {
+fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimError> {
     let mut found = Misses::default();
     let mut worst = 0.0;
     for case in 0..cases {
@@ -136,7 +136,7 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, Trouble>
 }
 
 /// Theorem 2.
-pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let found = misses(lab, "hfsc", cases)?;
     // The same check where nobody knows of deadlines: it can fail.
@@ -179,9 +179,9 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let count = own.len().max(1) as f64;
         let points = own.iter().enumerate().map(|(n, &value)| ((n + 1) as f64 / count, value)).collect();
         let name = if level == 1 { "1 level".to_owned() } else { format!("{level} levels") };
-        panel.series.push(Series::line(name, points, Look::nth(level as usize - 1).without_marker()));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(level as usize - 1).without_marker()));
     }
-    panel.series.push(Series::line("Theorem 2", vec![(0.0, 1.0), (1.0, 1.0)], Look::reference()));
+    panel.series.push(Series::line("Theorem 2", vec![(0.0, 1.0), (1.0, 1.0)], SeriesStyle::reference()));
     let note = format!(
         "{cases} random trees of 2 to 14 classes on one to {LEVELS} levels, {} leaves that sent. Each leaf has a line, a concave curve or one that starts \
          flat, scaled so that all of them just fit the link of 10 Mbit/s; what is above them is shared by random weights. Packets of 1 to 1500 \
@@ -208,11 +208,11 @@ struct Apart {
 /// Drives H-FSC on an exact clock with random arrivals; `each` is asked after everything that happens, once a packet has left or come.
 pub(super) fn drive(
     tree: &Hierarchy,
-    dice: &mut Dice,
+    dice: &mut SeededRng,
     until: u64,
     mut each: impl FnMut(&Hfsc, u64),
-) -> Result<(), Trouble> {
-    let mut hfsc = Hfsc::new(tree).map_err(Trouble::other)?;
+) -> Result<(), ClaimError> {
+    let mut hfsc = Hfsc::new(tree).map_err(ClaimError::other)?;
     let mut arrivals: Vec<(u64, ClassId, u32)> = Vec::new();
     for &leaf in tree.leaves() {
         let (mut at, largest) = (dice.below(until / 4), dice.between(40, u64::from(LARGEST)));
@@ -250,8 +250,8 @@ fn virtual_seconds(ticks: u128) -> f64 {
 }
 
 /// A random tree that shares by weights; with `real_time`, leaves have curves within their shares, concave ones as far as the link has room.
-fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, Dice), Trouble> {
-    let mut dice = Dice::new(if real_time { 24 } else { 23 }, case);
+fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, SeededRng), ClaimError> {
+    let mut dice = SeededRng::new(if real_time { 24 } else { 23 }, case);
     let random = classes(&mut dice, 14, 1 + case % 4);
     let workload = scenario(&mut dice, format!("tree-{case}.toml"), &random, 1.0);
     let tree = workload.read("hfsc")?.link.tree;
@@ -286,7 +286,7 @@ fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, Dice), Trouble> {
     Ok((with_curves(workload, &curves).read("hfsc")?.link.tree, dice))
 }
 
-fn apart(lab: &Lab<'_>, real_time: bool, cases: u64) -> Result<Apart, Trouble> {
+fn apart(lab: &Lab<'_>, real_time: bool, cases: u64) -> Result<Apart, ClaimError> {
     let mut found = Apart::default();
     for case in 0..cases {
         lab.go_on()?;
@@ -321,12 +321,12 @@ fn apart(lab: &Lab<'_>, real_time: bool, cases: u64) -> Result<Apart, Trouble> {
 }
 
 /// Two sessions of which the first has real-time service above its share: how far apart virtual times are after so long, in seconds.
-fn without_bound(seconds: u64) -> Result<f64, Trouble> {
+fn without_bound(seconds: u64) -> Result<f64, ClaimError> {
     let text = "duration = \"1s\"\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n[[class]]\nname = \"a\"\nweight = 1\n\
                 real_time = { rate = \"6mbit\" }\nbuffer = \"100000p\"\n[[class]]\nname = \"b\"\nweight = 4\nbuffer = \"100000p\"\n\
                 [[source]]\nclass = \"a\"\nmodel = \"greedy\"\npacket = \"1500B\"\n";
     let tree = Workload::new("apart.toml", text).read("hfsc")?.link.tree;
-    let mut hfsc = Hfsc::new(&tree).map_err(Trouble::other)?;
+    let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let packets = seconds * LINK / 8 / u64::from(LARGEST);
     for class in [1, 2].map(ClassId) {
@@ -338,12 +338,12 @@ fn without_bound(seconds: u64) -> Result<f64, Trouble> {
         let now = packet * u64::from(LARGEST) * 8_000_000_000 / LINK;
         let _ = hfsc.dequeue(Nanos(now), &mut dropped);
     }
-    let (least, most) = hfsc.virtual_times(ClassId::ROOT).ok_or_else(|| Trouble::other("nobody is active"))?;
+    let (least, most) = hfsc.virtual_times(ClassId::ROOT).ok_or_else(|| ClaimError::other("nobody is active"))?;
     Ok(virtual_seconds(most - least))
 }
 
 /// Theorem 3.
-pub(super) fn theorem3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let shared = apart(lab, false, cases)?;
     let both = apart(lab, true, cases)?;
@@ -384,9 +384,9 @@ pub(super) fn theorem3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         values.sort_by(f64::total_cmp);
         let count = values.len().max(1) as f64;
         let points = values.iter().enumerate().map(|(n, &value)| ((n + 1) as f64 / count, value)).collect();
-        panel.series.push(Series::line(name, points, Look::nth(place).without_marker()));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(place).without_marker()));
     }
-    panel.series.push(Series::line("the constant", vec![(0.0, 1.0), (1.0, 1.0)], Look::reference()));
+    panel.series.push(Series::line("the constant", vec![(0.0, 1.0), (1.0, 1.0)], SeriesStyle::reference()));
     let note = format!(
         "The text gives no constant; the proof is in a report that we do not have. Ours: one step of the slowest sibling where no leaf below has a \
          real-time curve, else twice what real-time service below one and bursts of all others may come to, which needs real-time rates within \

@@ -6,7 +6,7 @@ use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 use fairlink_theory::deadlines::DeadlineMeter;
 
-use crate::claims::{Lab, Trouble, Workload};
+use crate::claims::{ClaimError, Lab, Workload};
 
 /// A packet that has left. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +63,10 @@ impl Record {
     ///
     /// # Errors
     /// It has no curve, or nothing was sent.
-    pub(super) fn miss(&self, name: &str) -> Result<f64, Trouble> {
+    pub(super) fn miss(&self, name: &str) -> Result<f64, ClaimError> {
         let index = self.names.iter().position(|known| known == name);
         let miss = index.and_then(|index| self.misses[index]);
-        miss.ok_or_else(|| Trouble::other(format!("{name} has no deadlines")))
+        miss.ok_or_else(|| ClaimError::other(format!("{name} has no deadlines")))
     }
 
     /// The largest miss of each leaf that sent, in seconds.
@@ -163,7 +163,7 @@ pub(super) fn record(
     workload: &Workload,
     scheduler: &str,
     curves: &Workload,
-) -> Result<Record, Trouble> {
+) -> Result<Record, ClaimError> {
     let file = curves.read("hfsc")?;
     let tree: &Hierarchy = &file.link.tree;
     let out = Arc::new(Mutex::new(Record::default()));

@@ -8,8 +8,8 @@ use fairlink_theory::weights::Weights;
 use num_rational::BigRational;
 
 use crate::claims::finding::Rerun;
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// Figure 1 with weights as the paper has them.
 const FIGURE_1: &str = include_str!("../../../../../scenarios/fig1-weights.toml");
@@ -33,28 +33,28 @@ fn rerun(arguments: &str) -> Rerun {
     Rerun { text: FIGURE_1.into(), command: format!("check {file}{arguments}"), file }
 }
 
-fn figure_1() -> Result<Hierarchy, Trouble> {
+fn figure_1() -> Result<Hierarchy, ClaimError> {
     Ok(LinkFile::parse("fig1-weights.toml", FIGURE_1, &ReadOptions::default())?.tree)
 }
 
-fn written(tree: &Hierarchy) -> Result<Weights, Trouble> {
-    Weights::as_written(tree, 1).map_err(Trouble::other)
+fn written(tree: &Hierarchy) -> Result<Weights, ClaimError> {
+    Weights::as_written(tree, 1).map_err(ClaimError::other)
 }
 
-fn hls<'a>(tree: &'a Hierarchy, weights: &'a Weights) -> Result<HlsBounds<'a>, Trouble> {
-    HlsBounds::new(tree, weights, 1, |_| LARGEST).map_err(Trouble::other)
+fn hls<'a>(tree: &'a Hierarchy, weights: &'a Weights) -> Result<HlsBounds<'a>, ClaimError> {
+    HlsBounds::new(tree, weights, 1, |_| LARGEST).map_err(ClaimError::other)
 }
 
-fn hdrr<'a>(tree: &'a Hierarchy, weights: &'a Weights) -> Result<HdrrBounds<'a>, Trouble> {
-    HdrrBounds::new(tree, weights, u64::from(LARGEST), |_| LARGEST).map_err(Trouble::other)
+fn hdrr<'a>(tree: &'a Hierarchy, weights: &'a Weights) -> Result<HdrrBounds<'a>, ClaimError> {
+    HdrrBounds::new(tree, weights, u64::from(LARGEST), |_| LARGEST).map_err(ClaimError::other)
 }
 
-fn none() -> Trouble {
-    Trouble::other("the tree has no siblings")
+fn none() -> ClaimError {
+    ClaimError::other("the tree has no siblings")
 }
 
 /// Theorem 3 on Figure 1.
-pub(super) fn alpha(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn alpha(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
     let worst = hls(&tree, &weights)?.alpha().ok_or_else(none)?;
@@ -64,7 +64,7 @@ pub(super) fn alpha(_: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Theorem 4 on Figure 1.
-pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
     let worst = hdrr(&tree, &weights)?.alpha().ok_or_else(none)?;
@@ -75,22 +75,22 @@ pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Corollary 1 against Theorem 3.
-pub(super) fn alpha_flat(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn alpha_flat(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2_000);
     let (mut pairs, mut different) = (0u64, 0usize);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(1, case);
+        let mut dice = SeededRng::new(1, case);
         let leaves = dice.between(2, 40);
         let mut tree = Hierarchy::builder(link()?);
         for _ in 0..leaves {
             add(&mut tree, ClassId::ROOT, dice.between(1, 1_000_000))?;
         }
-        let tree = tree.build().map_err(Trouble::other)?;
+        let tree = tree.build().map_err(ClaimError::other)?;
         let packets: Vec<u64> = (0..tree.len()).map(|_| dice.between(1, 9000)).collect();
         let weights = written(&tree)?;
         let bounds = HlsBounds::new(&tree, &weights, 1, |class| packets[class.index()] as u32);
-        let bounds = bounds.map_err(Trouble::other)?;
+        let bounds = bounds.map_err(ClaimError::other)?;
         // Corollary 1 in units of a credit over the weight: (L_i - 1) / w_i + (L_j - 1) / w_j + 2 + 2 max (L - 1) / w.
         let term = |class: ClassId| num(packets[class.index()] - 1) / weights.bytes(class);
         let largest = tree.leaves().iter().map(|&leaf| term(leaf)).max().ok_or_else(none)?;
@@ -113,17 +113,17 @@ fn num(value: u64) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-fn link() -> Result<LinkConfig, Trouble> {
-    Ok(LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(Trouble::other)?))
+fn link() -> Result<LinkConfig, ClaimError> {
+    Ok(LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(ClaimError::other)?))
 }
 
-fn add(tree: &mut HierarchyBuilder, parent: ClassId, weight: u64) -> Result<ClassId, Trouble> {
+fn add(tree: &mut HierarchyBuilder, parent: ClassId, weight: u64) -> Result<ClassId, ClaimError> {
     let share = Some(Share::Weight(weight));
-    tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).map_err(Trouble::other)
+    tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).map_err(ClaimError::other)
 }
 
 /// Theorem 5 on Figure 1.
-pub(super) fn gap(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn gap(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
     let (bounds, link) = (hls(&tree, &weights)?, tree.link().rate);
@@ -142,7 +142,7 @@ pub(super) fn gap(_: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Theorem 6 on Figure 1.
-pub(super) fn gap_hdrr(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn gap_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
     let gap = to_f64(&hdrr(&tree, &weights)?.transmission_gap(tree.link().rate));
@@ -152,7 +152,7 @@ pub(super) fn gap_hdrr(_: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// A complete binary tree of `levels` levels, the root's included, with weights 3 and 7.
-fn binary(levels: usize) -> Result<Hierarchy, Trouble> {
+fn binary(levels: usize) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(link()?);
     let mut parents = vec![ClassId::ROOT];
     for _ in 1..levels {
@@ -164,11 +164,11 @@ fn binary(levels: usize) -> Result<Hierarchy, Trouble> {
         }
         parents = children;
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// Table II, entry by entry.
-pub(super) fn table2(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn table2(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let head = ["levels", "leaves", "paper: HLS", "one round", "Theorem 5", "paper: HDRR", "Theorem 6"];
     let mut table = Table::new("Transmission gaps in ms, 1 Gbit/s, binary trees with weights 3 and 7", &head);
     let mut rows = Vec::new();
@@ -183,7 +183,7 @@ pub(super) fn table2(_: &Lab<'_>) -> Result<Finding, Trouble> {
         let (levels_text, leaves) = (levels.to_string(), tree.leaves().len().to_string());
         table.row([&*levels_text, &leaves, paper_hls, &cells[0], &cells[1], paper_hdrr, &cells[2]]);
         for (name, printed, ours) in [("HLS, one round", paper_hls, round), ("HDRR", paper_hdrr, gap)] {
-            let paper: f64 = printed.replace(',', "").parse().map_err(Trouble::other)?;
+            let paper: f64 = printed.replace(',', "").parse().map_err(ClaimError::other)?;
             let decimals = printed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
             // Two entries are cut off and not rounded, so that a whole unit of the last digit is accepted.
             let digit = 10f64.powi(-(decimals as i32));

@@ -6,7 +6,7 @@ use fairlink_core::{
     Rate, Scheduler, Share,
 };
 
-use crate::claims::{Finding, Lab, Row, Table, Trouble};
+use crate::claims::{ClaimError, Finding, Lab, Row, Table};
 
 /// Length of every packet, and depth of every bucket: two packets bring a bucket into debt.
 const BYTES: u32 = 1500;
@@ -36,8 +36,8 @@ const COLOURS: [(&str, &str); 8] = [
     ("parent of 5", "red"),
 ];
 
-fn tree() -> Result<Hierarchy, Trouble> {
-    let rate = |mbit: u64| Rate::from_bps(mbit * 1_000_000).map_err(Trouble::other);
+fn tree() -> Result<Hierarchy, ClaimError> {
+    let rate = |mbit: u64| Rate::from_bps(mbit * 1_000_000).map_err(ClaimError::other);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: BYTES, ..LinkConfig::new(rate(100)?) });
     let mut made: Vec<(&str, ClassId)> = vec![("", ClassId::ROOT)];
     for (name, parent, guarantee, ceiling) in TREE {
@@ -50,22 +50,22 @@ fn tree() -> Result<Hierarchy, Trouble> {
             limits: QueueLimits { packets: 4, bytes: u32::MAX },
             ..ClassConfig::default()
         };
-        made.push((name, tree.add(above, config).map_err(Trouble::other)?));
+        made.push((name, tree.add(above, config).map_err(ClaimError::other)?));
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// The class of this name: they are numbered in their order, after the link.
-fn class(name: &str) -> Result<ClassId, Trouble> {
+fn class(name: &str) -> Result<ClassId, ClaimError> {
     let place = TREE.iter().position(|class| class.0 == name);
-    place.map(|place| ClassId(place as u32 + 1)).ok_or_else(|| Trouble::other(format!("no class {name}")))
+    place.map(|place| ClassId(place as u32 + 1)).ok_or_else(|| ClaimError::other(format!("no class {name}")))
 }
 
 /// Figure 14.
-pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = tree()?;
-    let info = find("htb").ok_or_else(|| Trouble::other("no htb"))?;
-    let mut htb = info.build(&tree, Leniency::Refuse, Members::new()).map_err(Trouble::other)?;
+    let info = find("htb").ok_or_else(|| ClaimError::other("no htb"))?;
+    let mut htb = info.build(&tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)?;
     let mut dropped = 0;
     let mut drops = |_: Nanos, _: Packet, _: DropReason| dropped += 1;
     // All of it at one instant: no bucket is refilled. What 2, 3 and 5 send alone brings them, and classes above them, into debt.
@@ -74,7 +74,7 @@ pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, Trouble> {
         for _ in 0..2 {
             htb.enqueue(Nanos::ZERO, Packet { handle: 0, len: BYTES, class }, &mut drops);
             if !matches!(htb.dequeue(Nanos::ZERO, &mut drops), Dequeued::Packet(_)) {
-                return Err(Trouble::other(format!("leaf {leaf} may not send")));
+                return Err(ClaimError::other(format!("leaf {leaf} may not send")));
             }
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, Trouble> {
             Dequeued::Idle => break false,
         }
     };
-    let leaf = |place: usize, names: &[&str]| -> Result<bool, Trouble> {
+    let leaf = |place: usize, names: &[&str]| -> Result<bool, ClaimError> {
         let names: Vec<ClassId> = names.iter().map(|name| class(name)).collect::<Result<_, _>>()?;
         Ok(sent.get(place).is_some_and(|class| names.contains(class)))
     };
@@ -114,7 +114,7 @@ pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, Trouble> {
     let note = "The text gives colours and no rates: ours are 2 to 20 of 100 Mbit/s, buckets of a packet of 1500 B. At one instant leaves 2, 3 and 5 send two packets each, which brings them and the classes above them into the figure's \
                 colours; then each of the five leaves has a packet, and the scheduler is asked until it waits.";
     if dropped > 0 {
-        return Err(Trouble::other(format!("{dropped} packets were dropped")));
+        return Err(ClaimError::other(format!("{dropped} packets were dropped")));
     }
     Ok(Finding::new(note, rows).with_table(table))
 }

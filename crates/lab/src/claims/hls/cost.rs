@@ -11,9 +11,9 @@ use fairlink_core::{Dequeued, DropReason, Leniency, Members, Nanos, Packet, Sche
 use fairlink_workload::Shape;
 
 use crate::bench::{cost, machine};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const SCHEDULERS: [&str; 4] = ["hls", "htb", "cbq-top-level", "fifo"];
 /// Length of every packet: the paper's are short.
@@ -32,7 +32,7 @@ fn leaves(lab: &Lab<'_>) -> Vec<usize> {
 type Costs = Vec<(f64, f64)>;
 
 /// Experiment 4.
-pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let time = Duration::from_millis(lab.by_effort(20, 150));
     let counts = leaves(lab);
     let mut figure = Vec::new();
@@ -53,12 +53,12 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             let levels = if flat { 1 } else { count.ilog2() as usize };
             let shape_of_tree =
                 Shape { leaves: count, levels, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
-            let tree = shape_of_tree.tree().map_err(Trouble::other)?;
+            let tree = shape_of_tree.tree().map_err(ClaimError::other)?;
             for (costs, name) in costs.iter_mut().zip(SCHEDULERS) {
-                let info = find(name).ok_or_else(|| Trouble::other(format!("no {name}")))?;
+                let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
                 // FIFO knows no tree.
                 if info.unsupported(&tree).next().is_none() {
-                    costs.push((count as f64, cost(info, &tree, time).map_err(Trouble::other)?));
+                    costs.push((count as f64, cost(info, &tree, time).map_err(ClaimError::other)?));
                 }
             }
             let filters = Filters::new(count)?;
@@ -104,12 +104,12 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let x = Axis::log("leaves", 2.0, *counts.last().unwrap_or(&2) as f64);
         let mut panel = Panel::new(shape, x, Axis::log("ns a packet", 1.0, 10_000.0)).high(280.0);
         for (n, (name, costs)) in SCHEDULERS.into_iter().zip(costs).enumerate() {
-            panel.series.push(Series::line(name, costs, Look::nth(n)));
+            panel.series.push(Series::line(name, costs, SeriesStyle::nth(n)));
         }
         if !flat {
-            panel.series.push(Series::line("filters at each node", progressive, Look::background(0)));
+            panel.series.push(Series::line("filters at each node", progressive, SeriesStyle::background(0)));
         }
-        panel.series.push(Series::line("filters at the root", linear, Look::background(1)));
+        panel.series.push(Series::line("filters at the root", linear, SeriesStyle::background(1)));
         figure.push(panel);
     }
     let note = format!(
@@ -142,13 +142,13 @@ struct Work {
 
 impl Work {
     /// Of a tree with as many leaves, all backlogged, with packets of [`BYTES`].
-    fn of(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, Trouble> {
+    fn of(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         let levels = if flat { 1 } else { leaves.ilog2() as usize };
         let shape = Shape { leaves, levels, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
-        let tree = shape.tree().map_err(Trouble::other)?;
-        let info = find("hls").ok_or_else(|| Trouble::other("no hls"))?;
-        let mut hls = info.build(&tree, Leniency::Refuse, Members::new()).map_err(Trouble::other)?;
+        let tree = shape.tree().map_err(ClaimError::other)?;
+        let info = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
+        let mut hls = info.build(&tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)?;
         let mut dropped = 0u64;
         let mut drops = |_: Nanos, _: Packet, _: DropReason| dropped += 1;
         for _ in 0..4 {
@@ -160,12 +160,12 @@ impl Work {
         let packets = 50 * leaves.max(20);
         for _ in 0..packets {
             let Dequeued::Packet(packet) = hls.dequeue(Nanos::ZERO, &mut drops) else {
-                return Err(Trouble::other("hls waits although all leaves are backlogged"));
+                return Err(ClaimError::other("hls waits although all leaves are backlogged"));
             };
             hls.enqueue(Nanos::ZERO, packet, &mut drops);
         }
         if dropped > 0 {
-            return Err(Trouble::other(format!("{dropped} packets were dropped")));
+            return Err(ClaimError::other(format!("{dropped} packets were dropped")));
         }
         let mut rounds = 0;
         hls.for_each_counter(0..1, &mut |_, name, count| {
@@ -184,7 +184,7 @@ impl Work {
 }
 
 /// Section VIII-E: all filters at the root.
-pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Filters compared for a packet, binary tree", &["leaves", "two at each node", "all at the root"]);
     let powers = 1..=13u32;
@@ -198,7 +198,7 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     }
     let at = |leaves: u32| {
         let of = found.iter().find(|&&(count, _)| count == leaves);
-        of.map(|&(_, counts)| counts).ok_or_else(|| Trouble::other(format!("no tree of {leaves} leaves")))
+        of.map(|&(_, counts)| counts).ok_or_else(|| ClaimError::other(format!("no tree of {leaves} leaves")))
     };
     let (hundred, thousand) = (at(128)?, at(1024)?);
     let rows = vec![
@@ -212,7 +212,7 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section VIII-E: how deep a tree may be.
-pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut table = Table::new(
         "Binary trees, their root a class: classes from the top down to a leaf",
@@ -223,15 +223,15 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         lab.go_on()?;
         let leaves = 1usize << power;
         let shape = Shape { leaves, levels: power, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
-        let tree = shape.tree().map_err(Trouble::other)?;
+        let tree = shape.tree().map_err(ClaimError::other)?;
         // In tc, the link's own rate is a class above all others.
         let levels = tree.levels() + 1;
         let fits = levels <= KERNEL_HTB_LEVELS;
         if fits {
             deepest = deepest.max(leaves);
         }
-        let builds = |name: &str| -> Result<bool, Trouble> {
-            let info = find(name).ok_or_else(|| Trouble::other(format!("no {name}")))?;
+        let builds = |name: &str| -> Result<bool, ClaimError> {
+            let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
             Ok(info.build(&tree, Leniency::Refuse, Members::new()).is_ok())
         };
         let words = |yes: bool| if yes { "takes it" } else { "too deep" }.to_owned();
@@ -255,9 +255,9 @@ struct Filters {
 }
 
 impl Filters {
-    fn new(leaves: usize) -> Result<Self, Trouble> {
+    fn new(leaves: usize) -> Result<Self, ClaimError> {
         let ports = (0..leaves).map(|leaf| u16::try_from(leaf).ok()?.checked_add(FIRST_PORT)).collect::<Option<_>>();
-        Ok(Self { ports: ports.ok_or_else(|| Trouble::other(format!("{leaves} leaves have no ports")))? })
+        Ok(Self { ports: ports.ok_or_else(|| ClaimError::other(format!("{leaves} leaves have no ports")))? })
     }
 
     /// A match of a range of leaves.

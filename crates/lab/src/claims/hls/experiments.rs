@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use fairlink_sim::{Phase, Run};
 
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Join, Look, Panel, Series};
+use crate::figures::figure::{Figure, Join, Panel, Series, SeriesStyle};
 use crate::measure::{Deviation, OPTIONS, TOLERANCE, relative, worst};
 
 /// Packets that a leaf's queue holds. The paper does not say; what is queued when a source stops is soon gone.
@@ -85,12 +85,13 @@ pub(super) fn over_time(title: &str, runs: &[&Run], shown: &[&str]) -> Figure {
                     phase.classes.iter().find(|class| class.name == *name).map_or(0.0, |class| class.rates.fair());
                 [(phase.start_s, ideal / 1e6), (phase.end_s, ideal / 1e6)]
             });
-            let ideal = Series { join: Join::Steps, ..Series::line("HMM fair", ideals.collect(), Look::reference()) };
+            let ideal =
+                Series { join: Join::Steps, ..Series::line("HMM fair", ideals.collect(), SeriesStyle::reference()) };
             panel.series.push(ideal);
             let Some(windows) = &run.windows else { continue };
             let Some(column) = windows.names.iter().position(|known| known == name) else { continue };
             let points = windows.rows.iter().map(|row| ((row.start_s + row.end_s) / 2.0, row.rates_bps[column] / 1e6));
-            panel.series.push(Series::line(*name, points.collect(), Look::nth(n)));
+            panel.series.push(Series::line(*name, points.collect(), SeriesStyle::nth(n)));
         }
         panel.borders = run.phases.iter().skip(1).map(|phase| phase.start_s).collect();
         panel
@@ -123,20 +124,20 @@ fn rates(title: &str, runs: &[&Run], leaves: &[&str]) -> Table {
 }
 
 /// Runs under these schedulers, in their order.
-pub(super) fn play(lab: &Lab<'_>, workload: &Workload, schedulers: &[&str]) -> Result<Arc<Vec<Run>>, Trouble> {
+pub(super) fn play(lab: &Lab<'_>, workload: &Workload, schedulers: &[&str]) -> Result<Arc<Vec<Run>>, ClaimError> {
     lab.play(workload, schedulers, 1, &OPTIONS)
 }
 
-pub(super) fn of<'r>(runs: &'r [Run], scheduler: &str) -> Result<&'r Run, Trouble> {
+pub(super) fn of<'r>(runs: &'r [Run], scheduler: &str) -> Result<&'r Run, ClaimError> {
     let found = runs.iter().find(|run| run.scheduler == scheduler);
-    found.ok_or_else(|| Trouble::other(format!("no run of {scheduler}")))
+    found.ok_or_else(|| ClaimError::other(format!("no run of {scheduler}")))
 }
 
 const COMPARED: [&str; 5] = ["hls", "htb", "cbq-formal", "cbq-top-level", "cbq-ancestor-only"];
 pub(super) const RERUN: &str = "--scheduler hls --scheduler htb --scheduler cbq-formal --scheduler cbq-top-level";
 
 /// Experiment 1: leaves fall silent one after another.
-pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // DIFFERENCE: guarantees and sequence are missing from the text: those of Figure 1, and A1, B1, C, A2 stop 5 s apart.
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
         .map(|(class, end)| (class, vec![(0.0, end)]))
@@ -235,7 +236,7 @@ fn kept(name: &str, kept: &Kept) -> [Row; 3] {
 }
 
 /// How quickly HLS is at its HMM fair rates when the set of active flows has changed.
-pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
         .map(|(class, end)| (class, vec![(0.0, end)]))
         .to_vec();
@@ -267,8 +268,8 @@ pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// By phase, the windows up to the last one in which a leaf is more than 5 % from its HMM fair rate, or a silent one has 5 % of the link.
-fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, Trouble> {
-    let windows = run.windows.as_ref().ok_or_else(|| Trouble::other("no windows"))?;
+fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
+    let windows = run.windows.as_ref().ok_or_else(|| ClaimError::other("no windows"))?;
     let late = hmm.phases.iter().map(|phase| {
         let within =
             windows.rows.iter().filter(|row| row.start_s >= phase.start_s - 1e-9 && row.end_s <= phase.end_s + 1e-9);
@@ -289,7 +290,7 @@ const LIKE_HTB: &str =
     "The throughput in the scenarios under CBQ … shows that CBQ allocates rates in a similar fashion as HTB.";
 
 /// Experiment 2: only A1, B2 and C send, and C pauses.
-pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut finding = Finding::default();
     let mut lopsided: Vec<(&str, Vec<f64>)> =
@@ -366,7 +367,7 @@ pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Section VIII-D about Figure 9(h): CBQ changes its allocation although no source does.
-pub(super) fn spontaneous(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn spontaneous(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut last = None;
     for (letter, [one, two]) in [("L", [14.0, 16.0]), ("M", [10.0, 20.0]), ("H", [6.0, 24.0])] {
@@ -379,7 +380,7 @@ pub(super) fn spontaneous(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let runs = play(lab, &workload, &COMPARED)?;
         for name in ["cbq-top-level", "cbq-formal"] {
             let run = of(&runs, name)?;
-            let windows = run.windows.as_ref().ok_or_else(|| Trouble::other("no windows"))?;
+            let windows = run.windows.as_ref().ok_or_else(|| ClaimError::other("no windows"))?;
             // Without the first half second.
             let still: Vec<_> = windows.rows.iter().filter(|row| row.start_s >= 10.59 && row.end_s <= 20.01).collect();
             let spread = ["A1", "B2"].map(|class| {

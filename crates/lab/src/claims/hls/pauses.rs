@@ -4,7 +4,7 @@
 use fairlink_sim::Run;
 
 use super::experiments::{Class, LINK, RERUN, Sender, of, over_time, play, settled, workload};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::measure::TOLERANCE;
 
 /// On phases of a run.
@@ -46,13 +46,13 @@ fn scenario((b1, c1): (f64, f64), order: &str) -> Workload {
 }
 
 /// Rates of A, B1 and C1 in Mbit/s in each on phase.
-fn on(run: &Run) -> Result<Vec<[f64; 3]>, Trouble> {
+fn on(run: &Run) -> Result<Vec<[f64; 3]>, ClaimError> {
     let on = run.phases.iter().filter(|phase| settled(phase, "A") > 1e6);
     let rates: Vec<[f64; 3]> = on.map(|phase| ["A", "B1", "C1"].map(|class| settled(phase, class) / 1e6)).collect();
     if rates.len() == ON {
         Ok(rates)
     } else {
-        Err(Trouble::other(format!("{} phases with traffic instead of {ON}", rates.len())))
+        Err(ClaimError::other(format!("{} phases with traffic instead of {ON}", rates.len())))
     }
 }
 
@@ -87,7 +87,7 @@ impl Seen {
 }
 
 /// Experiment 3.
-pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch D for the rest fit the
     // prose; how the leaves share what B and C have, and the order of classes, are varied.
     let orders: &[&str] = lab.by_effort(&["ABCD", "ACBD"], &["ABCD", "ACBD", "BCAD", "CBAD", "DCBA", "DBCA"]);

@@ -13,10 +13,10 @@ use fairlink_theory::bounds::HlsBounds;
 use fairlink_theory::to_f64;
 use fairlink_theory::weights::Weights;
 
-use crate::claims::random::{Dice, RandomClass, classes, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Trouble, Unit, Workload};
+use crate::claims::random::{RandomClass, SeededRng, classes, scenario};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Length of a run of `hls.measured`, in seconds: some hundred packets of each leaf.
 const SECONDS: f64 = 0.4;
@@ -26,7 +26,7 @@ const LARGEST: u32 = 1000;
 const STEPS: u64 = 400;
 
 /// Random trees and traffic: Definition 1 and the transmission gap beside Theorems 3 and 5.
-pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let fairness = fairness(lab)?;
     let gaps = gaps(lab)?;
     let rows = vec![
@@ -70,11 +70,11 @@ impl Used {
     }
 }
 
-fn fairness(lab: &Lab<'_>) -> Result<Used, Trouble> {
+fn fairness(lab: &Lab<'_>) -> Result<Used, ClaimError> {
     let mut all = Used { cases: lab.by_effort(120, 3_000), ..Used::default() };
     let options = Options { metrics: true, ..Options::default() };
     for case in 0..all.cases {
-        let mut dice = Dice::new(2, case);
+        let mut dice = SeededRng::new(2, case);
         let tree = classes(&mut dice, 14, 4);
         let workload = scenario(&mut dice, format!("tree-{case}.toml"), &tree, SECONDS);
         let runs = lab.watched(&workload, &["hls"], 1, &options, None)?;
@@ -93,10 +93,10 @@ fn fairness(lab: &Lab<'_>) -> Result<Used, Trouble> {
     Ok(all)
 }
 
-fn gaps(lab: &Lab<'_>) -> Result<Used, Trouble> {
+fn gaps(lab: &Lab<'_>) -> Result<Used, ClaimError> {
     let mut all = Used { cases: lab.by_effort(200, 5_000), ..Used::default() };
     for case in 0..all.cases {
-        let mut watch: Option<Result<Visits, Trouble>> = None;
+        let mut watch: Option<Result<Visits, ClaimError>> = None;
         drive(lab, 6, case, |tree, _, event| {
             if let Ok(watch) = watch.get_or_insert_with(|| Visits::new(tree)) {
                 watch.see(event);
@@ -126,13 +126,13 @@ struct Visits {
 }
 
 impl Visits {
-    fn new(tree: &Hierarchy) -> Result<Self, Trouble> {
+    fn new(tree: &Hierarchy) -> Result<Self, ClaimError> {
         let (weights, credits_per_byte) = run_weights(tree)?;
-        let bounds = HlsBounds::new(tree, &weights, credits_per_byte, |_| LARGEST).map_err(Trouble::other)?;
+        let bounds = HlsBounds::new(tree, &weights, credits_per_byte, |_| LARGEST).map_err(ClaimError::other)?;
         let link = tree.link().rate;
         let nothing = || vec![0; tree.len()];
         Ok(Self {
-            form: TwoPhase::new(tree).map_err(Trouble::other)?,
+            form: TwoPhase::new(tree).map_err(ClaimError::other)?,
             leaves: tree.leaves().to_vec(),
             lens: BTreeMap::new(),
             queued: nothing(),
@@ -171,10 +171,10 @@ impl Visits {
 }
 
 /// The weights that HLS runs with.
-pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), Trouble> {
-    let run = RunWeights::of(tree).map_err(Trouble::other)?;
+pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), ClaimError> {
+    let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     let units = (0..tree.len()).map(|class| run.credits(ClassId(class as u32))).collect();
-    Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(Trouble::other)?, CREDITS_PER_BYTE))
+    Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(ClaimError::other)?, CREDITS_PER_BYTE))
 }
 
 /// How much of its bound the worst class of each tree used, in order.
@@ -186,15 +186,15 @@ fn shares(used: &[Vec<f64>; 2]) -> Figure {
         values.sort_by(f64::total_cmp);
         let count = values.len().max(1) as f64;
         let points = values.iter().enumerate().map(|(n, &value)| ((n + 1) as f64 / count, value)).collect();
-        panel.series.push(Series::line(name, points, Look::nth(place)));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(place)));
     }
-    panel.series.push(Series::line("bound", vec![(0.0, 1.0), (1.0, 1.0)], Look::reference()));
+    panel.series.push(Series::line("bound", vec![(0.0, 1.0), (1.0, 1.0)], SeriesStyle::reference()));
     Figure::new("What the worst class of each random tree used of its bound", vec![panel])
 }
 
 /// A tree to be driven step by step.
-fn tree(classes: &[RandomClass]) -> Result<Hierarchy, Trouble> {
-    let link = LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(Trouble::other)?);
+fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
+    let link = LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST, ..link });
     let mut ids = Vec::new();
     for class in classes {
@@ -204,9 +204,9 @@ fn tree(classes: &[RandomClass]) -> Result<Hierarchy, Trouble> {
             ..ClassConfig::default()
         };
         let parent = class.parent.map_or(ClassId::ROOT, |parent| ids[parent]);
-        ids.push(tree.add(parent, config).map_err(Trouble::other)?);
+        ids.push(tree.add(parent, config).map_err(ClaimError::other)?);
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
 /// What happened at a step.
@@ -218,11 +218,16 @@ enum Event {
 }
 
 /// Drives HLS on a random tree with random arrivals and asks `each` after every event.
-fn drive(lab: &Lab<'_>, salt: u64, case: u64, mut each: impl FnMut(&Hierarchy, &Hls, &Event)) -> Result<(), Trouble> {
+fn drive(
+    lab: &Lab<'_>,
+    salt: u64,
+    case: u64,
+    mut each: impl FnMut(&Hierarchy, &Hls, &Event),
+) -> Result<(), ClaimError> {
     lab.go_on()?;
-    let mut dice = Dice::new(salt, case);
+    let mut dice = SeededRng::new(salt, case);
     let tree = tree(&classes(&mut dice, 30, 5))?;
-    let mut hls = Hls::new(&tree).map_err(Trouble::other)?;
+    let mut hls = Hls::new(&tree).map_err(ClaimError::other)?;
     let mut dropped = Vec::new();
     let mut sink = |_: Nanos, packet: Packet, _: DropReason| dropped.push(packet.handle);
     for handle in 0..STEPS {
@@ -239,7 +244,7 @@ fn drive(lab: &Lab<'_>, salt: u64, case: u64, mut each: impl FnMut(&Hierarchy, &
                 let sent = match hls.dequeue(Nanos::ZERO, &mut sink) {
                     Dequeued::Packet(packet) => Some((packet.class, packet.handle)),
                     Dequeued::Idle => None,
-                    Dequeued::WaitUntil(_) => return Err(Trouble::other("hls waits without a ceiling")),
+                    Dequeued::WaitUntil(_) => return Err(ClaimError::other("hls waits without a ceiling")),
                 };
                 each(&tree, &hls, &Event::Sent(sent));
             }
@@ -257,7 +262,7 @@ fn driven(cases: u64, events: u64) -> String {
 }
 
 /// Equation (12).
-pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut broken, mut first) = (0u64, 0usize, None);
     for case in 0..cases {
@@ -279,7 +284,7 @@ pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Theorem 2.
-pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut main, mut without, mut jumps) = (0u64, 0u64, 0u64, 0usize);
     for case in 0..cases {
@@ -309,7 +314,7 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Lemma 1.
-pub(super) fn lemma1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn lemma1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut sent, mut different, mut trouble) = (0u64, 0u64, 0usize, None);
     for case in 0..cases {
@@ -319,7 +324,7 @@ pub(super) fn lemma1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             if first_form.is_none() {
                 match TwoPhase::new(tree) {
                     Ok(made) => first_form = Some(made),
-                    Err(error) => trouble = Some(Trouble::other(error)),
+                    Err(error) => trouble = Some(ClaimError::other(error)),
                 }
             }
             let Some(form) = &mut first_form else { return };

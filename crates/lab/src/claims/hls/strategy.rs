@@ -9,8 +9,8 @@ use fairlink_theory::strategy::{MOST_CLASSES, Rule, StrategyError};
 use fairlink_theory::to_f64;
 use num_traits::Zero;
 
-use crate::claims::random::{Dice, RandomClass, classes};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::{RandomClass, SeededRng, classes};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 /// Figure 1 in Mbit/s, of which A1 and B2 send: nothing depends on how A shares its guarantee, says the paper.
 const SCENARIO: &str = include_str!("../../../../../scenarios/hls/strategy.toml");
@@ -20,13 +20,13 @@ const LINK: u64 = 1_000_000_000;
 const BUNDLES: [(f64, f64); 3] = [(10.0, 20.0), (29.0, 1.0), (1.0, 29.0)];
 
 /// Random trees under the fluid rules, and packets.
-pub(super) fn strategyproof(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn strategyproof(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(40, 1_000);
     let (mut hmm, mut htb_lies, mut htb_moves, mut tried) = (0usize, 0usize, 0usize, 0usize);
     let mut most = 0.0f64;
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(8, case);
+        let mut dice = SeededRng::new(8, case);
         let tree = tree(&classes(&mut dice, 12, 3))?;
         debug_assert!(tree.len() <= MOST_CLASSES);
         let demand = demand(&mut dice, &tree)?;
@@ -70,26 +70,26 @@ pub(super) fn strategyproof(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     ))
 }
 
-fn refused(error: StrategyError) -> Trouble {
-    Trouble::other(error)
+fn refused(error: StrategyError) -> ClaimError {
+    ClaimError::other(error)
 }
 
 /// The tree with guarantees in proportion to its weights: those of children fill nine tenths of their parent's.
-fn tree(classes: &[RandomClass]) -> Result<Hierarchy, Trouble> {
-    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK).map_err(Trouble::other)?));
+fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?));
     let mut made: Vec<(ClassId, u64)> = Vec::new();
     for class in classes {
         let (parent, room) = class.parent.map_or((ClassId::ROOT, LINK), |parent| made[parent]);
         let siblings: u64 = classes.iter().filter(|other| other.parent == class.parent).map(|other| other.weight).sum();
         let bps = (room / 10 * 9 / siblings * class.weight).max(1);
-        let share = Some(Share::Guarantee(Rate::from_bps(bps).map_err(Trouble::other)?));
-        let id = tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).map_err(Trouble::other)?;
+        let share = Some(Share::Guarantee(Rate::from_bps(bps).map_err(ClaimError::other)?));
+        let id = tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).map_err(ClaimError::other)?;
         made.push((id, bps));
     }
-    tree.build().map_err(Trouble::other)
+    tree.build().map_err(ClaimError::other)
 }
 
-fn demand(dice: &mut Dice, tree: &Hierarchy) -> Result<Demand, Trouble> {
+fn demand(dice: &mut SeededRng, tree: &Hierarchy) -> Result<Demand, ClaimError> {
     let requests = tree.leaves().iter().map(|&leaf| {
         let request = match dice.below(4) {
             0 => Request::Rate(0),
@@ -98,11 +98,11 @@ fn demand(dice: &mut Dice, tree: &Hierarchy) -> Result<Demand, Trouble> {
         };
         (leaf, request)
     });
-    Demand::new(tree, requests.collect::<Vec<_>>()).map_err(Trouble::other)
+    Demand::new(tree, requests.collect::<Vec<_>>()).map_err(ClaimError::other)
 }
 
 /// What A gets of packets, by how it shares its guarantee.
-fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, Trouble> {
+fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
     let mut table =
         Table::new("Rate of A in Mbit/s by the guarantees of A1, which sends, and of A2", &["A1 / A2", "hls", "htb"]);
     let mut sent: Vec<[f64; 2]> = Vec::new();
@@ -122,11 +122,11 @@ fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, Trouble> {
         sent.push(rates);
         seconds = runs[0].duration_s;
         let tree = workload.read("hls")?.link.tree;
-        let hls = find("hls").ok_or_else(|| Trouble::other("no hls"))?;
-        let bound = promised(hls, &tree).map_err(Trouble::other)?.fairness;
+        let hls = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
+        let bound = promised(hls, &tree).map_err(ClaimError::other)?.fairness;
         let bound = bound.and_then(|bound| bound.of_classes.get(1).copied().flatten());
         // Of what A and B are apart, half is what A has too much: twice that is the most by which two runs can differ.
-        allowed = allowed.max(bound.ok_or_else(|| Trouble::other("hls has no bound for A"))?.bytes);
+        allowed = allowed.max(bound.ok_or_else(|| ClaimError::other("hls has no bound for A"))?.bytes);
     }
     let gain =
         |scheduler: usize| sent[1..].iter().map(|rates| rates[scheduler] - sent[0][scheduler]).fold(0.0, f64::max);

@@ -9,10 +9,10 @@ use fairlink_core::{ClassId, Hierarchy, Nanos};
 use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 use fairlink_theory::latency::{DelayBound, delay_bounds};
 
-use crate::claims::random::{Dice, classes, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::{SeededRng, classes, scenario};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// One class alone, then beside another that was silent. Guarantees are halves of the link; the service curve of a is the line of its
 /// guarantee.
@@ -113,7 +113,7 @@ impl Drop for Watch {
 }
 
 /// Bytes behind by class, and the course of the first class.
-fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(BTreeMap<ClassId, f64>, Points), Trouble> {
+fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(BTreeMap<ClassId, f64>, Points), ClaimError> {
     let tree = workload.read(scheduler)?.link.tree;
     let guarantees = match scheduler {
         "hls" => as_run(&tree)?,
@@ -142,16 +142,16 @@ fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
 }
 
 /// By class, bytes per second by the weights that HLS runs with, which are whole credits.
-fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, Trouble> {
-    let run = RunWeights::of(tree).map_err(Trouble::other)?;
+fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, ClaimError> {
+    let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     Ok(guarantees(tree, |class| run.credits(class) as f64))
 }
 
 /// By leaf, how far it may be behind under HLS, in bytes: L_i + sum over the inner classes a on its path of W_a s_i / s_a + s_i (2 Q + L). Its
 /// delay bound for a burst of one packet at its guarantee g is (burst + that) / g.
-fn constant(workload: &Workload) -> Result<Vec<f64>, Trouble> {
+fn constant(workload: &Workload) -> Result<Vec<f64>, ClaimError> {
     let tree = workload.read("hls")?.link.tree;
-    let info = find("hls").ok_or_else(|| Trouble::other("no hls"))?;
+    let info = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
     let guarantees = as_run(&tree)?;
     let bounds = delay_bounds(info, &tree);
     let burst = f64::from(tree.link().max_packet);
@@ -162,7 +162,7 @@ fn constant(workload: &Workload) -> Result<Vec<f64>, Trouble> {
 }
 
 /// Who falls behind his guarantee, and how far.
-pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("strict.toml", ALONE_THEN_NOT);
     let a = ClassId(1);
     let mut rows = Vec::new();
@@ -192,7 +192,7 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             let highest = points.filter_map(|chunk| {
                 chunk.iter().copied().reduce(|one, other| if other.1 > one.1 { other } else { one })
             });
-            panel.series.push(Series::line(name, highest.collect(), Look::nth(n)));
+            panel.series.push(Series::line(name, highest.collect(), SeriesStyle::nth(n)));
         }
     }
     // Service curves that are not lines: what the curve owes a for a second is nothing, and b may have the whole link for half of one.
@@ -236,11 +236,11 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Cases, those in which the constant is exceeded, and the largest part of it that was used.
-fn random(lab: &Lab<'_>) -> Result<(u64, usize, f64), Trouble> {
+fn random(lab: &Lab<'_>) -> Result<(u64, usize, f64), ClaimError> {
     let cases = lab.by_effort(100, 2_000);
     let (mut exceeded, mut used) = (0, 0.0f64);
     for case in 0..cases {
-        let mut dice = Dice::new(7, case);
+        let mut dice = SeededRng::new(7, case);
         let tree = classes(&mut dice, 12, 4);
         let workload = scenario(&mut dice, "case.toml".into(), &tree, 0.4);
         let bound = constant(&workload)?;

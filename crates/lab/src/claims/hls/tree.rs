@@ -6,14 +6,14 @@ use fairlink_theory::request::{Demand, Request};
 use num_rational::BigRational;
 use num_traits::Zero;
 
-use crate::claims::random::{Dice, RandomClass, classes};
-use crate::claims::{Finding, Lab, Row, Trouble};
+use crate::claims::random::{RandomClass, SeededRng, classes};
+use crate::claims::{ClaimError, Finding, Lab, Row};
 
 /// The link of the random trees, in bit/s.
 const LINK: u64 = 1_000_000_000;
 
-fn link() -> Result<LinkConfig, Trouble> {
-    Ok(LinkConfig::new(Rate::from_bps(LINK).map_err(Trouble::other)?))
+fn link() -> Result<LinkConfig, ClaimError> {
+    Ok(LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?))
 }
 
 fn add(
@@ -30,7 +30,7 @@ fn add(
 fn build(
     classes: &[RandomClass],
     share: impl Fn(usize) -> Share,
-) -> Result<Result<Hierarchy, HierarchyError>, Trouble> {
+) -> Result<Result<Hierarchy, HierarchyError>, ClaimError> {
     let mut tree = Hierarchy::builder(link()?);
     let mut made = Vec::new();
     for (place, class) in classes.iter().enumerate() {
@@ -42,12 +42,12 @@ fn build(
     Ok(tree.build())
 }
 
-fn guarantee(bps: u64) -> Result<Share, Trouble> {
-    Ok(Share::Guarantee(Rate::from_bps(bps).map_err(Trouble::other)?))
+fn guarantee(bps: u64) -> Result<Share, ClaimError> {
+    Ok(Share::Guarantee(Rate::from_bps(bps).map_err(ClaimError::other)?))
 }
 
 /// Guarantees in bit/s by class: a random part of what the parent has for each, all of them within it.
-fn superadditive_guarantees(dice: &mut Dice, classes: &[RandomClass]) -> Vec<u64> {
+fn superadditive_guarantees(dice: &mut SeededRng, classes: &[RandomClass]) -> Vec<u64> {
     let mut guarantees: Vec<u64> = Vec::new();
     for class in classes {
         let room = class.parent.map_or(LINK, |parent| guarantees[parent]);
@@ -63,15 +63,15 @@ fn whole(value: u64) -> BigRational {
 }
 
 /// The superadditive property: kept trees are taken, broken ones refused.
-pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let (mut refused, mut taken, mut elsewhere) = (0usize, 0usize, 0usize);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(21, case);
+        let mut dice = SeededRng::new(21, case);
         let classes = classes(&mut dice, 20, 4);
         let mut guarantees = superadditive_guarantees(&mut dice, &classes);
-        let shares = |guarantees: &[u64]| -> Result<Vec<Share>, Trouble> {
+        let shares = |guarantees: &[u64]| -> Result<Vec<Share>, ClaimError> {
             guarantees.iter().map(|&bps| guarantee(bps)).collect()
         };
         let kept = shares(&guarantees)?;
@@ -110,14 +110,14 @@ pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Weights as guarantees: the product formula of Section II.
-pub(super) fn weights(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn weights(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut compared, mut different, mut unlike) = (0usize, 0usize, 0usize);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(22, case);
+        let mut dice = SeededRng::new(22, case);
         let classes = classes(&mut dice, 20, 5);
-        let tree = build(&classes, |place| Share::Weight(classes[place].weight))?.map_err(Trouble::other)?;
+        let tree = build(&classes, |place| Share::Weight(classes[place].weight))?.map_err(ClaimError::other)?;
         let all = Allocation::solve(&tree, &Demand::uniform(&tree, Request::Unlimited));
         let mut product = vec![whole(LINK)];
         for (place, class) in classes.iter().enumerate() {
@@ -131,7 +131,7 @@ pub(super) fn weights(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         // In another unit.
         let scale = 1u64 << 20;
         let by = |place: usize| Share::Weight(classes[place].weight * scale);
-        let scaled = build(&classes, by)?.map_err(Trouble::other)?;
+        let scaled = build(&classes, by)?.map_err(ClaimError::other)?;
         let again = Allocation::solve(&scaled, &Demand::uniform(&scaled, Request::Unlimited));
         unlike += tree.classes().filter(|&class| again.rate(class) != all.rate(class)).count();
     }
@@ -146,7 +146,7 @@ pub(super) fn weights(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     Ok(Finding::new(note, rows))
 }
 
-fn random_demand(dice: &mut Dice, tree: &Hierarchy) -> Result<(Demand, Vec<Option<u64>>), Trouble> {
+fn random_demand(dice: &mut SeededRng, tree: &Hierarchy) -> Result<(Demand, Vec<Option<u64>>), ClaimError> {
     let mut asked = vec![Some(0); tree.len()];
     let mut requests = Vec::new();
     for &leaf in tree.leaves() {
@@ -166,18 +166,18 @@ fn random_demand(dice: &mut Dice, tree: &Hierarchy) -> Result<(Demand, Vec<Optio
         let sum = asked[parent.index()].zip(asked[class.index()]).map(|(above, own)| above + own);
         asked[parent.index()] = sum;
     }
-    Ok((Demand::new(tree, requests).map_err(Trouble::other)?, asked))
+    Ok((Demand::new(tree, requests).map_err(ClaimError::other)?, asked))
 }
 
 /// Observations O1 and O2.
-pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(500, 10_000);
     let (mut first, mut second, mut unsatisfied, mut satisfied) = (0usize, 0usize, 0u64, 0u64);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(23, case);
+        let mut dice = SeededRng::new(23, case);
         let classes = classes(&mut dice, 20, 5);
-        let tree = build(&classes, |place| Share::Weight(classes[place].weight))?.map_err(Trouble::other)?;
+        let tree = build(&classes, |place| Share::Weight(classes[place].weight))?.map_err(ClaimError::other)?;
         let (demand, asked) = random_demand(&mut dice, &tree)?;
         let hmm = Allocation::solve(&tree, &demand);
         // a_i < r_i, from the sums of equation (2).
@@ -210,15 +210,15 @@ pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Guarantees that are given as nothing but weights are kept (Section IX, against \[18\]).
-pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(500, 10_000);
     let (mut compared, mut short, mut flat_short) = (0u64, 0usize, 0usize);
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(24, case);
+        let mut dice = SeededRng::new(24, case);
         let classes = classes(&mut dice, 20, 4);
         let guarantees = superadditive_guarantees(&mut dice, &classes);
-        let tree = build(&classes, |place| Share::Weight(guarantees[place]))?.map_err(Trouble::other)?;
+        let tree = build(&classes, |place| Share::Weight(guarantees[place]))?.map_err(ClaimError::other)?;
         let (demand, asked) = random_demand(&mut dice, &tree)?;
         let hmm = Allocation::solve(&tree, &demand);
         let missing = |rate: BigRational, request: Option<u64>, guarantee: u64| {
@@ -235,11 +235,11 @@ pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         for &leaf in tree.leaves() {
             let share = Some(Share::Weight(guarantees[leaf.index() - 1]));
             let id =
-                flat.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() }).map_err(Trouble::other)?;
+                flat.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() }).map_err(ClaimError::other)?;
             requests.push((id, demand.get(leaf).unwrap_or(Request::Rate(0))));
         }
-        let flat = flat.build().map_err(Trouble::other)?;
-        let flat_demand = Demand::new(&flat, requests).map_err(Trouble::other)?;
+        let flat = flat.build().map_err(ClaimError::other)?;
+        let flat_demand = Demand::new(&flat, requests).map_err(ClaimError::other)?;
         let rates = Allocation::solve(&flat, &flat_demand);
         let mut sums = vec![BigRational::zero(); tree.len()];
         for (place, &leaf) in tree.leaves().iter().enumerate() {

@@ -6,7 +6,7 @@ use fairlink_theory::bounds::HlsBounds;
 use fairlink_theory::to_f64;
 
 use super::rounds::run_weights;
-use crate::claims::{Expected, Finding, Lab, Row, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Unit, Workload};
 
 /// Figure 1, a tenth of its rates.
 const TREE: &str = "duration = \"2s\"\n\n[link]\nrate = \"100mbit\"\nscheduler = \"hls\"\nmtu = \"1500B\"\n";
@@ -33,17 +33,17 @@ fn longest(run: &Run) -> f64 {
 }
 
 /// d_max >= gamma, as Section VII has it, with full queues and with hardly any packets.
-pub(super) fn gap_delay(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn gap_delay(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let full = scenario("gap-full.toml", "model = \"greedy\"");
     // A packet of each leaf every 24 ms: at most five are queued at a time.
     let light = scenario("gap-light.toml", "model = \"cbr\"\nrate = \"500kbit\"");
     let tree = full.read("hls")?.link.tree;
     let weights = run_weights(&tree)?;
-    let bounds = HlsBounds::new(&tree, &weights.0, CREDITS_PER_BYTE, |_| 1500).map_err(Trouble::other)?;
+    let bounds = HlsBounds::new(&tree, &weights.0, CREDITS_PER_BYTE, |_| 1500).map_err(ClaimError::other)?;
     let gap = to_f64(&bounds.transmission_gap(tree.link().rate));
-    let delay = |workload: &Workload| -> Result<f64, Trouble> {
+    let delay = |workload: &Workload| -> Result<f64, ClaimError> {
         let runs = lab.play(workload, &["hls"], 1, &Options::default())?;
-        runs.first().map(longest).ok_or_else(|| Trouble::other("no run"))
+        runs.first().map(longest).ok_or_else(|| ClaimError::other("no run"))
     };
     let (most, least) = (delay(&full)?, delay(&light)?);
     let rows = vec![

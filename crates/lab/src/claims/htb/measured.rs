@@ -4,9 +4,9 @@ use fairlink_config::tc::{ImportOptions, import};
 use fairlink_core::Rate;
 use fairlink_sim::Run;
 
-use crate::claims::{Trouble, Workload};
+use crate::claims::{ClaimError, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Event, Figure, Look, Panel, Series};
+use crate::figures::figure::{Event, Figure, Panel, Series, SeriesStyle};
 
 /// The set-up for HTB on one device.
 pub(super) const HTB: &str = include_str!("../../../../../scenarios/htb/htb.tc");
@@ -29,8 +29,8 @@ pub(super) const KB: f64 = 8e3;
 const CARD: u64 = 10_000_000;
 
 /// A scenario of these tc lines and this script, both as they are.
-pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, Trouble> {
-    let rate = Some(Rate::from_bps(CARD).map_err(Trouble::other)?);
+pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, ClaimError> {
+    let rate = Some(Rate::from_bps(CARD).map_err(ClaimError::other)?);
     let link = import(name, tc, &ImportOptions { rate, device: None })?;
     let text = format!("{}\n[[source]]\nmodel = \"script\"\nscript = '''\n{script}'''\n", link.text);
     Ok(Workload::new(name, text))
@@ -84,7 +84,7 @@ pub(super) fn plot(
     workload: &Workload,
     runs: &[(&str, &Run)],
     flows: &[(&str, &str)],
-) -> Result<Figure, Trouble> {
+) -> Result<Figure, ClaimError> {
     let scripts = workload.read("htb")?.scripts;
     let events = scripts.iter().flat_map(|script| &script.script.rates);
     let events: Vec<Event> = events.map(|rate| Event { x: rate.at.0 as f64 / 1e9, text: rate.to_string() }).collect();
@@ -97,7 +97,7 @@ pub(super) fn plot(
         let mut longest = 0.01f64;
         for (n, (class, flow)) in flows.iter().enumerate() {
             let Some(column) = windows.names.iter().position(|name| name == class) else { continue };
-            let look = Look::nth(n);
+            let look = SeriesStyle::nth(n);
             let middle = |row: &fairlink_sim::Window| (row.start_s + row.end_s) / 2.0;
             let points = windows.rows.iter().map(|row| (middle(row), row.rates_bps[column] / KB));
             rates.series.push(Series::line(*flow, points.collect(), look));

@@ -4,7 +4,7 @@ use fairlink_core::{Lender, Nanos, Pool, PoolRule, Rate};
 use fairlink_sim::Run;
 
 use super::measured::{KB, SLOTS, TWO_DEVICES, rate, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::measure::OPTIONS;
 
 /// Classes that borrow from the slot.
@@ -13,10 +13,11 @@ const MEMBERS: [&str; 2] = ["1:1", "eth1:1:2"];
 const SIX_SECONDS: &str = "The cross device sharing is based on rate estimator with 6 sec averaging interval.";
 
 /// Readings of the meter of one member that sends 30 kB/s in packets of 500 B from the first instant, every 10 ms: seconds and bit/s.
-fn readings(seconds: u64) -> Result<Vec<(Nanos, u64)>, Trouble> {
-    let base = |kilobytes: u64| Rate::from_bps(kilobytes * 8000).map_err(Trouble::other);
-    let mut ends = Pool::share(PoolRule::Ratio, base(100)?, 2048, &[base(50)?, base(30)?]).map_err(Trouble::other)?;
-    let end = ends.last_mut().ok_or_else(|| Trouble::other("no member"))?;
+fn readings(seconds: u64) -> Result<Vec<(Nanos, u64)>, ClaimError> {
+    let base = |kilobytes: u64| Rate::from_bps(kilobytes * 8000).map_err(ClaimError::other);
+    let mut ends =
+        Pool::share(PoolRule::Ratio, base(100)?, 2048, &[base(50)?, base(30)?]).map_err(ClaimError::other)?;
+    let end = ends.last_mut().ok_or_else(|| ClaimError::other("no member"))?;
     let mut found = Vec::new();
     let mut bytes = 0u64;
     for step in 0..seconds * 100 {
@@ -28,7 +29,7 @@ fn readings(seconds: u64) -> Result<Vec<(Nanos, u64)>, Trouble> {
         }
         // Asking is what makes it measure where nothing is sent.
         let (Ok(()) | Err(_)) = end.may_borrow(now);
-        found.push((now, end.metered_bps().ok_or_else(|| Trouble::other("the member has no meter"))?));
+        found.push((now, end.metered_bps().ok_or_else(|| ClaimError::other("the member has no meter"))?));
     }
     Ok(found)
 }
@@ -41,7 +42,7 @@ fn until(end: u64) -> String {
 }
 
 /// What the meters of both devices read at the end of a run, in bit/s.
-fn meters(run: &Run) -> Result<[f64; 2], Trouble> {
+fn meters(run: &Run) -> Result<[f64; 2], ClaimError> {
     let read = |name: &str| {
         let classes = run.classes.iter().map(|class| (&class.name, &class.counters));
         let inner = run.inner_classes.iter().map(|class| (&class.name, &class.counters));
@@ -49,13 +50,13 @@ fn meters(run: &Run) -> Result<[f64; 2], Trouble> {
         found
             .and_then(|(_, counters)| counters.get("slot_rate_bps"))
             .map(|&bps| bps as f64)
-            .ok_or_else(|| Trouble::other(format!("{name} shows no meter")))
+            .ok_or_else(|| ClaimError::other(format!("{name} shows no meter")))
     };
     Ok([read(MEMBERS[0])?, read(MEMBERS[1])?])
 }
 
 /// The meter of each member.
-pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let steady = readings(60)?;
     let changes = steady.windows(2).filter(|pair| pair[0].1 != pair[1].1);
     let between = changes.clone().filter(|pair| !pair[1].0.0.is_multiple_of(100_000_000)).count();
@@ -72,7 +73,7 @@ pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     for end in [2500, 3500, 6000, 9000] {
         let workload = scenario("slots.toml", SLOTS, &until(end))?;
         let runs = lab.play(&workload, &["htb"], 1, &OPTIONS)?;
-        let run = runs.first().ok_or_else(|| Trouble::other("no run"))?;
+        let run = runs.first().ok_or_else(|| ClaimError::other("no run"))?;
         let read = meters(run)?;
         let seconds = end as f64 / 1e3;
         let sent = MEMBERS.map(|name| rate(run, name, (seconds - 1.0, seconds)));
@@ -80,7 +81,7 @@ pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         table.row(std::iter::once(format!("{seconds} s")).chain(cells));
         found.push((read, sent, workload));
     }
-    let [_, early, _, settled] = &found[..] else { return Err(Trouble::other("a run is missing")) };
+    let [_, early, _, settled] = &found[..] else { return Err(ClaimError::other("a run is missing")) };
     let rows = vec![
         Row::never("changes of a meter that are not at a multiple of 100 ms", between),
         Row::new(
@@ -126,7 +127,7 @@ pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Where the guard stands.
-pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // All flows always have packets.
     let script = "0\ti\t0\teth0\n0\ti\t1\teth0\n0\ti\t2\teth1\n0\tP\t0\t0x10002\n0\tP\t1\t0x10003\n0\tP\t2\t0x10002\n0\tS\t0\t500\n0\tS\t1\t500\n0\tS\t2\t500\n\
                   0\tR\t0\t200000\n0\tR\t1\t200000\n0\tR\t2\t200000\n20000\tX\t0\t0\n";
@@ -134,9 +135,9 @@ pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let workload = scenario("guard.toml", &SLOTS.replace("limit 2", "limit 20"), script)?;
     let greedy = Workload::new("guard.toml", workload.text.replace("rule = \"ratio\"", "rule = \"greedy\""));
     let span = (10.0, 20.0);
-    let rates = |workload: &Workload| -> Result<[f64; 3], Trouble> {
+    let rates = |workload: &Workload| -> Result<[f64; 3], ClaimError> {
         let runs = lab.play(workload, &["htb"], 1, &OPTIONS)?;
-        let run = runs.first().ok_or_else(|| Trouble::other("no run"))?;
+        let run = runs.first().ok_or_else(|| ClaimError::other("no run"))?;
         Ok(["1:2", "1:3", "eth1:1:2"].map(|name| rate(run, name, span)))
     };
     let [guarded, free] = [rates(&workload)?, rates(&greedy)?];
@@ -146,12 +147,12 @@ pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         1,
     );
     if !below.contains("name = \"1:2\"\npool") {
-        return Err(Trouble::other("the class 1:2 is not where it was"));
+        return Err(ClaimError::other("the class 1:2 is not where it was"));
     }
     let refused = match Workload::new("below.toml", below).read("htb") {
-        Err(Trouble::Scenario(why)) => {
+        Err(ClaimError::Scenario(why)) => {
             if !why.contains("pool") {
-                return Err(Trouble::other(why));
+                return Err(ClaimError::other(why));
             }
             1.0
         }

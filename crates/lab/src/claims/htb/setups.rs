@@ -5,10 +5,10 @@ use fairlink_core::{Leniency, Members};
 
 use super::measured::{CBQ, CBQ_PRIO, HTB, HTB_PRIO, KB, ONE_DEVICE, SLOTS, TWO_DEVICES, delay, scenario};
 use super::share::{AGAIN, BOTH, FLOWS, of, play};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// The delay of the second flow at 5 s, beside CBQ's.
-pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let htb = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
     let cbq = play(lab, &workload, "cbq-top-level")?;
@@ -40,7 +40,7 @@ pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Top-level sharing beside HTB: how far shares are from what the text computes.
-pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Error of the shares while both send, as a part of the total, by what flow 1 sends",
         &["flow 1 sends", "htb", "cbq-top-level", "cbq-formal"],
@@ -79,7 +79,7 @@ pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// All leaves of one depth: the text's set-ups, and a tree that is not so.
-pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut elsewhere = 0;
     for (name, tc) in [("share.toml", HTB), ("prio.toml", HTB_PRIO)] {
         let tree = scenario(name, tc, ONE_DEVICE)?.read("htb")?.link.tree;
@@ -97,7 +97,7 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let depths: std::collections::BTreeSet<usize> =
         incomplete.leaves().iter().map(|&leaf| incomplete.depth(leaf)).collect();
     if depths.len() != 2 {
-        return Err(Trouble::other("the tree is complete"));
+        return Err(ClaimError::other("the tree is complete"));
     }
     let run = play(lab, &workload, "htb")?;
     let refused = f64::from(u8::from(
@@ -119,11 +119,11 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The lines of CBQ: what each word becomes.
-pub(super) fn syntax(_: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn syntax(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut wrong = 0;
     for (tc, prios) in [(CBQ, [1, 1]), (CBQ_PRIO, [1, 0])] {
         let link = scenario("cbq.toml", tc, ONE_DEVICE)?.read("cbq-top-level")?.link;
-        let class = |name: &str| link.names.id(name).ok_or_else(|| Trouble::other(format!("no class {name}")));
+        let class = |name: &str| link.names.id(name).ok_or_else(|| ClaimError::other(format!("no class {name}")));
         let (top, a, b) = (class("1:1")?, class("1:2")?, class("1:3")?);
         let config = |id| link.tree.config(id);
         wrong += usize::from(!config(top).bounded) + usize::from(config(a).bounded) + usize::from(config(b).bounded);

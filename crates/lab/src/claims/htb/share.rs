@@ -6,9 +6,9 @@ use fairlink_core::{ClassId, Nanos};
 use fairlink_sim::{Observer, Options, Run};
 
 use super::measured::{CBQ, CBQ_PRIO, HTB, HTB_PRIO, KB, ONE_DEVICE, SLOTS, TWO_DEVICES, delay, plot, rate, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::measure::OPTIONS;
 
 /// Classes of flows 0 and 1.
@@ -24,9 +24,9 @@ const TWICE: &str =
     "According to weights the class A should get two times more than B: rA = … ~= 67 kBps rB = … ~= 33 kBps";
 pub(super) const AGAIN: &str = "--window 200ms --out plots";
 
-pub(super) fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Trouble> {
+pub(super) fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, ClaimError> {
     let runs = lab.play(workload, &[scheduler], 1, &OPTIONS)?;
-    runs.first().cloned().ok_or_else(|| Trouble::other("no run"))
+    runs.first().cloned().ok_or_else(|| ClaimError::other("no run"))
 }
 
 pub(super) fn of(run: &Run, flow: usize, span: (f64, f64)) -> f64 {
@@ -42,7 +42,7 @@ fn near(what: &str, kilobytes: f64, ours: f64) -> Row {
 }
 
 /// The first measurement of HTB.
-pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share.toml", HTB, ONE_DEVICE)?;
     let run = play(lab, &workload, "htb")?;
     let rows = vec![
@@ -60,7 +60,7 @@ pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The same through CBQ.
-pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
     let run = play(lab, &workload, "cbq-top-level")?;
     let htb = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
@@ -82,7 +82,7 @@ pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Priorities.
-pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let raised = scenario("prio.toml", HTB_PRIO, ONE_DEVICE)?;
     let run = play(lab, &raised, "htb")?;
     let equal = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
@@ -190,11 +190,11 @@ impl Drop for Excess {
 }
 
 /// What flow 0 sends beyond its ceil of 80 kB/s with this burst.
-fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), Trouble> {
+fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), ClaimError> {
     let tc = HTB.replace("ceil 80kbps burst 2k", &format!("ceil 80kbps burst {burst} cburst {burst}"));
     let workload = scenario("burst.toml", &tc, ONE_DEVICE)?;
     let class = workload.read("htb")?.scripts.first().and_then(|script| script.flows.first().map(|flow| flow.2));
-    let class = class.ok_or_else(|| Trouble::other("no flow 0"))?;
+    let class = class.ok_or_else(|| ClaimError::other("no flow 0"))?;
     let found = Arc::new(Mutex::new(Found::default()));
     let make = || -> Box<dyn Observer> {
         let rate = 80.0 * KB / 8e9;
@@ -206,7 +206,7 @@ fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), Trouble> {
 }
 
 /// The spike at a start.
-pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 1000.0;
     let mut rows = Vec::new();
     let mut table = Table::new(
@@ -247,9 +247,9 @@ pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let cells = [burst, found.since_start, found.any, burst + PACKET];
         table.row(cells.map(|bytes| format!("{bytes:.0}")));
         let points = found.course.into_iter().filter(|point| point.0 <= 2.0);
-        panel.series.push(Series::line(format!("burst {}k", bytes / 1024), points.collect(), Look::nth(n)));
+        panel.series.push(Series::line(format!("burst {}k", bytes / 1024), points.collect(), SeriesStyle::nth(n)));
         let bound = vec![(0.0, burst + PACKET), (2.0, burst + PACKET)];
-        panel.series.push(Series::line("burst and a packet", bound, Look::reference()));
+        panel.series.push(Series::line("burst and a packet", bound, SeriesStyle::reference()));
     }
     let note = "Flow 0 of the text's script sends 90 kB/s into a ceil of 80 kB/s: it runs ahead of the ceil by the burst, to which the packet that goes into debt is \
                 added, and no further. The tc of today gives the bucket of ceil a burst of its own (cburst); here both are as large, as with one burst in the text.";
@@ -262,7 +262,7 @@ pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// One deficit for all levels of lenders, or one for each.
-pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let ideal = [200.0 / 3.0 * KB, 100.0 / 3.0 * KB];
     let mut table = Table::new(
         "Error of the shares while both send, by what flow 1 sends: of flow 0's share / of flow 1's / of the total",
@@ -313,7 +313,7 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// A ceil that is the rate, and `bounded`.
-pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Rates of flow 0 / flow 1 in kB/s: alone, together, alone",
         &["rate of 1:2", "htb, ceil = rate", "cbq-top-level, bounded"],
@@ -378,7 +378,7 @@ pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// The text's scripts as they are.
-pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let one = scenario("share.toml", HTB, ONE_DEVICE)?;
     let two = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     let mut rows = Vec::new();
@@ -391,7 +391,7 @@ pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         [("one device", &one, ONE_DEVICE, 1.0, 3), ("two devices", &two, TWO_DEVICES, 0.5, 4)]
     {
         let script = &workload.read("htb")?.scripts;
-        let script = script.first().ok_or_else(|| Trouble::other("no script"))?;
+        let script = script.first().ok_or_else(|| ClaimError::other("no script"))?;
         rows.push(Row::new(
             format!("{words}: R events that are marked below the axis"),
             Unit::Count,

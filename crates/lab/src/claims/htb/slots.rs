@@ -9,8 +9,8 @@ use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
 
 use super::measured::{KB, SLOTS, TWO_DEVICES, plot, rate, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
-use crate::figures::figure::{Look, Series};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
+use crate::figures::figure::{Series, SeriesStyle};
 use crate::measure::OPTIONS;
 
 /// The pool as one link, with the devices as classes of it.
@@ -60,9 +60,9 @@ impl Observer for Demands {
 }
 
 /// What an exact pool gives flows 0 to 2 in each span, in bit/s: HMM on the merged tree, over demand as measured in that span.
-fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, Trouble> {
+fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, ClaimError> {
     let script = workload.read("htb")?.scripts;
-    let script = script.first().ok_or_else(|| Trouble::other("no script"))?;
+    let script = script.first().ok_or_else(|| ClaimError::other("no script"))?;
     let of = |link: usize| {
         let flows = script.flows.iter().filter(|flow| flow.1 == link);
         flows.map(|flow| (flow.2, flow.0 as usize)).collect::<Vec<_>>()
@@ -77,13 +77,13 @@ fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, Trouble> {
     let merged = Workload::new("slots-merged.toml", MERGED).read("hls")?.link;
     let leaf = |name: &str| merged.tree.leaves().iter().copied().find(|&leaf| merged.names.name(leaf) == name);
     let leaves: Option<Vec<ClassId>> = MERGED_FLOWS.iter().map(|name| leaf(name)).collect();
-    let leaves = leaves.ok_or_else(|| Trouble::other("a flow is missing in slots-merged.toml"))?;
+    let leaves = leaves.ok_or_else(|| ClaimError::other("a flow is missing in slots-merged.toml"))?;
     let mut rates = Vec::new();
     let spans = came[0].iter().zip(&came[1]).zip(&came[2]);
     for ((first, second), third) in spans {
         let request = |bytes: f64| Request::Rate((bytes * 8.0 / MEASURED_OVER).round() as u64);
         let requests = leaves.iter().zip([*first, *second, *third]).map(|(&leaf, bytes)| (leaf, request(bytes)));
-        let demand = Demand::new(&merged.tree, requests).map_err(Trouble::other)?;
+        let demand = Demand::new(&merged.tree, requests).map_err(ClaimError::other)?;
         let hmm = Allocation::solve(&merged.tree, &demand);
         rates.push([0, 1, 2].map(|flow| to_f64(&hmm.rate(leaves[flow]))));
     }
@@ -102,12 +102,12 @@ fn measured(run: &Run, names: [&str; 3], span: (f64, f64)) -> [f64; 3] {
     names.map(|name| rate(run, name, span))
 }
 
-fn first(runs: &[Run]) -> Result<&Run, Trouble> {
-    runs.first().ok_or_else(|| Trouble::other("no run"))
+fn first(runs: &[Run]) -> Result<&Run, ClaimError> {
+    runs.first().ok_or_else(|| ClaimError::other("no run"))
 }
 
 /// Two devices and a slot.
-pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     let merged = Workload::new("slots-merged.toml", MERGED);
     let (runs, one) = (lab.play(&workload, &["htb"], 1, &OPTIONS)?, lab.play(&merged, &["hls"], 1, &OPTIONS)?);
@@ -199,7 +199,7 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             let point = |(n, row): (usize, &[f64; 3])| (n as f64 * MEASURED_OVER, row[flow] / KB);
             let mut points: Vec<(f64, f64)> = ideal.iter().enumerate().map(point).collect();
             points.push((SPANS as f64 * MEASURED_OVER, points.last().map_or(0.0, |point| point.1)));
-            panel.series.push(Series::steps("exact pool", points, Look::reference()));
+            panel.series.push(Series::steps("exact pool", points, SeriesStyle::reference()));
         }
     }
     let note = "The text's tc lines and its script of 9.9.2001, both unchanged: eth0's root at 50 with children at 30 and 10, and eth1's class at 30, borrow from a pool of 100 kB/s. \
@@ -217,7 +217,7 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Two devices and a slot, without the rule of the ratio.
-pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let slot = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     // Permanent demand: both devices send more than the pool has, so that neither runs out.
     let script = "0\ti\t0\teth0\n0\ti\t1\teth1\n0\tP\t0\t0x10002\n0\tP\t1\t0x10002\n0\tS\t0\t500\n0\tS\t1\t500\n0\tR\t0\t200000\n0\tR\t1\t200000\n20000\tX\t0\t0\n";

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fairlink_core::ClassId;
 use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 
-use crate::claims::random::{Dice, classes, scenario};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::{SeededRng, classes, scenario};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 /// All policies and both forms.
 const POLICIES: [&str; 6] = ["fq-ldf", "fq-lto", "fq-lto-lb", "fq-ldf-second", "fq-lto-second", "fq-lto-lb-second"];
@@ -66,7 +66,7 @@ struct Passage {
 }
 
 impl Passage {
-    fn of(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Self, Trouble> {
+    fn of(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Self, ClaimError> {
         let tree = workload.read(scheduler)?.link.tree;
         let found = Arc::new(Mutex::new(Vec::new()));
         let make = || -> Box<dyn Observer> { Box::new(Watch { packets: Vec::new(), found: Arc::clone(&found) }) };
@@ -231,11 +231,11 @@ fn random(
     cases: u64,
     scheduler: &str,
     measure: impl Fn(&Passage) -> Vec<(f64, f64)>,
-) -> Result<Tried, Trouble> {
+) -> Result<Tried, ClaimError> {
     let mut tried = Tried::default();
     for case in 0..cases {
         lab.go_on()?;
-        let mut dice = Dice::new(salt, case);
+        let mut dice = SeededRng::new(salt, case);
         let tree = classes(&mut dice, MOST, 1);
         let workload = scenario(&mut dice, "case.toml".into(), &tree, SECONDS);
         for (ours, bound) in measure(&Passage::of(lab, &workload, scheduler)?) {
@@ -255,7 +255,7 @@ fn always(
     least: f64,
     note: &str,
     measure: fn(&Passage) -> Vec<(f64, f64)>,
-) -> Result<Finding, Trouble> {
+) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(60, 1_000);
     let mut table = Table::new(
         format!("Random links: {what}"),
@@ -289,22 +289,22 @@ fn always(
 }
 
 /// One of the random cases.
-fn example(salt: u64) -> Result<crate::claims::finding::Rerun, Trouble> {
-    let mut dice = Dice::new(salt, 0);
+fn example(salt: u64) -> Result<crate::claims::finding::Rerun, ClaimError> {
+    let mut dice = SeededRng::new(salt, 0);
     let tree = classes(&mut dice, MOST, 1);
     let workload = scenario(&mut dice, "random.toml".into(), &tree, SECONDS);
     Ok(workload.rerun("--scheduler fq-ldf --scheduler fq-lto --scheduler pgps --metrics"))
 }
 
 /// Theorem 1.
-pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each packet the delay less Q_i / g_i is compared with L_max / r + L_i (1 / g_i - 1 / r); Q_i is the backlog at its arrival, with the packet itself and what of the \
                 session is on the link.";
     always(lab, 41, "the delay bound of Theorem 1", 0.5, note, Passage::theorem1)
 }
 
 /// Corollary 1.
-pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each session busy period the lag t - tau - W_i / g_i is compared with L_i / g_i + L_max / r, just before each packet of the period has left, also after its end.";
     always(lab, 42, "the lag of Corollary 1", 0.5, note, Passage::corollary1)
 }
@@ -315,7 +315,7 @@ const SHORT: &str = include_str!("../../../../../scenarios/sds/short-queue.toml"
 const SHORT_QUEUE: f64 = 8.0 * 12.0;
 
 /// Equation (7).
-pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "The constant is that of WF2Q: C_i = L_i + (L_max - L_i) g_i / r bytes. The interval begins with an arrival and ends when the backlog of then is cleared, which is how the text \
                 introduces the index.";
     let mut finding = always(lab, 43, "the worst-case fairness of equation (7)", 0.5, note, Passage::clearing)?;
@@ -323,7 +323,8 @@ pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let passage = Passage::of(lab, &workload, "fq-ldf")?;
     // The last session is the small one.
     let short = ClassId(passage.shares.len() as u32 - 1);
-    let (lag, constant) = passage.worst_case_fairness().last().copied().ok_or_else(|| Trouble::other("no session"))?;
+    let (lag, constant) =
+        passage.worst_case_fairness().last().copied().ok_or_else(|| ClaimError::other("no session"))?;
     let share = passage.shares[short.index()];
     let others = passage.packets.iter().filter(|packet| packet.class != short && packet.done.is_finite());
     let lost: f64 = others.map(|packet| (share * packet.len - SHORT_QUEUE).max(0.0)).sum();
@@ -349,7 +350,7 @@ pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// PGPS.
-pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(150, 3_000);
     let late = |passage: &Passage| {
         let gps = passage.gps();

@@ -4,9 +4,9 @@ use fairlink_sim::{Distribution, Run};
 
 use super::losses::{VOICE, videos, voices};
 use super::sources::{CELL, Compared, FRAMES, PAIR, VIDEO_PACKET, lower, mean_delay, of_kind, p99};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series, Spread};
+use crate::figures::figure::{BoxPlot, Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 /// Names of the two in figures.
@@ -27,7 +27,7 @@ fn exceeded(run: &Run, part: f64) -> Option<f64> {
 }
 
 /// Figure 2.
-pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 8.0), (10, 120.0));
     let workload = voices(VOICE, LARGE, seconds);
     let played = Compared::play(lab, &workload, &PAIR, seeds)?;
@@ -59,7 +59,7 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     for (n, name) in NAMES.into_iter().enumerate() {
         let points = tail(&played.delays(n, ""));
         longest = points.iter().map(|point| point.0).fold(longest, f64::max);
-        series.push(Series::steps(name, points, Look::nth(n)));
+        series.push(Series::steps(name, points, SeriesStyle::nth(n)));
     }
     let mut panel = Panel::new(
         "",
@@ -83,12 +83,12 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// A box of values in milliseconds: ends, quartiles and the middle.
-pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>) -> Option<Spread> {
+pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>) -> Option<BoxPlot> {
     values.iter_mut().for_each(|value| *value *= 1e3);
     values.sort_by(f64::total_cmp);
     let at = |part: f64| values.get(((values.len() - 1) as f64 * part).round() as usize).copied();
     let (first, last) = (*values.first()?, *values.last()?);
-    Some(Spread {
+    Some(BoxPlot {
         name: name.to_owned(),
         x: place as f64 + if slot == 0 { 0.3 } else { 0.7 },
         width: 0.25,
@@ -97,7 +97,7 @@ pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>
         median: at(0.5)?,
         mean: values.iter().sum::<f64>() / values.len() as f64,
         max: last,
-        look: Look::nth(slot),
+        look: SeriesStyle::nth(slot),
     })
 }
 
@@ -149,7 +149,7 @@ fn by_length(table: &mut Table, seconds: f64, played: &Compared) {
 }
 
 /// Figure 3.
-pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 900.0), (10, 3600.0));
     let workload = videos(0.88, &format!("buffer = \"{LARGE}\""), seconds);
     let played = Compared::play(lab, &workload, &PAIR, seeds)?;
@@ -283,7 +283,8 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let mut spreads = Vec::new();
         for (place, n) in [(0, 1), (1, 0)] {
             let values = played.of(n).iter().flat_map(|run| &run.classes).filter_map(of).collect();
-            spreads.extend(box_of(NAMES[n], place, n, values).map(|spread| Spread { x: place as f64 + 0.5, ..spread }));
+            spreads
+                .extend(box_of(NAMES[n], place, n, values).map(|spread| BoxPlot { x: place as f64 + 0.5, ..spread }));
         }
         let top = spreads.iter().map(|spread| spread.max).fold(1.0, f64::max) * 1.05;
         let mut panel = Panel::new(title, Axis::names("", names), Axis::linear("delay in ms", 0.0, top)).high(240.0);

@@ -1,9 +1,9 @@
 //! Losses with short buffers: Table I, and the same with video and with Pareto sources.
 
 use super::sources::{CELL, Compared, LINK, PAIR, Sources, VIDEO, VIDEO_PACKET, Voice, lost, lower};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Buffers of Table I in packets, and the losses that it has of PGPS and of FQ-LDF; below 10^-6 where it says so.
 const TABLE_1: [(u32, f64, Option<f64>); 8] = [
@@ -56,7 +56,7 @@ fn packets(buffer: u32) -> String {
 }
 
 /// Table I.
-pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let mut rows = Vec::new();
     let mut table = Table::new(
@@ -172,10 +172,10 @@ pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     );
     let [pgps, ldf, paper_pgps, paper_ldf] = series;
     let [pgps_bars, ldf_bars] = bars;
-    panel.series.push(Series::line("paper", paper_pgps, Look::reference()));
-    panel.series.push(Series::line("paper", paper_ldf, Look::reference()));
-    panel.series.push(Series::line("PGPS", pgps, Look::nth(0)).with_errors(pgps_bars));
-    panel.series.push(Series::line("FQ-LDF", ldf, Look::nth(1)).with_errors(ldf_bars));
+    panel.series.push(Series::line("paper", paper_pgps, SeriesStyle::reference()));
+    panel.series.push(Series::line("paper", paper_ldf, SeriesStyle::reference()));
+    panel.series.push(Series::line("PGPS", pgps, SeriesStyle::nth(0)).with_errors(pgps_bars));
+    panel.series.push(Series::line("FQ-LDF", ldf, SeriesStyle::nth(1)).with_errors(ldf_bars));
     let figure = Figure::new("Table I: losses of 32 exponential on-off sources", vec![panel]);
     let note = format!(
         "32 sources, equal weights, utilisation 0.98, packets of {CELL} B, {seeds} runs of {seconds} s on the same arrivals. The text gives neither the sources' peak rate nor their \
@@ -188,7 +188,7 @@ pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// Sources of other peaks.
-fn other_sources(lab: &Lab<'_>) -> Result<Table, Trouble> {
+fn other_sources(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     let (seeds, seconds) = lab.by_effort((2, 1.5), (10, 20.0));
     let mut table = Table::new(
         "By what the text does not give: loss under PGPS / under FQ-LDF, and the ratio",
@@ -211,7 +211,7 @@ fn other_sources(lab: &Lab<'_>) -> Result<Table, Trouble> {
 }
 
 /// Video sources.
-pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((10, 20.0), (20, 200.0));
     let mut rows = Vec::new();
     let mut table =
@@ -251,7 +251,7 @@ pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Axis::log("part of the packets lost", 1e-3, 0.1),
     );
     for (n, (name, points)) in ["PGPS", "FQ-LDF"].into_iter().zip(series).enumerate() {
-        panel.series.push(Series::line(name, points, Look::nth(n)));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(n)));
     }
     let note = format!(
         "28 DAR(1) sources of 1.5 Mbit/s at a utilisation of {VIDEO_BUSY}, equal weights, {seeds} runs of {seconds} s on the same arrivals. The text gives neither number of \
@@ -286,7 +286,7 @@ fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
 }
 
 /// Pareto sources.
-pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let counts = [8, 16, COUNT];
     let mut table = Table::new(
@@ -324,7 +324,7 @@ pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     );
     for (n, points) in series.into_iter().enumerate() {
         let name = format!("{}, {} sources", ["PGPS", "FQ-LDF"][n % 2], counts[n / 2]);
-        panel.series.push(Series::line(name, points, Look::nth(n)));
+        panel.series.push(Series::line(name, points, SeriesStyle::nth(n)));
     }
     let note = format!(
         "Sources with Pareto on times of 6 packet times on average (k = 5/2 in the text's density, so that the tail index is 1.5 and a = 2) and exponential off times of 200. While on, \

@@ -6,7 +6,7 @@ use fairlink_sim::Run;
 use super::delays::{BOXES, box_of};
 use super::losses::VOICE;
 use super::sources::{CELL, Compared, Sources, VIDEO, data_rate, lower, max_delay, mean_delay, of_kind, p99};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel};
 use crate::human;
@@ -107,7 +107,7 @@ fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
                 let values = played.of(n).iter().flat_map(|run| of_kind(run, kind)).filter_map(of).collect();
                 spreads.extend(
                     box_of(NAMES[n], place, n, values)
-                        .map(|spread| crate::figures::figure::Spread { x: place as f64 + 0.5, ..spread }),
+                        .map(|spread| crate::figures::figure::BoxPlot { x: place as f64 + 0.5, ..spread }),
                 );
             }
             let top = spreads.iter().map(|spread| spread.max).fold(1e-3, f64::max) * 1.05;
@@ -128,7 +128,7 @@ fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
 }
 
 /// Delays of each kind by a quantity of classes, and what the loss of CBR and of the others is.
-fn delays(title: &str, played: &Compared) -> Result<Table, Trouble> {
+fn delays(title: &str, played: &Compared) -> Result<Table, ClaimError> {
     let mut table = Table::new(
         title,
         &["kind", "mean: PGPS", "FQ-LTO", "99th: PGPS", "FQ-LTO", "longest: PGPS", "FQ-LTO", "lost: PGPS", "FQ-LTO"],
@@ -155,8 +155,8 @@ fn delays(title: &str, played: &Compared) -> Result<Table, Trouble> {
 }
 
 /// Rows on which the kinds are judged by this quantity: real-time kinds gain, data pays.
-fn orderings(what: &str, played: &Compared, value: fn(&Run, &str) -> Option<f64>) -> Result<Vec<Row>, Trouble> {
-    let row = |kind: &str, over: &str, sign: f64| -> Result<Row, Trouble> {
+fn orderings(what: &str, played: &Compared, value: fn(&Run, &str) -> Option<f64>) -> Result<Vec<Row>, ClaimError> {
+    let row = |kind: &str, over: &str, sign: f64| -> Result<Row, ClaimError> {
         // A run with one long burst would outweigh all others: ratios are averaged as logarithms.
         let ratio = played.gain(|run| value(run, kind).map(|seconds| sign * seconds.ln()))?;
         let what = format!("{kind}, {what}: {over}, geometric mean of the runs, lower end of the interval");
@@ -184,7 +184,7 @@ fn said(mixture: &Mixture) -> String {
 }
 
 /// Figure 4.
-pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let workload = FIGURE_4.workload("fig4.toml", seconds);
     let played = Compared::play(lab, &workload, &SCHEDULERS, seeds)?;
@@ -231,7 +231,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// What the text leaves open, otherwise.
-fn other_mixtures(lab: &Lab<'_>) -> Result<Table, Trouble> {
+fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     let (seeds, seconds) = lab.by_effort((2, 1.5), (5, 20.0));
     let ten_ms = (0.010 * FIGURE_4.link / 32.0 / f64::from(CELL) / 8.0) as u32;
     let mut table = Table::new(
@@ -260,7 +260,7 @@ fn other_mixtures(lab: &Lab<'_>) -> Result<Table, Trouble> {
 }
 
 /// Figure 5.
-pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let mixture = Mixture { unequal: true, ..FIGURE_4 };
     let workload = mixture.workload("fig5.toml", seconds);

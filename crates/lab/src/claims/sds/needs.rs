@@ -6,7 +6,7 @@ use fairlink_sim::{Distribution, Fate, Observer, PacketSeen, Run};
 
 use super::losses::{BUSY, VOICE, voices};
 use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, VIDEO, Voice, lost, lower, of_kind};
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
 /// The part of the packets of a kind that was dropped.
@@ -45,7 +45,7 @@ impl Drop for Longest {
 }
 
 /// The longest queue of any class in runs that lose nothing, in packets.
-fn longest_queue(lab: &Lab<'_>, workload: &Workload, scheduler: &str, seeds: u64) -> Result<f64, Trouble> {
+fn longest_queue(lab: &Lab<'_>, workload: &Workload, scheduler: &str, seeds: u64) -> Result<f64, ClaimError> {
     let found = Arc::new(Mutex::new(0));
     let observer =
         || -> Box<dyn Observer> { Box::new(Longest { queued: Vec::new(), most: 0, found: Arc::clone(&found) }) };
@@ -70,7 +70,7 @@ fn beside_slow(seconds: f64) -> Workload {
 }
 
 /// Longest queue first.
-pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const STARVE: &str = "However, such disciplines by themselves cannot provide any bandwidth guarantees. Actually, low bandwidth constant bit rate connections are likely to starve for long intervals of time …";
     const SPACE: &str = "Furthermore, a policy that simply serves the longest queue has been shown to require less buffer space to prevent buffer losses than FIFO or other per-flow disciplines [6], [13].";
     const OTHERS: [&str; 6] = ["fifo", "drr", "scfq", "wfq", "fq-ldf", "fq-lto"];
@@ -220,7 +220,7 @@ fn deviation(delays: &Distribution) -> f64 {
 }
 
 /// Losses and deviations of each kind under all that are compared.
-fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, Trouble> {
+fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, ClaimError> {
     let mut table = Table::new(
         "By kind: part of the packets lost, and standard deviation of the delay",
         &["scheduler", "CBR: lost", "deviation", "voice: lost", "deviation", "video: lost", "deviation"],
@@ -238,7 +238,7 @@ fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, Tr
 }
 
 /// FQ-LTO on kinds with very different limits.
-pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = UNEVEN.workload(seconds);
     let played = Compared::play(lab, &workload, &["wfq", "fq-lto"], seeds)?;
@@ -282,14 +282,14 @@ pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 }
 
 /// FQ-LDF on the same.
-pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const MENDS: &str =
         "In doing so, it takes into account the current deviation of each flow from its maximum allowed delay. [LTO]";
     const ALMOST: &str = "Since the deviation from the maximum allowed delay is not taken into account, flows with small delay bounds (like voice) get almost no excess bandwidth in the presence of flows with large delay bounds.";
     let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = CONGESTED.workload(seconds);
     let played = Compared::play(lab, &workload, &["fq-ldf", "fq-lto"], seeds)?;
-    let times = |n: usize, kind: &str| -> Result<f64, Trouble> {
+    let times = |n: usize, kind: &str| -> Result<f64, ClaimError> {
         Ok(played.mean(n, |run| lost_of(run, kind))?.mean / played.mean(n, |run| lost_of(run, "video"))?.mean)
     };
     let [cbr, voice, _] = CONGESTED.means();
@@ -377,7 +377,7 @@ fn buckets(seconds: f64) -> Workload {
 }
 
 /// FQ-LTO.LB.
-pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIGNIFICANT: &str = "Note, that since the system is only distributing the instantaneous available bandwidth in a state dependent manner …, such an approach may lead to significant improvements in maximum delays or packet losses.";
     let (seeds, seconds) = lab.by_effort((6, 6.0), (20, 60.0));
     let workload = buckets(seconds);
@@ -436,7 +436,7 @@ fn policed(police: bool, seconds: f64) -> Workload {
 }
 
 /// Policing.
-pub(super) fn police(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn police(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let (with, without) = (policed(true, seconds), policed(false, seconds));
     let guarantee = LINK / 16.0;

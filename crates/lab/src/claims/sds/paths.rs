@@ -12,8 +12,8 @@ use super::sources::{
     CELL, Compared, FRAMES, LINK, PAIR, Sources, VIDEO, VIDEO_PACKET, Voice, data_rate, lost, mean_delay, of_kind, p99,
 };
 use crate::claims::finding::Rerun;
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
 /// Rate of each link of a path in bit/s.
@@ -32,7 +32,7 @@ struct Path {
 }
 
 impl Path {
-    fn random(dice: &mut Dice) -> Self {
+    fn random(dice: &mut SeededRng) -> Self {
         let links = dice.between(2, 5);
         let rate = dice.between(300, 4000) * 1000;
         let longest = dice.between(40, 1500);
@@ -103,7 +103,7 @@ impl Path {
 }
 
 /// FQ-SDS over several links.
-pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SCHEDULERS: [&str; 4] = ["fq-ldf", "fq-lto", "fq-lto-lb", "wfq"];
     let cases = lab.by_effort(60, 1000);
     let mut table = Table::new(
@@ -115,9 +115,9 @@ pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         let (mut exceeded, mut most, mut sum, mut carried) = (0usize, 0.0f64, 0.0, 0u64);
         for case in 0..cases {
             lab.go_on()?;
-            let path = Path::random(&mut Dice::new(17, case));
+            let path = Path::random(&mut SeededRng::new(17, case));
             for run in lab.watched(&path.workload, &[scheduler], 1, &Options::default(), None)? {
-                let route = run.routes.first().ok_or_else(|| Trouble::other("no route"))?;
+                let route = run.routes.first().ok_or_else(|| ClaimError::other("no route"))?;
                 carried += route.received_packets;
                 let part = route.delay_s.max.unwrap_or(0.0) / path.bound();
                 exceeded += usize::from(part > 1.0 + 1e-6);
@@ -143,14 +143,14 @@ pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, Trouble> {
             most,
         ));
         if carried == 0 {
-            return Err(Trouble::other("nothing came through"));
+            return Err(ClaimError::other("nothing came through"));
         }
     }
     let note = format!(
         "{cases} random paths of 2 to 5 links of 10 Mbit/s. A session of at most sigma + g t, which is its guarantee at each link, comes behind an access line as fast as a link; {LOCAL} local sessions at each link have the rest \
          and send without end, in bursts, on and off. The bound is that of PGPS with rate-proportional guarantees: sigma/g + (K - 1) L_i/g + K L_max/r for K links."
     );
-    let example = Path::random(&mut Dice::new(17, 0));
+    let example = Path::random(&mut SeededRng::new(17, 0));
     Ok(Finding::new(note, rows)
         .with_table(table)
         .with_rerun(example.workload.rerun("--scheduler fq-ldf --scheduler fq-lto --scheduler pgps")))
@@ -187,7 +187,7 @@ fn shaped(seconds: f64) -> Workload {
 }
 
 /// FIFO tails against the bound of GPS.
-pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let workload = shaped(seconds);
     // What GPS promises a connection with a 32nd of the link: it sends sigma at that rate.
@@ -199,7 +199,7 @@ pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, Trouble> {
     let mut parts = Vec::new();
     for (words, scheduler) in [("FIFO", "fifo"), ("PGPS", "wfq"), ("FQ-LDF", "fq-ldf")] {
         let played = Compared::play(lab, &workload, &[scheduler], seeds)?;
-        let of = |value: fn(&Run, &str) -> Option<f64>| -> Result<f64, Trouble> {
+        let of = |value: fn(&Run, &str) -> Option<f64>| -> Result<f64, ClaimError> {
             Ok(played.mean(0, |run| value(run, ""))?.mean / bound)
         };
         let all = [of(mean_delay)?, of(p99)?, of(super::sources::max_delay)?];
@@ -263,7 +263,7 @@ fn bounded(seconds: f64) -> (Workload, Vec<(&'static str, f64, u32)>) {
 }
 
 /// Worst case bounds among kinds.
-pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 5.0), (10, 60.0));
     let (workload, kinds) = bounded(seconds);
     let mut rows = Vec::new();
@@ -327,11 +327,11 @@ fn recorder() -> Workload {
 }
 
 /// The recording as the lines of a trace file.
-fn recording() -> Result<String, Trouble> {
+fn recording() -> Result<String, ClaimError> {
     let scenario = recorder().read("fifo")?;
-    let spec = scenario.sources.first().ok_or_else(|| Trouble::other("no source"))?;
+    let spec = scenario.sources.first().ok_or_else(|| ClaimError::other("no source"))?;
     let mut text = "arrival_s,bytes,class\n".to_owned();
-    for packet in Source::new(spec, scenario.seed, 0, scenario.duration).map_err(Trouble::other)? {
+    for packet in Source::new(spec, scenario.seed, 0, scenario.duration).map_err(ClaimError::other)? {
         let Nanos(at) = packet.at;
         let _ = writeln!(text, "{}.{:09},{},video", at / 1_000_000_000, at % 1_000_000_000, packet.len);
     }
@@ -356,7 +356,7 @@ fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Worklo
 }
 
 /// Trace-driven simulation.
-pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LESS: &str = "The LDF policy uses excess bandwidth to reduce the variance of the delay distribution. This has the benefit of reducing the playout buffer for voice and video sources. Simulations with video traces and with voice traffic show that indeed this policy performs better than PGPS without any sacrifice of worst case guarantees.";
     let text = recording()?;
     let (packets, bytes) = (text.lines().count() - 1, VIDEO_PACKET);

@@ -8,10 +8,10 @@ use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run};
 
 use super::losses::{BUSY, VOICE};
 use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, lost, lower, of_kind};
-use crate::claims::random::Dice;
-use crate::claims::{Expected, Finding, Lab, Row, Table, Trouble, Unit, Workload};
+use crate::claims::random::SeededRng;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Look, Panel, Series};
+use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
 /// The source that sends more than it should: so many times its guarantee, by a clock of its own.
@@ -98,7 +98,7 @@ impl Drop for Watch {
 }
 
 /// The rate of the greedy source while others have packets waiting, over its guarantee.
-fn while_others_wait(lab: &Lab<'_>, scheduler: &str, seconds: f64) -> Result<f64, Trouble> {
+fn while_others_wait(lab: &Lab<'_>, scheduler: &str, seconds: f64) -> Result<f64, ClaimError> {
     let found = Arc::new(Mutex::new((0, 0)));
     let observer =
         || -> Box<dyn Observer> { Box::new(Watch { packets: Vec::new(), bytes: 0, found: Arc::clone(&found) }) };
@@ -108,7 +108,7 @@ fn while_others_wait(lab: &Lab<'_>, scheduler: &str, seconds: f64) -> Result<f64
 }
 
 /// A source that overflows its buffer on purpose.
-pub(super) fn greedy(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn greedy(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 1.5), (10, 30.0));
     let workload = overflowing(true, seconds);
     let mut rows = Vec::new();
@@ -192,7 +192,7 @@ pub(super) fn greedy(lab: &Lab<'_>) -> Result<Finding, Trouble> {
 const OVER_CURVES: [&str; 3] = ["fq-ldf-sced", "fq-lto-sced", "fq-lto-lb-sced"];
 
 /// A random link with curves that fit it: first slopes add up to nine tenths of it, second ones are no larger.
-fn curves(dice: &mut Dice) -> Workload {
+fn curves(dice: &mut SeededRng) -> Workload {
     let count = dice.between(2, 6);
     let parts: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
     let all: u64 = parts.iter().sum();
@@ -222,13 +222,13 @@ fn curves(dice: &mut Dice) -> Workload {
 }
 
 /// The same over service curves.
-pub(super) fn edf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
+pub(super) fn edf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(60, 1_000);
     let metrics = Options { metrics: true, ..Options::default() };
     let (mut sessions, mut missed, mut used) = (0usize, 0usize, 0.0f64);
     for case in 0..cases {
         lab.go_on()?;
-        let workload = curves(&mut Dice::new(45, case));
+        let workload = curves(&mut SeededRng::new(45, case));
         for scheduler in OVER_CURVES {
             for run in lab.watched(&workload, &[scheduler], 1, &metrics, None)? {
                 for found in run.metrics.iter().filter_map(|class| class.deadline_miss_s.as_ref()) {
@@ -289,7 +289,7 @@ pub(super) fn edf(lab: &Lab<'_>) -> Result<Finding, Trouble> {
         Axis::log("part of the packets lost", 1e-4, 1e-1),
     );
     for (n, loss) in points {
-        panel.series.push(Series::points(again[n], vec![(n as f64 + 0.5, loss)], Look::nth(n)));
+        panel.series.push(Series::points(again[n], vec![(n as f64 + 0.5, loss)], SeriesStyle::nth(n)));
     }
     let note = format!(
         "The text suggests it in a sentence and builds nothing. The shaper becomes the eligible curve and the finish tag the deadline. {cases} random links with two-piece curves that fit the link, {sessions} classes \

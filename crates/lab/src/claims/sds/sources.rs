@@ -8,7 +8,7 @@ use fairlink_report::ClassReport;
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Distribution, Options, Run};
 
-use crate::claims::{Lab, Trouble, Workload};
+use crate::claims::{ClaimError, Lab, Workload};
 
 /// The link in bit/s where nothing else says it: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
 pub(super) const LINK: f64 = 28.0 * 1.5e6 / 0.88;
@@ -142,7 +142,12 @@ pub(super) struct Compared {
 
 impl Compared {
     /// Of this workload.
-    pub(super) fn play(lab: &Lab<'_>, workload: &Workload, schedulers: &[&str], seeds: u64) -> Result<Self, Trouble> {
+    pub(super) fn play(
+        lab: &Lab<'_>,
+        workload: &Workload,
+        schedulers: &[&str],
+        seeds: u64,
+    ) -> Result<Self, ClaimError> {
         Ok(Self { runs: lab.play(workload, schedulers, seeds, &OPTIONS)?, seeds: seeds as usize })
     }
 
@@ -157,18 +162,18 @@ impl Compared {
     }
 
     /// Its mean.
-    pub(super) fn mean(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Result<Estimate, Trouble> {
+    pub(super) fn mean(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Result<Estimate, ClaimError> {
         let values: Vec<f64> = self.each(scheduler, value).into_iter().flatten().collect();
         Estimate::of(&values).ok_or_else(nothing)
     }
 
     /// The first scheduler's less the second's, seed by seed.
-    pub(super) fn gain(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, Trouble> {
+    pub(super) fn gain(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, ClaimError> {
         Estimate::of_differences(&self.each(0, value), &self.each(1, value)).ok_or_else(nothing)
     }
 
     /// The second's mean over the first's.
-    pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<f64, Trouble> {
+    pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<f64, ClaimError> {
         Ok(self.mean(1, value)?.mean / self.mean(0, value)?.mean)
     }
 
@@ -179,8 +184,8 @@ impl Compared {
     }
 }
 
-fn nothing() -> Trouble {
-    Trouble::other("no run has a value")
+fn nothing() -> ClaimError {
+    ClaimError::other("no run has a value")
 }
 
 /// The lower end of an interval.

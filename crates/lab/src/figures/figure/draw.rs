@@ -1,7 +1,7 @@
 //! How a figure becomes lines and letters.
 
 use super::super::svg::{Anchor, Stroke, Svg, text_width};
-use super::{Event, Figure, GREY, Join, Look, Marker, Panel, Series, Spread, Width};
+use super::{BoxPlot, Event, Figure, GREY, Join, Marker, Panel, Series, SeriesStyle, Width};
 
 const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#444444";
@@ -105,12 +105,13 @@ impl Figure {
 
     /// Entries in columns below `y`; where it ends.
     fn legend(&self, sheet: Sheet, svg: &mut Svg, mut y: f64) -> f64 {
-        let mut entries: Vec<(&str, Look)> = Vec::new();
+        let mut entries: Vec<(&str, SeriesStyle)> = Vec::new();
         for panel in &self.panels {
             let series = panel.series.iter().map(|series| (series.name.as_str(), series.look));
             let spreads = panel.spreads.iter().map(|spread| (spread.name.as_str(), spread.look));
             for (name, look) in series.chain(spreads) {
-                let known = |&(other, other_look): &(&str, Look)| other == name && other_look.colour == look.colour;
+                let known =
+                    |&(other, other_look): &(&str, SeriesStyle)| other == name && other_look.colour == look.colour;
                 if !name.is_empty() && !entries.iter().any(known) {
                     entries.push((name, look));
                 }
@@ -168,7 +169,7 @@ fn fitted(text: &str, most: usize) -> Vec<String> {
     broken(text, most).into_iter().flat_map(cut).collect()
 }
 
-impl Look {
+impl SeriesStyle {
     fn mark(&self, svg: &mut Svg, (x, y): (f64, f64)) {
         let Some(marker) = self.marker else { return };
         let stroke = Stroke::full(self.colour, 1.6);
@@ -383,7 +384,7 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     thin
 }
 
-fn draw_spread(spread: &Spread, svg: &mut Svg, frame: &Frame<'_>) {
+fn draw_spread(spread: &BoxPlot, svg: &mut Svg, frame: &Frame<'_>) {
     let (half, look) = (spread.width / 2.0, spread.look);
     let Some(x) = frame.x(spread.x) else { return };
     let (Some(left), Some(right)) = (frame.x(spread.x - half), frame.x(spread.x + half)) else { return };

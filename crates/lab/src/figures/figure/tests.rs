@@ -13,10 +13,10 @@ fn coordinates(svg: &str) -> Vec<f64> {
 #[test]
 fn looks_differ_in_more_than_colour() {
     for (n, m) in (0..7).flat_map(|n| (0..n).map(move |m| (n, m))) {
-        let (one, other) = (Look::nth(n), Look::nth(m));
+        let (one, other) = (SeriesStyle::nth(n), SeriesStyle::nth(m));
         assert!(one.colour != other.colour && one.marker != other.marker, "{n} {m}");
     }
-    let all: Vec<Look> = (0..12).map(Look::nth).collect();
+    let all: Vec<SeriesStyle> = (0..12).map(SeriesStyle::nth).collect();
     for (n, m) in (0..12).flat_map(|n| (0..n).map(move |m| (n, m))) {
         assert!((all[n].dash, all[n].marker) != (all[m].dash, all[m].marker), "{n} {m}");
     }
@@ -26,7 +26,8 @@ fn looks_differ_in_more_than_colour() {
 fn lines_that_coincide_have_their_markers_at_different_places_and_the_first_is_the_widest() {
     let points: Vec<(f64, f64)> = (0..100).map(|n| (f64::from(n) / 10.0, 2.0)).collect();
     let mut panel = panel();
-    panel.series = (0..3).map(|n| Series::steps(format!("s{n}"), points.clone(), Look::nth(n).layered(n, 3))).collect();
+    panel.series =
+        (0..3).map(|n| Series::steps(format!("s{n}"), points.clone(), SeriesStyle::nth(n).layered(n, 3))).collect();
     let widths: Vec<f64> = panel.series.iter().map(|series| series.look.width).collect();
     assert!(widths[0] > widths[1] && widths[1] > widths[2], "{widths:?}");
     let svg = Figure::new("", vec![panel]).svg();
@@ -37,7 +38,7 @@ fn lines_that_coincide_have_their_markers_at_different_places_and_the_first_is_t
 #[test]
 fn the_legend_stands_below_all_panels_and_names_each_series_once() {
     let mut one = panel();
-    one.series = vec![Series::line("A", vec![(0.0, 1.0), (9.0, 2.0)], Look::nth(0))];
+    one.series = vec![Series::line("A", vec![(0.0, 1.0), (9.0, 2.0)], SeriesStyle::nth(0))];
     let svg = Figure::new("title", vec![one.clone(), one]).svg();
     assert_eq!(svg.matches(">A</text>").count(), 1);
     let y = |text: &str| -> f64 {
@@ -76,7 +77,8 @@ fn labels_that_are_longer_than_a_panel_are_broken_on_paper_and_stay_inside() {
 fn nothing_is_drawn_outside_whatever_the_values() {
     let mut panel = panel();
     let wild = vec![(-1e9, 1e300), (0.0, f64::NAN), (3.0, -5.0), (f64::INFINITY, 1.0), (1e9, 1e9)];
-    panel.series = vec![Series::line("wild", wild.clone(), Look::nth(0)), Series::points("", wild, Look::nth(1))];
+    panel.series =
+        vec![Series::line("wild", wild.clone(), SeriesStyle::nth(0)), Series::points("", wild, SeriesStyle::nth(1))];
     panel.borders = vec![-1.0, f64::NAN, 99.0];
     panel.events = (0..40).map(|n| Event { x: f64::from(n) / 4.0, text: "R 100000".into() }).collect();
     let svg = Figure::new("", vec![panel]).svg();

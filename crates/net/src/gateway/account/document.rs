@@ -6,28 +6,28 @@ use fairlink_core::ClassId;
 use fairlink_report::{ClassBounds, ClassReport, LinkReport, Rates, Terms};
 
 use super::delays::DelayTally;
+use super::generation::DelayTable;
 use super::interval::Interval;
 use super::observation::{Observation, Totals};
-use super::passage::DelayTable;
 use super::snapshot::Snapshot;
 use crate::gateway::stats::{GatewayExtension, GatewayState, GatewayStats, InterfaceStats, REMOVED, unsplittable};
 
 impl Observation {
     /// Returns the statistics, with `interval` as a span where there is one.
     pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
-        let Snapshot { passage, counted, .. } = &*self.snapshot;
+        let Snapshot { generation, counted, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
         for &(class, name, value) in counted {
             counters.entry(class).or_default().insert(name.to_owned(), value);
         }
         let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
-        let classes = passage.tree.classes();
+        let classes = generation.tree.classes();
         let classes = classes
             .map(|class| ClassReport { counters: counters.remove(&class).unwrap_or_default(), ..self.class(class) });
         GatewayStats(LinkReport {
-            name: Some(passage.link.clone()),
-            scheduler: Some(passage.scheduler.name.to_owned()),
-            capacity_bps: Some(passage.tree.link().rate.bps()),
+            name: Some(generation.link.clone()),
+            scheduler: Some(generation.scheduler.name.to_owned()),
+            capacity_bps: Some(generation.tree.link().rate.bps()),
             memory_bytes: None,
             bounds: None,
             counts: Some(self.totals[ClassId::ROOT.index()].counts),
@@ -36,7 +36,7 @@ impl Observation {
             utilisation: None,
             counters: of_link,
             classes: classes.collect(),
-            spans: interval.map(|interval| interval.span(passage)).into_iter().collect(),
+            spans: interval.map(|interval| interval.span(generation)).into_iter().collect(),
             notes: interval.and_then(Interval::note).into_iter().collect(),
             extension: GatewayExtension { gateway: self.state() },
         })
@@ -44,17 +44,18 @@ impl Observation {
 
     /// Returns what there is beside the classes.
     fn state(&self) -> GatewayState {
-        let Snapshot { passage, gateway, .. } = &*self.snapshot;
+        let Snapshot { generation, gateway, .. } = &*self.snapshot;
         let [output, input] = gateway.waits_for_carrier;
-        let waiting = [(output, &passage.output), (input, &passage.input)].into_iter().filter(|(waits, _)| *waits);
+        let waiting =
+            [(output, &generation.output), (input, &generation.input)].into_iter().filter(|(waits, _)| *waits);
         let removed = || class_report(REMOVED.to_owned(), &self.removed);
         GatewayState {
-            generation: passage.generation,
-            input: passage.input.clone(),
-            output: passage.output.clone(),
+            generation: generation.number,
+            input: generation.input.clone(),
+            output: generation.output.clone(),
             uptime_s: gateway.uptime.0 as f64 / 1e9,
             balanced: self.is_balanced(),
-            unreachable: passage.unreachable.iter().map(|class| passage.names[class.index()].clone()).collect(),
+            unreachable: generation.unreachable.iter().map(|class| generation.names[class.index()].clone()).collect(),
             kernel_dropped_packets: gateway.interfaces.kernel_dropped,
             super_packets: gateway.interfaces.super_packets(),
             super_packets_by_reason: unsplittable(&gateway.interfaces),
@@ -64,16 +65,16 @@ impl Observation {
             checksums_completed: gateway.interfaces.checksums_completed,
             checksums_passed_on: gateway.interfaces.checksums_passed_on,
             vlan_tags_restored: gateway.interfaces.vlan_tags_restored,
-            interfaces: std::iter::zip([&passage.input, &passage.output], gateway.movers)
+            interfaces: std::iter::zip([&generation.input, &generation.output], gateway.movers)
                 .map(|(name, mover)| InterfaceStats::new(name, mover))
                 .collect(),
             output_busy: gateway.output_busy,
             waiting_for_carrier: waiting.map(|(_, name)| name.clone()).collect(),
-            leaves_without_delays: DelayTable::without(&passage.tree),
+            leaves_without_delays: DelayTable::without(&generation.tree),
             reverse: gateway.reverse,
             time: gateway.time,
             profile: gateway.profile,
-            memory: passage.memory,
+            memory: generation.memory,
             forfeited_s: gateway.forfeited.0 as f64 / 1e9,
             fail_open: gateway.fail_open.as_deref().map(|stats| stats.kept(gateway.upkeep)).unwrap_or_default(),
             liveness: gateway.liveness,
@@ -84,14 +85,14 @@ impl Observation {
 
     /// Returns the report of a class, without what the scheduler counts of it.
     fn class(&self, class: ClassId) -> ClassReport {
-        let passage = self.passage();
-        let parent = passage.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
+        let generation = self.generation();
+        let parent = generation.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);
         ClassReport {
-            parent: parent.map(|parent| passage.names[parent.index()].clone()),
-            leaf: passage.tree.is_leaf(class),
-            terms: Some(Terms::new(&passage.tree, class)),
-            bounds: Some(ClassBounds { delay_bound_s: passage.delay_bound_s(class), ..ClassBounds::default() }),
-            ..class_report(passage.names[class.index()].clone(), &self.totals[class.index()])
+            parent: parent.map(|parent| generation.names[parent.index()].clone()),
+            leaf: generation.tree.is_leaf(class),
+            terms: Some(Terms::new(&generation.tree, class)),
+            bounds: Some(ClassBounds { delay_bound_s: generation.delay_bound_s(class), ..ClassBounds::default() }),
+            ..class_report(generation.names[class.index()].clone(), &self.totals[class.index()])
         }
     }
 }

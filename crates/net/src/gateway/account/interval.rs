@@ -22,8 +22,8 @@ use fairlink_theory::pooled::{self, PoolMember, SharedPool};
 use fairlink_theory::request::{Demand, Request};
 
 use super::delays::DelayTally;
+use super::generation::{Generation, PoolId};
 use super::observation::{Observation, Totals};
-use super::passage::{Passage, PoolId};
 
 pub(crate) use limits::LimitHistory;
 use limits::{Evidence, Limited};
@@ -64,20 +64,20 @@ impl Interval {
     pub(crate) fn of_links(observed: &[Option<(&Observation, &Observation)>]) -> Vec<Option<Self>> {
         let mut intervals: Vec<Option<Self>> =
             observed.iter().map(|times| times.and_then(|(earlier, later)| Self::measured(earlier, later))).collect();
-        let measured: Vec<(usize, &Passage, Demand)> = intervals
+        let measured: Vec<(usize, &Generation, Demand)> = intervals
             .iter()
             .zip(observed)
             .enumerate()
             .filter_map(|(at, (interval, times))| {
-                let passage: &Passage = times.as_ref()?.1.passage();
-                Some((at, passage, interval.as_ref()?.demand(&passage.tree)?))
+                let generation: &Generation = times.as_ref()?.1.generation();
+                Some((at, generation, interval.as_ref()?.demand(&generation.tree)?))
             })
             .collect();
         let links: Vec<(&Hierarchy, &Demand)> =
-            measured.iter().map(|(_, passage, demand)| (&passage.tree, demand)).collect();
+            measured.iter().map(|(_, generation, demand)| (&generation.tree, demand)).collect();
         let mut pools: Vec<(&PoolId, SharedPool)> = Vec::new();
-        for (link, (_, passage, _)) in measured.iter().enumerate() {
-            for seat in &passage.pooled {
+        for (link, (_, generation, _)) in measured.iter().enumerate() {
+            for seat in &generation.pooled {
                 let known = pools.iter().position(|(pool, _)| **pool == seat.pool).unwrap_or_else(|| {
                     pools.push((&seat.pool, SharedPool { rate: seat.rate, members: Vec::new() }));
                     pools.len() - 1
@@ -89,11 +89,11 @@ impl Interval {
         let by_shares = |link: usize| matches!(measured[link].1.scheduler.sharing, Sharing::Siblings);
         let shares = (0..measured.len()).any(by_shares);
         let together = if shares { pooled::solve(&links, &pools) } else { vec![Vec::new(); links.len()] };
-        for (link, ((at, passage, demand), shares)) in measured.iter().zip(together).enumerate() {
+        for (link, ((at, generation, demand), shares)) in measured.iter().zip(together).enumerate() {
             let Some(interval) = &mut intervals[*at] else { continue };
             let mut shared = pools.iter().filter(|pool| pool.members.iter().any(|member| member.link == link));
-            let own = if passage.pooled.is_empty() && !by_shares(link) {
-                interval.own(passage, demand)
+            let own = if generation.pooled.is_empty() && !by_shares(link) {
+                interval.own(generation, demand)
             } else if shared.all(|pool| pool.members.iter().all(|member| by_shares(member.link))) {
                 Ok(shares.into_iter().map(|bps| bps as f64).collect())
             } else {
@@ -118,7 +118,7 @@ impl Interval {
             let link = measured.iter().position(|(measured, ..)| *measured == at);
             let dropped = |seen: &Observation| seen.snapshot.gateway.interfaces.kernel_dropped;
             interval.find_limits(&Evidence {
-                passage: later.passage(),
+                generation: later.generation(),
                 later,
                 without_pools: link.and_then(|link| without_pools.get(link)).map_or(&[], Vec::as_slice),
                 kernel_dropped: dropped(later).saturating_sub(dropped(earlier)),
@@ -128,13 +128,13 @@ impl Interval {
     }
 
     /// What the scheduler gives by its own rule.
-    fn own(&self, passage: &Passage, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
+    fn own(&self, generation: &Generation, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let length = |class: &Option<ClassInterval>| {
             let received = class.as_ref()?.counts.received;
             (received.packets > 0).then(|| received.bytes as f64 / received.packets as f64)
         };
         let traffic = Traffic::new(self.classes.iter().map(length).collect(), false);
-        Rule::of(passage.scheduler, &passage.tree, traffic)?.rates(demand)
+        Rule::of(generation.scheduler, &generation.tree, traffic)?.rates(demand)
     }
 
     /// What was asked of the link.
@@ -145,21 +145,21 @@ impl Interval {
 
     /// All but the ideals.
     fn measured(earlier: &Observation, later: &Observation) -> Option<Self> {
-        let passage = later.passage();
-        let tree = &passage.tree;
+        let generation = later.generation();
+        let tree = &generation.tree;
         let [from, to] = [earlier, later].map(|seen| seen.snapshot.gateway.uptime);
         let seconds = to.0.checked_sub(from.0)? as f64 / 1e9;
-        let same = passage.generation == earlier.passage().generation;
+        let same = generation.number == earlier.generation().number;
         let by_name: HashMap<&str, usize> = if same {
             HashMap::new()
         } else {
-            earlier.passage().names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect()
+            earlier.generation().names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect()
         };
         let before = |class: ClassId| {
             let index = class.index();
-            let index = if same { Some(index) } else { by_name.get(passage.names[index].as_str()).copied() }?;
+            let index = if same { Some(index) } else { by_name.get(generation.names[index].as_str()).copied() }?;
             // An inner class that was a leaf, or the other way round, is another class.
-            (earlier.passage().tree.is_leaf(ClassId(index as u32)) == tree.is_leaf(class)).then_some(index)
+            (earlier.generation().tree.is_leaf(ClassId(index as u32)) == tree.is_leaf(class)).then_some(index)
         };
         let mut classes: Vec<Option<ClassInterval>> = vec![None; tree.len()];
         for &leaf in tree.leaves() {
@@ -222,14 +222,14 @@ impl Interval {
         self.to
     }
 
-    /// Returns it as a span of the report of `passage`. Classes without an interval are left out.
-    pub(crate) fn span(&self, passage: &Passage) -> Span {
+    /// Returns it as a span of the report of `generation`. Classes without an interval are left out.
+    pub(crate) fn span(&self, generation: &Generation) -> Span {
         let link = self.class(ClassId::ROOT);
-        let limit = |class: &ClassInterval| class.limited.map(|limited| limited.limit(passage, self.to));
+        let limit = |class: &ClassInterval| class.limited.map(|limited| limited.limit(generation, self.to));
         let class = |class: ClassId| {
             let interval = self.class(class)?;
             Some(ClassSpan {
-                name: passage.names[class.index()].clone(),
+                name: generation.names[class.index()].clone(),
                 counts: Some(interval.counts),
                 delay_s: interval.delays.as_ref().map(DelayTally::delay),
                 rates: interval.rates(),
@@ -248,7 +248,7 @@ impl Interval {
             delay_s: link.and_then(|link| link.delays.as_ref()).map(DelayTally::delay),
             rates: link.map(ClassInterval::rates).unwrap_or_default(),
             limit: link.and_then(limit),
-            classes: passage.tree.classes().filter_map(class).collect(),
+            classes: generation.tree.classes().filter_map(class).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use fairlink_core::ClassId;
 use fairlink_report::Counts;
 
 use super::delays::DelayTally;
-use super::passage::Passage;
+use super::generation::Generation;
 use super::snapshot::Snapshot;
 
 /// Counters of one class and of all below it.
@@ -43,28 +43,29 @@ pub(crate) struct Observation {
 impl Observation {
     /// Reads a snapshot that was completed.
     pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        let passage = &snapshot.passage;
+        let generation = &snapshot.generation;
         let class = |index: usize| ClassId(index as u32);
-        let mut totals: Vec<Totals> = (0..passage.tree.len()).map(|index| of_class(&snapshot, class(index))).collect();
+        let mut totals: Vec<Totals> =
+            (0..generation.tree.len()).map(|index| of_class(&snapshot, class(index))).collect();
         let removed = totals[ClassId::ROOT.index()].clone();
         // Children come after their parent.
         for index in (1..totals.len()).rev() {
-            let parent = passage.tree.parent(class(index)).unwrap_or(ClassId::ROOT).index();
+            let parent = generation.tree.parent(class(index)).unwrap_or(ClassId::ROOT).index();
             let (before, from) = totals.split_at_mut(index);
             before[parent].add(&from[0]);
         }
-        let all_delays = passage.delays.all.tally();
+        let all_delays = generation.delays.all.tally();
         Self { snapshot, totals, removed, all_delays }
     }
 
     /// What the gateway is.
-    pub(crate) fn passage(&self) -> &Arc<Passage> {
-        &self.snapshot.passage
+    pub(crate) fn generation(&self) -> &Arc<Generation> {
+        &self.snapshot.generation
     }
 
     /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
     pub(crate) fn is_balanced(&self) -> bool {
-        let mut leaves = self.passage().tree.leaves().iter();
+        let mut leaves = self.generation().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees
             && self.removed.counts.balances()
             && leaves.all(|leaf| self.totals[leaf.index()].counts.balances())
@@ -73,15 +74,15 @@ impl Observation {
 
 /// What was counted of one class itself.
 fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
-    let passage = &snapshot.passage;
+    let generation = &snapshot.generation;
     let counts = &snapshot.classes[class.index()];
     let inside = Counts::of_scheduler(&counts.inside, counts.queued);
     let mut causes = inside.dropped_by.unwrap_or_default();
     counts.edges.add_to(&mut causes);
-    let delays = match &passage.delays.of[class.index()] {
+    let delays = match &generation.delays.of[class.index()] {
         Some(delays) => Some(delays.tally()),
         // Sums begin with nothing.
-        None => (!passage.tree.is_leaf(class)).then(DelayTally::default),
+        None => (!generation.tree.is_leaf(class)).then(DelayTally::default),
     };
     let received = inside.received + counts.edges.dropped_before;
     Totals { counts: Counts { received, sent: counts.edges.sent, ..inside }.with_causes(causes), delays }

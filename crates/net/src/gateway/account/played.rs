@@ -11,7 +11,7 @@ use fairlink_core::{
     QueueLimits, Rate, Scheduler, Share,
 };
 
-use super::{COPIED, Copying, GatewayCounts, Observation, Passage, Snapshot};
+use super::{COPIED, Copying, GatewayCounts, Generation, Observation, Snapshot};
 use crate::gateway::data_path::DataPath;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
@@ -35,7 +35,7 @@ impl Clock for Hands {
 pub(crate) struct Played {
     pub(crate) data_path: DataPath<VirtualLink, VirtualLink, Hands>,
     pub(crate) driver: Driver<Metered<Box<dyn Scheduler>>>,
-    pub(crate) passage: Arc<Passage>,
+    pub(crate) generation: Arc<Generation>,
     pub(crate) hands: Hands,
     /// For random numbers.
     seed: u64,
@@ -62,12 +62,12 @@ pub(crate) fn two_levels(inner: usize, leaves: usize) -> Hierarchy {
 impl Played {
     /// Frames to port 5000 and so many more are those of the leaves, in order.
     pub(crate) fn new(tree: Hierarchy, scheduler: &str) -> Self {
-        let passage = Arc::new(Passage::of_tree(tree.clone(), scheduler));
+        let generation = Arc::new(Generation::of_tree(tree.clone(), scheduler));
         let port = |leaf: usize| PortRange { first: 5000 + leaf as u16, last: 5000 + leaf as u16 };
         let of_leaf = |leaf| Match { proto: Some(UDP), dport: Some(port(leaf)), ..Match::ANY };
         let matches: Vec<_> = tree.leaves().iter().enumerate().map(|(at, &leaf)| (leaf, of_leaf(at))).collect();
         let hands = Hands::default();
-        let scheduler = passage.scheduler.build(&tree, Leniency::Refuse, Members::new()).unwrap();
+        let scheduler = generation.scheduler.build(&tree, Leniency::Refuse, Members::new()).unwrap();
         let queued = 20 * tree.leaves().len() as u32;
         let data_path = DataPath::new(
             FramePool::new(queued + DataPath::<VirtualLink, VirtualLink, Hands>::RESERVE, 1600).unwrap(),
@@ -77,13 +77,13 @@ impl Played {
             Classifier::new(&matches, tree.leaves()[0]),
             Labels::new(&tree).unwrap(),
             Overhead::NONE,
-            EdgeCounters::new(passage.delays.clone()),
+            EdgeCounters::new(generation.delays.clone()),
             QueueLengths::new(&tree),
             false,
         );
         let pacer = Pacer::new(tree.link().rate, Nanos::ZERO);
         let driver = Driver::new(Metered::new(scheduler, &tree).unwrap(), pacer).unwrap();
-        Self { data_path, driver, passage, hands, seed: 1 }
+        Self { data_path, driver, generation, hands, seed: 1 }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -105,7 +105,7 @@ impl Played {
 
     /// A turn, before which frames of any class may come, more of those with low numbers, some of which nobody can send.
     pub(crate) fn busy_turn(&mut self, now: u64) {
-        let leaves = self.passage.tree.leaves().len() as u64;
+        let leaves = self.generation.tree.leaves().len() as u64;
         for _ in 0..self.random(24) {
             let below = self.random(leaves) + 1;
             let leaf = self.random(below) as usize;
@@ -122,7 +122,7 @@ impl Played {
 
     /// All at once.
     pub(crate) fn observe(&self) -> Observation {
-        let mut copying = Copying::begin(Arc::new(Snapshot::new(Arc::clone(&self.passage))), 1).unwrap();
+        let mut copying = Copying::begin(Arc::new(Snapshot::new(Arc::clone(&self.generation))), 1).unwrap();
         assert!(self.go_on(&mut copying, usize::MAX));
         self.completed(copying)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_COUNTERS, Metered, Nanos, Scheduler};
 
-use super::passage::Passage;
+use super::generation::Generation;
 use crate::gateway::data_path::DataPath;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::fail_open::keep::Upkeep;
@@ -13,7 +13,7 @@ use crate::gateway::liveness::LivenessStats;
 use crate::gateway::stats::{ClassEdges, Profile, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
-use crate::io::port::Mover;
+use crate::io::port::BackendInfo;
 
 /// Most classes that are copied between two turns.
 pub(crate) const COPIED: usize = 64;
@@ -40,7 +40,7 @@ pub(crate) struct GatewayCounts {
     /// Of both interfaces together.
     pub(crate) interfaces: BackendCounters,
     /// What moves frames at the input and at the output.
-    pub(crate) movers: [Mover; 2],
+    pub(crate) movers: [BackendInfo; 2],
     pub(crate) output_busy: u64,
     /// True if the output and the input are waited for because they have no carrier.
     pub(crate) waits_for_carrier: [bool; 2],
@@ -60,7 +60,7 @@ pub(crate) struct GatewayCounts {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) passage: Arc<Passage>,
+    pub(crate) generation: Arc<Generation>,
     /// By class, the root included.
     pub(crate) classes: Vec<ClassCounts>,
     /// What the scheduler has counted of itself: class, name and value.
@@ -70,10 +70,10 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Room for a copy.
-    pub(crate) fn new(passage: Arc<Passage>) -> Self {
-        let classes = passage.tree.len();
+    pub(crate) fn new(generation: Arc<Generation>) -> Self {
+        let classes = generation.tree.len();
         Self {
-            passage,
+            generation,
             classes: vec![ClassCounts::default(); classes],
             counted: Vec::with_capacity(classes * MAX_COUNTERS),
             gateway: GatewayCounts::default(),

@@ -55,9 +55,9 @@ fn since(earlier: &Observation, later: &Observation) -> GatewayStats {
 fn a_snapshot_copied_in_pieces_while_packets_move_balances_and_takes_the_same_pieces_each_time() {
     for scheduler in ["hls", "htb", "cbq-formal"] {
         let mut played = Played::new(two_levels(7, 21), scheduler);
-        let classes = played.passage.tree.len();
+        let classes = played.generation.tree.len();
         assert_eq!(classes, 155);
-        let (mut memory, mut now, mut before) = (Arc::new(Snapshot::new(Arc::clone(&played.passage))), 0, 0);
+        let (mut memory, mut now, mut before) = (Arc::new(Snapshot::new(Arc::clone(&played.generation))), 0, 0);
         for number in 0..30 {
             let mut copying = Copying::begin(memory, number).unwrap();
             let mut pieces = 0;
@@ -111,7 +111,7 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
         assert!((rates.rate() - sent.bytes as f64 * 8.0 / 0.005).abs() < 1e-3, "round {round}");
         assert!(rates.rate_bps <= rates.demand_bps);
         // The ideal by exact fractions, from numbers of the statistics.
-        let (tree, before) = (&played.passage.tree, earlier.stats(None));
+        let (tree, before) = (&played.generation.tree, earlier.stats(None));
         let demands = tree.leaves().iter().map(|&leaf| {
             let [class, old] = [&stats, &before].map(|stats| &stats.classes[leaf.index() - 1]);
             let interval = span.class(&class.name).unwrap();
@@ -142,7 +142,7 @@ fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
             let bps = |bps| Rate::from_bps(bps).unwrap();
             let pool = PoolId { file: file.to_owned(), name: "p".to_owned() };
             let pooled = vec![Pooled { class: ClassId(1), base: bps(base), pool, rate: bps(30_000_000) }];
-            played.passage = Arc::new(Passage { pooled, ..Passage::of_tree(two_levels(2, 3), "hls") });
+            played.generation = Arc::new(Generation { pooled, ..Generation::of_tree(two_levels(2, 3), "hls") });
             played
         })
         .collect();
@@ -168,7 +168,10 @@ fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
     // Whoever is not asked for has nothing.
     assert_eq!(ideals(&pairs[1..2]), [[30e6, 8e6]]);
     assert_eq!(ideals(&[pairs[2], pairs[1], pairs[0]]), [[30e6, 50e6], [10e6, 8e6], [20e6, 60e6]]);
-    assert!(after[0].passage().shares_with(after[1].passage()) && !after[0].passage().shares_with(after[2].passage()));
+    assert!(
+        after[0].generation().shares_with(after[1].generation())
+            && !after[0].generation().shares_with(after[2].generation())
+    );
 }
 
 #[test]
@@ -204,8 +207,8 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
     // As if classes 3 and 2 had changed places, and class 4 were new.
     let old = Arc::get_mut(&mut earlier.snapshot).unwrap();
     let names = ["0", "1", "3", "2", "x"].map(str::to_owned).to_vec();
-    let tree = played.passage.tree.clone();
-    old.passage = Arc::new(Passage { names, generation: 7, ..Passage::of_tree(tree, "hls") });
+    let tree = played.generation.tree.clone();
+    old.generation = Arc::new(Generation { names, number: 7, ..Generation::of_tree(tree, "hls") });
     let marks = [100, 200, 300].map(|bytes| Amount { packets: 0, bytes });
     earlier.totals[2].counts.sent = marks[0];
     earlier.totals[3].counts.sent = marks[1];
@@ -233,7 +236,7 @@ fn guarantees_bounds_and_parents_stand_beside_each_class() {
     let played = Played::new(tree.build().unwrap(), "wf2q+");
     let stats = played.observe().stats(None);
     // A packet of 1514 B at half of the link, and one in its way: sigma / rho + L / r.
-    let packet = f64::from(played.passage.tree.link().max_packet) * 8.0;
+    let packet = f64::from(played.generation.tree.link().max_packet) * 8.0;
     let expected = packet / (LINK_BPS as f64 / 2.0) + packet / LINK_BPS as f64;
     let bound = stats.classes[0].bounds.clone().unwrap().delay_bound_s.unwrap();
     assert!((bound - expected).abs() < 1e-9, "{bound} for {expected}");
@@ -250,7 +253,7 @@ fn guarantees_bounds_and_parents_stand_beside_each_class() {
 #[test]
 fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
     let played = Played::new(two_levels(3, 40), "hls");
-    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
+    let mut publisher = Publisher::new(Generation::of_tree(played.generation.tree.clone(), "hls"));
     let remote = publisher.remote();
     let asking = std::thread::spawn(move || remote.stats(Duration::from_secs(20)));
     let (mut pieces, mut reloaded) = (0, false);
@@ -270,8 +273,8 @@ fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
         }
         publisher.keep_copying(copying);
         if !std::mem::replace(&mut reloaded, true) {
-            let passage = Passage { generation: 1, ..Passage::of_tree(played.passage.tree.clone(), "hls") };
-            freed.push(publisher.change(Arc::new(passage)));
+            let generation = Generation { number: 1, ..Generation::of_tree(played.generation.tree.clone(), "hls") };
+            freed.push(publisher.change(Arc::new(generation)));
         }
     }
     let stats = asking.join().unwrap().unwrap();
@@ -282,7 +285,7 @@ fn a_reload_during_a_copy_begins_it_anew_with_what_the_gateway_is_then() {
 #[test]
 fn many_who_ask_at_once_all_get_answers_and_the_same_memory_goes_to_and_fro() {
     let played = Played::new(two_levels(2, 50), "hls");
-    let mut publisher = Publisher::new(Passage::of_tree(played.passage.tree.clone(), "hls"));
+    let mut publisher = Publisher::new(Generation::of_tree(played.generation.tree.clone(), "hls"));
     let remote = publisher.remote();
     let asking: Vec<_> = (0..8)
         .map(|_| {
@@ -311,7 +314,7 @@ fn many_who_ask_at_once_all_get_answers_and_the_same_memory_goes_to_and_fro() {
 
 #[test]
 fn a_question_to_a_data_thread_that_is_held_up_ends_in_time() {
-    let publisher = Publisher::new(Passage::flat(3));
+    let publisher = Publisher::new(Generation::flat(3));
     let waited = Duration::from_millis(30);
     assert_eq!(publisher.remote().stats(waited).unwrap_err(), RemoteError::Timeout { waited });
 }

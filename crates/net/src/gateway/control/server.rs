@@ -15,7 +15,7 @@ use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::serving::{Connection, Server, would_block};
-use crate::gateway::trace::Feed;
+use crate::gateway::trace::TraceReader;
 
 /// Longest request in bytes: a link file of some 100,000 classes.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
@@ -143,7 +143,7 @@ pub(super) struct Client {
     /// By link, the limits of its classes in those intervals.
     limits: BTreeMap<String, LimitHistory>,
     /// Packets of the gateway, for a client that traces.
-    trace: Option<Feed>,
+    trace: Option<TraceReader>,
     /// When the connection is closed, if the client has not done its part by then.
     deadline: Instant,
     /// Nothing more will be read.
@@ -248,7 +248,7 @@ impl Client {
 
     /// Asks for no more packets of a trace. Returns whether this client traces.
     fn ends_trace(&mut self) -> bool {
-        self.trace.as_ref().map(Feed::ask_to_stop).is_some()
+        self.trace.as_ref().map(TraceReader::ask_to_stop).is_some()
     }
 
     /// Reads on, and answers a request that is whole. Returns whether anything came.
@@ -345,13 +345,13 @@ impl Client {
         match request.cmd.as_str() {
             "trace" => match remote.trace(request.snap_bytes.unwrap_or(u32::MAX)) {
                 Ok(feed) => {
-                    let passage = remote.passage();
+                    let generation = remote.generation();
                     let trace = Some(Traced {
-                        input: passage.input.clone(),
-                        output: passage.output.clone(),
-                        scheduler: passage.scheduler.name.to_owned(),
-                        link_bps: passage.tree.link().rate.bps(),
-                        classes: passage.names.clone(),
+                        input: generation.input.clone(),
+                        output: generation.output.clone(),
+                        scheduler: generation.scheduler.name.to_owned(),
+                        link_bps: generation.tree.link().rate.bps(),
+                        classes: generation.names.clone(),
                     });
                     self.reply(&Reply { ok: true, trace, ..Reply::default() });
                     self.trace = Some(feed);
@@ -405,7 +405,7 @@ impl Client {
         let now = Reported { observation, partners: partners.collect() };
         let mut interval = self.reported.get(&query.link).and_then(|before| now.since(before));
         if let Some(interval) = &mut interval {
-            self.limits.entry(query.link.clone()).or_default().extend(interval, now.observation.passage());
+            self.limits.entry(query.link.clone()).or_default().extend(interval, now.observation.generation());
         }
         let stats = Some(now.observation.stats(interval.as_ref()));
         if self.reported.len() >= MOST_LINKS && !self.reported.contains_key(&query.link) {
@@ -448,21 +448,21 @@ impl Reported {
 
 /// Asks the links that share pools with this one, directly or through others.
 fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
-    let own = remote.passage();
+    let own = remote.generation();
     if own.pooled.is_empty() {
         return Vec::new();
     }
-    let mut others: Vec<_> = links.list().into_iter().map(|(name, other)| (name, other.passage(), other)).collect();
-    others.retain(|(_, passage, _)| !Arc::ptr_eq(passage, &own));
+    let mut others: Vec<_> = links.list().into_iter().map(|(name, other)| (name, other.generation(), other)).collect();
+    others.retain(|(_, generation, _)| !Arc::ptr_eq(generation, &own));
     let mut known = vec![own];
     let mut partners = Vec::new();
     let mut at = 0;
-    while let Some(passage) = known.get(at).cloned() {
+    while let Some(generation) = known.get(at).cloned() {
         at += 1;
-        let (theirs, rest) = others.into_iter().partition(|(_, other, _)| passage.shares_with(other));
+        let (theirs, rest) = others.into_iter().partition(|(_, other, _)| generation.shares_with(other));
         others = rest;
-        for (name, passage, remote) in theirs {
-            known.push(passage);
+        for (name, generation, remote) in theirs {
+            known.push(generation);
             let ticket = remote.ask();
             partners.push((name, remote, ticket));
         }

@@ -2,7 +2,7 @@
 
 use super::server::LONGEST_LINE;
 use super::*;
-use crate::gateway::account::Passage;
+use crate::gateway::account::Generation;
 use crate::gateway::remote::Publisher;
 use std::os::unix::fs::PermissionsExt;
 
@@ -39,7 +39,7 @@ fn ask(path: &Path, request: &[u8]) -> String {
 #[test]
 fn nonsense_gets_an_answer_that_says_what_a_request_is() {
     let directory = Directory::new("nonsense");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     for (request, part) in [
         (&b"hello\n"[..], "not a request"),
@@ -58,7 +58,7 @@ fn nonsense_gets_an_answer_that_says_what_a_request_is() {
 #[test]
 fn a_gateway_that_ended_without_running_is_told_as_that() {
     let directory = Directory::new("ended");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     drop(publisher);
     let error = stats(control.path()).unwrap_err();
@@ -68,7 +68,7 @@ fn a_gateway_that_ended_without_running_is_told_as_that() {
 #[test]
 fn only_the_owner_may_open_the_socket_and_it_goes_with_the_server() {
     let directory = Directory::new("mode");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let mode = std::fs::metadata(directory.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -81,7 +81,7 @@ fn only_the_owner_may_open_the_socket_and_it_goes_with_the_server() {
 fn a_dead_gateways_socket_is_replaced_and_a_living_ones_is_not() {
     let directory = Directory::new("stale");
     drop(UnixListener::bind(directory.socket()).unwrap());
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let second = Control::start(&directory.socket(), publisher.remote()).unwrap_err();
     assert!(matches!(second, ControlError::InUse { .. }), "{second}");
@@ -105,7 +105,7 @@ fn connected(path: &Path) -> UnixStream {
 #[test]
 fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
     let directory = Directory::new("slow");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let begin = Instant::now();
     // More than are served at once: silent ones, and such as have begun a request and go on with a byte now and then.
@@ -126,7 +126,7 @@ fn slow_and_silent_clients_hold_up_neither_others_nor_the_end() {
 #[test]
 fn whoever_watches_stays_between_two_questions_and_is_the_first_to_make_room() {
     let directory = Directory::new("watch");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     // Each question is answered: that there is nothing to tell.
     drop(publisher);
@@ -154,7 +154,7 @@ fn whoever_watches_stays_between_two_questions_and_is_the_first_to_make_room() {
 #[test]
 fn a_client_that_sends_a_byte_now_and_then_has_no_more_time_than_a_silent_one() {
     let directory = Directory::new("drip");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     let mut drip = connected(control.path());
     let begin = Instant::now();
@@ -173,7 +173,7 @@ fn a_client_that_sends_a_byte_now_and_then_has_no_more_time_than_a_silent_one() 
 #[test]
 fn an_answer_that_nobody_takes_is_given_up_and_others_get_theirs() {
     let directory = Directory::new("stuffed");
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let control = Control::start(&directory.socket(), publisher.remote()).unwrap();
     // Asks without end and reads nothing.
     let mut stuffed = connected(control.path());
@@ -200,7 +200,7 @@ fn a_gateway_that_is_stopped_is_found_and_does_not_hang_whoever_asks() {
     let directory = Directory::new("stopped");
     // It listens and never accepts, as a process that was sent SIGSTOP does.
     let listener = listen(&directory.socket(), Access::default()).unwrap();
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let mut waiting = Vec::new();
     // Also where so many wait that no connection is taken any more.
     while let Ok(stream) = connect(&directory.socket()) {

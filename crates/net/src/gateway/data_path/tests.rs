@@ -1,7 +1,7 @@
 //! The data path over interfaces that exist only in memory.
 
 use super::*;
-use crate::gateway::account::{Observation, Passage, Snapshot};
+use crate::gateway::account::{Generation, Observation, Snapshot};
 use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
@@ -33,7 +33,7 @@ type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
 struct Bench {
     data_path: TestPath,
     driver: Driver<Metered<Box<dyn Scheduler>>>,
-    passage: Arc<Passage>,
+    generation: Arc<Generation>,
     hands: Hands,
 }
 
@@ -56,7 +56,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let info = registry::find(scheduler).unwrap();
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).unwrap();
     let hands = Hands::default();
-    let passage = Arc::new(Passage::of_tree(tree.clone(), info.name));
+    let generation = Arc::new(Generation::of_tree(tree.clone(), info.name));
     let data_path = TestPath::new(
         FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
         VirtualLink::default(),
@@ -65,14 +65,14 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
         Labels::new(&tree).unwrap(),
         Overhead::NONE,
-        EdgeCounters::new(passage.delays.clone()),
+        EdgeCounters::new(generation.delays.clone()),
         QueueLengths::new(&tree),
         reverse,
     );
     Bench {
         data_path,
         driver: Driver::new(Metered::new(scheduler, &tree).unwrap(), Pacer::new(link.rate, Nanos::ZERO)).unwrap(),
-        passage,
+        generation,
         hands,
     }
 }
@@ -98,15 +98,15 @@ impl Bench {
 
     /// The account of all classes; panics where a class or the pool does not balance.
     fn classes(&self) -> (Vec<ClassReport>, [u64; 4]) {
-        let Self { data_path, driver, passage, .. } = self;
+        let Self { data_path, driver, generation, .. } = self;
         let scheduler = driver.scheduler();
-        let mut snapshot = Snapshot::new(Arc::clone(passage));
-        snapshot.copy(0..passage.tree.len(), self.hands.now(), data_path, scheduler);
+        let mut snapshot = Snapshot::new(Arc::clone(generation));
+        snapshot.copy(0..generation.tree.len(), self.hands.now(), data_path, scheduler);
         snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let stats = Observation::new(Arc::new(snapshot)).stats(None);
         assert!(stats.gateway().balanced, "{stats:?}");
         let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
-        for &leaf in passage.tree.leaves() {
+        for &leaf in generation.tree.leaves() {
             assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
         }
         assert_eq!(scheduler.check_invariants(), Ok(()));
@@ -160,7 +160,7 @@ fn frames_leave_unchanged_at_the_pace_of_the_link_and_in_order_within_a_class() 
         assert!(order.is_sorted(), "{order:?}");
     }
     // The last frame has waited for the nine before it.
-    assert_eq!(bench.passage.delays.all.tally().delay().max, Some(0.009));
+    assert_eq!(bench.generation.delays.all.tally().delay().max, Some(0.009));
 }
 
 #[test]

@@ -323,7 +323,7 @@ fn moves_of(
     for (old, new) in moves {
         let mut found = false;
         for (of, &(at, _)) in of.iter_mut().zip(&steps.kept) {
-            if before[at].remote.passage().names.contains(old) {
+            if before[at].remote.generation().names.contains(old) {
                 of.push((old.clone(), new.clone()));
                 found = true;
             }

@@ -62,13 +62,13 @@ impl Page {
     fn classes(&self) -> impl Iterator<Item = Class<'_>> {
         let filter = &self.filter;
         self.seen().flat_map(move |(link, observation)| {
-            let passage = observation.passage();
-            let asked = move |id: &ClassId| filter.takes(&passage.tree, *id, passage.names[id.index()].as_str());
-            passage.tree.classes().filter(asked).map(move |id| Class {
+            let generation = observation.generation();
+            let asked = move |id: &ClassId| filter.takes(&generation.tree, *id, generation.names[id.index()].as_str());
+            generation.tree.classes().filter(asked).map(move |id| Class {
                 labels: (
                     ("link", link.name.as_str()),
-                    ("class", passage.names[id.index()].as_str()),
-                    ("leaf", if passage.tree.is_leaf(id) { "true" } else { "false" }),
+                    ("class", generation.names[id.index()].as_str()),
+                    ("leaf", if generation.tree.is_leaf(id) { "true" } else { "false" }),
                 ),
                 id,
                 link,
@@ -104,13 +104,13 @@ impl<'a> Class<'a> {
     }
 
     fn value(&self, measure: &Measure) -> Option<Value> {
-        let passage = self.observation.passage();
+        let generation = self.observation.generation();
         let rates = self.interval().map(ClassInterval::rates);
         let measured = Measured {
             counts: Some(&self.totals().counts),
             rates: rates.as_ref(),
-            terms: Some(&Terms::new(&passage.tree, self.id)),
-            delay_bound_s: passage.delay_bound_s(self.id),
+            terms: Some(&Terms::new(&generation.tree, self.id)),
+            delay_bound_s: generation.delay_bound_s(self.id),
         };
         (measure.get)(&measured)
     }
@@ -244,7 +244,7 @@ impl Page {
             let by = match limited.by {
                 None => "",
                 Some(ClassId::ROOT) => "link",
-                Some(by) => &class.observation.passage().names[by.index()],
+                Some(by) => &class.observation.generation().names[by.index()],
             };
             let [link, name, leaf] = class.labels();
             let labels = [link, name, leaf, ("limit", limited.cause.key()), ("limited_by", by)];
@@ -259,7 +259,7 @@ impl Page {
     fn of_links(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let label = |link: &LinkPage| [("link", link.name.clone())];
         let bps = Some("bits_per_second");
-        let capacity = self.seen().map(|(link, seen)| (label(link), seen.passage().tree.link().rate.bps() as f64));
+        let capacity = self.seen().map(|(link, seen)| (label(link), seen.generation().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
         for measure in MEASURES.iter().filter(|measure| measure.of_link) {
             let samples = || {
@@ -283,12 +283,12 @@ impl Page {
         writer.gauge(("fairlink_gateway_up", None, "Whether the data thread has answered"), up)?;
         writer.family("fairlink_gateway", None, "What the gateway is", MetricType::Info, |metric| {
             for (link, seen) in self.seen() {
-                let passage = seen.passage();
+                let generation = seen.generation();
                 let labels = [
                     ("link", link.name.as_str()),
-                    ("input", &passage.input),
-                    ("output", &passage.output),
-                    ("scheduler", passage.scheduler.name),
+                    ("input", &generation.input),
+                    ("output", &generation.output),
+                    ("scheduler", generation.scheduler.name),
                 ];
                 metric.encode_info(&labels)?;
             }
@@ -309,7 +309,7 @@ impl Page {
                 seen.snapshot.gateway.liveness.longest_stall_s
             }),
             ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
-            ("generation", None, "How many changes there were", |seen| seen.passage().generation as f64),
+            ("generation", None, "How many changes there were", |seen| seen.generation().number as f64),
             ("processor", Some("ratio"), "Part of the time for which the data thread had a processor", |seen| {
                 seen.snapshot.gateway.time.processor
             }),

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use super::grammar::{self, Sample};
 use super::*;
-use crate::gateway::account::Passage;
+use crate::gateway::account::Generation;
 use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::remote::Publisher;
 
@@ -47,14 +47,14 @@ struct Playing {
 impl Playing {
     fn new(inner: usize, leaves: usize) -> Self {
         let tree = two_levels(inner, leaves);
-        let publisher = Publisher::new(Passage::of_tree(tree.clone(), "hls"));
+        let publisher = Publisher::new(Generation::of_tree(tree.clone(), "hls"));
         let (remote, stop) = (publisher.remote(), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut played = Played::new(tree, "hls");
             // What it counts is what the publisher tells of.
-            played.passage = Arc::clone(publisher.passage());
-            played.data_path.counters = crate::gateway::stats::EdgeCounters::new(played.passage.delays.clone());
+            played.generation = Arc::clone(publisher.generation());
+            played.data_path.counters = crate::gateway::stats::EdgeCounters::new(played.generation.delays.clone());
             played.answer(publisher, &stopped)
         });
         Self { thread: Some(thread), stop, remote }
@@ -167,7 +167,7 @@ fn health_is_that_of_the_data_threads_and_readiness_asks_for_interfaces_too() {
     let get = |path: &str| ask(metrics.address(), format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
     assert!(get("/healthz").starts_with("HTTP/1.1 200 OK") && body(&get("/healthz")) == "ok\n");
     assert!(get("/readyz").starts_with("HTTP/1.1 503") && get("/readyz").contains("no link is served"));
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let mut liveness = Liveness::new(fairlink_core::Nanos::from_secs(1));
     links.set(vec![("wan".to_owned(), publisher.remote())]);
     links.set_vitals(vec![("wan".to_owned(), liveness.vitals())]);
@@ -186,7 +186,7 @@ fn health_is_that_of_the_data_threads_and_readiness_asks_for_interfaces_too() {
 
 #[test]
 fn requests_for_anything_else_are_answered_with_what_there_is() {
-    let publisher = Publisher::new(Passage::flat(2));
+    let publisher = Publisher::new(Generation::flat(2));
     let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
     let long = [b"GET /metrics HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; LONGEST_REQUEST]].concat();
     for (request, status, part) in [
@@ -204,7 +204,7 @@ fn requests_for_anything_else_are_answered_with_what_there_is() {
 
 #[test]
 fn a_link_that_does_not_answer_is_told_as_down_and_holds_up_no_other() {
-    let (dead, playing) = (Publisher::new(Passage::flat(2)), Playing::new(1, 2));
+    let (dead, playing) = (Publisher::new(Generation::flat(2)), Playing::new(1, 2));
     let links = vec![("dead".to_owned(), dead.remote()), ("alive".to_owned(), playing.remote.clone())];
     let metrics = Metrics::start(HERE, Links::new(links)).unwrap();
     let answer = ask(metrics.address(), GET);
@@ -258,7 +258,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
 
 #[test]
 fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
-    let publisher = Publisher::new(Passage::flat(1));
+    let publisher = Publisher::new(Generation::flat(1));
     let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
     let taken = Metrics::start(metrics.address(), publisher.remote()).unwrap_err();
     assert!(taken.to_string().contains("name another port"), "{taken}");
@@ -288,10 +288,10 @@ fn ten_thousand_classes_are_told() {
 
 #[test]
 fn names_of_any_kind_are_escaped_as_the_format_has_it() {
-    let mut passage = Passage::flat(2);
-    passage.names = vec!["link".to_owned(), "a\\b {x}, \u{e9}".to_owned(), "\\".to_owned()];
-    let publisher = Publisher::new(passage);
-    let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.passage()));
+    let mut generation = Generation::flat(2);
+    generation.names = vec!["link".to_owned(), "a\\b {x}, \u{e9}".to_owned(), "\\".to_owned()];
+    let publisher = Publisher::new(generation);
+    let snapshot = crate::gateway::account::Snapshot::new(Arc::clone(publisher.generation()));
     let observation = Some(Observation::new(Arc::new(snapshot)));
     let page = Page::new(
         vec![LinkPage { name: "up\n\"1\"".to_owned(), observation: observation.map(Arc::new), interval: None }],

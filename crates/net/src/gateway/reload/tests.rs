@@ -176,7 +176,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// A gateway without a thread.
 struct World {
-    present: Present,
+    present: RunningConfig,
     driver: Driver<AnyScheduler>,
     data_path: DataPath<VirtualLink, VirtualLink, Hands>,
     hands: Hands,
@@ -217,13 +217,13 @@ impl World {
         let mut notes = Vec::new();
         fit_largest_packet(&mut config, &input, &mut notes).unwrap();
         let delays = DelayTable::new(&config.tree);
-        let passage = Passage::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
-        let present = Present::new(
+        let generation = Generation::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
+        let present = RunningConfig::new(
             &config,
             input,
             BackendKind::AfPacket,
             &pool,
-            Arc::new(passage),
+            Arc::new(generation),
             &labels,
             MonotonicClock::SHARED,
         );
@@ -329,15 +329,15 @@ impl World {
         let scheduler = driver.scheduler();
         let tree = &present.config.tree;
         let name = |class| present.config.name(class);
-        let mut snapshot = Snapshot::new(Arc::clone(&present.passage));
+        let mut snapshot = Snapshot::new(Arc::clone(&present.generation));
         snapshot.copy(0..tree.len(), Nanos(self.now), data_path, scheduler);
         snapshot.gateway.pool_agrees = data_path.pool_agrees(scheduler.backlog().packets);
         let stats = Observation::new(Arc::new(snapshot)).stats(None);
         assert!(stats.gateway().balanced, "{stats:?}");
         // Delays go on with their classes.
-        assert_eq!(present.passage.delays.all.tally().packets(), stats.counts().sent.packets);
+        assert_eq!(present.generation.delays.all.tally().packets(), stats.counts().sent.packets);
         for class in stats.classes.iter().filter(|class| class.leaf) {
-            let delays = &present.passage.delays.of[find(&present.config, &class.name).unwrap().index()];
+            let delays = &present.generation.delays.of[find(&present.config, &class.name).unwrap().index()];
             assert_eq!(delays.as_ref().unwrap().tally().packets(), class.counts().sent.packets, "{}", class.name);
         }
         let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
@@ -465,7 +465,7 @@ fn for_hours_of_random_operations_no_account_breaks() {
         world.now += if steps.is_multiple_of(50) { 5_000_000_000 } else { 0 };
         steps += 1;
     }
-    let generation = world.present.passage.generation;
+    let generation = world.present.generation.number;
     end(&mut world);
     println!(
         "{minutes} simulated minutes: {steps} operations, {generation} changes, {} frames in, {} out",
@@ -510,7 +510,7 @@ fn a_refused_change_says_where_and_changes_nothing() {
     let mut world = world(&simple(&[("a", 600), ("b", 400)], "hls", 1));
     world.arrive("a", 0, 500);
     world.turn();
-    let (account, generation) = (world.check(), world.present.passage.generation);
+    let (account, generation) = (world.check(), world.present.generation.number);
     let message = |world: &mut World, wanted: &Wanted| world.change(wanted, false).unwrap_err().to_string();
     for (wanted, says) in [
         (to("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned()), "link.toml:"),
@@ -538,7 +538,7 @@ fn a_refused_change_says_where_and_changes_nothing() {
     ] {
         let said = message(&mut world, &wanted);
         assert!(said.contains(says), "{says}: {said}");
-        assert_eq!((world.check(), world.present.passage.generation), (account, generation));
+        assert_eq!((world.check(), world.present.generation.number), (account, generation));
     }
 }
 

@@ -7,12 +7,12 @@ use super::ring::Ring;
 
 /// Hands over records until the trace has ended. Dropping it ends the trace.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct TraceReader {
     ring: Arc<Ring>,
     over: bool,
 }
 
-impl Feed {
+impl TraceReader {
     pub(super) fn new(ring: Arc<Ring>) -> Self {
         Self { ring, over: false }
     }
@@ -45,7 +45,7 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
+impl Drop for TraceReader {
     fn drop(&mut self) {
         self.ring.ask_to_stop();
     }

@@ -46,7 +46,7 @@ pub(crate) enum Gone {
 
 /// See the module. Times given here are the data path's; those that are written count from 1970.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct TraceWriter {
     writer: Writer,
     /// By frame of the pool.
     marks: Box<[Mark]>,
@@ -63,7 +63,7 @@ pub(crate) struct Tap {
     ending: Option<Nanos>,
 }
 
-impl Tap {
+impl TraceWriter {
     pub(super) fn new(ring: Arc<Ring>, frames: usize, generation: u64, snap: u32) -> Self {
         Self {
             writer: Writer::new(ring),
@@ -168,7 +168,7 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for TraceWriter {
     fn drop(&mut self) {
         self.close();
     }

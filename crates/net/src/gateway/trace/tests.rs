@@ -9,9 +9,9 @@ use fairlink_report::DropCause;
 const FRAMES: usize = 8;
 
 /// Both ends, with room for so many words beside what is kept free.
-fn ends(words: u64, snap: u32) -> (Tap, Feed) {
+fn ends(words: u64, snap: u32) -> (TraceWriter, TraceReader) {
     let ring = Arc::new(Ring::new(words + SHORT_WORDS * FRAMES as u64));
-    (Tap::new(Arc::clone(&ring), FRAMES, 0, snap), Feed::new(ring))
+    (TraceWriter::new(Arc::clone(&ring), FRAMES, 0, snap), TraceReader::new(ring))
 }
 
 fn items(bytes: &[u8]) -> Vec<Item> {
@@ -35,9 +35,9 @@ fn packet(bytes: &[u8], received: u64) -> Passing<'_> {
 }
 
 /// Numbers of a generator that is good enough for this.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % limit
@@ -48,7 +48,7 @@ impl Dice {
 fn every_number_comes_out_once_with_its_packet_or_as_missed_however_little_room_there_is() {
     for (seed, words) in (0..60).zip([0, 16, 64, 500, 100_000].into_iter().cycle()) {
         let (mut tap, mut feed) = ends(words, 40);
-        let mut dice = Dice(seed);
+        let mut dice = SeededRng(seed);
         let (mut taken, mut came, mut read) = (Vec::new(), 0, Vec::new());
         for _ in 0..2000 {
             match dice.below(5) {

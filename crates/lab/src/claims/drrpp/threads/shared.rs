@@ -14,7 +14,7 @@ use std::thread;
 use fairlink_core::{NANOS_PER_SEC, Nanos, Next, Wake};
 
 use super::{Coming, FlowList};
-use crate::claims::{Lab, Trouble};
+use crate::claims::{ClaimError, Lab};
 
 /// What the threads go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Gate {
     }
 
     /// Waits until `ready`, or until the other thread failed.
-    fn until(&self, ready: impl Fn(&Line) -> bool) -> Result<MutexGuard<'_, Line>, Trouble> {
+    fn until(&self, ready: impl Fn(&Line) -> bool) -> Result<MutexGuard<'_, Line>, ClaimError> {
         self.go_on(self.line(), ready)
     }
 
@@ -99,10 +99,10 @@ impl Gate {
         &'g self,
         line: MutexGuard<'g, Line>,
         ready: impl Fn(&Line) -> bool,
-    ) -> Result<MutexGuard<'g, Line>, Trouble> {
+    ) -> Result<MutexGuard<'g, Line>, ClaimError> {
         let waiting = |line: &mut Line| !line.failed && !ready(line);
         let line = self.moved.wait_while(line, waiting).unwrap_or_else(PoisonError::into_inner);
-        if line.failed { Err(Trouble::other("the other thread ended early")) } else { Ok(line) }
+        if line.failed { Err(ClaimError::other("the other thread ended early")) } else { Ok(line) }
     }
 
     /// One call of the list: `work`, when it is this thread's turn, and then `after`.
@@ -112,7 +112,7 @@ impl Gate {
         mut line: MutexGuard<'_, Line>,
         work: impl FnOnce(&mut FlowList) -> T,
         after: impl FnOnce(&mut Line, &T),
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, ClaimError> {
         let (own, other) = (side as usize, side.other() as usize);
         let number = line.taken;
         line.taken += 1;
@@ -166,7 +166,7 @@ struct Threads<'w, 'l> {
 }
 
 impl Threads<'_, '_> {
-    fn run(&self, thread: fn(&Self) -> Result<(), Trouble>) -> Result<(), Trouble> {
+    fn run(&self, thread: fn(&Self) -> Result<(), ClaimError>) -> Result<(), ClaimError> {
         let mut ending = Ending { gate: self.gate, done: false };
         let result = thread(self);
         ending.done = result.is_ok();
@@ -174,7 +174,7 @@ impl Threads<'_, '_> {
     }
 
     /// The enqueuing thread.
-    fn enqueue(&self) -> Result<(), Trouble> {
+    fn enqueue(&self) -> Result<(), ClaimError> {
         for (number, packet) in self.coming.iter().enumerate() {
             if (number as u64).is_multiple_of(ASK_EVERY) {
                 self.lab.go_on()?;
@@ -198,7 +198,7 @@ impl Threads<'_, '_> {
     }
 
     /// The dequeuing thread.
-    fn dequeue(&self) -> Result<(), Trouble> {
+    fn dequeue(&self) -> Result<(), ClaimError> {
         let mut now = Nanos::ZERO;
         // A packet takes one call, and one more where the link had nothing to send before it.
         for calls in 0..=2 * self.coming.len() as u64 {
@@ -237,7 +237,7 @@ impl Threads<'_, '_> {
                 Next::Wait(Wake::OnArrival) => now.max(self.gate.line().clock),
             };
         }
-        Err(Trouble::other("the scheduler keeps packets back"))
+        Err(ClaimError::other("the scheduler keeps packets back"))
     }
 }
 
@@ -252,8 +252,8 @@ pub(super) struct Played {
 /// Runs the two threads until all of `coming`, which is in the order of time, has left.
 ///
 /// # Errors
-/// [`Trouble::Stopped`]; a thread that could not be made or panicked.
-pub(super) fn play(lab: &Lab<'_>, coming: &[Coming], list: FlowList, pace: Pace) -> Result<Played, Trouble> {
+/// [`ClaimError::Stopped`]; a thread that could not be made or panicked.
+pub(super) fn play(lab: &Lab<'_>, coming: &[Coming], list: FlowList, pace: Pace) -> Result<Played, ClaimError> {
     let shortest = coming.iter().map(|packet| u64::from(packet.len)).min().unwrap_or(0);
     let shortest = Nanos(shortest * 8 * NANOS_PER_SEC / list.rate.bps());
     let line = Line { coming: coming.first().map(|packet| packet.at), ..Line::default() };
@@ -263,9 +263,9 @@ pub(super) fn play(lab: &Lab<'_>, coming: &[Coming], list: FlowList, pace: Pace)
     thread::scope(|scope| {
         let enqueuing = thread::Builder::new().spawn_scoped(scope, || threads.run(Threads::enqueue));
         // Without the first thread the second has nothing to wait for.
-        let enqueuing = enqueuing.map_err(Trouble::other)?;
+        let enqueuing = enqueuing.map_err(ClaimError::other)?;
         let dequeued = threads.run(Threads::dequeue);
-        let enqueued = enqueuing.join().unwrap_or_else(|_| Err(Trouble::other("the enqueuing thread panicked")));
+        let enqueued = enqueuing.join().unwrap_or_else(|_| Err(ClaimError::other("the enqueuing thread panicked")));
         lab.go_on()?;
         dequeued.and(enqueued)
     })?;
@@ -299,7 +299,7 @@ mod tests {
         let lab = Lab::new(Effort::Quick, 2, &stop);
         for pace in [Pace::Link, Pace::None] {
             asked.store(0, Ordering::Relaxed);
-            assert!(matches!(play(&lab, &coming(1000), list(), pace), Err(Trouble::Stopped)), "{pace:?}");
+            assert!(matches!(play(&lab, &coming(1000), list(), pace), Err(ClaimError::Stopped)), "{pace:?}");
         }
     }
 

@@ -22,8 +22,8 @@ use fairlink_report::{DropCause, Limit, LimitCause};
 use fairlink_theory::limits::Limits;
 
 use super::{ClassInterval, Interval};
+use crate::gateway::account::generation::Generation;
 use crate::gateway::account::observation::Observation;
-use crate::gateway::account::passage::Passage;
 
 /// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
 const ENOUGH: f64 = 0.9;
@@ -44,7 +44,7 @@ pub(crate) struct Limited {
 
 /// The facts beside the intervals themselves that decide.
 pub(super) struct Evidence<'a> {
-    pub(super) passage: &'a Passage,
+    pub(super) generation: &'a Generation,
     /// The later of the two observations.
     pub(super) later: &'a Observation,
     /// By class, what the ideal would be without pools; empty where there are none.
@@ -56,16 +56,17 @@ pub(super) struct Evidence<'a> {
 impl Interval {
     /// Finds the limit of each class, from the beginning of the interval on.
     pub(super) fn find_limits(&mut self, evidence: &Evidence<'_>) {
-        let Evidence { passage, later, kernel_dropped, .. } = *evidence;
-        let tree = &passage.tree;
-        let limits = Limits::honoured_by(passage.scheduler, tree);
+        let Evidence { generation, later, kernel_dropped, .. } = *evidence;
+        let tree = &generation.tree;
+        let limits = Limits::honoured_by(generation.scheduler, tree);
         let wanted = self.wanted(tree, &limits);
         let late = self.pauses > 0 || self.forfeited_s > LOST * self.seconds || kernel_dropped > 0;
         // Rates are rounded down to whole bit/s at each level.
         let capacity = tree.link().rate.bps() as f64;
         let error = 64.0 + 1e-6 * capacity;
         let link_is_full = self.class(ClassId::ROOT).is_some_and(|link| link.rate_bps >= AT_LIMIT * capacity);
-        let shares_alone = matches!(passage.scheduler.sharing, Sharing::SiblingVisits) && passage.pooled.is_empty();
+        let shares_alone =
+            matches!(generation.scheduler.sharing, Sharing::SiblingVisits) && generation.pooled.is_empty();
         let found: Vec<Option<Limited>> = (0..tree.len())
             .map(|index| {
                 let class = ClassId(index as u32);
@@ -74,7 +75,7 @@ impl Interval {
                 let waits = later.totals[index].counts.queued.packets > 0;
                 let got_all = interval.counts.dropped.packets == 0 && !waits;
                 let because = |cause, by| Some(Limited { cause, by, since: self.from });
-                let shared = |class| match shares_in(passage, class) {
+                let shared = |class| match shares_in(generation, class) {
                     ClassId::ROOT => because(LimitCause::Link, Some(ClassId::ROOT)),
                     parent => because(LimitCause::Parent, Some(parent)),
                 };
@@ -108,7 +109,7 @@ impl Interval {
                 if limit.is_some_and(|limit| ideal + error >= limit) {
                     return because(LimitCause::Ceiling, Some(class));
                 }
-                let pooled = passage.pooled.iter().any(|seat| seat.class == class);
+                let pooled = generation.pooled.iter().any(|seat| seat.class == class);
                 if pooled && evidence.without_pools.get(index).is_some_and(|&alone| alone as f64 > ideal + error) {
                     return because(LimitCause::Pool, Some(class));
                 }
@@ -140,10 +141,10 @@ impl Interval {
 }
 
 /// The class whose rate `class` has a share of: its parent, or the link where all leaves share among themselves.
-fn shares_in(passage: &Passage, class: ClassId) -> ClassId {
-    match passage.scheduler.sharing {
+fn shares_in(generation: &Generation, class: ClassId) -> ClassId {
+    match generation.scheduler.sharing {
         Sharing::Leaves(_) | Sharing::LeavesByPackets(_) => ClassId::ROOT,
-        _ => passage.tree.parent(class).unwrap_or(ClassId::ROOT),
+        _ => generation.tree.parent(class).unwrap_or(ClassId::ROOT),
     }
 }
 
@@ -153,14 +154,14 @@ pub(crate) struct LimitHistory(HashMap<String, (LimitCause, Option<String>, Nano
 
 impl LimitHistory {
     /// Has each limit of `interval` that was there before begin when it began. `interval` begins no later than the one before has ended.
-    pub(crate) fn extend(&mut self, interval: &mut Interval, passage: &Passage) {
+    pub(crate) fn extend(&mut self, interval: &mut Interval, generation: &Generation) {
         let (from, to) = (interval.from, interval.to);
         let mut now = HashMap::new();
-        for (index, name) in passage.names.iter().enumerate() {
+        for (index, name) in generation.names.iter().enumerate() {
             let Some(ClassInterval { limited: Some(limited), .. }) = interval.class_mut(ClassId(index as u32)) else {
                 continue;
             };
-            let by = limited.by.map(|by| passage.names[by.index()].clone());
+            let by = limited.by.map(|by| generation.names[by.index()].clone());
             if let Some((cause, before, since)) = self.0.get(name)
                 && (*cause, before) == (limited.cause, &by)
                 // A data thread that was started anew counts from zero.
@@ -176,10 +177,10 @@ impl LimitHistory {
 
 impl Limited {
     /// Returns it for a report of an interval that ends at `to`.
-    pub(super) fn limit(&self, passage: &Passage, to: Nanos) -> Limit {
+    pub(super) fn limit(&self, generation: &Generation, to: Nanos) -> Limit {
         let name = |class: ClassId| match class {
             ClassId::ROOT => "link".to_owned(),
-            class => passage.names[class.index()].clone(),
+            class => generation.names[class.index()].clone(),
         };
         Limit {
             cause: self.cause,

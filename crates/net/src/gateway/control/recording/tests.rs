@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use fairlink_core::{ClassId, Nanos};
 
 use super::*;
-use crate::gateway::account::Passage;
+use crate::gateway::account::Generation;
 use crate::gateway::control::Control;
 use crate::gateway::remote::Publisher;
 use crate::gateway::trace::{Gone, Passing};
@@ -125,7 +125,7 @@ impl Told {
         let directory = std::env::temp_dir().join(format!("fairlink-recording-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let classes = vec!["link".to_owned(), "a".to_owned()];
-        let publisher = Publisher::new(Passage { pool_frames: 4, names: classes, ..Passage::flat(2) });
+        let publisher = Publisher::new(Generation { pool_frames: 4, names: classes, ..Generation::flat(2) });
         let control = Control::start(&directory.join("s"), publisher.remote()).unwrap();
         Self { control, publisher, directory }
     }
@@ -209,7 +209,7 @@ fn one_trace_at_a_time_and_none_of_a_gateway_that_has_ended() {
     told.play(0, false);
     let _again = Recording::begin(&path, None).unwrap();
     let directory = std::mem::take(&mut told.directory);
-    told.publisher = Publisher::new(Passage::flat(2));
+    told.publisher = Publisher::new(Generation::flat(2));
     let error = Recording::begin(&path, None).err().unwrap();
     assert!(error.to_string().contains("the gateway never ran"), "{error}");
     std::fs::remove_dir_all(directory).unwrap();

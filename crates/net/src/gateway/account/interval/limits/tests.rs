@@ -7,9 +7,9 @@ use fairlink_report::{DropCause, Limit, LimitCause};
 use fairlink_theory::ideal::{Rule, Traffic};
 
 use super::Evidence;
-use crate::gateway::account::passage::{PoolId, Pooled};
+use crate::gateway::account::generation::{PoolId, Pooled};
 use crate::gateway::account::played::{Played, two_levels};
-use crate::gateway::account::{Interval, LimitHistory, Observation, Passage};
+use crate::gateway::account::{Generation, Interval, LimitHistory, Observation};
 use crate::gateway::stats::GatewayStats;
 
 /// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.
@@ -73,10 +73,10 @@ fn measured(scheduler: &str, tree: Hierarchy, frames: [usize; 4]) -> GatewayStat
     let later = played.observe();
     let interval = between(&earlier, &later);
     let stats = later.stats(Some(&interval));
-    let tree = &played.passage.tree;
+    let tree = &played.generation.tree;
     let same = Traffic::new(vec![Some(1000.0); tree.len()], false);
     let demand = interval.demand(tree).unwrap();
-    if let Ok(ideal) = Rule::of(played.passage.scheduler, tree, same).and_then(|rule| rule.solve(&demand)) {
+    if let Ok(ideal) = Rule::of(played.generation.scheduler, tree, same).and_then(|rule| rule.solve(&demand)) {
         for class in tree.classes() {
             // A class that got all it asked for in truth may be a packet short of it in the ideal.
             let by = interval.class(class).unwrap().limited.and_then(|limited| limited.by);
@@ -191,7 +191,7 @@ fn siblings_that_wait_while_the_link_is_full_are_limited_by_the_class_above_them
     play(&mut played, 100, 200, [10, 1, 5, 1]);
     let later = played.observe();
     let mut interval = between(&earlier, &later);
-    let passage = &*played.passage;
+    let generation = &*played.generation;
     let expected = [
         (A, (LimitCause::Link, Some("link"))),
         (A1, (LimitCause::Parent, Some("1"))),
@@ -204,10 +204,10 @@ fn siblings_that_wait_while_the_link_is_full_are_limited_by_the_class_above_them
         expected.iter().for_each(|&(class, limit)| assert_eq!(told(&stats, class), Some(limit), "{class}"));
     };
     check(&interval);
-    for class in passage.tree.classes().chain([ClassId::ROOT]) {
+    for class in generation.tree.classes().chain([ClassId::ROOT]) {
         interval.class_mut(class).unwrap().ideal_bps = None;
     }
-    interval.find_limits(&Evidence { passage, later: &later, without_pools: &[], kernel_dropped: 0 });
+    interval.find_limits(&Evidence { generation, later: &later, without_pools: &[], kernel_dropped: 0 });
     check(&interval);
 }
 
@@ -220,7 +220,7 @@ fn a_pool_limits_its_members_and_what_is_below_them_is_limited_by_them() {
             let pool = PoolId { file: "l".to_owned(), name: "p".to_owned() };
             let bps = |bps| Rate::from_bps(bps).unwrap();
             let pooled = vec![Pooled { class: ClassId(1), base: bps(10_000_000), pool, rate: bps(30_000_000) }];
-            played.passage = Arc::new(Passage { pooled, ..Passage::of_tree(two_levels(2, 1), "hls") });
+            played.generation = Arc::new(Generation { pooled, ..Generation::of_tree(two_levels(2, 1), "hls") });
             played
         })
         .collect();
@@ -244,7 +244,7 @@ fn a_limit_that_stays_is_told_with_its_age_and_another_one_begins_anew() {
         play(played, from, 100, frames);
         let later = played.observe();
         let mut interval = between(&earlier, &later);
-        history.extend(&mut interval, &played.passage);
+        history.extend(&mut interval, &played.generation);
         let stats = later.stats(Some(&interval));
         earlier = later;
         stats.interval().unwrap().class(&stats.classes[B - 1].name).unwrap().limit.clone().unwrap()

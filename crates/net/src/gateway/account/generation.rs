@@ -14,7 +14,7 @@ pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// See the module. It never changes; a reload makes another.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct Generation {
     /// Name of the link.
     pub(crate) link: String,
     pub(crate) input: String,
@@ -24,7 +24,7 @@ pub(crate) struct Passage {
     /// Names by class, the link's first.
     pub(crate) names: Vec<String>,
     /// How many changes were committed before.
-    pub(crate) generation: u64,
+    pub(crate) number: u64,
     pub(crate) memory: MemoryBound,
     /// Frames in its packet pool.
     pub(crate) pool_frames: usize,
@@ -127,7 +127,7 @@ impl DelayTable {
 }
 
 #[cfg(test)]
-impl Passage {
+impl Generation {
     /// That of a gateway from `in` to `out`, whose classes are named by their numbers.
     pub(crate) fn of_tree(tree: Hierarchy, scheduler: &str) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Passage {
             output: "out".to_owned(),
             scheduler: fairlink_core::registry::find(scheduler).expect("there is one of that name"),
             names: (0..tree.len()).map(|class| class.to_string()).collect(),
-            generation: 0,
+            number: 0,
             memory: MemoryBound::default(),
             pool_frames: 64,
             delays: DelayTable::new(&tree),
@@ -160,14 +160,14 @@ impl Passage {
     }
 }
 
-impl Passage {
+impl Generation {
     /// That of a gateway that works as `config` says since so many changes, with a packet pool of so many frames.
     pub(crate) fn of(
         config: &GatewayConfig,
         delays: DelayTable,
         memory: MemoryBound,
         frames: u32,
-        generation: u64,
+        number: u64,
     ) -> Self {
         Self {
             link: config.link_name().to_owned(),
@@ -176,7 +176,7 @@ impl Passage {
             scheduler: config.scheduler,
             tree: config.tree.clone(),
             names: (0..config.tree.len()).map(|class| config.name(ClassId(class as u32))).collect(),
-            generation,
+            number,
             memory,
             pool_frames: frames as usize,
             delays,
