@@ -1,4 +1,4 @@
-//! Is a link file sound, and what does its scheduler promise?
+//! Checks a link file and computes the promises of its scheduler.
 
 pub(crate) mod theorems;
 
@@ -18,7 +18,6 @@ use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use serde::Serialize;
 
 use crate::admission::Admission;
-use crate::fluid::link_report;
 use crate::refused::{ProblemReport, Refused};
 use crate::rows::Each;
 use crate::tree::{class_report, terms};
@@ -30,7 +29,7 @@ pub const USEFUL_S: f64 = 60.0;
 /// A share that comes out wrong by more than this, relative to it, is worth a warning.
 const WRONG_SHARE: f64 = 0.01;
 
-/// For which scheduler, how strictly, and beside which load.
+/// Scheduler, strictness and load of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckOptions<'a> {
     /// The scheduler, instead of the file's own.
@@ -39,7 +38,7 @@ pub struct CheckOptions<'a> {
     pub lenient: bool,
     /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose by its number.
     pub gateway: bool,
-    /// What latency-critical classes send, for their mean delay.
+    /// Traffic of latency-critical classes, for their mean delay.
     pub load: Load<'a>,
 }
 
@@ -48,9 +47,9 @@ pub struct CheckOptions<'a> {
 pub struct CheckDoc<C = Vec<ClassReport>> {
     /// True; that of a file that is refused is [`RefusedDoc`].
     pub valid: bool,
-    /// The link with its bounds; its notes say why a number is not there.
+    /// The link with its bounds; its notes give the reason where a number is absent.
     pub link: LinkReport<C>,
-    /// What texts print beside the bounds, and what depends on curves and load.
+    /// Theorems as the texts print them, and values that depend on curves and load.
     pub theorems: Theorems,
     /// Absent where no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +59,7 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_bps: Option<u64>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub problems: Vec<ProblemReport>,
 }
 
@@ -76,7 +75,7 @@ pub struct RefusedDoc {
     /// Absent where service curves are not why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
-    /// Why.
+    /// The reasons.
     pub problems: Vec<ProblemReport>,
 }
 
@@ -85,7 +84,7 @@ impl Content for RefusedDoc {
 }
 
 impl RefusedDoc {
-    /// That of a file which was refused for `problems`.
+    /// Makes the document of a file that was refused for `problems`.
     #[must_use]
     pub fn new(problems: &Problems, admission: Option<Admission>) -> Document<Self> {
         let problems = problems.all().iter().map(ProblemReport::from).collect();
@@ -93,12 +92,12 @@ impl RefusedDoc {
     }
 }
 
-/// A link file that was found sound, and all that was computed of it.
+/// A sound link file, and the results of its check.
 #[derive(Debug)]
 pub struct Checked {
     /// The link.
     pub link: LinkFile,
-    /// What its scheduler promises.
+    /// Promises of its scheduler, computed for its tree.
     pub promised: Promised,
     /// The ideal of the scheduler while every leaf is greedy.
     pub busy: Result<Ideal, NotComputed>,
@@ -110,7 +109,7 @@ pub struct Checked {
     pub unreachable: Vec<ClassId>,
     /// Bits per second that the gateway moves on this machine, where it was measured.
     pub gateway_bps: Option<u64>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub warnings: Vec<Problem>,
 }
 
@@ -126,7 +125,7 @@ pub struct Checked {
 /// ```
 ///
 /// # Errors
-/// What is wrong with the text, what the scheduler cannot honour, more memory than the file allows, a load that is wrong.
+/// [`Refused`]: errors in the text, settings that the scheduler does not support, more memory than the file allows, a wrong load.
 pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Refused> {
     let leniency = if options.lenient { Leniency::Ignore } else { Leniency::Refuse };
     let mut link = LinkFile::from_source(source, &ReadOptions { leniency, scheduler: options.scheduler })?;
@@ -147,15 +146,12 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     let promised = promised(link.info(), &link.tree).map_err(Refused::failed)?;
     warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::of(&link, &options.load)?;
-    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
-    let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
-    unreachable.iter().try_for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0))).map_err(Refused::failed)?;
-    let busy = rule.and_then(|rule| rule.solve(&demand));
+    let busy = busy(&link, &unreachable);
     Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, warnings })
 }
 
 impl Checked {
-    /// A class with its terms and what is promised for it.
+    /// A class with its terms and bounds.
     #[must_use]
     pub fn class(&self, class: ClassId) -> ClassReport {
         let mut terms = terms(&self.link, class);
@@ -210,7 +206,7 @@ impl Checked {
             memory_bytes: Some(self.memory_bytes),
             bounds: Some(self.bounds()),
             notes: self.notes(),
-            ..link_report(classes)
+            ..LinkReport::of_classes(classes)
         };
         Document::new(CheckDoc {
             valid: true,
@@ -248,9 +244,16 @@ pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
     Ok(warnings)
 }
 
-/// The leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
+/// Solves the ideal of the link's scheduler while every leaf is greedy, except those of `idle`.
+pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComputed> {
+    let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
+    idle.iter().for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0)).expect("a leaf of this tree"));
+    Rule::of(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
+}
+
+/// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
 /// choose a class by its number.
-fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
+pub(crate) fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     if gateway {
         return link.unreachable().to_vec();
     }
@@ -263,7 +266,7 @@ fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     unreachable
 }
 
-/// What the scheduler promises by itself and is not proven behind the transmit queue of `tree`, in words; `None` where that is nothing.
+/// Names, in words, the promises of the scheduler that are not proven behind the transmit queue of `tree`; `None` if all are.
 fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
     tree.link().transmit_queue?;
     let mut kinds: Vec<&str> = info.promises.names().filter(|&name| name != "delay").collect();
@@ -286,7 +289,7 @@ fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Opti
     ))
 }
 
-/// What is promised for one class.
+/// Returns the bounds of one class.
 #[must_use]
 pub fn class_bounds(promised: &Promised, tree: &Hierarchy, class: ClassId) -> ClassBounds {
     let index = class.index();

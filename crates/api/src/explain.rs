@@ -1,4 +1,4 @@
-//! Why a class gets what it gets, what would get it more, and what lies and rearrangements gain.
+//! Explains the rate of a class: reasons, changes that raise it, and the gain of false demands and rearranged guarantees.
 
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::{ClassId, Rate};
@@ -30,15 +30,15 @@ pub struct ExplainDoc {
     /// Changes that would get it more. Absent where no formula has its rate: `notes` give the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<changes::Entry>,
-    /// What lies and rearrangements gain. Absent for the link.
+    /// Gain of false demands and rearranged guarantees. Absent for the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) strategy: Option<strategy::Entry>,
-    /// Why something is not there.
+    /// Reasons for absent values.
     pub notes: Vec<String>,
     /// All of it in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub problems: Vec<ProblemReport>,
 }
 
@@ -58,16 +58,16 @@ pub struct StepReport {
     pub weight_part: Option<f64>,
     /// The most that it gets in bit/s, whatever the link has left; `null` where nothing sets it.
     pub limit_bps: Option<u64>,
-    /// What sets that.
+    /// The setting that gives this limit.
     pub limit: Option<&'static str>,
-    /// What the leaves below it want together in bit/s; `null` for all they can get.
+    /// Demand of the leaves below it together in bit/s; `null` for as much as possible.
     pub wants_bps: Option<u128>,
-    /// What it requests and gets.
+    /// Its request and its allocation.
     pub ideal: Ideal,
     /// Of its parent: bit/s per unit of weight. Where weights are guarantees, which are in bit/s, it is a plain number, which
     /// guarantees are multiplied by.
     pub fair_share_per_weight: Option<f64>,
-    /// What its weight alone entitles it to in bit/s: its weight times that.
+    /// Rate that its weight alone gives, in bit/s: its weight times the fair share per weight.
     pub entitled_bps: Option<f64>,
     /// The classes that it shares with.
     pub siblings: Siblings,
@@ -76,18 +76,18 @@ pub struct StepReport {
 /// Classes that share with another.
 #[derive(Clone, Debug, Serialize)]
 pub struct Siblings {
-    /// Those that get what they request.
+    /// Siblings that get their whole request.
     pub satisfied: Vec<String>,
-    /// Those that get less.
+    /// Siblings that get less.
     pub unsatisfied: Vec<String>,
-    /// Those that request nothing.
+    /// Siblings without a request.
     pub idle: Vec<String>,
 }
 
-/// What was found about a class.
+/// The explanation of a class.
 #[derive(Debug)]
 pub struct Explained {
-    /// What is doubtful but usable.
+    /// Warnings.
     pub warnings: Vec<Problem>,
     /// The document.
     pub document: Document<ExplainDoc>,
@@ -107,7 +107,7 @@ pub struct Explained {
 /// ```
 ///
 /// # Errors
-/// What is wrong with the text, a class that is not there, a demand that is wrong.
+/// [`Refused`]: errors in the text, an unknown class, a wrong demand.
 pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<Rate>) -> Result<Explained, Refused> {
     let (link, warnings) = read_tree(source)?;
     let demand = demand(&link, asked)?;

@@ -1,8 +1,8 @@
-//! What the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
+//! Rates of the classes in the long run, by the rule of their scheduler or by hierarchical max-min fairness.
 
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::ClassId;
-use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport, NoExtension, Rates};
+use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport};
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
 use fairlink_theory::ideal::{self, NotComputed, Rule, Traffic};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::tree::{class_report, demand, read_tree};
 /// For which demand, and by whose rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FluidOptions<'a> {
-    /// What the leaves ask for, such as `A1=inf,C=300mbit`. Without it every leaf asks for all it can get.
+    /// Demands of the leaves, such as `A1=inf,C=300mbit`; without it `inf` for every leaf.
     pub demand: Option<&'a str>,
     /// Shares by hierarchical max-min fairness, whatever the link's scheduler does.
     pub fair: bool,
@@ -25,9 +25,9 @@ pub struct FluidOptions<'a> {
 pub struct FluidDoc<C = Vec<ClassReport>> {
     /// By whose rule: a scheduler, or `max-min fairness`.
     pub rule: String,
-    /// The link; its notes say why a number is not there.
+    /// The link; its notes give the reason where a number is absent.
     pub link: LinkReport<C>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub problems: Vec<ProblemReport>,
 }
 
@@ -44,9 +44,9 @@ pub struct Fluid {
     pub rule: &'static str,
     /// The rates, or why the rule gives none.
     pub solved: Result<ideal::Ideal, NotComputed>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub warnings: Vec<Problem>,
-    /// Why a number is not there.
+    /// Reasons for absent numbers.
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Fluid {
 /// ```
 ///
 /// # Errors
-/// What is wrong with the text or with the demand. That the scheduler's rule gives no rates is no error: the notes say so.
+/// [`Refused`]: errors in the text or the demand. A rule that gives no rates is no error: the notes give the reason.
 pub fn fluid(source: &Source, options: &FluidOptions<'_>) -> Result<Fluid, Refused> {
     let (link, warnings) = read_tree(source)?;
     let demand = demand(&link, options.demand)?;
@@ -84,7 +84,7 @@ pub fn fluid(source: &Source, options: &FluidOptions<'_>) -> Result<Fluid, Refus
 }
 
 impl Fluid {
-    /// A class with what it gets.
+    /// A class with its ideal.
     #[must_use]
     pub fn class(&self, class: ClassId) -> ClassReport {
         let ideal = self.solved.as_ref().ok().map(|solved| ideal_of(&self.link, solved, class));
@@ -102,34 +102,14 @@ impl Fluid {
             scheduler: Some(self.link.scheduler.clone()),
             capacity_bps: Some(self.link.tree.link().rate.bps()),
             notes: self.notes.clone(),
-            ..link_report(classes)
+            ..LinkReport::of_classes(classes)
         };
         let problems = self.warnings.iter().map(ProblemReport::from).collect();
         Document::new(FluidDoc { rule: self.rule.to_owned(), link, problems })
     }
 }
 
-/// A link of which nothing is known but its classes.
-pub(crate) fn link_report<C>(classes: C) -> LinkReport<C> {
-    LinkReport {
-        name: None,
-        scheduler: None,
-        capacity_bps: None,
-        memory_bytes: None,
-        bounds: None,
-        counts: None,
-        delay_s: None,
-        rates: Rates::default(),
-        utilisation: None,
-        counters: Default::default(),
-        classes,
-        spans: Vec::new(),
-        notes: Vec::new(),
-        extension: NoExtension {},
-    }
-}
-
-/// What a class gets.
+/// The ideal of a class.
 pub(crate) fn ideal_of(link: &LinkFile, solved: &ideal::Ideal, class: ClassId) -> Ideal {
     let ClassAllocation { request, allocation, satisfied, limited_by, .. } = solved.class(class);
     Ideal {

@@ -21,7 +21,7 @@ pub enum Tool {
     },
     /// An export of RouterOS.
     Mikrotik {
-        /// Which queues, where the file has both.
+        /// Kind of queues, where the file has both.
         queues: Option<mikrotik::Queues>,
         /// The queues of the tree below this.
         parent: Option<String>,
@@ -68,7 +68,7 @@ pub struct ImportOptions {
     pub weights: Weights,
 }
 
-/// The document of [`import`]: what the command line has with `--no-compare`.
+/// The document of [`import`]. The command line has a document of its own, which also compares what classes get before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportDoc {
     /// The tool.
@@ -152,16 +152,14 @@ pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Resul
         let why = "it changes how bandwidth is lent, and --as-is keeps it: leave one of them out";
         return Err(Refused::argument("weights", why));
     }
-    let most = match tool {
-        Tool::Libreqos => 2,
-        Tool::Libvirt => usize::MAX,
-        _ => 1,
+    let (most, texts) = match tool {
+        Tool::Libreqos => (2, "one or two texts"),
+        Tool::Libvirt => (usize::MAX, "at least one text"),
+        _ => (1, "one text"),
     };
     let Some(first) = sources.first().filter(|_| sources.len() <= most) else {
-        return Err(Refused::argument(
-            "sources",
-            format!("{} texts; {} takes another number", sources.len(), tool.name()),
-        ));
+        let message = format!("{} of them, and {} takes {texts}", sources.len(), tool.name());
+        return Err(Refused::argument("sources", message));
     };
     Ok(match tool {
         Tool::Libreqos => {

@@ -3,7 +3,7 @@
 use fairlink_config::{LinkFile, PoolSpec, RouteSpec, Scenario};
 use fairlink_sim::{Change, Hop, LinkPool, Links, Route};
 
-/// What is simulated of a scenario file.
+/// Returns the links of a scenario file for the simulator.
 #[must_use]
 pub fn links_of(file: &Scenario) -> Links {
     let scenario = |link: &LinkFile, sources: &[_], propagation| fairlink_sim::Scenario {

@@ -1,14 +1,14 @@
-//! Why a call was refused, and problems as documents have them.
+//! Errors of the functions, and problems in the form of documents.
 
 use fairlink_config::{Problem, Problems};
 use serde::Serialize;
 
 use crate::admission::Admission;
 
-/// Why nothing was computed.
+/// Error of a function: nothing was computed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
-    /// A text is wrong, at places that can be shown.
+    /// Errors in a text, with their places.
     #[error(transparent)]
     Text(#[from] Problems),
     /// The service curves of the classes are more than the link can guarantee.
@@ -24,7 +24,7 @@ pub enum Refused {
     Argument {
         /// Its name, which is that of the option of the command line.
         name: &'static str,
-        /// What is wrong with it, and what to do.
+        /// The error and the action.
         message: String,
     },
     /// Texts and arguments are sound, and the computation failed.
@@ -41,7 +41,7 @@ impl Refused {
         Self::Failed(error.to_string())
     }
 
-    /// What is wrong, as documents have it.
+    /// Returns the problems in the form of documents.
     #[must_use]
     pub fn problems(&self) -> Vec<ProblemReport> {
         match self {
@@ -65,7 +65,7 @@ impl Refused {
     }
 }
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -78,7 +78,7 @@ pub enum Severity {
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemReport {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The kind of problem in one word, such as `unknown_key`.
     pub code: String,
@@ -94,9 +94,9 @@ pub struct ProblemReport {
     /// Length of the place in characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<usize>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it; `null` where nothing is known.
+    /// The action; `null` where none is known.
     pub help: Option<String>,
 }
 

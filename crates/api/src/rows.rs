@@ -4,9 +4,9 @@ use serde::{Serialize, Serializer};
 
 /// A list in JSON whose items are made one by one as they are written: a million classes are never held.
 pub struct Each<F> {
-    /// How many there are.
+    /// Number of items.
     pub len: usize,
-    /// The one at a position.
+    /// Returns the item at a position.
     pub item: F,
 }
 

@@ -1,4 +1,4 @@
-//! What each scheduler supports, from the code itself.
+//! Features and promises of each scheduler, from its `INFO`.
 
 use std::cmp::Reverse;
 
@@ -16,7 +16,7 @@ pub struct SchedulerReport {
     pub name: &'static str,
     /// The key of its paper in docs/papers.md.
     pub paper: &'static str,
-    /// What it is, in one sentence.
+    /// One sentence about it.
     pub summary: &'static str,
     /// True where it shares by a tree.
     pub hierarchy: bool,
@@ -83,12 +83,12 @@ pub const NEEDS: [Need; 16] = [
 /// The document of [`schedulers`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchedulersDoc {
-    /// What was wanted. Absent where nothing was.
+    /// The wanted features. Absent where none were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<&'static str>,
-    /// Those that have all of it, the likeliest choice first; all in the order of the registry where nothing is wanted.
+    /// Schedulers with all of them, the likeliest choice first; all in the order of the registry where nothing is wanted.
     pub schedulers: Vec<SchedulerReport>,
-    /// Where none has all: those that lack least, and what.
+    /// Where none has all: the schedulers that lack least, with the missing features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<Nearest>,
 }
@@ -102,7 +102,7 @@ impl Content for SchedulersDoc {
 pub struct Nearest {
     /// Its name.
     pub name: &'static str,
-    /// What it lacks.
+    /// The missing features.
     pub lacks: Vec<&'static str>,
 }
 

@@ -9,7 +9,7 @@ use fairlink_sim::{Change, Options, Run};
 use crate::links::links_of;
 use crate::refused::Refused;
 
-/// How a scenario is simulated.
+/// Options of a simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimOptions<'a> {
     /// The scheduler, instead of the scenario's own.
@@ -47,7 +47,7 @@ pub struct Simulation {
 /// ```
 ///
 /// # Errors
-/// What is wrong with the text, and what the scheduler refuses.
+/// [`Refused`]: errors in the text, and settings that the scheduler refuses.
 pub fn simulate(source: &Source, options: &SimOptions<'_>) -> Result<Simulation, Refused> {
     let leniency = if options.lenient { Leniency::Ignore } else { Leniency::Refuse };
     let mut file = Scenario::from_source(source, &ReadOptions { leniency, scheduler: options.scheduler })?;
@@ -78,7 +78,7 @@ impl Simulation {
     /// Goes on until everything before `end` has happened, or the run has ended.
     ///
     /// # Errors
-    /// What the scheduler did wrong, or a planned change that it refuses.
+    /// A fault of the scheduler, or a planned change that it refuses.
     pub fn step_until(&mut self, end: Nanos) -> Result<(), Refused> {
         self.run.step_until(end).map_err(Refused::failed)
     }
@@ -101,7 +101,7 @@ impl Simulation {
     /// The scheduler is the one that runs, or `scheduler`.
     ///
     /// # Errors
-    /// What is wrong with the text; a scheduler that refuses the link; sources whose class is gone; a change at the start of the run or twice at
+    /// Errors in the text; a scheduler that refuses the link; sources whose class is gone; a change at the start of the run or twice at
     /// one instant; a scenario of several links; recorded windows. The simulation goes on as it was then.
     pub fn change(&mut self, source: &Source, scheduler: Option<&str>) -> Result<(), Refused> {
         let runs = scheduler.or(self.run.scheduler().map(|info| info.name));
@@ -130,7 +130,7 @@ impl Simulation {
         self.run.change(change, &new).map_err(Refused::failed)
     }
 
-    /// What was measured until [`Simulation::now`].
+    /// Returns the measurements until [`Simulation::now`].
     ///
     /// # Errors
     /// Nothing is measured as long as the warm-up lasts; packets that the scheduler has lost.

@@ -13,7 +13,7 @@ use crate::refused::Refused;
 /// frames care about is left aside.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// [`Refused`]: errors in the text.
 pub fn read_tree(source: &Source) -> Result<(LinkFile, Vec<Problem>), Refused> {
     let mut link = LinkFile::from_source(source, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
     let concerns_the_tree = |warning: &Problem| {
@@ -31,7 +31,7 @@ pub fn concerns_frames(kind: &ProblemKind) -> bool {
     matches!(kind, ProblemKind::Misplaced { key: "default", .. })
 }
 
-/// What the leaves of `link` ask for, as `--demand` says it; without it all that they can get.
+/// Reads the demands of the leaves of `link` from the text of `--demand`; without one, every leaf has no limit.
 pub(crate) fn demand(link: &LinkFile, text: Option<&str>) -> Result<Demand, Refused> {
     let Some(text) = text else { return Ok(Demand::uniform(&link.tree, Request::Unlimited)) };
     let refused = |error: String| Refused::argument("demand", error);

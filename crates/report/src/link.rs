@@ -113,6 +113,28 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     pub extension: X,
 }
 
+impl<C> LinkReport<C> {
+    /// A link of which only the classes are known.
+    pub fn of_classes(classes: C) -> Self {
+        Self {
+            name: None,
+            scheduler: None,
+            capacity_bps: None,
+            memory_bytes: None,
+            bounds: None,
+            counts: None,
+            delay_s: None,
+            rates: Rates::default(),
+            utilisation: None,
+            counters: BTreeMap::new(),
+            classes,
+            spans: Vec::new(),
+            notes: Vec::new(),
+            extension: NoExtension {},
+        }
+    }
+}
+
 impl<X> LinkReport<Vec<ClassReport>, X> {
     /// Returns packets and bytes; zero where none were counted.
     #[must_use]

@@ -8,8 +8,9 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 /// scenario: a [`Change`](crate::Change) keeps their numbers.
 ///
 /// ```
-/// use fairlink_core::{ClassId, Nanos};
-/// use fairlink_sim::Observer;
+/// use fairlink_core::{ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share, registry};
+/// use fairlink_sim::{Observer, Options, Scenario, compare};
+/// use fairlink_traffic::{Model, PacketSize, SourceSpec};
 ///
 /// /// Counts the packets that each of two classes sent.
 /// #[derive(Default)]
@@ -21,9 +22,29 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 ///     }
 /// }
 ///
+/// // Two greedy classes of weights 3 and 1 on a link of 8 Mbit/s: a packet of 1000 B takes a millisecond.
+/// let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000)?));
+/// for weight in [3, 1] {
+///     tree.add(ClassId::ROOT, ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() })?;
+/// }
+/// let packet = PacketSize::Fixed(1000);
+/// let greedy = |class| SourceSpec { class: ClassId(class), model: Model::Greedy, packet: packet.clone(), active: Vec::new() };
+/// let scenario = Scenario {
+///     tree: tree.build()?,
+///     names: ["link", "a", "b"].map(String::from).to_vec(),
+///     overhead: Overhead::NONE,
+///     propagation: Nanos::ZERO,
+///     sources: vec![greedy(1), greedy(2)],
+///     duration: Nanos::from_secs(1),
+///     warmup: Nanos::ZERO,
+///     changes: Vec::new(),
+///     seed: 1,
+/// };
 /// let mut seen = Sent::default();
-/// seen.sent(Nanos::ZERO, Nanos::from_millis(1), ClassId(2), 1000);
-/// assert_eq!(seen.0, [0, 1]);
+/// let hls = registry::find("hls").expect("hls is a scheduler");
+/// compare(&scenario, &[hls], Leniency::Refuse, 1, &Options::default(), &mut seen)?;
+/// assert!(seen.0[0].abs_diff(750) < 5 && seen.0[1].abs_diff(250) < 5, "{:?}", seen.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Observer {
     /// A packet of `len` bytes is handed to the scheduler; it may yet be dropped.

@@ -102,7 +102,8 @@ impl RecordingFormat {
 /// ```
 /// use std::io;
 ///
-/// use fairlink_traffic::recording::{PacketRecord, PacketSink};
+/// use fairlink_core::Nanos;
+/// use fairlink_traffic::recording::{Outcome, PacketRecord, PacketSink};
 ///
 /// /// Adds up the bytes of what passes.
 /// #[derive(Default)]
@@ -118,8 +119,21 @@ impl RecordingFormat {
 ///         Ok(())
 ///     }
 /// }
-/// # fn assert_sink(_: &dyn PacketSink) {}
-/// # assert_sink(&Total::default());
+///
+/// let record = PacketRecord {
+///     number: 0,
+///     class: "voice",
+///     arrived: Nanos::ZERO,
+///     len: 200,
+///     accounted: 224,
+///     outcome: Outcome::Queued,
+///     bytes: &[],
+/// };
+/// let mut total = Total::default();
+/// total.packet(&record)?;
+/// total.packet(&PacketRecord { number: 1, ..record })?;
+/// assert_eq!(total.0, 448);
+/// # Ok::<(), io::Error>(())
 /// ```
 pub trait PacketSink: Send {
     /// Writes a packet.

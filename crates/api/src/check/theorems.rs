@@ -16,10 +16,10 @@ use super::USEFUL_S;
 use crate::refused::Refused;
 use crate::tree::in_text;
 
-/// What the latency-critical classes send.
+/// Traffic of the latency-critical classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load<'a> {
-    /// What they send on the average, such as `voice=64kbit`.
+    /// Their mean rates, such as `voice=64kbit`.
     pub demand: Option<&'a str>,
     /// Mean length of their packets; the mtu without it.
     pub packet: Option<&'a str>,
@@ -48,7 +48,7 @@ pub struct Theorems {
 /// A theorem as its text prints it, where that is not what holds.
 #[derive(Clone, Debug, Serialize)]
 pub struct AsPrinted {
-    /// Which theorem.
+    /// Its name.
     pub theorem: &'static str,
     /// `fairness_bytes`, `transmission_gap_s` or `delay_s`.
     pub quantity: &'static str,
@@ -56,20 +56,20 @@ pub struct AsPrinted {
     pub class: Option<String>,
     /// The value, in the unit of the quantity.
     pub value: f64,
-    /// What is wrong with it.
+    /// The reason why it does not hold as printed.
     pub caution: &'static str,
 }
 
-/// How far the virtual times of classes that share are apart, \[hfsc\] Theorem 3.
+/// Largest difference of the virtual times of siblings, \[hfsc\] Theorem 3.
 #[derive(Clone, Debug, Serialize)]
 pub struct VirtualTimes {
     /// The largest difference of children of one class; null where there is no bound.
     pub bound_s: Option<f64>,
-    /// That class, or the one because of which there is no bound.
+    /// The parent of these children, or the class that prevents a bound.
     pub class: String,
-    /// Why there is no bound, where there is none.
+    /// Reason for no bound.
     pub why_none: Option<&'static str>,
-    /// Why the bound is too long to be of use, where it is.
+    /// Reason for a bound that is too long to be of use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_useless: Option<String>,
 }
@@ -79,7 +79,7 @@ pub struct VirtualTimes {
 pub struct InnerCurve {
     /// Its name.
     pub class: String,
-    /// How long after it gets packets it may begin to fall short.
+    /// Earliest time of a shortfall, in seconds after it gets packets.
     pub from_s: f64,
     /// Null where it grows without end.
     pub short_by_bytes: Option<f64>,
@@ -100,7 +100,7 @@ pub struct MeanDelayEstimate {
     /// By which factor the theorem is too long, at least and at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times_too_long: Option<(f64, f64)>,
-    /// Why there is no estimate, where there is none.
+    /// Reason for no estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_none: Option<&'static str>,
     /// The part of its rate that the class uses while all classes have packets.
@@ -112,7 +112,7 @@ pub struct MeanDelayEstimate {
 }
 
 impl Theorems {
-    /// Those of the link's scheduler, under `load`.
+    /// Computes the theorems of the link's scheduler, under `load`.
     pub(crate) fn of(link: &LinkFile, load: &Load<'_>) -> Result<Self, Refused> {
         let (info, tree) = (link.info(), &link.tree);
         let name = |class: ClassId| link.names.name(class).to_owned();
@@ -186,7 +186,7 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes> {
     })
 }
 
-/// Why the constant of Theorem 3 is so long below `parent`: it counts packets of all children in the virtual time of the slowest.
+/// Explains a long constant of Theorem 3 below `parent`: it counts packets of all children in the virtual time of the slowest.
 fn why_useless(link: &LinkFile, parent: ClassId) -> Option<String> {
     let tree = &link.tree;
     let slowest = tree.children(parent).iter().copied().min_by_key(|&child| tree.rate_all_busy(child))?;

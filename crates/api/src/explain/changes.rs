@@ -1,4 +1,4 @@
-//! What would have to change for a class to get more, in JSON and in words. It is computed in [`fairlink_theory::changes`].
+//! Changes that raise the rate of a class, in JSON and in words. [`fairlink_theory::changes`] computes them.
 
 use std::fmt::Write as _;
 

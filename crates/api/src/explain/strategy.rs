@@ -1,4 +1,4 @@
-//! What lies about demand and rearranged guarantees gain a class, in JSON and in words. It is searched for in [`fairlink_theory::strategy`].
+//! Gain of false demands and rearranged guarantees, in JSON and in words. [`fairlink_theory::strategy`] searches for it.
 
 use std::fmt::Write as _;
 
@@ -17,11 +17,11 @@ const SHOWN: usize = 6;
 /// The member `strategy`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Entry {
-    /// What its leaves gain it by saying that they want less or more.
+    /// Gain of its leaves from understating or overstating their demand.
     misreport: Option<Rules>,
-    /// What other guarantees below it gain; null for a leaf.
+    /// Gain of other guarantees below it; null for a leaf.
     rearrange: Option<Rules>,
-    /// Why nothing was searched for.
+    /// Reason for no search.
     not_searched: Option<String>,
     #[serde(skip)]
     this: String,
@@ -41,14 +41,14 @@ pub(crate) struct Found {
     gain_bps: f64,
     /// Allocations that were computed.
     tried: usize,
-    /// What is changed for the best; empty where nothing is better.
+    /// Changes of the best strategy; empty where nothing is better.
     with: Vec<Changed>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Changed {
     class: String,
-    /// What it says that it wants, or its guarantee; null for all it can get, and for a weight.
+    /// Its stated demand, or its guarantee; null for as much as possible, and for a weight.
     bps: Option<u64>,
     /// In thousandths of what is written, where it has no guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub(crate) struct Changed {
 }
 
 impl Entry {
-    /// What `class` gains.
+    /// Gain of `class`.
     pub(crate) fn of(link: &LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Refused> {
         let mut entry =
             Self { misreport: None, rearrange: None, not_searched: None, this: link.names.name(class).to_owned() };

@@ -78,7 +78,6 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         load: Load { demand: args.load.demand.as_deref(), packet: args.load.packet.as_deref() },
     };
     let read = SourceText::read(&args.link).map_err(Refused::from);
-    #[cfg_attr(not(target_os = "linux"), allow(unused_mut, reason = "gateways run on Linux"))]
     let mut checked = match read.and_then(|source| check(&source, &options)) {
         Ok(checked) => checked,
         Err(Refused::Text(problems)) => return refuse(problems, None, out),

@@ -1,16 +1,13 @@
 //! `fairlink diff`: what differs between two link files, and what it changes for whom.
 
-mod document;
-
 use std::path::PathBuf;
 
-use fairlink_config::{LinkFile, ReadOptions};
-use fairlink_lab::human;
+use fairlink_api::{ClassDiff, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff};
+use fairlink_config::{SourceText, human};
 
 use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::Out;
-use document::{Change, ClassDiff, DiffDoc, KeyDiff, Kind, LinkDiff};
 
 /// Two files.
 #[derive(Debug, clap::Args)]
@@ -23,13 +20,12 @@ pub(crate) struct Args {
 
 /// Compares and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    let [old, new] = [&args.old, &args.new].map(|path| LinkFile::read_all(path, &ReadOptions::default()));
-    let (old, mut new) = (old?, new?);
-    let diff = DiffDoc::of(&old, &new).map_err(CliError::failed)?;
+    let (diff, warnings) = diff(&SourceText::read(&args.old)?, &SourceText::read(&args.new)?)?;
     if out.json {
         return out.document(&diff);
     }
-    new.iter_mut().for_each(|link| warn(std::mem::take(&mut link.warnings)));
+    warn(warnings);
+    let diff = diff.content;
     if diff.same {
         return out.line("No difference: the same links, classes and keys.");
     }
@@ -45,17 +41,17 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     let name = link.name.as_deref().map_or_else(|| "link".to_owned(), |name| format!("link {name}"));
     match link.change {
-        Kind::New => return out.line(format!("+ {name}")),
-        Kind::Gone => return out.line(format!("- {name}")),
-        Kind::Changed | Kind::Affected => {}
+        DiffKind::New => return out.line(format!("+ {name}")),
+        DiffKind::Gone => return out.line(format!("- {name}")),
+        DiffKind::Changed | DiffKind::Affected => {}
     }
     if !link.keys.is_empty() {
         out.paragraph(&format!("~ {name}: {}", in_words(&link.keys)), 4)?;
     }
-    for class in link.classes.iter().filter(|class| class.change != Kind::Affected) {
+    for class in link.classes.iter().filter(|class| class.change != DiffKind::Affected) {
         let (mark, keys) = match class.change {
-            Kind::New => ("+", in_words(&class.keys)),
-            Kind::Gone => ("-", String::new()),
+            DiffKind::New => ("+", in_words(&class.keys)),
+            DiffKind::Gone => ("-", String::new()),
             _ => ("~", in_words(&class.keys)),
         };
         let colon = if keys.is_empty() { "" } else { ": " };
@@ -99,8 +95,8 @@ fn in_words(keys: &[KeyDiff]) -> String {
 }
 
 /// Both values and the difference in percent.
-fn of<T: Copy>(change: Option<Change<T>>, show: impl Fn(T) -> String, number: impl Fn(T) -> f64) -> Option<String> {
-    let Change { old, new } = change?;
+fn of<T: Copy>(change: Option<ValueDiff<T>>, show: impl Fn(T) -> String, number: impl Fn(T) -> f64) -> Option<String> {
+    let ValueDiff { old, new } = change?;
     Some(match (old, new) {
         (Some(old), Some(new)) => {
             let percent = match number(old) {

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
+use fairlink_api::ImportOptions;
 use fairlink_config::SourceText;
-use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
+use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, mikrotik, tc};
 use fairlink_config::units::show_time;
 use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_lab::human::count;
@@ -205,18 +206,12 @@ enum WeightsArg {
     Equal,
 }
 
-impl WeightsArg {
-    fn weights(self, as_is: bool) -> Result<Weights, CliError> {
-        let weights = match self {
-            Self::Guarantee => Weights::Guarantee,
-            Self::Ceiling => Weights::Ceiling,
-            Self::Equal => Weights::Equal,
-        };
-        match as_is && weights != Weights::Guarantee {
-            true => Err(CliError::wrong(
-                "--weights changes how bandwidth is lent, and --as-is keeps it: leave one of them out",
-            )),
-            false => Ok(weights),
+impl From<WeightsArg> for Weights {
+    fn from(weights: WeightsArg) -> Self {
+        match weights {
+            WeightsArg::Guarantee => Self::Guarantee,
+            WeightsArg::Ceiling => Self::Ceiling,
+            WeightsArg::Equal => Self::Equal,
         }
     }
 }
@@ -297,58 +292,49 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Reads the tool's configuration; what is to be said of a script that was run is added to `ran`.
+/// Reads the tool's configuration. Messages about a script that was run are added to `ran`.
 fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), CliError> {
-    let as_is = args.as_is;
-    Ok(match &args.tool {
+    let mut options = ImportOptions { as_is: args.as_is, ..ImportOptions::default() };
+    let (tool, files): (_, Vec<&PathBuf>) = match &args.tool {
         Tool::Libreqos(from) => {
-            let weights = from.weights.weights(as_is)?;
-            let options =
-                libreqos::Options { directions: from.direction.directions(), rate: from.rate, as_is, weights };
-            let network = from.network.as_ref().map(SourceText::read).transpose()?;
-            let devices = SourceText::read(&from.devices)?;
-            ("libreqos", libreqos::read(&devices, network.as_ref(), &options)?)
+            (options.rate, options.weights) = (from.rate, from.weights.into());
+            options.directions = from.direction.directions();
+            (fairlink_api::Tool::Libreqos, std::iter::once(&from.devices).chain(&from.network).collect())
+        }
+        Tool::Tc(from) if from.run => {
+            let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is: args.as_is };
+            return Ok(("tc", run_script(from, &options, ran)?));
         }
         Tool::Tc(from) => {
-            let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is };
-            match from.run {
-                true => ("tc", run_script(from, &options, ran)?),
-                false => ("tc", tc::read(&SourceText::read(&from.file)?, &options)?),
-            }
+            options.rate = from.rate;
+            (fairlink_api::Tool::Tc { device: from.dev.clone() }, vec![&from.file])
         }
         Tool::Mikrotik(from) => {
+            (options.rate, options.weights) = (from.rate, from.weights.into());
+            options.directions = from.direction.directions();
             let queues = from.queues.map(|queues| match queues {
                 Queues::Tree => mikrotik::Queues::Tree,
                 Queues::Simple => mikrotik::Queues::Simple,
             });
-            let options = mikrotik::Options {
-                rate: from.rate,
-                queues,
-                parent: from.parent.clone(),
-                directions: from.direction.directions(),
-                as_is,
-                weights: from.weights.weights(as_is)?,
-            };
-            ("mikrotik", mikrotik::read(&SourceText::read(&from.file)?, &options)?)
+            (fairlink_api::Tool::Mikrotik { queues, parent: from.parent.clone() }, vec![&from.file])
         }
         Tool::K8s(from) => {
-            if as_is {
-                return Err(CliError::wrong("--as-is: pods are limited one by one, and there is no lending to keep"));
-            }
-            let options =
-                k8s::Options { rate: from.rate, node: from.node.clone(), directions: from.direction.directions() };
-            ("k8s", k8s::read(&SourceText::read(&from.file)?, &options)?)
+            options.rate = Some(from.rate);
+            options.directions = from.direction.directions();
+            (fairlink_api::Tool::K8s { node: from.node.clone() }, vec![&from.file])
         }
         Tool::Libvirt(from) => {
-            let options = libvirt::Options { rate: from.rate, directions: from.direction.directions(), as_is };
-            let sources = from.files.iter().map(SourceText::read).collect::<Result<Vec<_>, _>>()?;
-            ("libvirt", libvirt::read(&sources, &options)?)
+            options.rate = from.rate;
+            options.directions = from.direction.directions();
+            (fairlink_api::Tool::Libvirt, from.files.iter().collect())
         }
         Tool::Pf(from) => {
-            let options = pf::Options { rate: from.rate, interface: from.interface.clone(), as_is };
-            ("pf", pf::read(&SourceText::read(&from.file)?, &options)?)
+            options.rate = from.rate;
+            (fairlink_api::Tool::Pf { interface: from.interface.clone() }, vec![&from.file])
         }
-    })
+    };
+    let sources = files.into_iter().map(SourceText::read).collect::<Result<Vec<_>, _>>()?;
+    Ok((tool.name(), fairlink_api::import(&tool, &sources, &options)?))
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairlink_api::{
-    CheckOptions, FluidOptions, ImportDoc, ImportOptions, Refused, RefusedDoc, SimOptions, Tool, check, expand,
+    CheckOptions, FluidOptions, ImportDoc, ImportOptions, Refused, RefusedDoc, SimOptions, Tool, check, diff, expand,
     explain, fluid, import, json, schedulers, simulate,
 };
 use fairlink_config::{Files, Memory, Source, SourceText};
@@ -65,6 +65,19 @@ fn schedulers_and_what_is_refused_are_the_same_documents_too() {
     assert_eq!(json(&RefusedDoc::new(problems, None)) + "\n", printed(&["check", &path]));
     let problem = &refused.problems()[0];
     assert_eq!((problem.code.as_str(), problem.line, problem.length), ("unknown_key", Some(5), Some(8)));
+}
+
+#[test]
+fn diff_prints_the_document_of_the_library() {
+    let (old, before) = held("simple.toml", &[]);
+    for name in ["simple-after.toml", "fig1.toml", "simple.toml"] {
+        let (new, after) = held(name, &[]);
+        let (document, _) = diff(&before, &after).expect("both are sound");
+        assert_eq!(json(&document) + "\n", printed(&["diff", &old, &new]), "{name}");
+        assert_eq!(document.content.same, name == "simple.toml");
+    }
+    let wrong = diff(&before, &SourceText::new("wrong.toml", "[link]\n")).expect_err("a link without a rate");
+    assert_eq!(wrong.problems()[0].file.as_deref(), Some("wrong.toml"));
 }
 
 #[test]

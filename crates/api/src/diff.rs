@@ -2,46 +2,47 @@
 
 use std::collections::BTreeSet;
 
-use fairlink_config::LinkFile;
 use fairlink_config::units::show_size;
+use fairlink_config::{LinkFile, Problem, ReadOptions, Source};
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, Rate};
+use fairlink_report::{Content, Document};
 use fairlink_schema::keys::{CLASS, ClassKey, LINK, OVERHEADS, Value, difference};
-use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{PromiseError, promised};
-use fairlink_theory::request::{Demand, Request};
 use serde::Serialize;
+
+use crate::check::{busy, unreachable};
+use crate::refused::Refused;
 
 /// Two files compared.
 #[derive(Debug, Serialize)]
-pub(crate) struct DiffDoc {
-    pub(crate) document: &'static str,
-    pub(crate) version: u32,
+pub struct DiffDoc {
     /// True where nothing differs that is read.
-    pub(crate) same: bool,
+    pub same: bool,
     /// The links that differ.
-    pub(crate) links: Vec<LinkDiff>,
+    pub links: Vec<LinkDiff>,
 }
 
 /// A difference of one link.
 #[derive(Debug, Serialize)]
-pub(crate) struct LinkDiff {
+pub struct LinkDiff {
     /// Its name, where the new file, or else the old one, has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
-    pub(crate) change: Kind,
+    pub name: Option<String>,
+    /// Its state.
+    pub change: DiffKind,
     /// Keys of `[link]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) keys: Vec<KeyDiff>,
+    pub keys: Vec<KeyDiff>,
     /// The classes that differ or get something else: in the order of the new file, then those that are gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) classes: Vec<ClassDiff>,
+    pub classes: Vec<ClassDiff>,
 }
 
 /// The state of a link or a class in the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub enum DiffKind {
     /// Only the new file has it.
     New,
     /// Only the old file has it.
@@ -54,55 +55,89 @@ pub(crate) enum Kind {
 
 /// A key with other values. A value that is absent is the default.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct KeyDiff {
-    pub(crate) key: &'static str,
+pub struct KeyDiff {
+    /// Its name.
+    pub key: &'static str,
+    /// Value in the first file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) old: Option<String>,
+    pub old: Option<String>,
+    /// Value in the second file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) new: Option<String>,
+    pub new: Option<String>,
 }
 
 /// A difference of one class.
 #[derive(Debug, Serialize)]
-pub(crate) struct ClassDiff {
-    pub(crate) name: String,
-    pub(crate) change: Kind,
+pub struct ClassDiff {
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub change: DiffKind,
     /// Keys of `[[class]]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) keys: Vec<KeyDiff>,
-    /// What it gets when all leaves have traffic.
+    pub keys: Vec<KeyDiff>,
+    /// Share when all leaves have traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) share_all_busy_bps: Option<Change<u64>>,
+    pub share_all_busy_bps: Option<ValueDiff<u64>>,
     /// Bound on the delay of a packet, where the scheduler promises one; of traffic that the bounds are for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) delay_bound_s: Option<Change<f64>>,
+    pub delay_bound_s: Option<ValueDiff<f64>>,
     /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) most_bps: Option<Change<u64>>,
+    pub most_bps: Option<ValueDiff<u64>>,
 }
 
 /// Two values that differ; one that is absent is not known, or there is no such class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Change<T> {
+pub struct ValueDiff<T> {
+    /// Value in the first file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) old: Option<T>,
+    pub old: Option<T>,
+    /// Value in the second file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) new: Option<T>,
+    pub new: Option<T>,
 }
 
-impl<T: PartialEq> Change<T> {
+impl<T: PartialEq> ValueDiff<T> {
     fn of(old: Option<T>, new: Option<T>) -> Option<Self> {
         (old != new).then_some(Self { old, new })
     }
 }
 
+impl Content for DiffDoc {
+    const KIND: &'static str = "diff";
+}
+
+/// Compares the links of two files, the first as it is, the second as it will be. The only link of a file is compared with the only link of
+/// the other, whatever their names are; among several, links of one name are compared. Returns the document, and warnings about the second
+/// file.
+///
+/// ```
+/// use fairlink_api::diff;
+/// use fairlink_config::SourceText;
+///
+/// let text = "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\nweight = 2\n[[class]]\nname = \"b\"\nweight = 1\n";
+/// let (old, new) = (SourceText::new("a.toml", text), SourceText::new("b.toml", text.replace("9mbit", "6mbit")));
+/// let (diff, _) = diff(&old, &new)?;
+/// let share = diff.content.links[0].classes[0].share_all_busy_bps.unwrap();
+/// assert_eq!((share.old, share.new), (Some(6_000_000), Some(4_000_000)));
+/// # Ok::<(), fairlink_api::Refused>(())
+/// ```
+///
+/// # Errors
+/// [`Refused`]: errors in a text, no memory for the bounds.
+pub fn diff(old: &Source, new: &Source) -> Result<(Document<DiffDoc>, Vec<Problem>), Refused> {
+    let [old, mut new] = [
+        LinkFile::all_from_source(old, &ReadOptions::default())?,
+        LinkFile::all_from_source(new, &ReadOptions::default())?,
+    ];
+    let document = DiffDoc::of(&old, &new).map_err(Refused::failed)?;
+    let warnings = new.iter_mut().flat_map(|link| std::mem::take(&mut link.warnings)).collect();
+    Ok((Document::new(document), warnings))
+}
+
 impl DiffDoc {
-    /// Compares the links of two files. The only link of a file is compared with the only link of the other, whatever their names
-    /// are; among several, links of one name are compared.
-    ///
-    /// # Errors
-    /// No memory for the bounds.
-    pub(crate) fn of(old: &[LinkFile], new: &[LinkFile]) -> Result<Self, PromiseError> {
+    fn of(old: &[LinkFile], new: &[LinkFile]) -> Result<Self, PromiseError> {
         let mut links = Vec::new();
         match (old, new) {
             ([old], [new]) => links.extend(LinkDiff::of(Some(old), Some(new))?),
@@ -116,7 +151,7 @@ impl DiffDoc {
                 }
             }
         }
-        Ok(Self { document: "diff", version: 1, same: links.is_empty(), links })
+        Ok(Self { same: links.is_empty(), links })
     }
 }
 
@@ -125,7 +160,7 @@ impl LinkDiff {
     fn of(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
         let name = new.or(old).and_then(|link| link.name.clone());
         let (Some(old), Some(new)) = (old, new) else {
-            let change = if new.is_some() { Kind::New } else { Kind::Gone };
+            let change = if new.is_some() { DiffKind::New } else { DiffKind::Gone };
             return Ok(Some(Self { name, change, keys: Vec::new(), classes: Vec::new() }));
         };
         let keys = link_keys(old, new);
@@ -136,11 +171,11 @@ impl LinkDiff {
         let gone = old.tree.classes().filter(|&class| new.names.id(old.names.name(class)).is_none());
         let classes: Vec<ClassDiff> = kept.chain(gone.filter_map(|class| pair(Some(class), None))).collect();
         let same = keys.is_empty() && classes.is_empty();
-        Ok((!same).then_some(Self { name, change: Kind::Changed, keys, classes }))
+        Ok((!same).then_some(Self { name, change: DiffKind::Changed, keys, classes }))
     }
 }
 
-/// What the classes of a link get.
+/// Shares, bounds and limits of the classes of a link.
 struct Outcome {
     /// By class id; empty where it is not computed for this scheduler.
     shares: Vec<u64>,
@@ -151,14 +186,7 @@ struct Outcome {
 impl Outcome {
     fn of(link: &LinkFile) -> Result<Self, PromiseError> {
         let tree = &link.tree;
-        let mut demand = Demand::uniform(tree, Request::Unlimited);
-        if !link.matches.is_empty() {
-            // Nothing reaches them.
-            for &leaf in link.unreachable().iter().filter(|&&leaf| link.number_of(leaf).is_none()) {
-                demand.set(tree, leaf, Request::Rate(0)).expect("a leaf of this tree");
-            }
-        }
-        let ideal = Rule::of(link.info(), tree, Traffic::unknown()).and_then(|rule| rule.solve(&demand));
+        let ideal = busy(link, &unreachable(link, false));
         let all = || (0..tree.len()).map(|class| ClassId(class as u32));
         let shares = ideal.map_or_else(|_| Vec::new(), |ideal| all().map(|class| ideal.floor_bps(class)).collect());
         let promised = promised(link.info(), tree)?;
@@ -192,18 +220,18 @@ fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     let diff = ClassDiff {
         name: name(new).or_else(|| name(old))?,
         change: match (old.2, new.2) {
-            (None, _) => Kind::New,
-            (_, None) => Kind::Gone,
-            _ if keys.is_empty() => Kind::Affected,
-            _ => Kind::Changed,
+            (None, _) => DiffKind::New,
+            (_, None) => DiffKind::Gone,
+            _ if keys.is_empty() => DiffKind::Affected,
+            _ => DiffKind::Changed,
         },
         keys,
-        share_all_busy_bps: Change::of(share(old), share(new)),
-        delay_bound_s: Change::of(delay(old), delay(new)),
-        most_bps: Change::of(most(old), most(new)),
+        share_all_busy_bps: ValueDiff::of(share(old), share(new)),
+        delay_bound_s: ValueDiff::of(delay(old), delay(new)),
+        most_bps: ValueDiff::of(most(old), most(new)),
     };
     let effects = [diff.share_all_busy_bps.is_some(), diff.delay_bound_s.is_some(), diff.most_bps.is_some()];
-    (diff.change != Kind::Affected || effects.contains(&true)).then_some(diff)
+    (diff.change != DiffKind::Affected || effects.contains(&true)).then_some(diff)
 }
 
 /// A class's configuration without what is derived where the file says nothing, and without the queue, which is read by hand.
