@@ -3,10 +3,11 @@
 use fairlink_config::LinkFile;
 use fairlink_theory::promises::admission;
 use fairlink_theory::to_f64;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// True if the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Admission {
     /// True where it can.
     pub admitted: bool,

@@ -15,6 +15,7 @@ use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
 use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::admission::Admission;
@@ -43,9 +44,10 @@ pub struct CheckOptions<'a> {
 }
 
 /// The document of [`check`].
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct CheckDoc<C = Vec<ClassReport>> {
     /// True; that of a file that is refused is [`RefusedDoc`].
+    #[schemars(extend("const" = true))]
     pub valid: bool,
     /// The link with its bounds; its notes give the reason where a number is absent.
     pub link: LinkReport<C>,
@@ -68,9 +70,10 @@ impl<C> Content for CheckDoc<C> {
 }
 
 /// The document of a link file that is refused.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct RefusedDoc {
     /// False.
+    #[schemars(extend("const" = false))]
     pub valid: bool,
     /// Absent where service curves are not why.
     #[serde(skip_serializing_if = "Option::is_none")]

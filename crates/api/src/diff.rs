@@ -9,13 +9,14 @@ use fairlink_report::{Content, Document};
 use fairlink_schema::keys::{CLASS, ClassKey, LINK, OVERHEADS, Value, difference};
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{PromiseError, promised};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::check::{busy, unreachable};
 use crate::refused::Refused;
 
 /// Two files compared.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct DiffDoc {
     /// True where nothing differs that is read.
     pub same: bool,
@@ -24,7 +25,7 @@ pub struct DiffDoc {
 }
 
 /// A difference of one link.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct LinkDiff {
     /// Its name, where the new file, or else the old one, has it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +41,7 @@ pub struct LinkDiff {
 }
 
 /// The state of a link or a class in the new file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffKind {
     /// Only the new file has it.
@@ -54,7 +55,7 @@ pub enum DiffKind {
 }
 
 /// A key with other values. A value that is absent is the default.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct KeyDiff {
     /// Its name.
     pub key: &'static str,
@@ -67,7 +68,7 @@ pub struct KeyDiff {
 }
 
 /// A difference of one class.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct ClassDiff {
     /// Its name.
     pub name: String,
@@ -88,7 +89,7 @@ pub struct ClassDiff {
 }
 
 /// Two values that differ; one that is absent is not known, or there is no such class.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ValueDiff<T> {
     /// Value in the first file.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,12 +2,13 @@
 
 use fairlink_config::{Source, written_out};
 use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::refused::Refused;
 
 /// The document of [`expand`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ExpandDoc {
     /// The text, a class in full for each row.
     pub text: String,

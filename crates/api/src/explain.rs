@@ -7,6 +7,7 @@ use fairlink_theory::changes::NoChanges;
 use fairlink_theory::explain::{Explanation, Step};
 use fairlink_theory::ideal::{self, Rule, Traffic};
 use fairlink_theory::to_f64;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::fluid::ideal_of;
@@ -17,7 +18,7 @@ mod changes;
 mod strategy;
 
 /// The document of [`explain`]. Where the scheduler's rule gives no rates, it has notes alone.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ExplainDoc {
     /// The class.
     pub class: String,
@@ -47,7 +48,7 @@ impl Content for ExplainDoc {
 }
 
 /// A class on the way from the link to the class that is explained.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct StepReport {
     /// Its name.
     pub name: String,
@@ -74,7 +75,7 @@ pub struct StepReport {
 }
 
 /// Classes that share with another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Siblings {
     /// Siblings that get their whole request.
     pub satisfied: Vec<String>,

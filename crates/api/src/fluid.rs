@@ -5,6 +5,7 @@ use fairlink_core::ClassId;
 use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport};
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
 use fairlink_theory::ideal::{self, NotComputed, Rule, Traffic};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::refused::{ProblemReport, Refused};
@@ -21,7 +22,7 @@ pub struct FluidOptions<'a> {
 }
 
 /// The document of [`fluid`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct FluidDoc<C = Vec<ClassReport>> {
     /// By whose rule: a scheduler, or `max-min fairness`.
     pub rule: String,

@@ -1,13 +1,20 @@
 //! Configurations of other tools as link files.
 
+mod comparison;
+mod plans;
+
 use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{Problem, Source};
-use fairlink_core::Rate;
+use fairlink_core::{BuildError, Rate};
 use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::refused::{ProblemReport, Refused};
+
+pub use comparison::{Case, Share, Simulated};
+pub use plans::PlanShare;
 
 /// Whose configuration.
 #[derive(Clone, Debug)]
@@ -53,6 +60,11 @@ impl Tool {
             Self::Pf { .. } => "pf",
         }
     }
+
+    /// Returns true if ceilings are the plans of subscribers.
+    const fn has_plans(&self) -> bool {
+        matches!(self, Self::Libreqos | Self::Mikrotik { .. })
+    }
 }
 
 /// What all tools have in common.
@@ -68,8 +80,8 @@ pub struct ImportOptions {
     pub weights: Weights,
 }
 
-/// The document of [`import`]. The command line has a document of its own, which also compares what classes get before and after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The document of [`import`].
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ImportDoc {
     /// The tool.
     pub tool: &'static str,
@@ -77,11 +89,14 @@ pub struct ImportDoc {
     pub files: Vec<ImportedFile>,
     /// The links, in the same order.
     pub links: Vec<ImportedLinkReport>,
-    /// What is there as it was, in words.
+    /// Settings that keep their meaning, in words.
     pub kept: Vec<String>,
-    /// What changed its meaning.
+    /// Messages about a script that was run. Absent if none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ran: Vec<String>,
+    /// Settings that changed their meaning.
     pub changed: Vec<ProblemReport>,
-    /// What was left out.
+    /// Settings that were left out.
     pub left_out: Vec<ProblemReport>,
 }
 
@@ -90,7 +105,7 @@ impl Content for ImportDoc {
 }
 
 /// A file that was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ImportedFile {
     /// Its name.
     pub name: String,
@@ -99,33 +114,52 @@ pub struct ImportedFile {
 }
 
 /// A link that was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ImportedLinkReport {
     /// Its name.
     pub name: String,
     /// Its rate in bit/s.
     pub capacity_bps: u64,
-    /// How many classes it has.
+    /// Number of its classes.
     pub classes: usize,
     /// Its scheduler.
     pub scheduler: String,
-    /// The scheduler that stands for the tool; `null` where it has no rule.
+    /// The scheduler that stands for the tool; `null` if it has no rule.
     pub before: Option<String>,
     /// Classes that no frame can reach.
     pub unreachable: Vec<String>,
+    /// Bits per second that the gateway moves on this machine. Absent if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_bps: Option<u64>,
+    /// Warnings of the link as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<ProblemReport>,
+    /// Rates of the classes before and after the import; none if they were not compared.
+    pub cases: Vec<Case>,
+    /// Rates by plan. Absent if the tool has no plans, or nothing was compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanShare>,
 }
 
-impl From<&ImportedLink> for ImportedLinkReport {
-    fn from(link: &ImportedLink) -> Self {
+impl ImportedLinkReport {
+    fn new(tool: &Tool, link: &ImportedLink, compare: bool) -> Result<Self, BuildError> {
         let file = &link.link;
-        Self {
+        let cases = match compare {
+            true => comparison::compared(link.link_before.as_ref(), file, &link.idle, file.unreachable())?,
+            false => Vec::new(),
+        };
+        Ok(Self {
             name: link.name.clone(),
             capacity_bps: file.tree.link().rate.bps(),
             classes: file.tree.len() - 1,
             scheduler: file.scheduler.clone(),
             before: link.link_before.as_ref().map(|before| before.scheduler.clone()),
             unreachable: file.unreachable().iter().map(|&leaf| file.names.name(leaf).to_owned()).collect(),
-        }
+            gateway_bps: None,
+            problems: Vec::new(),
+            plans: if tool.has_plans() { plans::plans(link, &cases) } else { Vec::new() },
+            cases,
+        })
     }
 }
 
@@ -185,21 +219,26 @@ pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Resul
 }
 
 impl ImportDoc {
-    /// That of what was imported from `tool`, with link files class by class.
-    #[must_use]
-    pub fn new(tool: &Tool, imported: &Imported) -> Document<Self> {
+    /// The document of what was imported from `tool`, with link files class by class. With `compare` it has the rates of the classes before
+    /// and after, which takes a simulation of up to some seconds.
+    ///
+    /// # Errors
+    /// [`Refused::Failed`] if the imported tree is none for the scheduler that stands for the tool.
+    pub fn new(tool: &Tool, imported: &Imported, compare: bool) -> Result<Document<Self>, Refused> {
         let file = |link: &ImportedLink| ImportedFile { name: format!("{}.toml", link.name), text: link.text.clone() };
         let notes = |changed: bool| {
             let is = move |note: &&Problem| matches!(note.kind(), ProblemKind::Changed { .. }) == changed;
             imported.notes.iter().filter(is).map(ProblemReport::from).collect()
         };
-        Document::new(Self {
+        let links = imported.links.iter().map(|link| ImportedLinkReport::new(tool, link, compare));
+        Ok(Document::new(Self {
             tool: tool.name(),
             files: imported.links.iter().map(file).collect(),
-            links: imported.links.iter().map(ImportedLinkReport::from).collect(),
+            links: links.collect::<Result<_, _>>().map_err(Refused::failed)?,
             kept: imported.kept.clone(),
+            ran: Vec::new(),
             changed: notes(true),
             left_out: notes(false),
-        })
+        }))
     }
 }

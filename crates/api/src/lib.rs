@@ -23,6 +23,7 @@ mod expand;
 mod explain;
 mod fluid;
 mod import;
+mod keys;
 mod links;
 mod refused;
 mod rows;
@@ -37,7 +38,10 @@ pub use diff::{ClassDiff, DiffDoc, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff}
 pub use expand::{ExpandDoc, expand};
 pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
-pub use import::{ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, Tool, import};
+pub use import::{
+    Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
+};
+pub use keys::{KeyReport, KeysDoc, keys};
 pub use links::links_of;
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;

@@ -1,6 +1,7 @@
 //! Errors of the functions, and problems in the form of documents.
 
 use fairlink_config::{Problem, Problems};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::admission::Admission;
@@ -66,7 +67,7 @@ impl Refused {
 }
 
 /// Severity of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The text is refused.
@@ -76,7 +77,7 @@ pub enum Severity {
 }
 
 /// One problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ProblemReport {
     /// Severity.
     pub severity: Severity,

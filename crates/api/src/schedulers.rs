@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{Feature, SchedulerInfo, WorkConserving};
 use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::refused::Refused;
 
 /// A scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SchedulerReport {
     /// Its name in link files.
     pub name: &'static str,
@@ -81,7 +82,7 @@ pub const NEEDS: [Need; 16] = [
 ];
 
 /// The document of [`schedulers`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SchedulersDoc {
     /// The wanted features. Absent where none were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -98,7 +99,7 @@ impl Content for SchedulersDoc {
 }
 
 /// A scheduler that has almost all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Nearest {
     /// Its name.
     pub name: &'static str,

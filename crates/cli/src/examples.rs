@@ -61,6 +61,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("fairlink schema link > link.schema.json", "For an editor of TOML: completion and errors while you type."),
             ("fairlink schema scenario > scenario.schema.json", "The same for scenarios."),
             ("fairlink schema documents", "The form of the documents that --json prints."),
+            ("fairlink schema keys", "The keys of link files, and the schedulers that honour them."),
         ],
     ),
     (
@@ -69,6 +70,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("schema scenario", &[("fairlink schema scenario > scenario.schema.json", "The same for scenarios.")]),
     ("schema documents", &[("fairlink schema documents", "The form of the documents that --json prints.")]),
+    (
+        "schema keys",
+        &[
+            ("fairlink schema keys", "Defaults, and the schedulers that honour each key."),
+            ("fairlink schema keys --json", "The same with descriptions."),
+        ],
+    ),
     ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
     (
         "fluid",

@@ -6,7 +6,6 @@ use anyhow::anyhow;
 use fairlink_api::Refused;
 use fairlink_config::{LinkFile, Problem, Problems, SourceText};
 use fairlink_core::ClassId;
-use serde::Serialize;
 
 use crate::failure::CliError;
 use crate::style::report;
@@ -33,24 +32,6 @@ impl From<Refused> for CliError {
             Refused::Argument { name, message } => Self::wrong(format!("--{name}: {message}")),
             Refused::Failed(message) => Self::failed(anyhow!(message)),
         }
-    }
-}
-
-/// One finding in a file, as JSON has it.
-#[derive(Serialize)]
-pub(crate) struct Finding {
-    file: String,
-    line: usize,
-    column: usize,
-    message: String,
-    help: Option<String>,
-}
-
-impl From<&Problem> for Finding {
-    fn from(problem: &Problem) -> Self {
-        let place = problem.location();
-        let message = problem.to_string();
-        Self { file: place.file, line: place.line, column: place.column, message, help: problem.kind().help() }
     }
 }
 

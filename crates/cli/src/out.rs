@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use console::{Term, measure_text_width};
 use fairlink_lab::table::{self, Layout};
+use fairlink_report::{Content, Document};
 use serde::Serialize;
 use supports_unicode::Stream;
 
@@ -36,17 +37,22 @@ impl Out {
         }
     }
 
-    /// One JSON document, indented, on lines of its own.
-    pub(crate) fn document(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+    /// A document with its head as JSON, indented. `fairlink schema documents` has its schema.
+    pub(crate) fn document<T: Content + Serialize>(&mut self, document: &Document<T>) -> Result<(), CliError> {
+        self.raw_json(document)
+    }
+
+    /// JSON, indented, on lines of its own.
+    pub(crate) fn raw_json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer_pretty(&mut self.writer, value).map_err(io::Error::from)?;
         writeln!(self.writer)?;
         Ok(())
     }
 
-    /// One JSON document on one line.
+    /// A document with its head as JSON on one line.
     #[cfg(target_os = "linux")]
-    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
+    pub(crate) fn json_line<T: Content + Serialize>(&mut self, document: &Document<T>) -> Result<(), CliError> {
+        serde_json::to_writer(&mut self.writer, document).map_err(io::Error::from)?;
         writeln!(self.writer)?;
         Ok(())
     }

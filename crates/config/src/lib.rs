@@ -26,7 +26,6 @@ mod expand;
 pub mod files;
 mod fit;
 mod hosts;
-pub mod human;
 pub mod import;
 mod json;
 pub mod link;
@@ -43,7 +42,7 @@ pub mod tc;
 mod tree;
 mod yaml;
 
-pub use fairlink_schema::units;
+pub use fairlink_schema::{human, units};
 
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;

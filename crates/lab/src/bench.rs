@@ -8,7 +8,9 @@
 use std::time::{Duration, Instant};
 
 use fairlink_core::{Hierarchy, SchedulerInfo};
+use fairlink_report::Content;
 use fairlink_workload::{BATCH, Calls, Pattern, Shape, Subject, Workload, WorkloadError, calibrate};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 mod memory;
@@ -43,7 +45,7 @@ pub struct Plan {
 }
 
 /// One line of the table to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Point {
     /// The scheduler; or `harness`, the workload alone, or `rings`, bare queues.
     pub scheduler: &'static str,
@@ -64,7 +66,7 @@ pub struct Point {
 }
 
 /// What one packet cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Cost {
     /// Of what.
     #[serde(flatten)]
@@ -80,7 +82,7 @@ pub struct Cost {
 }
 
 /// How fast the machine was at the start.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Calibration {
     /// Its clock, by a chain of operations of a cycle each.
     pub clock_ghz: f64,
@@ -91,7 +93,7 @@ pub struct Calibration {
 }
 
 /// A load that waits for the one before it.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Load {
     /// Bytes that it is somewhere in.
     pub bytes: usize,
@@ -100,7 +102,7 @@ pub struct Load {
 }
 
 /// All of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Report {
     /// The processor's name and the number of processors.
     pub machine: String,
@@ -112,6 +114,10 @@ pub struct Report {
     pub baselines: Vec<Cost>,
     /// What schedulers need for a leaf and for a packet.
     pub memory: Vec<Memory>,
+}
+
+impl Content for Report {
+    const KIND: &'static str = "bench";
 }
 
 impl Calibration {

@@ -16,11 +16,13 @@ pub mod laboratory;
 mod plain_link;
 mod random;
 pub mod real;
+mod report;
 pub mod run;
 mod sds;
 
 pub use finding::{Expected, Finding, Row, Table, Unit, Value, Verdict};
 pub use laboratory::{ClaimError, Effort, Lab, Workload};
+pub use report::{CheckReport, ClaimReport, ReproduceDoc, reproduce};
 
 /// A paper and its claims.
 #[derive(Debug)]

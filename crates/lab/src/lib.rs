@@ -10,7 +10,6 @@
 //! * [`figures`]: what was measured, drawn.
 //! * [`page`]: the report of the claims.
 //! * [`trace`]: every packet of a simulation in a file.
-//! * [`import`]: what classes get before and after an import.
 //! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
 #![forbid(unsafe_code)]
 
@@ -20,7 +19,6 @@ pub mod expect;
 pub mod experiments;
 pub mod figures;
 pub use fairlink_config::human;
-pub mod import;
 pub mod measure;
 pub mod page;
 pub mod rate_unit;

@@ -8,6 +8,8 @@ extern crate std;
 
 #[cfg(feature = "text")]
 pub mod editor;
+#[cfg(feature = "text")]
+pub mod human;
 pub mod keys;
 pub mod qdisc;
 #[cfg(feature = "text")]

@@ -525,6 +525,18 @@ pub fn memory_key(bytes: u64) -> String {
     format!("{}{unit}", bytes.div_ceil(1 << shift))
 }
 
+/// A rate as a value of a link file.
+#[must_use]
+pub fn rate_key(bps: u64) -> String {
+    show_bps(bps).replace(' ', "").replace("/s", "")
+}
+
+/// A size as a value of a link file.
+#[must_use]
+pub fn size_key(bytes: u64) -> String {
+    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
+}
+
 /// A time as people read it, exactly: `8.2 ms`.
 #[must_use]
 pub fn show_time(time: Nanos) -> String {

@@ -136,7 +136,7 @@ type Shares = [[f64; 3]; 2];
 fn shares(run: &DemoRun) -> Shares {
     let share = |phase: usize, class: &str| {
         let rates = run.phases.get(phase).map_or(&[][..], |phase| &phase.classes);
-        rates.iter().find(|rate| rate.name == class).map_or(0.0, |rate| rate.rate_bps / (LINK_MBIT as f64 * 1e4))
+        rates.iter().find(|rate| rate.name == class).map_or(0.0, |rate| rate.rates.rate() / (LINK_MBIT as f64 * 1e4))
     };
     [0, 1].map(|phase| LEAVES.map(|leaf| share(phase, leaf)))
 }

@@ -20,6 +20,7 @@ use fairlink_core::{
 };
 use fairlink_report::Delay;
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -130,7 +131,7 @@ pub enum GatewayBenchError {
 }
 
 /// The measurements.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GatewayBench {
     /// Name of the scheduler.
     pub scheduler: String,
@@ -146,7 +147,7 @@ pub struct GatewayBench {
 }
 
 /// What was measured with frames of one length.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GatewayBenchResult {
     /// Length of the frames in bytes.
     pub frame_bytes: u32,
@@ -184,7 +185,7 @@ pub struct GatewayBenchResult {
 }
 
 /// What one processor of this machine moves through a gateway over virtual cables and packet sockets, which gateways use unless told otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct GatewayThroughput {
     /// Length of the frames in bytes.
     pub frame_bytes: u32,

@@ -1,10 +1,11 @@
 //! What is said of two clocks, in seconds.
 
 use fairlink_traffic::clocks::{Clocks, Corrected, Known};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A value and how far the true one may be away, in 95 % of all cases; `null` where nothing is known of that.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct KnownValue {
     /// The value.
     pub value: f64,
@@ -19,7 +20,7 @@ impl From<Known> for KnownValue {
 }
 
 /// A part of a run in which the offset moves smoothly. Times are since the first packet.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct StretchReport {
     /// Its start.
     pub start_s: f64,
@@ -38,7 +39,7 @@ pub struct StretchReport {
 }
 
 /// A jump of the offset.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct JumpReport {
     /// When, since the first packet.
     pub at_s: KnownValue,
@@ -47,7 +48,7 @@ pub struct JumpReport {
 }
 
 /// What one-way delays say of the receiver's clock against the sender's.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClockReport {
     /// Parts in which the offset moves smoothly, without gaps.
     pub stretches: Vec<StretchReport>,
@@ -84,7 +85,7 @@ impl From<&Clocks> for ClockReport {
 }
 
 /// Delays of a random sample of packets, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SampledDelays {
     /// Packets in the sample.
     pub sampled_packets: u64,

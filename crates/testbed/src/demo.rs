@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use fairlink_core::{ClassId, Hierarchy, Nanos};
+use fairlink_report::{ClassSpan, Content, Rates, Span};
 use fairlink_traffic::SourceSpec;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Name under which the kernel's HTB is shown beside our schedulers. Its shares depend on the quanta of leaves and on how much inner
@@ -82,30 +84,15 @@ impl DemoPlan {
     }
 }
 
-/// A class's rate in a phase.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DemoRate {
-    /// The class's name.
-    pub name: String,
-    /// Its rate at the receiver in bit/s, the start of the phase left out.
-    pub rate_bps: f64,
-    /// Its ideal rate in bit/s.
-    pub ideal_bps: f64,
-}
-
-/// A phase that was played to its end.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DemoPhase {
-    /// Its start in seconds.
-    pub start_s: f64,
-    /// Its end in seconds.
-    pub end_s: f64,
-    /// All leaves, in the order of the tree.
-    pub classes: Vec<DemoRate>,
+/// The measured and the fair rate of a leaf in a phase, in bit/s.
+#[must_use]
+pub fn demo_rate(name: &str, rate_bps: f64, fair_bps: f64) -> ClassSpan {
+    let rates = Rates { rate_bps: Some(rate_bps), fair_bps: Some(fair_bps), ..Rates::default() };
+    ClassSpan { name: name.to_owned(), rates, ..ClassSpan::default() }
 }
 
 /// Where the frames of a run went. Frames that the queues drop are counted; frames that are lost are missing from the count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Accounting {
     /// Frames that the generator sent.
     pub sent_packets: u64,
@@ -135,7 +122,7 @@ impl Accounting {
 }
 
 /// One experiment with one scheduler.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DemoRun {
     /// Number of the experiment in its paper.
     pub experiment: u8,
@@ -144,9 +131,12 @@ pub struct DemoRun {
     /// Name of the scheduler, or [`KERNEL_HTB`].
     pub scheduler: String,
     /// The link's rate in bit/s.
+    #[serde(rename = "capacity_bps")]
     pub link_bps: f64,
-    /// The phases that were played to their end.
-    pub phases: Vec<DemoPhase>,
+    /// The phases that were played to their end, each with the rate of each leaf at the receiver, the start of the phase left out, and its
+    /// fair rate.
+    #[serde(rename = "spans")]
+    pub phases: Vec<Span>,
     /// Quantum of each leaf in bytes, by name, where the outcome depends on it.
     pub quanta_bytes: Option<BTreeMap<String, u64>>,
     /// Where the frames went; absent for a simulated run.
@@ -154,7 +144,7 @@ pub struct DemoRun {
 }
 
 /// A scheduler that was to be played and could not be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Skipped {
     /// Its name.
     pub scheduler: String,
@@ -163,7 +153,7 @@ pub struct Skipped {
 }
 
 /// What `fairlink demo --json` prints.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DemoOutcome {
     /// True if real packets were sent.
     pub real: bool,
@@ -175,6 +165,10 @@ pub struct DemoOutcome {
     pub skipped: Vec<Skipped>,
     /// True if it was stopped before its end.
     pub stopped: bool,
+}
+
+impl Content for DemoOutcome {
+    const KIND: &'static str = "demo";
 }
 
 /// A class's rate right now.
@@ -205,6 +199,8 @@ pub struct DemoProgress<'a> {
 
 #[cfg(test)]
 mod tests {
+    use fairlink_report::SpanKind;
+
     use super::*;
     use fairlink_core::{ClassConfig, LinkConfig, Rate};
 
@@ -239,14 +235,14 @@ mod tests {
 
     #[test]
     fn the_json_is_what_formats_promises() {
-        let class = DemoRate { name: "A1".to_owned(), rate_bps: 3e7, ideal_bps: 3e7 };
-        let idle = DemoRate { name: "C".to_owned(), rate_bps: 4e6, ideal_bps: 0.0 };
+        let class = demo_rate("A1", 3e7, 3e7);
+        let idle = demo_rate("C", 4e6, 0.0);
         let run = DemoRun {
             experiment: 2,
             scenario: Some("H".to_owned()),
             scheduler: "hls".to_owned(),
             link_bps: 1e8,
-            phases: vec![DemoPhase { start_s: 0.0, end_s: 5.0, classes: vec![class, idle] }],
+            phases: vec![Span { classes: vec![class, idle], ..Span::new(SpanKind::Phase, 0.0, 5.0) }],
             quanta_bytes: None,
             accounting: None,
         };
@@ -257,10 +253,10 @@ mod tests {
         assert!(json["why_simulated"].is_null());
         let run = &json["experiments"][0];
         assert_eq!((&run["experiment"], &run["scenario"], &run["scheduler"]), (&2.into(), &"H".into(), &"hls".into()));
-        assert_eq!(run["link_bps"], 1e8);
-        let phase = &run["phases"][0];
+        assert_eq!(run["capacity_bps"], 1e8);
+        let phase = &run["spans"][0];
         assert_eq!((&phase["start_s"], &phase["end_s"]), (&0.0.into(), &5.0.into()));
-        assert_eq!(phase["classes"][0], serde_json::json!({"name": "A1", "rate_bps": 3e7, "ideal_bps": 3e7}));
+        assert_eq!(phase["classes"][0], serde_json::json!({"name": "A1", "rates": {"rate_bps": 3e7, "fair_bps": 3e7}}));
     }
 
     #[test]

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use fairlink_config::matching::ethernet;
 use fairlink_core::{ClassId, Nanos, Rate};
-use fairlink_report::Delay;
+use fairlink_report::{Content, Delay};
 use fairlink_traffic::{MixError, Model, SourceError, SourceSpec, TrafficMix, What};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::departures::{self, Times};
@@ -160,7 +161,7 @@ pub enum GeneratorError {
 }
 
 /// What was sent of one class. Arrivals of the sources are sent, refused or late. An arrival is a frame, or a datagram in fragments.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClassSent {
     /// Its name, or its number where it has none.
     pub name: String,
@@ -201,7 +202,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// What was sent.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GeneratorReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
@@ -217,6 +218,10 @@ pub struct GeneratorReport {
     pub driver_after_stamp_s: Option<Delay>,
     /// Per class that has a source, in the order of their numbers.
     pub classes: Vec<ClassSent>,
+}
+
+impl Content for GeneratorReport {
+    const KIND: &'static str = "generate";
 }
 
 impl GeneratorReport {

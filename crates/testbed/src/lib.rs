@@ -42,8 +42,7 @@ mod veth;
 
 pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
 pub use demo::{
-    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, PlanPhase,
-    Skipped,
+    Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB, LiveRate, PlanPhase, Skipped, demo_rate,
 };
 #[cfg(target_os = "linux")]
 pub use {

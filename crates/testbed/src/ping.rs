@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, SlicedPacket, TransportSlice};
 use fairlink_core::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::join;
@@ -73,7 +74,7 @@ impl PingPlan {
 }
 
 /// Round trips of one part of a run, in seconds. Quantiles are those of the answered echoes, by nearest rank; `None` where no echo was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct RoundTrips {
     /// Echoes that were sent.
     pub sent: u64,
@@ -111,7 +112,7 @@ impl RoundTrips {
 }
 
 /// What was measured under one scheduler.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct PingRun {
     /// The scheduler.
     pub scheduler: String,

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fairlink_config::matching::{self, FrameKey, IpVersion, UDP, frame_headers};
 use fairlink_core::ClassId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use fairlink_net::Stamp;
@@ -72,7 +73,7 @@ pub(crate) struct Datagram {
 }
 
 /// What became of the datagrams of one class that came in fragments.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ClassDatagrams {
     /// Its name, or its number where it has none.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct ClassDatagrams {
 }
 
 /// What came in fragments.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Datagrams {
     /// Per class, in the order of their numbers.
     pub classes: Vec<ClassDatagrams>,

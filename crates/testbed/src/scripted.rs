@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use fairlink_config::matching::SCRIPT_TYPE;
 use fairlink_core::{ClassId, Nanos, Rate};
 use fairlink_traffic::Script;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes};
@@ -24,7 +25,7 @@ pub struct NoInterface {
 }
 
 /// What was sent out of one interface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct InterfaceReport {
     /// The interface.
     pub interface: String,

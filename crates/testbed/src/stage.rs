@@ -9,13 +9,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo};
-use fairlink_report::Rates;
+use fairlink_report::{Rates, Span, SpanKind};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use crate::addressing::{AddressingError, default_matches, headers_for};
-use crate::demo::{
-    Accounting, DemoOutcome, DemoPhase, DemoPlan, DemoProgress, DemoRate, DemoRun, KERNEL_HTB, LiveRate, Skipped,
-};
+use crate::demo::{Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB, LiveRate, Skipped, demo_rate};
 use crate::generator::{Generator, GeneratorConfig, GeneratorError, GeneratorReport, Lanes};
 use crate::kernel_htb::{KernelHtb, TcError};
 use crate::netns::PrivateNamespace;
@@ -401,18 +399,13 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, played: &Played) ->
     let phases = phases
         // Of a run that was stopped, the phases that were over.
         .filter(|(_, (phase, _))| played.stopped_after.is_none_or(|after| phase.end <= after))
-        .map(|(index, (phase, ((start, end), counts)))| DemoPhase {
-            start_s: seconds(phase.start),
-            end_s: seconds(phase.end),
-            classes: tree
-                .leaves()
-                .iter()
-                .map(|&class| DemoRate {
-                    name: plan.name(class),
-                    rate_bps: counts.get(&class).map_or(0.0, |&amount| Rates::bps(amount, seconds(Nanos(end - start)))),
-                    ideal_bps: plan.ideal_bps(index, class),
-                })
-                .collect(),
+        .map(|(index, (phase, ((start, end), counts)))| {
+            let rate = |&class: &ClassId| {
+                let bps = counts.get(&class).map_or(0.0, |&amount| Rates::bps(amount, seconds(Nanos(end - start))));
+                demo_rate(&plan.name(class), bps, plan.ideal_bps(index, class))
+            };
+            let classes = tree.leaves().iter().map(rate).collect();
+            Span { classes, ..Span::new(SpanKind::Phase, seconds(phase.start), seconds(phase.end)) }
         })
         .collect();
     DemoRun {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use fairlink_core::{Amount, ClassId};
-use fairlink_report::{Buckets, Delay, Histogram, Rates};
+use fairlink_report::{Buckets, Content, Delay, Histogram, Rates};
 use fairlink_traffic::clocks::{OneWay, Sample};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::clock_report::{ClockReport, SampledDelays};
@@ -40,7 +41,7 @@ const BUCKETS: Buckets = Buckets::new(10, 10);
 
 /// What was received of one class. A datagram that came in fragments is one frame here, once it is whole: with the bytes of all its fragments, and the
 /// delay of the last.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Delivered {
     /// Its name, or its number where it has none.
     pub name: String,
@@ -69,7 +70,7 @@ pub struct Delivered {
 }
 
 /// What was received of one flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct FlowReport {
     /// The name of its class, or the number where it has none.
     pub name: String,
@@ -94,7 +95,7 @@ pub struct FlowReport {
 }
 
 /// The receiver's clock against that of one sender.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SenderClock {
     /// Number of the sender's run.
     pub run: u8,
@@ -104,7 +105,7 @@ pub struct SenderClock {
 }
 
 /// What was received.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ReceiverReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
@@ -133,6 +134,10 @@ pub struct ReceiverReport {
     /// Per span of [`crate::receiver::ReceiverConfig::spans`] what was received of each class.
     #[serde(skip)]
     pub spans: Vec<BTreeMap<ClassId, Amount>>,
+}
+
+impl Content for ReceiverReport {
+    const KIND: &'static str = "receive";
 }
 
 impl ReceiverReport {

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
-use fairlink_report::Delay;
+use fairlink_report::{Content, Delay};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::departures::Times;
@@ -120,7 +121,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> TcpError {
 }
 
 /// What one connection of a client did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpSent {
     /// Its own address.
     pub from: SocketAddr,
@@ -143,7 +144,7 @@ pub struct TcpSent {
 }
 
 /// Requests and responses of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpExchanges {
     /// How many.
     pub transactions: u64,
@@ -154,7 +155,7 @@ pub struct TcpExchanges {
 }
 
 /// What a client did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpClientReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
@@ -162,6 +163,10 @@ pub struct TcpClientReport {
     pub goodput_bps: f64,
     /// Each connection.
     pub connections: Vec<TcpSent>,
+}
+
+impl Content for TcpClientReport {
+    const KIND: &'static str = "generate_tcp";
 }
 
 /// The kernel's `tcp_info` as far as it is used here.
@@ -406,7 +411,7 @@ impl Connection {
 }
 
 /// What a server received of one connection.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpReceived {
     /// The client's address.
     pub from: SocketAddr,
@@ -419,7 +424,7 @@ pub struct TcpReceived {
 }
 
 /// What a server received.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpServerReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
@@ -429,6 +434,10 @@ pub struct TcpServerReport {
     pub refused_connections: u64,
     /// Connections beyond the first 4096.
     pub beyond_connections: u64,
+}
+
+impl Content for TcpServerReport {
+    const KIND: &'static str = "receive_tcp";
 }
 
 /// A server that listens.

@@ -71,14 +71,14 @@ fn check(run: &DemoRun) {
     let wrong = (accounting.reordered_packets, accounting.duplicate_packets, accounting.misplaced_packets);
     assert_eq!(wrong, (0, 0, 0), "{accounting:?}");
     for phase in &run.phases {
-        for class in phase.classes.iter().filter(|class| class.ideal_bps > 0.0) {
+        for class in phase.classes.iter().filter(|class| class.rates.fair() > 0.0) {
             println!(
                 "{} {:.1} s: {} {:.2} Mbit/s, ideal {:.2}",
                 run.scheduler,
                 phase.start_s,
                 class.name,
-                class.rate_bps / 1e6,
-                class.ideal_bps / 1e6
+                class.rates.rate() / 1e6,
+                class.rates.fair() / 1e6
             );
         }
     }
@@ -100,7 +100,7 @@ fn between_generator_and_receiver_hls_loses_no_packet(namespace: &PrivateNamespa
     assert_eq!(shape, [(0.0, 0.6, 5), (0.6, 1.2, 5), (1.2, 1.8, 5)]);
     // Nothing is received of what does not send.
     for class in run.phases.iter().flat_map(|phase| &phase.classes) {
-        assert!(!["A2", "B1"].contains(&class.name.as_str()) || class.rate_bps == 0.0, "{class:?}");
+        assert!(!["A2", "B1"].contains(&class.name.as_str()) || class.rates.rate() == 0.0, "{class:?}");
     }
     assert_eq!(run.quanta_bytes, None);
 }

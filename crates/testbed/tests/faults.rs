@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use fairlink_net::{Wanted, control, interface};
+use fairlink_net::{ReloadRequest, Wanted, control, interface};
 use fairlink_report::DropCause;
 use fairlink_testbed::{PrivateNamespace, lay_cables};
 
@@ -217,7 +217,7 @@ fn a_start_with_too_little_memory(_: &PrivateNamespace) {
 }
 
 /// A link file with so many classes, which takes the gateway's place of now.
-fn file(classes: usize, more: &str) -> Wanted {
+fn file(classes: usize, more: &str) -> ReloadRequest {
     let mut text = format!("[link]\nrate = \"1gbit\"\nmtu = \"1522B\"\ndefault = \"c\"\nbuffer = \"300p\"\n{more}");
     for name in ["a", "b", "c"] {
         text += &format!("[[class]]\nname = \"{name}\"\nweight = 1\nbuffer = \"100p\"\n");
@@ -228,7 +228,7 @@ fn file(classes: usize, more: &str) -> Wanted {
             1 + class % 65_535
         );
     }
-    Wanted::File { text: Some(("many.toml".to_owned(), text)), moves: Vec::new() }
+    ReloadRequest { text: Some(("many.toml".to_owned(), text)), ..ReloadRequest::default() }
 }
 
 fn a_reload_without_memory(_: &PrivateNamespace) {
@@ -240,13 +240,13 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(200);
     // What the file itself allows too little of.
-    let little = control::change(&path, None, &file(0, "memory = \"100kB\"\n"), false).unwrap_err().to_string();
+    let little = control::reload(&path, &file(0, "memory = \"100kB\"\n")).unwrap_err().to_string();
     assert!(little.contains("are allowed"), "{little}");
     let (mut refused, mut done) = (0, 0);
     for round in 0..times() {
         for headroom in [1, 16, 64, 128, 256, 512, 1024, 2048] {
             limit(process, addresses(process) + (headroom << 20));
-            match control::change(&path, None, &file(10_000 + round, ""), false) {
+            match control::reload(&path, &file(10_000 + round, "")) {
                 Ok(_) => done += 1,
                 Err(error) => {
                     let error = error.to_string();
@@ -258,7 +258,7 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
                 }
             }
             limit(process, libc::RLIM_INFINITY);
-            control::change(&path, None, &file(0, ""), false).unwrap();
+            control::reload(&path, &file(0, "")).unwrap();
         }
     }
     println!("{refused} reloads refused for want of memory, {done} done");
@@ -320,7 +320,7 @@ fn killed_for_memory(_: &PrivateNamespace) {
         let ends = Ends::start(["gen", "sink"]);
         ends.wait_for(300);
         // No answer comes: the kernel ends the process while it reads.
-        let answer = control::change(&path, None, &file(60_000, ""), false);
+        let answer = control::reload(&path, &file(60_000, ""));
         println!("{}", answer.map_or_else(|error| error.to_string(), |_| "it was enough".to_owned()));
         ends.wait_for(1000);
         let ended = gateway.child.try_wait().unwrap();

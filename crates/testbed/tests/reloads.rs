@@ -16,14 +16,16 @@ mod cables;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Nanos};
-use fairlink_net::{Control, ControlError, Gateway, GatewayConfig, Headers, Processor, Reloaded, Wanted, control};
+use fairlink_net::{
+    Control, ControlError, Gateway, GatewayConfig, Headers, Processor, ReloadRequest, Reloaded, Wanted, control,
+};
 use fairlink_report::{ClassReport, DropCause};
 use fairlink_testbed::{Generator, PrivateNamespace, Receiver, ReceiverConfig};
 use fairlink_traffic::{Model, PacketSize};
@@ -96,24 +98,45 @@ impl Shape {
         text
     }
 
-    fn file(&self, moves: &[(&str, &str)]) -> Wanted {
+    fn file(&self, moves: &[(&str, &str)]) -> Ask {
         let moves = moves.iter().map(|&(old, new)| (old.to_owned(), new.to_owned())).collect();
-        Wanted::File { text: Some(("link.toml".to_owned(), self.text())), moves }
+        Ask::File(self.text(), moves)
     }
 }
 
-/// What is asked for: a change, whether it is only a question, and what a refusal says where it is to be refused.
+/// A change to ask for on the control socket.
+enum Ask {
+    /// A link file, and leaves whose packets move.
+    File(String, Vec<(String, String)>),
+    Change(Wanted),
+}
+
+impl Ask {
+    fn send(&self, path: &Path, dry_run: bool) -> Result<Reloaded, ControlError> {
+        match self {
+            Self::Change(wanted) => control::change(path, None, wanted, dry_run),
+            Self::File(text, moves) => {
+                let text = Some(("link.toml".to_owned(), text.clone()));
+                let asked = ReloadRequest { link: None, text, moves: moves.clone(), dry_run };
+                control::reload(path, &asked).map(|mut links| links.links.remove(0).reloaded)
+            }
+        }
+    }
+}
+
+/// A change, true in `dry_run` to only ask, and a part of the refusal if it is to be refused.
 struct Step {
     kind: &'static str,
-    wanted: Wanted,
+    ask: Ask,
     dry_run: bool,
     refusal: Option<&'static str>,
 }
 
 /// The step of this number. `shape` becomes what the gateway is to be.
 fn step(number: u64, shape: &mut Shape) -> Step {
-    let done = |kind, wanted| Step { kind, wanted, dry_run: false, refusal: None };
-    let refused = |kind, wanted, says| Step { kind, wanted, dry_run: false, refusal: Some(says) };
+    let done = |kind, ask| Step { kind, ask, dry_run: false, refusal: None };
+    let change = |kind, wanted| done(kind, Ask::Change(wanted));
+    let refused = |kind, ask, says| Step { kind, ask, dry_run: false, refusal: Some(says) };
     let round = number / 14;
     match number % 14 {
         0 => {
@@ -121,7 +144,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
             done("guarantees", shape.file(&[]))
         }
         // Less than is offered, so that packets are queued when the next ones come.
-        1 | 5 | 9 => done("link slower", Wanted::LinkRate { rate: rate(OFFERED * 3 / 4) }),
+        1 | 5 | 9 => change("link slower", Wanted::LinkRate { rate: rate(OFFERED * 3 / 4) }),
         2 => {
             shape.below_top = (shape.below_top + 3) % (FLOWS + 1);
             done("classes moved in the tree", shape.file(&[]))
@@ -132,7 +155,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
         }
         4 => {
             shape.scheduler = SCHEDULERS[(round as usize + 1) % SCHEDULERS.len()];
-            done("scheduler", Wanted::Scheduler { name: shape.scheduler.to_owned(), lenient: true })
+            change("scheduler", Wanted::Scheduler { name: shape.scheduler.to_owned(), lenient: true })
         }
         6 => {
             // All packets of the class go to one that is new, and so do later frames.
@@ -146,18 +169,18 @@ fn step(number: u64, shape: &mut Shape) -> Step {
         }
         8 => {
             let other = Shape { turn: shape.turn + 1, extra: !shape.extra, last: "nobody8", ..shape.clone() };
-            Step { kind: "dry run", wanted: other.file(&[]), dry_run: true, refusal: None }
+            Step { kind: "dry run", ask: other.file(&[]), dry_run: true, refusal: None }
         }
         10 => {
             let text = shape.text().replacen("guarantee = \"", "guarantee = \"9", 2);
-            refused("refused: too much", Wanted::File { text: Some(("l".to_owned(), text)), moves: Vec::new() }, "l:")
+            refused("refused: too much", Ask::File(text, Vec::new()), "link.toml:")
         }
         11 => refused("refused: heir", shape.file(&[("flow1", "flow2")]), "still there"),
         12 => {
             let rate = rate(OFFERED / 32 * (1 + round % 2));
-            done("rate of a class", Wanted::Guarantee { class: shape.name(2), rate })
+            change("rate of a class", Wanted::Guarantee { class: shape.name(2), rate })
         }
-        _ => done("link at full rate", Wanted::LinkRate { rate: rate(2 * OFFERED) }),
+        _ => change("link at full rate", Wanted::LinkRate { rate: rate(2 * OFFERED) }),
     }
 }
 
@@ -238,7 +261,7 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
         for number in 0..reloads {
             std::thread::sleep(pause);
             let step = step(number, &mut shape);
-            let outcome = control::change(control.path(), None, &step.wanted, step.dry_run);
+            let outcome = step.ask.send(control.path(), step.dry_run);
             tally.count(&step, outcome);
         }
         // What is queued leaves at the full rate.

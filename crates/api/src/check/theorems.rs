@@ -10,6 +10,7 @@ use fairlink_theory::as_printed::{Arrivals, MeanDelay, Quantity, as_printed};
 use fairlink_theory::inner_curves::InnerCurves;
 use fairlink_theory::to_f64;
 use fairlink_theory::virtual_time::{Spread, spreads};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::USEFUL_S;
@@ -26,7 +27,7 @@ pub struct Load<'a> {
 }
 
 /// Theorems beside the bounds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Theorems {
     /// Of texts whose theorem is not what holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +47,7 @@ pub struct Theorems {
 }
 
 /// A theorem as its text prints it, where that is not what holds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct AsPrinted {
     /// Its name.
     pub theorem: &'static str,
@@ -61,7 +62,7 @@ pub struct AsPrinted {
 }
 
 /// Largest difference of the virtual times of siblings, \[hfsc\] Theorem 3.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct VirtualTimes {
     /// The largest difference of children of one class; null where there is no bound.
     pub bound_s: Option<f64>,
@@ -75,7 +76,7 @@ pub struct VirtualTimes {
 }
 
 /// An inner class whose curve is not always met.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct InnerCurve {
     /// Its name.
     pub class: String,
@@ -90,7 +91,7 @@ pub struct InnerCurve {
 }
 
 /// The mean delay of a latency-critical class under a load, \[drrpp\] Theorem 1.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct MeanDelayEstimate {
     /// Its name.
     pub class: String,

@@ -8,6 +8,7 @@ use fairlink_theory::changes::{Change, Changes, Lever, NoChanges};
 use fairlink_theory::limits::LimitKind;
 use fairlink_theory::request::Demand;
 use fairlink_theory::to_f64;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::tree::in_text;
@@ -16,7 +17,7 @@ use crate::tree::in_text;
 const SHOWN: usize = 12;
 
 /// The member `changes`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Entry {
     step_bps: u64,
     /// The most helpful first.
@@ -28,7 +29,7 @@ pub(crate) struct Entry {
     this: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct One {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
@@ -47,7 +48,7 @@ pub(crate) struct One {
 }
 
 /// A rate before and after a change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rates {
     from_bps: Option<u64>,
     /// Null for no limit, and where leaves ask for all they can get.
@@ -57,7 +58,7 @@ pub(crate) struct Rates {
 }
 
 /// The same of a weight.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Weights {
     from_weight: Option<u64>,
     to_weight: Option<u64>,

@@ -7,6 +7,7 @@ use fairlink_core::{ClassId, Share};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::strategy::{Rule, Search, StrategyError};
 use fairlink_theory::to_f64;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::refused::Refused;
@@ -15,7 +16,7 @@ use crate::refused::Refused;
 const SHOWN: usize = 6;
 
 /// The member `strategy`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Entry {
     /// Gain of its leaves from understating or overstating their demand.
     misreport: Option<Rules>,
@@ -27,14 +28,14 @@ pub(crate) struct Entry {
     this: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rules {
     hmm: Found,
     /// Null where HTB would refuse the file.
     htb: Option<Found>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Found {
     truthful_bps: f64,
     best_bps: f64,
@@ -45,7 +46,7 @@ pub(crate) struct Found {
     with: Vec<Changed>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Changed {
     class: String,
     /// Its stated demand, or its guarantee; null for as much as possible, and for a weight.

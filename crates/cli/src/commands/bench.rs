@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fairlink_core::{Nanos, SchedulerInfo, registry::SCHEDULERS};
 use fairlink_lab::bench::{self, Cost, Load, Memory, Plan, Report, page};
+use fairlink_report::Document;
 use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -149,20 +150,20 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(warning) = load.warning() {
         note(warning);
     }
-    let report = report.map_err(CliError::failed)?;
+    let report = Document::new(report.map_err(CliError::failed)?);
     if let Some(directory) = &args.directory {
         let json = serde_json::to_string_pretty(&report).map_err(CliError::failed)?;
         let files = [
             ("cost.json", json),
-            ("cost.md", page::markdown(&report, &earlier, &beside)),
-            ("cost.svg", page::figure(&report, &beside).svg()),
+            ("cost.md", page::markdown(&report.content, &earlier, &beside)),
+            ("cost.svg", page::figure(&report.content, &beside).svg()),
         ];
         for (name, content) in files {
             let path = directory.join(name);
             std::fs::write(&path, content).map_err(|error| unusable(&path, &error))?;
         }
     }
-    if out.json { out.document(&report) } else { text(&plan, &report, out) }
+    if out.json { out.document(&report) } else { text(&plan, &report.content, out) }
 }
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
@@ -257,14 +258,16 @@ fn rows(plan: &Plan, costs: &[&Cost]) -> Vec<Vec<String>> {
 
 /// `--gateway`.
 #[cfg(target_os = "linux")]
-mod real {
+pub(crate) mod real {
     use std::time::Duration;
 
     use anyhow::anyhow;
     use fairlink_core::registry;
+    use fairlink_report::{Content, Document};
     use fairlink_testbed::{
         GatewayBench, GatewayBenchConfig, GatewayThroughput, enter_private_namespace, gateway_bench, gateway_throughput,
     };
+    use schemars::JsonSchema;
     use serde::Serialize;
 
     use super::Args;
@@ -272,21 +275,29 @@ mod real {
     use crate::human;
     use crate::out::{Out, note};
 
-    #[derive(Serialize)]
-    struct Document {
+    #[derive(JsonSchema, Serialize)]
+    pub(crate) struct GatewayBenchDoc {
         machine: String,
         gateway: Vec<GatewayBench>,
+    }
+
+    impl Content for GatewayBenchDoc {
+        const KIND: &'static str = "bench_gateway";
     }
 
     /// Time to measure with `--quick`.
     const QUICK: Duration = Duration::from_millis(300);
 
-    #[derive(Serialize)]
-    struct Quick<'a> {
+    #[derive(JsonSchema, Serialize)]
+    pub(crate) struct ThroughputDoc {
         machine: String,
-        scheduler: &'a str,
+        scheduler: &'static str,
         #[serde(flatten)]
         throughput: GatewayThroughput,
+    }
+
+    impl Content for ThroughputDoc {
+        const KIND: &'static str = "bench_gateway_quick";
     }
 
     pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
@@ -301,7 +312,7 @@ mod real {
             let throughput = gateway_throughput(&namespace, info, span).map_err(CliError::failed)?;
             let machine = fairlink_lab::bench::machine();
             return if out.json {
-                out.document(&Quick { machine, scheduler: info.name, throughput })
+                out.document(&Document::new(ThroughputDoc { machine, scheduler: info.name, throughput }))
             } else {
                 let (rate, frames) = (human::rate(throughput.bps), throughput.frames_per_s.round());
                 let text = format!(
@@ -324,7 +335,7 @@ mod real {
         let machine = fairlink_lab::bench::machine();
         let balanced = bench.results.iter().all(|result| result.balanced);
         if out.json {
-            out.document(&Document { machine, gateway: vec![bench] })?;
+            out.document(&Document::new(GatewayBenchDoc { machine, gateway: vec![bench] }))?;
         } else {
             text(&machine, &bench, out)?;
         }

@@ -8,8 +8,10 @@ use anyhow::anyhow;
 use fairlink_config::LinkFile;
 use fairlink_config::matching::{FrameKey, Match, frame_key, packet_key};
 use fairlink_core::{ClassId, Nanos};
+use fairlink_report::{Content, Document};
 use fairlink_traffic::between::{Between, BetweenConfig, BetweenError, DelaySpread, Passage, Seen, Side, between};
 use fairlink_traffic::clocks::{write_stamp, write_stamps_head};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::time;
@@ -56,8 +58,8 @@ fn within(text: &str) -> Result<Nanos, String> {
 }
 
 /// The document that `--json` prints.
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct BetweenDoc {
     offset_s: f64,
     within_s: f64,
     /// Packets of the second recording.
@@ -72,8 +74,12 @@ struct Document {
     classes: Vec<Row>,
 }
 
+impl Content for BetweenDoc {
+    const KIND: &'static str = "between";
+}
+
 /// The counts and delays of the packets of one class.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Row {
     name: String,
     packets: u64,
@@ -89,7 +95,7 @@ struct Row {
 }
 
 /// Delays in seconds.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, JsonSchema, Serialize)]
 struct Delay {
     min: f64,
     mean: f64,
@@ -157,7 +163,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let named = |&(class, ref passage): &(u32, Passage)| {
         classes.as_ref().map(|of| Row::new(of.link.names.name(ClassId(class)), passage))
     };
-    let document = Document {
+    let document = BetweenDoc {
         offset_s: args.offset as f64 / 1e9,
         within_s: args.within.0 as f64 / 1e9,
         after_packets: report.after_packets,
@@ -169,7 +175,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         classes: report.classes.iter().filter_map(named).collect(),
     };
     warn(&document, args);
-    if out.json { out.document(&document) } else { text(&document, out) }
+    if out.json { out.document(&Document::new(document)) } else { text(&document, out) }
 }
 
 /// Stamps that are being written.
@@ -237,7 +243,7 @@ fn compare(
 }
 
 /// Says on standard error what makes the numbers doubtful.
-fn warn(document: &Document, args: &Args) {
+fn warn(document: &BetweenDoc, args: &Args) {
     let count = |number: u64| human::count(number as usize, "packet", "packets");
     for (cut_off, path) in [(document.before_cut_off, &args.before), (document.after_cut_off, &args.after)] {
         if cut_off {
@@ -274,7 +280,7 @@ fn warn(document: &Document, args: &Args) {
     }
 }
 
-fn text(document: &Document, out: &mut Out) -> Result<(), CliError> {
+fn text(document: &BetweenDoc, out: &mut Out) -> Result<(), CliError> {
     let rows: Vec<&Row> = document.classes.iter().chain([&document.total]).collect();
     let counts = |row: &&Row| {
         let counts = [row.packets, row.lost_packets, row.doubled_packets, row.out_of_order_packets];

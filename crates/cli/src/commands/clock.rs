@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use fairlink_core::Nanos;
 use fairlink_lab::figures::files::write_clocks;
+use fairlink_report::{Content, Document};
 use fairlink_testbed::{ClockReport, KnownValue, SampledDelays};
 use fairlink_traffic::clocks::synthetic::{Queueing, Synthetic};
 use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_stamps};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::{choice, time};
@@ -96,8 +98,8 @@ fn length(text: &str) -> Result<f64, String> {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ClockDoc {
     packets: u64,
     /// Offset of the receiver's clock when the first packet came, where the shortest delay is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +110,10 @@ struct Document {
     raw_delay_s: Option<SampledDelays>,
     /// The same corrected: beyond the shortest delay, or with it where it is known.
     corrected_delay_s: Option<SampledDelays>,
+}
+
+impl Content for ClockDoc {
+    const KIND: &'static str = "clock";
 }
 
 /// Reads stamps and prints what they say.
@@ -140,7 +146,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let report = ClockReport::from(&clocks);
     let corrected =
         sample.corrected(&clocks, 0).map(|delays| SampledDelays::from(delays).plus(shortest.unwrap_or(0.0)));
-    let document = Document {
+    let document = ClockDoc {
         packets,
         offset_s: shortest.and_then(|shortest| {
             let first = report.stretches.first()?.offset_s;
@@ -157,7 +163,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             write_clocks(&clocks, &format!("Two clocks, by the stamps of {name}"), dir).map_err(CliError::failed)?;
         written.iter().for_each(|path| note(format!("written: {}", path.display())));
     }
-    if out.json { out.document(&document) } else { text(&document, shortest, out) }
+    if out.json { out.document(&Document::new(document)) } else { text(&document, shortest, out) }
 }
 
 fn make(args: &Args) -> Result<(), CliError> {
@@ -233,7 +239,7 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), CliError
     out.table(&["jump at", "of the receiver's clock by"], rows.collect(), 0..2)
 }
 
-fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
+fn text(document: &ClockDoc, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("{} packets; ± is half of a 95 % interval", document.packets), 2)?;
     out.line("")?;
     tables(&document.clock, out)?;

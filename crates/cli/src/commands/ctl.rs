@@ -4,7 +4,7 @@ pub(crate) mod change;
 mod limits;
 mod rates;
 pub(crate) mod stats;
-mod trace;
+pub(crate) mod trace;
 mod watch;
 
 use std::path::PathBuf;

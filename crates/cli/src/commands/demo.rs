@@ -2,7 +2,7 @@
 //! set up. Why the kernel's HTB gives what it gives is told in `docs/traffic.md`.
 
 #[cfg(target_os = "linux")]
-mod ping;
+pub(crate) mod ping;
 mod show;
 mod verdict;
 
@@ -12,8 +12,9 @@ use anyhow::anyhow;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
 use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
 use fairlink_lab::measure::{OPTIONS, SETTLE};
+use fairlink_report::{ClassSpan, Document, Span, SpanKind};
 use fairlink_sim::{Scenario, compare};
-use fairlink_testbed::{DemoOutcome, DemoPhase, DemoPlan, DemoRate, DemoRun, KERNEL_HTB, PlanPhase, Skipped};
+use fairlink_testbed::{DemoOutcome, DemoPlan, DemoRun, KERNEL_HTB, PlanPhase, Skipped, demo_rate};
 
 use crate::args::{choice, scheduler, time};
 use crate::failure::CliError;
@@ -117,13 +118,15 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             }
         }
     };
+    let document = Document::new(outcome);
+    let outcome = &document.content;
     if out.json {
-        out.document(&outcome)?;
+        out.document(&document)?;
     } else {
-        show::outcome(&outcome, SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
+        show::outcome(outcome, SETTLE.0 as f64 / NANOS_PER_SEC as f64, out)?;
     }
     if let Some(file) = &args.svg {
-        write_file(file, show::drawing(&outcome).as_bytes())?;
+        write_file(file, show::drawing(outcome).as_bytes())?;
     }
     if outcome.stopped {
         out.flush()?;
@@ -256,14 +259,12 @@ fn simulate(
     let report = compare(scenario, &schedulers, Leniency::Ignore, 1, &OPTIONS, &mut ()).map_err(CliError::failed)?;
     let mut experiments = Vec::new();
     for run in report.runs {
-        let phases = run.phases.into_iter().map(|phase| DemoPhase {
-            start_s: phase.start_s,
-            end_s: phase.end_s,
-            classes: phase
-                .classes
-                .into_iter()
-                .map(|rate| DemoRate { name: rate.name, rate_bps: rate.rates.settled(), ideal_bps: rate.rates.fair() })
-                .collect(),
+        let phases = run.phases.into_iter().map(|phase| {
+            let rate = |class: &ClassSpan| demo_rate(&class.name, class.rates.settled(), class.rates.fair());
+            Span {
+                classes: phase.classes.iter().map(rate).collect(),
+                ..Span::new(SpanKind::Phase, phase.start_s, phase.end_s)
+            }
         });
         let run = DemoRun {
             experiment: piece.number,

@@ -2,7 +2,7 @@
 
 mod life;
 mod links;
-mod unit;
+pub(crate) mod unit;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! `fairlink generate`: a scenario as real traffic, or TCP; with `--receive` it measures what arrives as well.
 
-mod both;
+pub(crate) mod both;
 mod tcp;
 
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use fairlink_config::matching::{IpVersion, Match};
 use fairlink_config::scenario::read_script;
 use fairlink_config::{ReadOptions, Scenario, SourceText};
 use fairlink_core::{ClassId, Leniency, Nanos, Rate};
-use fairlink_report::Delay;
+use fairlink_report::{Content, Delay, Document};
 use fairlink_testbed::{
     FrameChoice, Generator, GeneratorConfig, GeneratorProgress, GeneratorReport, InterfaceReport, Lanes, MAX_FLOWS,
     default_matches, flow_headers, run_together, script_generators,
 };
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::{rate, time};
@@ -164,8 +165,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let sent = sending.run()?;
     warn(&sent);
     match (out.json, sent) {
-        (true, Sent::Script(interfaces)) => out.document(&ScriptReport { interfaces }),
-        (true, Sent::Scenario(report)) => out.document(&report),
+        (true, Sent::Script(interfaces)) => out.document(&Document::new(ScriptReport { interfaces })),
+        (true, Sent::Scenario(report)) => out.document(&Document::new(*report)),
         (false, sent) => text_of(&sent, args, out),
     }
 }
@@ -181,7 +182,7 @@ struct Sending {
 }
 
 /// What was sent.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum Sent {
     Scenario(Box<GeneratorReport>),
@@ -283,9 +284,13 @@ fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
 }
 
 /// What became of a script.
-#[derive(Serialize)]
-struct ScriptReport {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ScriptReport {
     interfaces: Vec<InterfaceReport>,
+}
+
+impl Content for ScriptReport {
+    const KIND: &'static str = "generate_script";
 }
 
 /// Draws only where standard error is a terminal.

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
-use fairlink_api::ImportOptions;
+#[cfg(target_os = "linux")]
+use fairlink_api::ProblemReport;
+use fairlink_api::{ImportDoc, ImportOptions, ImportedFile};
 use fairlink_config::SourceText;
 use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, mikrotik, tc};
 use fairlink_config::units::show_time;
-use fairlink_core::{ClassId, Nanos, Rate};
+use fairlink_core::{Nanos, Rate};
 use fairlink_lab::human::count;
-use fairlink_lab::import::{Case, compared};
 
 use crate::args;
 #[cfg(target_os = "linux")]
@@ -225,66 +226,61 @@ enum Queues {
     Simple,
 }
 
-/// A link, and what its classes get.
-struct Compared {
-    link: ImportedLink,
-    /// Its leaves that no frame can reach.
-    unreachable: Vec<ClassId>,
-    cases: Vec<Case>,
-    /// The rate of the gateway on this machine, beside the link's.
-    #[cfg(target_os = "linux")]
-    capacity: Capacity,
-    /// True where the ceilings of its classes are plans of subscribers.
-    has_plans: bool,
-}
-
 /// Reads, compares, writes and reports. Nothing is written before everything was read and found sound.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut ran = Vec::new();
     let (tool, imported) = read(args, &mut ran)?;
-    if imported.links.len() > 1 && args.out.is_none() {
-        let names: Vec<&str> = imported.links.iter().map(|link| link.name.as_str()).collect();
+    let links = &imported.links;
+    if links.len() > 1 && args.out.is_none() {
+        let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         let names = names.join(", ");
         return Err(CliError::wrong(format!(
             "there are several links ({names}): write them with --out DIR, or choose one"
         )));
     }
-    let Imported { links, kept, notes } = imported;
-    let links = links.into_iter().map(|link| compare(link, tool, args.no_compare)).collect::<Result<Vec<_>, _>>()?;
-    let unmatched: usize = links.iter().map(|link| link.unreachable.len()).sum();
+    let mut document = ImportDoc::new(&tool, &imported, !args.no_compare)?;
+    document.content.ran = ran;
+    #[cfg(target_os = "linux")]
+    for (link, report) in links.iter().zip(&mut document.content.links) {
+        let capacity = Capacity::of(&link.link);
+        report.gateway_bps = capacity.bps();
+        report.problems.extend(capacity.warning(&link.link).iter().map(ProblemReport::from));
+    }
+    let unmatched: usize = document.content.links.iter().map(|link| link.unreachable.len()).sum();
     let refused = (unmatched > 0 && !args.allow_unmatched).then(|| {
         CliError::failed(anyhow!(
             "nothing was imported: no frame can reach {}; {}, or add --allow-unmatched and write the missing matches into the link file",
             count(unmatched, "class", "classes"),
             match tool {
-                "k8s" => "export the pods that run, which have addresses: kubectl get pods -A -o yaml > pods.yaml",
+                fairlink_api::Tool::K8s { .. } => {
+                    "export the pods that run, which have addresses: kubectl get pods -A -o yaml > pods.yaml"
+                }
                 _ => "mend the configuration",
             }
         ))
     });
-    let files = if refused.is_some() { Vec::new() } else { files(&links, args.out.is_some()) };
+    let files = &mut document.content.files;
+    *files = if refused.is_some() { Vec::new() } else { made(links, args.out.is_some()) };
     if let (Some(dir), None) = (&args.out, &refused) {
-        write(dir, &files)?;
+        write(dir, files)?;
+        files.iter_mut().for_each(|file| file.name = dir.join(&file.name).display().to_string());
     }
-    let report = report::Report {
-        tool,
-        links: &links,
-        kept: &kept,
-        ran: &ran,
-        notes: &notes,
-        files: &files,
-        out: args.out.as_deref(),
-    };
     if out.json {
-        report.document(out)?;
+        out.document(&document)?;
         // So that it comes before the error on a terminal.
         out.flush()?;
         return refused.map_or(Ok(()), Err);
     }
+    let report = report::Report {
+        document: &document.content,
+        links,
+        notes: &imported.notes,
+        is_written: args.out.is_some() && refused.is_none(),
+    };
     report.warn_of_unreachable();
     report.warn_of_rates();
     if args.out.is_none() && refused.is_none() {
-        out.raw(links[0].link.text.as_bytes())?;
+        out.raw(links[0].text.as_bytes())?;
         // So that it comes before the report on a terminal.
         out.flush()?;
     }
@@ -293,7 +289,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 }
 
 /// Reads the tool's configuration. Messages about a script that was run are added to `ran`.
-fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), CliError> {
+fn read(args: &Args, ran: &mut Vec<String>) -> Result<(fairlink_api::Tool, Imported), CliError> {
     let mut options = ImportOptions { as_is: args.as_is, ..ImportOptions::default() };
     let (tool, files): (_, Vec<&PathBuf>) = match &args.tool {
         Tool::Libreqos(from) => {
@@ -303,7 +299,8 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
         }
         Tool::Tc(from) if from.run => {
             let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is: args.as_is };
-            return Ok(("tc", run_script(from, &options, ran)?));
+            let imported = run_script(from, &options, ran)?;
+            return Ok((fairlink_api::Tool::Tc { device: options.device }, imported));
         }
         Tool::Tc(from) => {
             options.rate = from.rate;
@@ -334,7 +331,8 @@ fn read(args: &Args, ran: &mut Vec<String>) -> Result<(&'static str, Imported), 
         }
     };
     let sources = files.into_iter().map(SourceText::read).collect::<Result<Vec<_>, _>>()?;
-    Ok((tool.name(), fairlink_api::import(&tool, &sources, &options)?))
+    let imported = fairlink_api::import(&tool, &sources, &options)?;
+    Ok((tool, imported))
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
@@ -359,45 +357,26 @@ fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Import
     Err(CliError::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
 }
 
-fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared, CliError> {
-    let unreachable = link.link.unreachable();
-    let cases = match no_compare {
-        true => Vec::new(),
-        false => compared(link.link_before.as_ref(), &link.link, &link.idle, unreachable).map_err(CliError::failed)?,
-    };
-    let has_plans = ["libreqos", "mikrotik"].contains(&tool);
-    Ok(Compared {
-        unreachable: unreachable.to_vec(),
-        cases,
-        #[cfg(target_os = "linux")]
-        capacity: Capacity::of(&link.link),
-        has_plans,
-        link,
-    })
-}
-
-/// A file and its text.
-type Made = (String, String);
-
-/// What is written: with tables where there are some, and the file is not printed.
-fn files(links: &[Compared], tables: bool) -> Vec<Made> {
+/// The files to write: with tables if there are `tables`, which a file that is printed has not.
+fn made(links: &[ImportedLink], tables: bool) -> Vec<ImportedFile> {
     let mut all = Vec::new();
-    for link in links.iter().map(|compared| &compared.link) {
+    for link in links {
         let name = format!("{}.toml", link.name);
         match link.tabled.as_ref().filter(|_| tables) {
             Some(tabled) => {
-                all.push((name, tabled.text.clone()));
-                all.extend(tabled.tables.iter().cloned());
+                all.push(ImportedFile { name, text: tabled.text.clone() });
+                let table = |(name, text): &(String, String)| ImportedFile { name: name.clone(), text: text.clone() };
+                all.extend(tabled.tables.iter().map(table));
             }
-            None => all.push((name, link.text.clone())),
+            None => all.push(ImportedFile { name, text: link.text.clone() }),
         }
     }
     all
 }
 
 /// Writes all files or none. Files that are there already are not overwritten.
-fn write(dir: &Path, files: &[Made]) -> Result<(), CliError> {
+fn write(dir: &Path, files: &[ImportedFile]) -> Result<(), CliError> {
     make_directory(dir)?;
-    let files: Vec<(PathBuf, &str)> = files.iter().map(|(name, text)| (dir.join(name), text.as_str())).collect();
+    let files: Vec<(PathBuf, &str)> = files.iter().map(|file| (dir.join(&file.name), file.text.as_str())).collect();
     write_all_new("--out", &files)
 }

@@ -8,10 +8,12 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use console::Term;
-use fairlink_config::units::show_rate;
+use fairlink_config::units::{rate_key, show_rate};
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::Rate;
+use fairlink_report::{Content, Document};
 use fairlink_schema::editor::DIRECTIVE;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::{choice, rate};
@@ -94,17 +96,21 @@ struct Way {
 }
 
 /// A file and its text.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Made {
     /// Where it is written, or would be.
     file: PathBuf,
     text: String,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct InitDoc<'a> {
     kind: &'a str,
     files: &'a [Made],
+}
+
+impl Content for InitDoc<'_> {
+    const KIND: &'static str = "init";
 }
 
 fn kind(text: &str) -> Result<&'static Kind, String> {
@@ -129,7 +135,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let to_terminal = out.is_terminal() && !out.json;
     let (made, file) = make(args, Questions::new(person), to_terminal)?;
     if out.json {
-        out.document(&Document { kind: made.kind.name, files: &made.files })?;
+        out.document(&Document::new(InitDoc { kind: made.kind.name, files: &made.files }))?;
     } else if file.is_none() {
         made.files.iter().try_for_each(|made| out.raw(made.text.as_bytes()))?;
     }
@@ -340,14 +346,9 @@ fn aligned(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A rate as link files have it: the largest unit in which it is a whole number.
+/// A rate as files of `init` have it.
 fn shown(rate: Rate) -> String {
-    let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
-    let bps = rate.bps();
-    units
-        .into_iter()
-        .find(|(unit, _)| bps.is_multiple_of(*unit))
-        .map_or_else(|| format!("{bps}bit"), |(unit, name)| format!("{}{name}", bps / unit))
+    rate_key(rate.bps()).to_lowercase()
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use fairlink_core::{Leniency, Members, Nanos};
 use fairlink_net::{
     LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlace, QdiscPlan, qdisc_filters, qdisc_plan,
 };
+use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::time;
@@ -192,8 +194,8 @@ fn left_out(link: &LinkFile, left: &LeftOut) -> String {
     format!("class \"{}\": the match \"{made}\" cannot be a filter of the kernel: {why}", link.names.name(*class))
 }
 
-#[derive(Serialize)]
-struct Told<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct QdiscSetDoc<'a> {
     interface: &'a str,
     handle: String,
     /// Filters made of the file's matches; absent with --no-filters.
@@ -203,7 +205,11 @@ struct Told<'a> {
     classes: Vec<Numbered<'a>>,
 }
 
-#[derive(Serialize)]
+impl Content for QdiscSetDoc<'_> {
+    const KIND: &'static str = "qdisc_set";
+}
+
+#[derive(JsonSchema, Serialize)]
 struct Numbered<'a> {
     name: &'a str,
     classid: String,
@@ -228,13 +234,13 @@ fn told(
     let classes: Vec<_> = link.tree.leaves().iter().map(numbered).collect();
     if out.json {
         let left_out = filters.iter().flat_map(|filters| &filters.left_out).map(|left| left_out(link, left));
-        return out.document(&Told {
+        return out.document(&Document::new(QdiscSetDoc {
             interface,
             handle: format!("{major:x}:"),
             filters: filters.map(QdiscFilters::len),
             left_out: left_out.collect(),
             classes,
-        });
+        }));
     }
     let ignored = link.matches.iter().filter(|(class, _)| Some(*class) != link.default_class).count();
     if ignored > 0 && filters.is_none() {

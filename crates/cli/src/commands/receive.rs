@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
-use fairlink_report::Rates;
+use fairlink_report::{Document, Rates};
 use fairlink_testbed::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receiver, ReceiverConfig, ReceiverReport};
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(dir) = &args.out {
         record.write(script.as_ref(), dir).map_err(CliError::failed)?;
     }
-    if out.json { out.document(&report) } else { text(&report, out) }
+    if out.json { out.document(&Document::new(report)) } else { text(&report, out) }
 }
 
 /// The script in a file.

@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
-use fairlink_lab::claims::{Effort, Lab, Verdict, select};
+use fairlink_lab::claims::{ClaimReport, Effort, Lab, ReproduceDoc, Verdict, select};
 use fairlink_lab::figures::figure::Width;
 use fairlink_lab::figures::files::write_figures;
 use fairlink_lab::page::{self, Facts};
+use fairlink_report::Document;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::args::FigureWidth;
@@ -48,15 +48,6 @@ pub(crate) struct Args {
     /// Threads [default: the number of processors]. Results do not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    claims: &'a [Outcome],
-    /// How much was run.
-    quick: bool,
-    /// True if it was interrupted: claims are missing then.
-    interrupted: bool,
 }
 
 /// Tries claims and prints a row for each as soon as it is there.
@@ -103,7 +94,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
     let interrupted = outcomes.len() < claims.len() || outcomes.iter().any(Outcome::is_interrupted);
     let outcomes: Vec<Outcome> = outcomes.into_iter().filter(|outcome| !outcome.is_interrupted()).collect();
-    let document = Document { claims: &outcomes, quick: args.quick, interrupted };
+    let reports = outcomes.iter().map(ClaimReport::from).collect();
+    let document = Document::new(ReproduceDoc { claims: reports, quick: args.quick, interrupted });
     if let Some(dir) = &args.out {
         let facts = Facts {
             date: OffsetDateTime::now_utc().date().to_string(),
@@ -114,7 +106,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             took_s: begun.elapsed().as_secs_f64(),
             interrupted,
         };
-        write(dir, args.width.unwrap_or_default().into(), &document, &facts)?;
+        write(dir, args.width.unwrap_or_default().into(), &outcomes, &document, &facts)?;
     }
     if out.json {
         out.document(&document)?;
@@ -156,8 +148,13 @@ fn command(args: &Args) -> String {
 }
 
 /// Writes the page, the same as JSON and Markdown, the scenarios, and the figures of this width as SVG and PDF.
-fn write(dir: &Path, width: Width, document: &Document<'_>, facts: &Facts) -> Result<(), CliError> {
-    let outcomes = document.claims;
+fn write(
+    dir: &Path,
+    width: Width,
+    outcomes: &[Outcome],
+    document: &Document<ReproduceDoc>,
+    facts: &Facts,
+) -> Result<(), CliError> {
     let json = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
     let mut files = vec![
         (dir.join("index.html"), page::html(outcomes, facts)),

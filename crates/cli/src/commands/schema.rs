@@ -1,6 +1,7 @@
 //! `fairlink schema`: JSON schemas of files that the command reads and of documents that it prints.
 
 use clap::Subcommand;
+use fairlink_api::{KeyReport, KeysDoc};
 use fairlink_config::scenario;
 use fairlink_report::document_schema;
 use fairlink_schema::editor;
@@ -8,7 +9,9 @@ use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
-use crate::commands::sim::SimContent;
+#[cfg(target_os = "linux")]
+use crate::commands::{bench, ctl, demo, gateway, generate, qdisc};
+use crate::commands::{between, clock, init, sim, tc, traffic};
 use crate::failure::CliError;
 use crate::out::Out;
 
@@ -26,8 +29,10 @@ enum Of {
     Link,
     /// Print the JSON schema of scenarios (draft 7).
     Scenario,
-    /// Print the JSON schema of documents that commands print with --json: sim, stats (of a gateway), qdisc (2020-12).
+    /// Print the JSON schema of all documents that commands print with --json (2020-12).
     Documents,
+    /// Print the keys of link files: defaults, and the schedulers that honour them.
+    Keys,
 }
 
 /// A document has one of these shapes, distinguished by the key `document`.
@@ -36,8 +41,8 @@ struct Schemas {
     #[serde(rename = "$schema")]
     dialect: &'static str,
     title: &'static str,
-    #[serde(rename = "oneOf")]
-    one_of: Vec<Schema>,
+    #[serde(rename = "anyOf")]
+    any_of: Vec<Schema>,
     /// The types that they refer to.
     #[serde(rename = "$defs")]
     definitions: serde_json::Map<String, serde_json::Value>,
@@ -46,26 +51,81 @@ struct Schemas {
 /// Prints the schema. It is JSON with and without `--json`.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match args.of {
-        Of::Link => out.document(&editor::link()),
-        Of::Scenario => out.document(&scenario::schema()),
-        Of::Documents => out.document(&documents()),
+        Of::Link => out.raw_json(&editor::link()),
+        Of::Scenario => out.raw_json(&scenario::schema()),
+        Of::Documents => out.raw_json(&documents()),
+        Of::Keys => keys(out),
     }
+}
+
+fn keys(out: &mut Out) -> Result<(), CliError> {
+    let document = fairlink_api::keys();
+    if out.json {
+        return out.document(&document);
+    }
+    let KeysDoc { link, class } = &document.content;
+    for (table, keys) in [("[link]", link), ("[[class]]", class)] {
+        let head = [table, "default", "schedulers"];
+        let row = |key: &KeyReport| {
+            let schedulers = key.schedulers.as_ref().map_or_else(|| "all".to_owned(), |names| names.join(" "));
+            vec![key.name.to_owned(), key.default.replace('`', ""), schedulers]
+        };
+        out.table(&head, keys.iter().map(row).collect(), 0..0)?;
+        out.line("")?;
+    }
+    out.paragraph("docs/link-files.md describes each key; --json has the descriptions.", 0)
 }
 
 /// The schemas of all kinds of documents.
 fn documents() -> Schemas {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let one_of = vec![
-        document_schema::<SimContent<'static>>(&mut generator),
-        #[cfg(target_os = "linux")]
-        document_schema::<fairlink_net::StatsContent>(&mut generator),
-        #[cfg(target_os = "linux")]
-        document_schema::<fairlink_net::QdiscContent>(&mut generator),
+    let mut any_of = Vec::new();
+    macro_rules! documents {
+        ($($content:ty),* $(,)?) => { any_of.extend([$(document_schema::<$content>(&mut generator)),*]) };
+    }
+    documents![
+        fairlink_api::CheckDoc,
+        fairlink_api::DiffDoc,
+        fairlink_api::ExpandDoc,
+        fairlink_api::ExplainDoc,
+        fairlink_api::FluidDoc,
+        fairlink_api::ImportDoc,
+        fairlink_api::KeysDoc,
+        fairlink_api::RefusedDoc,
+        fairlink_api::SchedulersDoc,
+        fairlink_lab::bench::Report,
+        fairlink_lab::claims::ReproduceDoc,
+        between::BetweenDoc,
+        clock::ClockDoc,
+        init::InitDoc<'static>,
+        sim::SimContent<'static>,
+        tc::TcDoc,
+        traffic::TrafficDoc<'static>,
+    ];
+    #[cfg(target_os = "linux")]
+    documents![
+        fairlink_net::QdiscContent,
+        fairlink_net::Reloaded,
+        fairlink_net::ReloadedLinks,
+        fairlink_net::StatsContent,
+        fairlink_testbed::DemoOutcome,
+        fairlink_testbed::GeneratorReport,
+        fairlink_testbed::ReceiverReport,
+        fairlink_testbed::TcpClientReport,
+        fairlink_testbed::TcpServerReport,
+        bench::real::GatewayBenchDoc,
+        bench::real::ThroughputDoc,
+        ctl::trace::TraceDoc<'static>,
+        demo::ping::PingDoc<'static>,
+        gateway::unit::UnitDoc<'static>,
+        generate::both::BothDoc<'static>,
+        generate::ScriptReport,
+        qdisc::QdiscSetDoc<'static>,
     ];
     Schemas {
         dialect: "https://json-schema.org/draft/2020-12/schema",
         title: "Documents of fairlink",
-        one_of,
+        any_of,
         definitions: generator.take_definitions(true),
     }
 }

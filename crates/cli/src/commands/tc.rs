@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use fairlink_api::ProblemReport;
 use fairlink_config::tc::{ImportOptions, export, import_source};
 use fairlink_config::{LinkFile, Problem, ReadOptions, SourceText};
 use fairlink_core::{Leniency, Rate};
+use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::rate;
 use crate::failure::CliError;
-use crate::link::{Finding, warn};
+use crate::link::warn;
 use crate::out::Out;
 
 /// Which way.
@@ -58,13 +61,17 @@ pub(crate) fn device(text: &str) -> Result<String, String> {
     Err(format!("{text:?} is no name of a device: 1 to 15 letters, digits and . _ - : @, the first no -; write eth0"))
 }
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TcDoc {
     /// The link file, or the commands.
     text: String,
     devices: Vec<String>,
     /// What is lost or means something else.
-    notes: Vec<Finding>,
+    notes: Vec<ProblemReport>,
+}
+
+impl Content for TcDoc {
+    const KIND: &'static str = "tc";
 }
 
 /// Converts and prints: the text to standard output, what is lost to standard error.
@@ -86,8 +93,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 
 fn show(text: String, devices: Vec<String>, notes: Vec<Problem>, out: &mut Out) -> Result<(), CliError> {
     if out.json {
-        let notes = notes.iter().map(Finding::from).collect();
-        return out.document(&Document { text, devices, notes });
+        let notes = notes.iter().map(ProblemReport::from).collect();
+        return out.document(&Document::new(TcDoc { text, devices, notes }));
     }
     warn(notes);
     out.raw(text.as_bytes())

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, Rate};
+use fairlink_report::{Content, Document};
 use fairlink_sim::statistics::Estimate;
 use fairlink_traffic::measure::{Arrivals, Seen};
 use fairlink_traffic::{BurstinessCurve, Model, Source, SourceSpec};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::sim::load;
@@ -78,8 +80,8 @@ fn rho(text: &str) -> Result<Rho, String> {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TrafficDoc<'a> {
     runs: u32,
     seed: u64,
     duration_s: f64,
@@ -87,8 +89,12 @@ struct Document<'a> {
     sources: Vec<Entry<'a>>,
 }
 
+impl Content for TrafficDoc<'_> {
+    const KIND: &'static str = "traffic";
+}
+
 /// What one source sends. What cannot be told, or is unlimited, is left out.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Entry<'a> {
     /// Its place in the file, from 0.
     source: usize,
@@ -118,7 +124,7 @@ struct Entry<'a> {
     sigma: Vec<Sigma>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Sigma {
     rho_bps: u64,
     bytes: Estimate,
@@ -153,13 +159,13 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         }
     }
     if out.json {
-        return out.document(&Document {
+        return out.document(&Document::new(TrafficDoc {
             runs: args.runs,
             seed: file.seed,
             duration_s: seconds(file.duration),
             window_s: seconds(args.window),
             sources,
-        });
+        }));
     }
     text(&file, args, &sources, out)
 }

@@ -81,14 +81,19 @@ fn diff_prints_the_document_of_the_library() {
 }
 
 #[test]
-fn an_import_has_the_link_files_of_the_command_line() {
+fn an_import_is_the_document_of_the_command_line_and_has_its_link_files() {
     let (path, source) = held("htb/htb.tc", &[]);
     let options = ImportOptions { rate: Some(Rate::from_bps(10_000_000).expect("a rate")), ..ImportOptions::default() };
     let tool = Tool::Tc { device: None };
     let made = import(&tool, &[source], &options).expect("it is sound");
-    let document = ImportDoc::new(&tool, &made);
-    let text = fairlink(&["import", "tc", &path, "--rate", "10mbit", "--no-compare", "--allow-unmatched"]).stdout;
-    assert_eq!(document.content.files[0].text, text);
+    for compare in [true, false] {
+        let document = ImportDoc::new(&tool, &made, compare).expect("a tree for HTB");
+        let mut command = vec!["import", "tc", &path, "--rate", "10mbit", "--allow-unmatched"];
+        command.extend((!compare).then_some("--no-compare"));
+        assert_eq!(json(&document) + "\n", printed(&command));
+        assert_eq!(document.content.files[0].text, fairlink(&command).stdout);
+        assert_eq!(document.content.links[0].cases.is_empty(), !compare);
+    }
 }
 
 #[test]

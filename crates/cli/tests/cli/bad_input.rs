@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Scratch, in_private_network, only_link};
+use crate::{Scratch, had_its_processor, in_private_network, only_link};
 
 const SCRIPT: &str = r#"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
@@ -132,16 +132,16 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
     assert_eq!((&kept["gateway"]["generation"], &kept["scheduler"]), (&0.into(), &"hls".into()), "{kept}");
 
     // What costs packets says how many, and they are counted where they were.
-    let removed = json("removed.json")["committed"].clone();
+    let removed = json("removed.json")["links"][0]["committed"].clone();
     let (dropped, kept) = (removed["removed_packets"].as_u64().unwrap(), removed["kept_packets"].as_u64().unwrap());
     assert!(dropped > 0 && kept > 0 && removed["dropped_packets"] == 0, "{removed}");
     let without = only_link(&json("without.json"));
     assert_eq!(without["gateway"]["removed"]["counts"]["dropped_by"]["class_removed"]["packets"], dropped, "{without}");
     // A buffer that is smaller than what is queued lets that leave, unless the scheduler changes too.
-    let small = json("small.json")["committed"].clone();
+    let small = json("small.json")["links"][0]["committed"].clone();
     assert_eq!((&small["removed_packets"], &small["dropped_packets"]), (&0.into(), &0.into()), "{small}");
     assert!(small["kept_packets"].as_u64() > Some(100), "{small}");
-    let drr = json("small-drr.json")["committed"].clone();
+    let drr = json("small-drr.json")["links"][0]["committed"].clone();
     assert!(drr["dropped_packets"].as_u64() > Some(0) && drr["kept_packets"].as_u64() <= Some(60), "{drr}");
 
     // Nobody who asked beside the stalled ones was refused.
@@ -150,7 +150,7 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
         assert_eq!(only_link(&json(&format!("flood-{number}.json")))["gateway"]["balanced"], true);
     }
     assert_eq!(only_link(&json("beside.json"))["gateway"]["balanced"], true);
-    assert!(json("last.json")["committed"]["generation"].as_u64() >= Some(7));
+    assert!(json("last.json")["links"][0]["committed"]["generation"].as_u64() >= Some(7));
     if !read("scraped.txt").is_empty() {
         assert!(read("scraped.txt").contains("fairlink_gateway_up"), "{}", read("scraped.txt"));
     }
@@ -161,6 +161,9 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
         (&true.into(), &0.into()),
         "{gateway}"
     );
+    if !had_its_processor(&gateway) {
+        return;
+    }
     let classes = received["classes"].as_array().expect("a list");
     let arrived: u64 = classes.iter().map(|class| class["received_packets"].as_u64().unwrap()).sum();
     assert_eq!(gateway["counts"]["sent"]["packets"], arrived, "{gateway} {received}");

@@ -519,7 +519,7 @@ fn a_link_that_is_faster_than_the_gateway_on_this_machine_is_warned_of_with_both
     let run = fairlink(&["import", "k8s", &pods, "--rate", "1tbit", "--json"]).quiet().json();
     assert_eq!(run["links"][0]["gateway_bps"].is_number(), fast["gateway_bps"].is_number());
     assert!(
-        run["links"][0]["warnings"][0]["message"].as_str().is_some_and(|said| said.contains("of 1 Tbit/s")),
+        run["links"][0]["problems"][0]["message"].as_str().is_some_and(|said| said.contains("of 1 Tbit/s")),
         "{run}"
     );
 }

@@ -17,15 +17,18 @@ fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
     assert!(!experiments.is_empty(), "{outcome}");
     assert_eq!(outcome["why_simulated"].is_null(), outcome["real"] == true, "{outcome}");
     for run in experiments {
-        assert_eq!((&run["experiment"], &run["link_bps"]), (&json!(experiment), &json!(1e8)));
+        assert_eq!((&run["experiment"], &run["capacity_bps"]), (&json!(experiment), &json!(1e8)));
         assert!(run["scheduler"].is_string());
-        let played = run["phases"].as_array().expect("a list");
+        let played = run["spans"].as_array().expect("a list");
         assert_eq!(played.len(), phases, "{run}");
         for phase in played {
             assert!(phase["start_s"].as_f64() < phase["end_s"].as_f64(), "{phase}");
             let classes = phase["classes"].as_array().expect("a list");
             assert_eq!(classes.len(), 5, "{phase}");
-            assert!(classes.iter().all(|class| class["rate_bps"].is_f64() && class["ideal_bps"].is_f64()), "{phase}");
+            assert!(
+                classes.iter().all(|class| class["rates"]["rate_bps"].is_f64() && class["rates"]["fair_bps"].is_f64()),
+                "{phase}"
+            );
         }
     }
 }
@@ -42,9 +45,9 @@ fn a_simulated_demo_says_so_and_gives_every_class_its_ideal_rate() {
         assert_eq!(outcome["real"], false);
         let hls = &outcome["experiments"][0];
         assert_eq!((&hls["scheduler"], &hls["scenario"]), (&json!("hls"), &scenario));
-        for phase in hls["phases"].as_array().expect("a list") {
+        for phase in hls["spans"].as_array().expect("a list") {
             for class in phase["classes"].as_array().expect("a list") {
-                let (rate, ideal) = (class["rate_bps"].as_f64(), class["ideal_bps"].as_f64());
+                let (rate, ideal) = (class["rates"]["rate_bps"].as_f64(), class["rates"]["fair_bps"].as_f64());
                 let (rate, ideal) = (rate.expect("a number"), ideal.expect("a number"));
                 assert!((rate - ideal).abs() <= 0.02 * ideal, "{phase}");
             }

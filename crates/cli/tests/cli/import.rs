@@ -60,7 +60,7 @@ fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lendin
                     let sum = |key: &str| -> f64 {
                         case["classes"].as_array().unwrap().iter().filter_map(|class| class[key].as_f64()).sum()
                     };
-                    let rate = link["rate_bps"].as_f64().unwrap();
+                    let rate = link["capacity_bps"].as_f64().unwrap();
                     assert!(sum("after_bps") <= rate * 1.000_001 && sum("before_bps") <= rate * 1.02, "{case}");
                 }
             }
@@ -296,7 +296,7 @@ fn every_option_of_a_tool_reaches_its_reader() {
         assert_eq!(report["tool"], args[0]);
         let [link] = &report["links"].as_array().unwrap()[..] else { panic!("{args:?}: one link: {report}") };
         assert_eq!(
-            (link["name"].as_str(), link["rate_bps"].as_u64()),
+            (link["name"].as_str(), link["capacity_bps"].as_u64()),
             (Some(name), Some(mbit * 1_000_000)),
             "{args:?}"
         );

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::{Scratch, in_network, in_private_network, only_link};
+use crate::{Scratch, had_its_processor, in_network, in_private_network, only_link};
 
 /// Two more cables, vk to vl and vm to vn, and what all scripts use.
 const MORE: &str = r#"
@@ -211,16 +211,6 @@ fn a_gateway_stays_within_its_memory_bound_while_links_come_and_go() {
 fn counts(received: &Value) -> [u64; 3] {
     let class = &received["classes"][0];
     ["received_packets", "reordered_packets", "duplicate_packets"].map(|key| class[key].as_u64().unwrap_or(u64::MAX))
-}
-
-/// Returns true if the data thread of a link has had its processor all the time. Otherwise frames may have passed the gateway, or are too old,
-/// so that its counts and the receiver's differ.
-fn had_its_processor(link: &Value) -> bool {
-    let pauses = link["gateway"]["liveness"]["pauses"].as_u64().expect("a count");
-    if pauses > 0 {
-        println!("SKIPPED: the gateway had no processor for more than 300 ms, {pauses} times: {link}");
-    }
-    pauses == 0
 }
 
 #[test]

@@ -25,6 +25,11 @@ ctl rate link 5mbit --link up --json > "$D/rate.json"
 ctl reload "$D/half.toml" --dry-run > "$D/half.txt"
 ! ctl reload "$D/wrong.toml" 2> "$D/wrong.log"
 ctl reload > "$D/reload.txt"
+ctl reload "$D/faster.toml" --link up --dry-run --json > "$D/foreseen.json"
+ctl reload "$D/faster.toml" --link up --json > "$D/faster.json"
+ctl stats --json > "$D/rates.json"
+! ctl reload "$D/half.toml" --link up 2> "$D/none.log"
+! ctl reload --link sideways 2> "$D/no-link.log"
 wait $one $other
 kill -INT $gateway
 wait $gateway
@@ -58,6 +63,7 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     dir.write("up.toml", &one.replace("[link]\n", "[link]\nname = \"back\"\n"));
     dir.write("links.toml", &links());
     dir.write("half.toml", links().rsplit_once("[[link]]").unwrap().0);
+    dir.write("faster.toml", &links().replace("10mbit", "20mbit"));
     dir.write("wrong.toml", &links().replacen("10mbit", "10mbps", 1));
     let Some(run) = in_private_network(SCRIPT, &dir, &[]) else { return };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
@@ -86,6 +92,21 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     let reload = read("reload.txt");
     assert!(reload.contains("link down\n") && reload.contains("link: 5 Mbit/s -> 10 Mbit/s"), "{reload}");
 
+    // One of them alone, from a file with both.
+    for (file, committed) in [("foreseen.json", false), ("faster.json", true)] {
+        assert_eq!(json(file)["links"][0]["link_bps"], serde_json::json!([10_000_000, 20_000_000]), "{file}");
+        assert_eq!(
+            (&json(file)["links"][0]["link"], &json(file)["committed"]),
+            (&"up".into(), &committed.into()),
+            "{file}"
+        );
+    }
+    let rates: Vec<Value> =
+        json("rates.json")["links"].as_array().unwrap().iter().map(|link| link["capacity_bps"].clone()).collect();
+    assert_eq!(rates, [10_000_000, 20_000_000]);
+    assert!(read("none.log").contains("the file has no link \"up\"; there are: down"), "{}", read("none.log"));
+    assert!(read("no-link.log").contains("no link \"sideways\""), "{}", read("no-link.log"));
+
     let gateway = json("gateway.json");
     let of = |name: &str| {
         let links = gateway["links"].as_array().expect("a list");
@@ -99,7 +120,7 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
         assert_eq!(class["received_packets"], link["counts"]["sent"]["packets"], "{name}: {received} {link}");
         assert!(class["received_packets"].as_u64().unwrap() > 100, "{received}");
     }
-    assert_eq!((&of("down")["gateway"]["generation"], &of("up")["gateway"]["generation"]), (&1.into(), &2.into()));
+    assert_eq!((&of("down")["gateway"]["generation"], &of("up")["gateway"]["generation"]), (&1.into(), &3.into()));
     let both = json("both.json");
     let names: Vec<&Value> = both["links"].as_array().unwrap().iter().map(|link| &link["name"]).collect();
     assert_eq!(names, ["vc", "back"]);

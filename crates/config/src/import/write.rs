@@ -7,7 +7,8 @@ use csv::WriterBuilder;
 use super::plan::{Class, Plan};
 use super::{Draft, Tabled};
 use crate::fit::{Asked, Fitted, fit};
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted, rate_key, size_key};
+use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted};
+use crate::units::{rate_key, size_key};
 
 /// Fewer leaves than these are written class by class, also where tables could be.
 const FEW: usize = 30;

@@ -1,11 +1,12 @@
 //! A link file to tc commands for one device.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use fairlink_core::{ClassConfig, ClassId, Feature, QueueKind, QueueLimits, Share};
-use fairlink_core::{Framing, Hierarchy, RoundLength, WhenFull};
+use fairlink_core::{Framing, Hierarchy};
+use fairlink_schema::keys::{CLASS, LINK};
 use miette::Severity;
 
 use crate::classid::Classid;
@@ -22,6 +23,21 @@ const TURN: u64 = 1_514;
 const AVPKT: u64 = 1_000;
 /// The smallest rate of the kernel's HTB in bit/s: it counts bytes.
 const MIN_RATE: u64 = 8;
+
+/// Features of classes that the kernel's HTB has, too.
+const HTB: &[Feature] = &[
+    Feature::ActiveQueue,
+    Feature::Burst,
+    Feature::Ceiling,
+    Feature::CeilingBurst,
+    Feature::Priority,
+    Feature::Quantum,
+];
+/// Features of classes that the kernel's CBQ has, too.
+const CBQ: &[Feature] =
+    &[Feature::ActiveQueue, Feature::Borrowing, Feature::Burst, Feature::Priority, Feature::Quantum];
+/// Keys of the link, with a field of their own, that tc expresses, or that limit all queues together, each of which tc limits.
+const LINK_KEYS: [&str; 2] = ["rate", "buffer"];
 
 /// tc commands made of a link file.
 #[derive(Clone, Debug)]
@@ -43,13 +59,8 @@ pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
     writer.number()?;
     writer.file();
     let link = writer.tree().link();
-    let lost = [
-        ("transmit_queue", link.transmit_queue.is_some()),
-        ("when_full", link.when_full == WhenFull::PushOut),
-        ("rounds", link.rounds == RoundLength::Long),
-    ];
-    for (key, _) in lost.into_iter().filter(|&(_, set)| set) {
-        writer.lost(ClassId::ROOT, format!("the link's {key} is left out: tc has no such thing"));
+    for key in LINK.iter().filter(|key| !LINK_KEYS.contains(&key.name) && key.value(&link).is_some()) {
+        writer.lost(ClassId::ROOT, format!("the link's {} is left out: tc has no such thing", key.name));
     }
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
     Ok(Exported { text: writer.text, notes: writer.notes })
@@ -318,22 +329,18 @@ impl Writer<'_> {
         above.into_iter().find_map(|at| self.tree().config(at).priority).map(u64::from)
     }
 
-    /// What tc has nothing for.
+    /// Reports each key of the class that tc cannot express.
     fn left_out(&mut self, class: ClassId, config: &ClassConfig) {
-        let set = [
-            (config.latency_critical, Feature::LatencyCritical),
-            (config.contract.is_some(), Feature::Contract),
-            (config.real_time.is_some(), Feature::ServiceCurves),
-            (config.link_share.is_some() || config.upper_limit.is_some(), Feature::LinkCurves),
-            (config.max_delay.is_some(), Feature::MaxDelay),
-            (!config.leaky_buckets.is_empty(), Feature::LeakyBucket),
-            (self.link.pools.iter().any(|&(member, _)| member == class), Feature::Pool),
-            (!self.cbq && (config.bounded || config.isolated), Feature::Borrowing),
-            (self.cbq && config.ceiling.is_some() && !config.bounded, Feature::Ceiling),
-        ];
-        for (_, feature) in set.into_iter().filter(|&(set, _)| set) {
-            let kind = if self.cbq { "cbq" } else { "htb" };
-            self.lost(class, format!("{} is left out: {kind} has none", feature.as_str()));
+        let (kind, expressed) = if self.cbq { ("cbq", CBQ) } else { ("htb", HTB) };
+        let set =
+            CLASS.iter().filter(|key| key.value(config).is_some()).filter_map(|key| key.features.first().copied());
+        let pool = self.link.pools.iter().any(|&(member, _)| member == class).then_some(Feature::Pool);
+        // The rate of a bounded class of CBQ is its ceiling.
+        let is_bounded = self.cbq && config.bounded;
+        let is_said = |feature: &Feature| expressed.contains(feature) || is_bounded && *feature == Feature::Ceiling;
+        let lost: BTreeSet<&str> = set.chain(pool).filter(|feature| !is_said(feature)).map(Feature::as_str).collect();
+        for feature in lost {
+            self.lost(class, format!("{feature} is left out: {kind} has none"));
         }
     }
 

@@ -16,8 +16,8 @@ use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::order::{self, Order};
 use crate::tc::read;
 use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key, size_key};
-use crate::units::show_bps;
+use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
+use crate::units::{rate_key, show_bps, size_key};
 
 /// What tc commands leave open.
 #[derive(Clone, Debug, Default)]

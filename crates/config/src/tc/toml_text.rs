@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::units::{show_bps, show_size};
+use crate::units::rate_key;
 
 /// The queue of leaves for which the tool has none of its own: connections do not wait for each other.
 pub(crate) const DEFAULT_LEAF: &str = "fq_codel";
@@ -35,16 +35,6 @@ pub(crate) fn comment(text: &str) -> String {
 /// `key = "value"` in a line.
 pub(crate) fn line(text: &mut String, key: &str, value: &str) {
     writeln!(text, "{key} = {}", quoted(value)).expect("writing to a string does not fail");
-}
-
-/// A rate as a value of a link file.
-pub(crate) fn rate_key(bps: u64) -> String {
-    show_bps(bps).replace(' ', "").replace("/s", "")
-}
-
-/// A size as a value of a link file.
-pub(crate) fn size_key(bytes: u64) -> String {
-    if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
 }
 
 /// A service curve: `first` is a first slope in bit/s and how long it lasts, `rate` the slope from then on in bit/s.

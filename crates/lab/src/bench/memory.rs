@@ -2,10 +2,11 @@
 
 use fairlink_core::SchedulerInfo;
 use fairlink_workload::{Shape, Subject, WorkloadError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a scheduler needs for a leaf and for a packet.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Memory {
     /// The scheduler.
     pub scheduler: &'static str,

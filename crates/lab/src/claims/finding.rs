@@ -1,13 +1,14 @@
 //! What was found of a claim: quantities beside what the paper says of them, tables, figures, and how to run it again.
 
 use fairlink_sim::statistics::Estimate;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::figure::Figure;
 use crate::human;
 
 /// What a number measures. JSON has it in the base unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub enum Unit {
     /// Bytes.
     #[serde(rename = "B")]
@@ -141,7 +142,7 @@ impl Expected {
 }
 
 /// What becomes of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Nothing was claimed: shown for the reader.

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use serde::{Serialize, Serializer};
-
 use super::Claim;
-use super::finding::{Finding, Row, Unit, Verdict};
+use super::finding::{Finding, Row, Verdict};
 use super::laboratory::{ClaimError, Lab};
 use crate::figures::figure::Figure;
 
@@ -95,71 +93,6 @@ impl Outcome {
     pub fn note(&self) -> String {
         let note = self.found.as_ref().map_or("", |finding| &finding.note);
         format!("{} {note}", self.reasons()).trim().to_owned()
-    }
-}
-
-/// As JSON has it.
-impl Serialize for Outcome {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Check<'a> {
-            what: &'a str,
-            sentence: &'a str,
-            paper: String,
-            expected: Option<f64>,
-            measured: f64,
-            ci95: Option<f64>,
-            unit: Unit,
-            verdict: Verdict,
-        }
-        #[derive(Serialize)]
-        struct Document<'a> {
-            id: &'a str,
-            paper: &'a str,
-            place: &'a str,
-            about: &'a str,
-            says: &'a str,
-            sentence: &'a str,
-            expected: Option<f64>,
-            measured: Option<f64>,
-            ci95: Option<f64>,
-            unit: Option<Unit>,
-            agrees: bool,
-            verdict: Verdict,
-            note: String,
-            checks: Vec<Check<'a>>,
-        }
-        let headline = self.headline();
-        let verdict = self.verdict();
-        fn check<'a>(outcome: &'a Outcome, row: &'a Row) -> Check<'a> {
-            Check {
-                what: &row.what,
-                sentence: outcome.sentence(row),
-                paper: row.show_paper(),
-                expected: row.paper.number(),
-                measured: row.ours.mean,
-                ci95: row.ours.ci95,
-                unit: row.unit,
-                verdict: row.verdict(),
-            }
-        }
-        Document {
-            id: self.claim.id,
-            paper: self.claim.paper(),
-            place: self.claim.place,
-            about: self.claim.about,
-            says: self.claim.says,
-            sentence: headline.map_or(self.claim.sentence, |row| self.sentence(row)),
-            expected: headline.and_then(|row| row.paper.number()),
-            measured: headline.map(|row| row.ours.mean),
-            ci95: headline.and_then(|row| row.ours.ci95),
-            unit: headline.map(|row| row.unit),
-            agrees: verdict == Verdict::Agrees,
-            verdict,
-            note: self.note(),
-            checks: self.rows().iter().map(|row| check(self, row)).collect(),
-        }
-        .serialize(serializer)
     }
 }
 

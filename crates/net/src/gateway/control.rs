@@ -13,9 +13,8 @@
 //! {"cmd": "reload", "file": "NAME", "text": "...", "moves": [["old", "new"]], "dry_run": true}
 //! {"cmd": "rate", "class": "A", "bps": 5000000, "ceiling": true}
 //! {"cmd": "scheduler", "name": "hfsc", "lenient": true}
-//! {"ok": true, "reloaded": {...}}         (the object of [`crate::gateway::reload::Reloaded`])
-//! {"ok": true, "reloaded_links": {...}}   (of `reload` without `link`, where there are several links, or links come or go:
-//!                                          the object of [`crate::gateway::reload::ReloadedLinks`])
+//! {"ok": true, "reloaded_links": {...}}   (of `reload`: the object of [`crate::gateway::reload::ReloadedLinks`])
+//! {"ok": true, "reloaded": {...}}         (of `rate` and `scheduler`: the object of [`crate::gateway::reload::Reloaded`])
 //! {"ok": false, "error": "..."}           (anything not understood or refused)
 //! ```
 //!
@@ -62,7 +61,7 @@ use thiserror::Error;
 
 use self::server::ControlServer;
 use crate::gateway::links::Links;
-use crate::gateway::reload::{ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted};
+use crate::gateway::reload::{ReloadRequest, Reloaded, ReloadedLinks, Wanted};
 use crate::gateway::serving::ServerThread;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
@@ -221,14 +220,9 @@ struct Request {
 }
 
 impl Request {
-    /// The change that it asks for; `None` where it asks for none.
+    /// The change of one link that it asks for; `None` if it asks for none.
     fn wanted(&self) -> Option<Result<Wanted, String>> {
         let wanted = match self.cmd.as_str() {
-            "reload" => {
-                let name = self.file.clone().unwrap_or_else(|| "(control)".to_owned());
-                let text = self.text.clone().map(|text| (name, text));
-                Ok(Wanted::File { text, moves: self.moves.clone() })
-            }
             "rate" => match self.bps.map(Rate::from_bps) {
                 None => Err("\"rate\" needs \"bps\", in bit/s".to_owned()),
                 Some(Err(out_of_range)) => Err(out_of_range.to_string()),
@@ -252,10 +246,6 @@ impl Request {
     fn of(link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Self {
         let request = Self { link: link.map(str::to_owned), dry_run, ..Self::default() };
         match wanted.clone() {
-            Wanted::File { text, moves } => {
-                let (file, text) = text.unzip();
-                Self { cmd: "reload".to_owned(), file, text, moves, ..request }
-            }
             Wanted::LinkRate { rate } => Self { cmd: "rate".to_owned(), bps: Some(rate.bps()), ..request },
             Wanted::Guarantee { class, rate } => {
                 Self { cmd: "rate".to_owned(), class: Some(class), bps: Some(rate.bps()), ..request }
@@ -299,15 +289,6 @@ struct Reply {
 }
 
 impl Reply {
-    /// The only link of a process, where it is still that, is answered as if it were named.
-    fn of_links(mut links: ReloadedLinks) -> Self {
-        let plain = links.opened.is_empty() && links.closed.is_empty() && links.links.len() == 1;
-        match links.links.pop_if(|link| plain && link.was.is_none()) {
-            Some(only) => Self { ok: true, reloaded: Some(only.reloaded), ..Self::default() },
-            None => Self { ok: true, reloaded_links: Some(links), ..Self::default() },
-        }
-    }
-
     fn refusal(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), ..Self::default() }
     }
@@ -403,19 +384,16 @@ pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -
     }
 }
 
-/// Reloads all links of the gateway whose socket is at `path`, or asks what would change, within 30 s.
+/// Reloads a link of the gateway whose socket is at `path`, or all of them, or asks what would change, within 30 s.
 ///
 /// # Errors
 /// [`ControlError`], as [`change`].
 pub fn reload(path: &Path, asked: &ReloadRequest) -> Result<ReloadedLinks, ControlError> {
-    let wanted = Wanted::File { text: asked.text.clone(), moves: asked.moves.clone() };
-    match ask_for_change(path, &Request::of(None, &wanted, asked.dry_run))? {
+    let ReloadRequest { link, text, moves, dry_run } = asked.clone();
+    let (file, text) = text.unzip();
+    let request = Request { cmd: "reload".to_owned(), link, file, text, moves, dry_run, ..Request::default() };
+    match ask_for_change(path, &request)? {
         Reply { reloaded_links: Some(links), .. } => Ok(links),
-        Reply { reloaded: Some(reloaded), .. } => {
-            let committed = reloaded.committed.is_some();
-            let links = vec![ReloadedLink { link: String::new(), was: None, reloaded }];
-            Ok(ReloadedLinks { links, committed, ..ReloadedLinks::default() })
-        }
         Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::gateway::liveness::Vitals;
 use crate::gateway::log::LogEvent;
-use crate::gateway::reload::{ReloadRequest, ReloadedLink, ReloadedLinks, Wanted};
+use crate::gateway::reload::{ReloadError, ReloadRequest, ReloadedLink, ReloadedLinks, Request};
 use crate::gateway::remote::Remote;
 
 /// The links that a process serves, by name, in their order. They may come and go while it runs; clones are the same list.
@@ -133,27 +133,17 @@ impl Links {
         let _ = self.0.reload.set(reload);
     }
 
-    /// Reloads all links: they come and go where somebody sees to that, else each takes its change, or none does.
+    /// Reloads the link that `asked` names, or all of them: a [`Fleet`](crate::Fleet) opens and closes links, too; without one, each link
+    /// takes its change, or none does.
     ///
     /// # Errors
-    /// Why not, for the user.
+    /// The reason, for the user.
     pub(super) fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
-        if let Some(reload) = self.0.reload.get() {
-            return reload(asked);
+        match (&asked.link, self.0.reload.get()) {
+            (None, Some(reload)) => reload(asked),
+            (None, None) => reload_each(&self.list(), asked),
+            (Some(name), _) => reload_each(&[(name.clone(), self.find(Some(name))?)], asked),
         }
-        let wanted = Wanted::File { text: asked.text.clone(), moves: asked.moves.clone() };
-        let links = self.list();
-        let all = |dry_run| -> Result<Vec<ReloadedLink>, String> {
-            let of = |(link, remote): &(String, Remote)| {
-                let reloaded = remote.change(&wanted, dry_run).map_err(|error| error.to_string())?;
-                Ok(ReloadedLink { link: link.clone(), was: None, reloaded })
-            };
-            links.iter().map(of).collect()
-        };
-        if links.len() > 1 && !asked.dry_run {
-            all(true)?;
-        }
-        Ok(ReloadedLinks { links: all(asked.dry_run)?, committed: !asked.dry_run, ..ReloadedLinks::default() })
     }
 
     /// The link called `name`, the only one where no name is given; otherwise what to do, in words.
@@ -170,6 +160,60 @@ impl Links {
             },
         }
     }
+}
+
+/// Reads, prepares and commits the change of each link. None changes if one cannot be prepared.
+fn reload_each(links: &[(String, Remote)], asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
+    let of_link = |name: &String, error: &dyn std::fmt::Display| match links.len() {
+        1 => error.to_string(),
+        _ => format!("link {name}: {error}"),
+    };
+    let remotes: Vec<&Remote> = links.iter().map(|(_, remote)| remote).collect();
+    let moves = moves_by_link(&remotes, &asked.moves).map_err(|error| error.to_string())?;
+    let mut files = Vec::with_capacity(links.len());
+    for (name, remote) in links {
+        files.push(remote.read(asked.text.as_ref()).map_err(|error| of_link(name, &error))?);
+    }
+    let mut prepared = Vec::with_capacity(links.len());
+    for (((name, remote), link), moves) in links.iter().zip(&files).zip(&moves) {
+        prepared.push(remote.prepare(Request::Link { link, moves }).map_err(|error| of_link(name, &error))?);
+    }
+    let mut reloaded = ReloadedLinks { committed: !asked.dry_run, ..ReloadedLinks::default() };
+    for ((name, _), change) in links.iter().zip(prepared) {
+        let done = match asked.dry_run {
+            true => Ok(change.foreseen()),
+            false => change.commit(),
+        }
+        .map_err(|error| {
+            let changed: Vec<&str> = reloaded.links.iter().map(|link| link.link.as_str()).collect();
+            match changed.is_empty() {
+                true => of_link(name, &error),
+                false => format!("{}; changed before it: {}", of_link(name, &error), changed.join(", ")),
+            }
+        })?;
+        reloaded.links.push(ReloadedLink { link: name.clone(), was: None, reloaded: done });
+    }
+    Ok(reloaded)
+}
+
+/// Returns for each of `gateways` those of `moves` whose class it has. A single gateway gets all of them, as it reports better which classes
+/// there are.
+///
+/// # Errors
+/// [`ReloadError::NoClass`] if no gateway has a class.
+pub(super) fn moves_by_link(
+    gateways: &[&Remote],
+    moves: &[(String, String)],
+) -> Result<Vec<Vec<(String, String)>>, ReloadError> {
+    if gateways.len() == 1 {
+        return Ok(vec![moves.to_vec()]);
+    }
+    let names: Vec<Vec<String>> = gateways.iter().map(|gateway| gateway.generation().names.clone()).collect();
+    if let Some((name, _)) = moves.iter().find(|(old, _)| !names.iter().any(|names| names.contains(old))) {
+        return Err(ReloadError::NoClass { name: name.clone(), when: "before", classes: names.concat() });
+    }
+    let of = |names: &Vec<String>| moves.iter().filter(|(old, _)| names.contains(old)).cloned().collect();
+    Ok(names.iter().map(of).collect())
 }
 
 /// A process with one link, called as it calls itself.

@@ -3,7 +3,8 @@
 //! A change is prepared beside the data thread, on the thread that asks for it, and committed by the data thread between two turns:
 //!
 //! ```text
-//! asking thread: read, check, build (RunningConfig::draft) -> PendingChange -> mailbox
+//! asking thread: read a link file (RunningConfig::read, or the plan of all links), if one is asked for
+//!                check, build (RunningConfig::draft) -> PendingChange -> mailbox
 //! data thread:   exchange what belongs to the classes, move the packets (PendingChange::commit) -> mailbox
 //! asking thread: free what was replaced, say what has changed
 //! ```
@@ -17,11 +18,10 @@
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlink_config::link::{LinkFile, ReadOptions};
+use fairlink_config::link::LinkFile;
 use fairlink_config::matching::Classifier;
 use fairlink_core::{
     Change, ClassConfig, ClassId, Driver, DropReason, DropSink, HierarchyError, Leniency, LinkConfig, MeteredChange,
@@ -31,11 +31,13 @@ use fairlink_report::Terms;
 
 mod error;
 mod report;
+mod source;
 
 pub use error::ReloadError;
 pub use report::{
     ClassChange, Committed, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted,
 };
+pub use source::has_room_to_read;
 
 use crate::gateway::account::Generation;
 use crate::gateway::config::GatewayConfig;
@@ -52,19 +54,6 @@ use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
 use crate::io::port::BackendKind;
 use crate::wire::labels::Labels;
-
-/// Memory that reading a file takes at most, for each of its bytes, and beside that.
-const READING: [u64; 2] = [150, 32 << 20];
-
-/// Finds out whether the process may have the memory that reading a link file of so many bytes takes.
-///
-/// # Errors
-/// [`ReloadError::NoRoom`].
-pub fn has_room_to_read(bytes: u64) -> Result<(), ReloadError> {
-    let [each, beside] = READING;
-    let needed = bytes.saturating_mul(each).saturating_add(beside);
-    has_room(needed).map_err(|_| ReloadError::NoRoom { needed })
-}
 
 /// How long the data thread has to begin with a change.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -137,21 +126,21 @@ pub(super) struct PendingChange {
     pub(super) committed: Committed,
 }
 
-/// What is asked of a gateway.
+/// A change of a gateway.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Request<'a> {
-    /// By a user, of this gateway alone.
+    /// A deviation from the link file.
     Wanted(&'a Wanted),
-    /// By the file of all links of the process, of which this one has been read.
+    /// A link file that has been read.
     Link {
         /// The link as it is to be, its name included.
         link: &'a Arc<LinkFile>,
-        /// Leaves that are there no more, and those that get their packets.
+        /// Names of leaves that `link` no longer has, each with that of the leaf that gets its packets.
         moves: &'a [(String, String)],
     },
 }
 
-/// What is known when a change is prepared.
+/// A change that is prepared.
 #[derive(Debug)]
 pub(super) struct Draft {
     nominal: GatewayConfig,
@@ -214,27 +203,16 @@ impl RunningConfig {
         let (mut nominal, mut deviations) = (self.nominal.clone(), self.deviations.clone());
         let mut notes = Vec::new();
         let mut moves: &[(String, String)] = &[];
-        let file = match request {
+        match request {
             Request::Link { link, moves: named } => {
                 moves = named;
-                notes.extend(link.warnings.iter().map(|warning| warning.line()));
+                let unreachable = link.unreachable_warning(link.unreachable());
+                notes.extend(link.warnings.iter().chain(&unreachable).map(|warning| warning.line()));
                 nominal.link_name.clone_from(&link.name);
-                Some(Arc::clone(link))
+                nominal.take_link(link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                nominal.leniency = self.leniency;
+                deviations = Deviations::default();
             }
-            Request::Wanted(Wanted::File { text, moves: named }) => {
-                moves = named;
-                Some(self.read(text.as_ref(), &mut notes)?)
-            }
-            Request::Wanted(_) => None,
-        };
-        let is_new = file.is_some();
-        if let Some(link) = file {
-            nominal.take_link(&link).map_err(|problems| ReloadError::File(problems.lines()))?;
-            nominal.leniency = self.leniency;
-            deviations = Deviations::default();
-        }
-        match request {
-            Request::Link { .. } | Request::Wanted(Wanted::File { .. }) => {}
             Request::Wanted(&Wanted::LinkRate { rate }) => deviations.link = Some(rate),
             Request::Wanted(Wanted::Guarantee { class, rate }) => {
                 let class = self.named(class)?;
@@ -278,7 +256,12 @@ impl RunningConfig {
             leniency: config.leniency,
             survivors: &class_map,
         };
-        let (members, tuned) = config.pools.members(config.link.as_deref(), &config.tree, &self.clock, is_new)?;
+        let (members, tuned) = config.pools.members(
+            config.link.as_deref(),
+            &config.tree,
+            &self.clock,
+            matches!(request, Request::Link { .. }),
+        )?;
         let change = MeteredChange::prepare(&change, members).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
         // A class of one name is one class, and counts its delays where it has counted them.
@@ -342,42 +325,6 @@ impl RunningConfig {
             notes.append(&mut of_interfaces);
         }
         Ok((config, scaled, needs))
-    }
-
-    /// The link file: the gateway's own, or this text.
-    fn read(&self, text: Option<&(String, String)>, notes: &mut Vec<String>) -> Result<Arc<LinkFile>, ReloadError> {
-        let options = ReadOptions { leniency: self.leniency, scheduler: self.nominal.scheduler_asked.as_deref() };
-        let bytes = match (text, &self.nominal.link) {
-            (Some((_, text)), _) => text.len() as u64,
-            (None, Some(link)) => {
-                // Tables of classes make it longer than the file is.
-                std::fs::metadata(link.source().name())
-                    .map_or(0, |file| file.len())
-                    .max(link.source().inner().len() as u64)
-            }
-            (None, None) => 0,
-        };
-        has_room_to_read(bytes)?;
-        let read = match (text, &self.nominal.link) {
-            (Some((name, text)), _) => LinkFile::all_from_text(name, text.clone(), &options),
-            (None, Some(link)) => LinkFile::read_all(PathBuf::from(link.source().name()), &options),
-            (None, None) => return Err(ReloadError::NoFile),
-        };
-        let mut links = read.map_err(|problems| ReloadError::File(problems.lines()))?;
-        let own = |link: &LinkFile| link.name.as_deref() == Some(self.nominal.link_name());
-        // One that has no name, or is the only one beside a link without a name, is meant.
-        let is_meant = links.len() == 1 && (links[0].name.is_none() || self.nominal.link_name.is_none());
-        let mut link = match (is_meant, links.iter().position(own)) {
-            (true, _) => links.remove(0),
-            (_, Some(place)) => links.remove(place),
-            (_, None) => {
-                let links = links.into_iter().filter_map(|link| link.name).collect();
-                return Err(ReloadError::NoLink { name: self.nominal.link_name().to_owned(), links });
-            }
-        };
-        let unreachable = link.unreachable_warning(link.unreachable());
-        notes.extend(std::mem::take(&mut link.warnings).iter().chain(&unreachable).map(|warning| warning.line()));
-        Ok(Arc::new(link))
     }
 
     /// A class that there is now.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use fairlink_config::link::LinkFile;
+
 use crate::gateway::account::{Copying, Generation, Observation, Snapshot};
 use crate::gateway::reload::{self, Draft, PendingChange, ReloadError, Reloaded, Request, RunningConfig, Wanted};
 use crate::gateway::remote_error::RemoteError;
@@ -207,8 +209,8 @@ impl Remote {
         Arc::clone(&self.0.lock().generation)
     }
 
-    /// Changes the gateway while it runs, or says what would change where it is a `dry_run`. It takes as long as it takes to read and to
-    /// build what is wanted; the data thread is held up for the last step only, in which packets move.
+    /// Changes the gateway while it runs, or only reports what would change if it is a `dry_run`. The change is built on the calling thread;
+    /// the data thread is held up for the last step only, in which packets move.
     ///
     /// # Errors
     /// [`ReloadError`]; nothing has changed then.
@@ -217,18 +219,30 @@ impl Remote {
         if dry_run { Ok(prepared.foreseen()) } else { Ok(prepared.commit()?) }
     }
 
-    /// Prepares a change. Until it is committed or dropped, nobody else changes the gateway.
+    /// Reads the gateway's link from a link file: from `text`, its name and content, or from the gateway's own file if that is absent.
+    ///
+    /// # Errors
+    /// [`ReloadError`].
+    pub(super) fn read(&self, text: Option<&(String, String)>) -> Result<Arc<LinkFile>, ReloadError> {
+        self.present()?.as_ref().ok_or(RemoteError::NeverRan)?.read(text)
+    }
+
+    /// Prepares a change. Until it is committed or dropped, any other change is refused.
     ///
     /// # Errors
     /// [`ReloadError`].
     pub(super) fn prepare(&self, request: Request<'_>) -> Result<Prepared<'_>, ReloadError> {
-        let present = match self.0.present.try_lock() {
-            Ok(present) => present,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(ReloadError::Busy),
-        };
+        let present = self.present()?;
         let draft = present.as_ref().ok_or(RemoteError::NeverRan)?.draft(request)?;
         Ok(Prepared { remote: self, present, draft })
+    }
+
+    fn present(&self) -> Result<MutexGuard<'_, Option<Box<RunningConfig>>>, ReloadError> {
+        match self.0.present.try_lock() {
+            Ok(present) => Ok(present),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(ReloadError::Busy),
+        }
     }
 
     /// Has the data thread commit a change, and returns what it left over.

@@ -9,7 +9,7 @@ use fairlink_core::Rate;
 use fairlink_net::{
     ClassChange, Fate, LinkChange, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Wanted, control,
 };
-use fairlink_report::Terms;
+use fairlink_report::{Document, Terms};
 
 use super::unanswered;
 use crate::args;
@@ -101,17 +101,16 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
             Some((name.display().to_string(), text))
         }
     };
-    if let Some(link) = link {
-        let wanted = Wanted::File { text, moves: args.moves.clone() };
-        return ask(path, Some(link), &wanted, args.dry_run, out);
-    }
-    let request = ReloadRequest { text, moves: args.moves.clone(), dry_run: args.dry_run };
+    let (link, moves) = (link.map(str::to_owned), args.moves.clone());
+    let request = ReloadRequest { link, text, moves, dry_run: args.dry_run };
     let reloaded = control::reload(path, &request).map_err(unanswered)?;
+    if out.json {
+        return out.document(&Document::new(reloaded));
+    }
     match &reloaded.links[..] {
         [only] if reloaded.opened.is_empty() && reloaded.closed.is_empty() && only.was.is_none() => {
             show(&only.reloaded, out)
         }
-        _ if out.json => out.document(&reloaded),
         links => {
             for link in links {
                 out.paragraph(&format!("link {}", link.link), 2)?;
@@ -204,14 +203,11 @@ pub(super) fn set_scheduler(
 
 fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mut Out) -> Result<(), CliError> {
     let reloaded = control::change(path, link, wanted, dry_run).map_err(unanswered)?;
-    show(&reloaded, out)
+    if out.json { out.document(&Document::new(reloaded)) } else { show(&reloaded, out) }
 }
 
-/// What has changed, or would.
+/// Prints the changes made, or those that would be made.
 pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
-    if out.json {
-        return out.document(reloaded);
-    }
     reloaded.notes.iter().for_each(note);
     let [before, after] = &reloaded.scheduler;
     if before != after {

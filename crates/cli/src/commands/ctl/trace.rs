@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use fairlink_core::Nanos;
 use fairlink_net::{Ended, Recorded, Recording, RecordingError, RecordingLimits};
+use fairlink_report::{Content, Document};
 use fairlink_traffic::recording::RecordingFormat;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::unanswered;
@@ -67,8 +69,8 @@ fn snap(text: &str) -> Result<u32, String> {
 }
 
 /// What `--json` prints.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct TraceDoc<'a> {
     file: &'a Path,
     packets: u64,
     bytes: u64,
@@ -77,6 +79,10 @@ struct Document<'a> {
     missed_packets: u64,
     unfinished_packets: u64,
     ended: Ended,
+}
+
+impl Content for TraceDoc<'_> {
+    const KIND: &'static str = "trace";
 }
 
 /// Records until the end.
@@ -109,7 +115,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
     tell(&recorded);
     let Recorded { packets, bytes, dropped, late, missed, unfinished, ended } = recorded;
     if out.json {
-        return out.document(&Document {
+        return out.document(&Document::new(TraceDoc {
             file: &args.file,
             packets,
             bytes,
@@ -118,7 +124,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
             missed_packets: missed,
             unfinished_packets: unfinished,
             ended,
-        });
+        }));
     }
     let count = human::count(packets as usize, "packet", "packets");
     out.paragraph(&format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)), 2)

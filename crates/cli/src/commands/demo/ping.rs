@@ -6,9 +6,11 @@ use anyhow::anyhow;
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Rate, SchedulerInfo, registry};
 use fairlink_net::GatewayConfig;
+use fairlink_report::{Content, Document};
 use fairlink_testbed::{
     KERNEL_HTB, PingPlan, PingRun, PingStage, PrivateNamespace, RoundTrips, enter_private_namespace,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::scheduler;
@@ -28,7 +30,7 @@ const ONE_QUEUE: &str = "one queue";
 const HOME: &str = "home";
 
 /// A run and what the link was.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Measured {
     /// [`ONE_QUEUE`] or [`HOME`].
     link: &'static str,
@@ -36,8 +38,8 @@ struct Measured {
     run: PingRun,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PingDoc<'a> {
     /// Rate of the shared link in bit/s.
     link_bps: u64,
     /// Time between two echoes in seconds.
@@ -45,6 +47,10 @@ struct Document<'a> {
     runs: &'a [Measured],
     /// True if it was interrupted: runs are missing then.
     stopped: bool,
+}
+
+impl Content for PingDoc<'_> {
+    const KIND: &'static str = "demo_ping";
 }
 
 /// Pings with one queue for all, and then on the link of a home under each of these schedulers, or under [`SCHEDULER`].
@@ -70,7 +76,12 @@ pub(super) fn run(names: &[String], out: &mut Out) -> Result<(), CliError> {
     let runs = play(&namespace, configs, &plan, &stop, out)?;
     let stopped = stop.load(Ordering::Relaxed);
     if out.json {
-        out.document(&Document { link_bps, interval_s: plan.interval.as_secs_f64(), runs: &runs, stopped })?;
+        out.document(&Document::new(PingDoc {
+            link_bps,
+            interval_s: plan.interval.as_secs_f64(),
+            runs: &runs,
+            stopped,
+        }))?;
     } else if !runs.is_empty() {
         table(&runs, out)?;
         out.line("")?;

@@ -5,7 +5,8 @@ use fairlink_core::ClassId;
 use fairlink_lab::figures::beside;
 use fairlink_lab::measure::relative;
 use fairlink_lab::report::span;
-use fairlink_testbed::{Accounting, DemoOutcome, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_report::ClassSpan;
+use fairlink_testbed::{Accounting, DemoOutcome, DemoRun, KERNEL_HTB};
 #[cfg(target_os = "linux")]
 use fairlink_testbed::{DemoPlan, DemoProgress};
 
@@ -58,27 +59,26 @@ pub(super) fn drawing(outcome: &DemoOutcome) -> String {
     let runs = &outcome.experiments;
     let Some(first) = runs.first() else { return beside::svg("nothing was played", &[], &[]) };
     let names: Vec<&str> = runs.iter().map(|run| title(&run.scheduler)).collect();
-    let phases: Vec<beside::Phase<'_>> = first
-        .phases
-        .iter()
-        .enumerate()
-        .map(|(at, phase)| {
-            let got = |rate: &'_ DemoRate| {
-                let of = |run: &DemoRun| {
-                    let classes = run.phases.get(at).map(|phase| phase.classes.iter());
-                    let same = classes.and_then(|mut classes| classes.find(|other| other.name == rate.name));
-                    same.map_or(f64::NAN, |rate| rate.rate_bps)
+    let phases: Vec<beside::Phase<'_>> =
+        first
+            .phases
+            .iter()
+            .enumerate()
+            .map(|(at, phase)| {
+                let got = |rate: &ClassSpan| {
+                    let of = |run: &DemoRun| {
+                        let classes = run.phases.get(at).map(|phase| phase.classes.iter());
+                        let same = classes.and_then(|mut classes| classes.find(|other| other.name == rate.name));
+                        same.map_or(f64::NAN, |rate| rate.rates.rate())
+                    };
+                    runs.iter().map(of).collect()
                 };
-                runs.iter().map(of).collect()
-            };
-            let classes = phase.classes.iter().filter(|rate| counts(rate, first.link_bps)).map(|rate| beside::Got {
-                class: &rate.name,
-                ideal_bps: rate.ideal_bps,
-                measured_bps: got(rate),
-            });
-            beside::Phase { name: span(phase.start_s, phase.end_s), classes: classes.collect() }
-        })
-        .collect();
+                let classes = phase.classes.iter().filter(|rate| counts(rate, first.link_bps)).map(|rate| {
+                    beside::Got { class: &rate.name, ideal_bps: rate.rates.fair(), measured_bps: got(rate) }
+                });
+                beside::Phase { name: span(phase.start_s, phase.end_s), classes: classes.collect() }
+            })
+            .collect();
     let packets = if outcome.real { "real packets" } else { "simulated" };
     let letter = first.scenario.as_ref().map_or_else(String::new, |letter| format!(" {letter}"));
     let title = format!("Experiment {}{letter} of the HLS paper, {packets}", first.experiment);
@@ -92,15 +92,14 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), CliError> {
             out.paragraph(&format!("{}   {}", title(&run.scheduler), span(phase.start_s, phase.end_s)), 2)?;
             let bars = phase.classes.iter().filter(|rate| counts(rate, run.link_bps));
             let bars: Vec<_> = bars
-                .map(|rate| Bar { name: &rate.name, measured_bps: rate.rate_bps, ideal_bps: rate.ideal_bps })
+                .map(|rate| Bar { name: &rate.name, measured_bps: rate.rates.rate(), ideal_bps: rate.rates.fair() })
                 .collect();
             draw(&bars, run.link_bps, out.canvas()).iter().try_for_each(|line| out.line(line))?;
             out.line("")?;
         } else {
-            let rates =
-                phase.classes.iter().filter(|rate| counts(rate, run.link_bps)).map(|rate| {
-                    format!("{} {:.2} (ideal {:.2})", rate.name, rate.rate_bps / 1e6, rate.ideal_bps / 1e6)
-                });
+            let rates = phase.classes.iter().filter(|rate| counts(rate, run.link_bps)).map(|rate| {
+                format!("{} {:.2} (ideal {:.2})", rate.name, rate.rates.rate() / 1e6, rate.rates.fair() / 1e6)
+            });
             let rates: Vec<_> = rates.collect();
             out.paragraph(
                 &format!(
@@ -191,12 +190,13 @@ fn side_by_side(runs: &[DemoRun], out: &mut Out) -> Result<(), CliError> {
             if measured.iter().flatten().all(|&(rate, link_bps)| !counts(rate, link_bps)) {
                 continue;
             }
-            let mut row = vec![std::mem::take(&mut name), class.name.clone(), format!("{:.2}", class.ideal_bps / 1e6)];
+            let mut row =
+                vec![std::mem::take(&mut name), class.name.clone(), format!("{:.2}", class.rates.fair() / 1e6)];
             for rate in measured {
                 row.extend(match rate {
                     Some((rate, link_bps)) => {
-                        let off = relative(rate.rate_bps, rate.ideal_bps, link_bps);
-                        [format!("{:.2}", rate.rate_bps / 1e6), format!("{:.2} %", off * 100.0)]
+                        let off = relative(rate.rates.rate(), rate.rates.fair(), link_bps);
+                        [format!("{:.2}", rate.rates.rate() / 1e6), format!("{:.2} %", off * 100.0)]
                     }
                     None => ["-".to_owned(), "-".to_owned()],
                 });

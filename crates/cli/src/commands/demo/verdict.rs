@@ -1,7 +1,8 @@
 //! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did not.
 
 use fairlink_lab::measure::{TOLERANCE, relative};
-use fairlink_testbed::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};
+use fairlink_report::{ClassSpan, Span};
+use fairlink_testbed::{DemoRun, KERNEL_HTB};
 
 use crate::human;
 
@@ -14,12 +15,12 @@ pub(super) fn closing(runs: &[DemoRun]) -> Option<String> {
 /// What is said of one run. Each phase is judged by itself, and by the same rules whoever played: wherever the link was not full and
 /// the shares were right all the same, the machine is to blame, and not the scheduler.
 fn said(run: &DemoRun) -> Option<String> {
-    let judged: Vec<(&DemoPhase, Judgement)> =
+    let judged: Vec<(&Span, Judgement)> =
         run.phases.iter().filter_map(|phase| Some((phase, judge(phase, run.link_bps)?))).collect();
     let who = if run.scheduler == KERNEL_HTB { "the kernel's HTB" } else { &run.scheduler };
     let mut kept = 0.0f64;
     let mut starved = Vec::new();
-    let mut missed: Option<(&DemoPhase, f64)> = None;
+    let mut missed: Option<(&Span, f64)> = None;
     for &(phase, judgement) in &judged {
         match judgement {
             Judgement::Kept { off } => kept = kept.max(off),
@@ -80,18 +81,18 @@ enum Judgement {
 }
 
 /// Judges a phase; `None` where nothing should be sent and nothing was.
-fn judge(phase: &DemoPhase, link_bps: f64) -> Option<Judgement> {
-    let off = |rate: &DemoRate| relative(rate.rate_bps, rate.ideal_bps, link_bps);
+fn judge(phase: &Span, link_bps: f64) -> Option<Judgement> {
+    let off = |rate: &ClassSpan| relative(rate.rates.rate(), rate.rates.fair(), link_bps);
     let off = phase.classes.iter().map(off).fold(0.0, f64::max);
-    let total: f64 = phase.classes.iter().map(|rate| rate.rate_bps).sum();
-    let ideal: f64 = phase.classes.iter().map(|rate| rate.ideal_bps).sum();
+    let total: f64 = phase.classes.iter().map(|rate| rate.rates.rate()).sum();
+    let ideal: f64 = phase.classes.iter().map(|rate| rate.rates.fair()).sum();
     if off <= TOLERANCE {
         return (ideal > 0.0).then_some(Judgement::Kept { off });
     }
     if total <= 0.0 || ideal <= 0.0 || total >= ideal * (1.0 - TOLERANCE) {
         return Some(Judgement::Missed { off });
     }
-    let uneven = |rate: &DemoRate| relative(rate.rate_bps / total, rate.ideal_bps / ideal, 1.0);
+    let uneven = |rate: &ClassSpan| relative(rate.rates.rate() / total, rate.rates.fair() / ideal, 1.0);
     let uneven = phase.classes.iter().map(uneven).fold(0.0, f64::max);
     let used = total / ideal;
     Some(if uneven <= TOLERANCE { Judgement::Starved { used, uneven } } else { Judgement::Missed { off } })
@@ -103,42 +104,40 @@ fn least(off: f64) -> String {
 }
 
 /// The rates of one phase beside the ideal ones, of classes that got or should have got anything.
-fn seen(phase: &DemoPhase, link_bps: f64) -> String {
-    let shown: Vec<&DemoRate> = phase.classes.iter().filter(|rate| counts(rate, link_bps)).collect();
+fn seen(phase: &Span, link_bps: f64) -> String {
+    let shown: Vec<&ClassSpan> = phase.classes.iter().filter(|rate| counts(rate, link_bps)).collect();
     let names: Vec<_> = shown.iter().map(|rate| rate.name.as_str()).collect();
-    let list = |bps: fn(&DemoRate) -> f64| {
+    let list = |bps: fn(&ClassSpan) -> f64| {
         let rates: Vec<_> = shown.iter().map(|rate| format!("{:.1}", bps(rate) / 1e6)).collect();
         rates.join("/")
     };
     format!(
         "{} got {} Mbit/s from {} to {} s, where {} is fair",
         names.join("/"),
-        list(|rate| rate.rate_bps),
+        list(|rate| rate.rates.rate()),
         phase.start_s,
         phase.end_s,
-        list(|rate| rate.ideal_bps)
+        list(|rate| rate.rates.fair())
     )
 }
 
 /// Returns true if a class should get anything, or got more than a trace.
-pub(super) fn counts(rate: &DemoRate, link_bps: f64) -> bool {
-    rate.ideal_bps > 0.0 || relative(rate.rate_bps, 0.0, link_bps) > 0.001
+pub(super) fn counts(rate: &ClassSpan, link_bps: f64) -> bool {
+    rate.rates.fair() > 0.0 || relative(rate.rates.rate(), 0.0, link_bps) > 0.001
 }
 
 #[cfg(test)]
 mod tests {
+    use fairlink_report::SpanKind;
+    use fairlink_testbed::demo_rate;
+
     use super::*;
 
     fn run(scheduler: &str, rates: [(f64, f64); 2]) -> DemoRun {
-        let class = |name: &str, (rate, ideal): (f64, f64)| DemoRate {
-            name: name.to_owned(),
-            rate_bps: rate * 1e6,
-            ideal_bps: ideal * 1e6,
-        };
-        let phase = |start_s, rates: [(f64, f64); 2]| DemoPhase {
-            start_s,
-            end_s: start_s + 2.5,
+        let class = |name: &str, (rate, ideal): (f64, f64)| demo_rate(name, rate * 1e6, ideal * 1e6);
+        let phase = |start_s, rates: [(f64, f64); 2]| Span {
             classes: vec![class("A1", rates[0]), class("B2", rates[1]), class("C", (0.0, 0.0))],
+            ..Span::new(SpanKind::Phase, start_s, start_s + 2.5)
         };
         DemoRun {
             experiment: 2,
@@ -184,8 +183,8 @@ mod tests {
     fn one_phase_with_too_little_time_excuses_no_wrong_shares_in_another() {
         for (scheduler, who) in [("hls", "hls"), (KERNEL_HTB, "the kernel's HTB")] {
             let mut both = run(scheduler, [(34.0, 50.0), (66.0, 50.0)]);
-            both.phases[0].classes[0].rate_bps = 2e7;
-            both.phases[0].classes[1].rate_bps = 2e7;
+            both.phases[0].classes[0].rates.rate_bps = Some(2e7);
+            both.phases[0].classes[1].rates.rate_bps = Some(2e7);
             let said = closing(&[both]).unwrap();
             assert!(said.starts_with(&format!("Seen: {who} missed the ideal by up to 32 %")), "{said}");
             assert!(said.contains("from 0 to 2.5 s only 66.67 % of what should be sent was"), "{said}");

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command, ValueHint};
+use fairlink_report::{Content, Document};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Args;
@@ -18,9 +20,13 @@ const INSTANCE: &str = include_str!("../../../../../packaging/systemd/fairlink-g
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 
-#[derive(Debug, Serialize)]
-struct Document<'a> {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct UnitDoc<'a> {
     unit: &'a str,
+}
+
+impl Content for UnitDoc<'_> {
+    const KIND: &'static str = "unit";
 }
 
 /// Prints the unit of this process's own command line; without a link file, the instance unit.
@@ -34,7 +40,7 @@ pub(super) fn print(files: &[PathBuf], out: &mut Out) -> Result<(), CliError> {
         let line = CommandLine::new(&known, std::env::args_os().skip(1), &dir)?;
         unit(&text(program.into())?, &files[0], &line)
     };
-    if out.json { out.document(&Document { unit: &unit }) } else { out.raw(unit.as_bytes()) }
+    if out.json { out.document(&Document::new(UnitDoc { unit: &unit })) } else { out.raw(unit.as_bytes()) }
 }
 
 /// The options and files of a gateway, with paths that hold wherever it is started.

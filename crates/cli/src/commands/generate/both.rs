@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use fairlink_core::ClassId;
+use fairlink_report::{Content, Document};
 use fairlink_testbed::{Receiver, ReceiverConfig, ReceiverError, ReceiverReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Args, Sending, Sent, text_of, warn};
@@ -20,13 +22,17 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_millis(200);
 
 /// The document that `--json` prints.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct BothDoc<'a> {
     sent: &'a Sent,
     received: Vec<Received<'a>>,
 }
 
-#[derive(Serialize)]
+impl Content for BothDoc<'_> {
+    const KIND: &'static str = "generate_and_receive";
+}
+
+#[derive(JsonSchema, Serialize)]
 struct Received<'a> {
     interface: &'a str,
     #[serde(flatten)]
@@ -96,7 +102,7 @@ pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Cl
     warn(&sent);
     if out.json {
         let received = reports.iter().map(|(interface, report)| Received { interface, report }).collect();
-        return out.document(&Document { sent: &sent, received });
+        return out.document(&Document::new(BothDoc { sent: &sent, received }));
     }
     text_of(&sent, args, out)?;
     for (interface, report) in &reports {

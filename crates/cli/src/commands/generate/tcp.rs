@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use fairlink_config::units::parse_size;
 use fairlink_core::Nanos;
-use fairlink_report::Delay;
+use fairlink_report::{Delay, Document};
 use fairlink_testbed::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
 
 use super::Args as Generate;
@@ -76,7 +76,7 @@ pub(super) fn run(to: SocketAddr, args: &Generate, out: &mut Out) -> Result<(), 
     });
     bar.finish_and_clear();
     let report = report.map_err(CliError::failed)?;
-    if out.json { out.document(&report) } else { text(&report, out) }
+    if out.json { out.document(&Document::new(report)) } else { text(&report, out) }
 }
 
 fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), CliError> {

@@ -1,21 +1,14 @@
 //! What is told of an import: what was kept, changed and left out, and what the classes get before and after.
 
-mod plans;
-
-use std::path::Path;
-
 use console::Term;
+use fairlink_api::{Case, ImportDoc, ImportedLinkReport, PlanShare, Share};
 use fairlink_config::Problem;
+use fairlink_config::import::ImportedLink;
 use fairlink_config::problem::ProblemKind;
 use fairlink_lab::human;
-use fairlink_lab::import::{Case, Share};
 use fairlink_lab::table::fitted;
-use serde::Serialize;
 
-use super::{Compared, Made};
-use crate::failure::CliError;
-use crate::link::Finding;
-use crate::out::{Out, columns, note, note_paragraph};
+use crate::out::{columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
@@ -23,110 +16,11 @@ const MOST: usize = 20;
 const UNSTEADY: f64 = 0.02;
 
 pub(super) struct Report<'a> {
-    pub(super) tool: &'static str,
-    pub(super) links: &'a [Compared],
-    pub(super) kept: &'a [String],
-    /// Messages about a script that was run.
-    pub(super) ran: &'a [String],
+    pub(super) document: &'a ImportDoc,
+    pub(super) links: &'a [ImportedLink],
     pub(super) notes: &'a [Problem],
-    pub(super) files: &'a [Made],
-    pub(super) out: Option<&'a Path>,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    tool: &'a str,
-    files: Vec<FileDocument<'a>>,
-    links: Vec<LinkDocument<'a>>,
-    kept: &'a [String],
-    /// Absent where no script was run.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    ran: &'a [String],
-    changed: Vec<Finding>,
-    left_out: Vec<Finding>,
-}
-
-#[derive(Serialize)]
-struct FileDocument<'a> {
-    /// Where it was written; its name alone where it was not.
-    name: String,
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-struct LinkDocument<'a> {
-    name: &'a str,
-    rate_bps: u64,
-    classes: usize,
-    scheduler: &'a str,
-    /// The scheduler that stands for the tool.
-    before: Option<&'a str>,
-    /// Classes that no frame can reach.
-    unreachable: Vec<&'a str>,
-    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gateway_bps: Option<u64>,
-    /// Absent where there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<Finding>,
-    cases: &'a [Case],
-    /// Absent where the tool has no plans, or nothing was compared.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    plans: Vec<plans::PlanShare>,
-}
-
-impl Compared {
-    fn unreachable_names(&self) -> Vec<&str> {
-        self.unreachable.iter().map(|&leaf| self.link.link.names.name(leaf)).collect()
-    }
-
-    #[cfg(target_os = "linux")]
-    fn gateway_bps(&self) -> Option<u64> {
-        self.capacity.bps()
-    }
-
-    /// A warning where the gateway on this machine may be too slow for the link.
-    #[cfg(target_os = "linux")]
-    fn too_fast(&self) -> Option<Problem> {
-        self.capacity.warning(&self.link.link)
-    }
-
-    /// The gateway runs on Linux only.
-    #[cfg(not(target_os = "linux"))]
-    const fn gateway_bps(&self) -> Option<u64> {
-        None
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    const fn too_fast(&self) -> Option<Problem> {
-        None
-    }
-
-    fn scheduler(&self) -> &str {
-        &self.link.link.scheduler
-    }
-
-    /// The scheduler that stands for the tool.
-    fn before(&self) -> Option<&str> {
-        self.link.link_before.as_ref().map(|link| link.scheduler.as_str())
-    }
-}
-
-impl<'a> From<&'a Compared> for LinkDocument<'a> {
-    fn from(link: &'a Compared) -> Self {
-        Self {
-            name: &link.link.name,
-            rate_bps: link.link.link.tree.link().rate.bps(),
-            classes: link.link.link.tree.len() - 1,
-            scheduler: link.scheduler(),
-            before: link.before(),
-            unreachable: link.unreachable_names(),
-            gateway_bps: link.gateway_bps(),
-            warnings: link.too_fast().iter().map(Finding::from).collect(),
-            cases: &link.cases,
-            plans: plans::of(link),
-        }
-    }
+    /// True if the files of the document were written.
+    pub(super) is_written: bool,
 }
 
 impl Report<'_> {
@@ -134,55 +28,40 @@ impl Report<'_> {
         self.notes.iter().filter(move |note| matches!(note.kind(), ProblemKind::Changed { .. }) == change)
     }
 
-    /// The whole report, for programs.
-    pub(super) fn document(&self, out: &mut Out) -> Result<(), CliError> {
-        out.document(&Document {
-            tool: self.tool,
-            files: self.files.iter().map(|(name, text)| FileDocument { name: self.place(name), text }).collect(),
-            links: self.links.iter().map(LinkDocument::from).collect(),
-            kept: self.kept,
-            ran: self.ran,
-            changed: self.notes(true).map(Finding::from).collect(),
-            left_out: self.notes(false).map(Finding::from).collect(),
-        })
-    }
-
-    fn place(&self, name: &str) -> String {
-        self.out.map_or_else(|| name.to_owned(), |dir| dir.join(name).display().to_string())
-    }
-
     /// Names the classes that no frame can reach, to standard error.
     pub(super) fn warn_of_unreachable(&self) {
-        for link in self.links.iter().filter(|link| !link.unreachable.is_empty()) {
-            let names = link.unreachable_names();
+        let reports = self.document.links.iter().zip(self.links);
+        for (report, link) in reports.filter(|(report, _)| !report.unreachable.is_empty()) {
+            let names = &report.unreachable;
             let listed = names[..names.len().min(MOST)].join(", ");
             let more = match names.len().saturating_sub(MOST) {
                 0 => String::new(),
                 more => format!(" and {more} more, which --json has"),
             };
-            let of = human::count(link.link.link.tree.leaves().len(), "leaf", "leaves");
+            let of = human::count(link.link.tree.leaves().len(), "leaf", "leaves");
             let what = format!("no frame can reach {} of {of}: {listed}{more}", names.len());
-            note_paragraph(&format!("WARNING: {}: {what}", link.link.name), 2);
+            note_paragraph(&format!("WARNING: {}: {what}", link.name), 2);
         }
     }
 
     /// Names the links that are faster than the gateway on this machine, to standard error.
     pub(super) fn warn_of_rates(&self) {
-        for link in self.links {
-            if let Some(warning) = link.too_fast() {
-                note_paragraph(&format!("WARNING: {}: {warning}", link.link.name), 2);
+        for link in &self.document.links {
+            for warning in &link.problems {
+                note_paragraph(&format!("WARNING: {}: {}", link.name, warning.message), 2);
             }
         }
     }
 
     /// The report for people, to standard error.
     pub(super) fn to_people(&self) {
-        if !self.ran.is_empty() {
+        let ImportDoc { files, links, kept, ran, .. } = self.document;
+        if !ran.is_empty() {
             note("The script:");
-            self.ran.iter().for_each(|said| note_paragraph(&format!("  {said}"), 4));
+            ran.iter().for_each(|said| note_paragraph(&format!("  {said}"), 4));
         }
         note("Kept:");
-        self.kept.iter().for_each(|kept| note_paragraph(&format!("  {kept}"), 4));
+        kept.iter().for_each(|kept| note_paragraph(&format!("  {kept}"), 4));
         for (title, change) in [("Changed in meaning:", true), ("Left out:", false)] {
             let all: Vec<&Problem> = self.notes(change).collect();
             if all.is_empty() {
@@ -194,41 +73,41 @@ impl Report<'_> {
                 note(format!("  and {} more, which --json has", all.len() - MOST));
             }
         }
-        for link in self.links {
+        for link in links {
             link.cases.iter().for_each(|case| self.case(link, case));
             self.plans(link);
         }
-        if self.out.is_some() && !self.files.is_empty() {
-            let names: Vec<String> = self.files.iter().map(|(name, _)| self.place(name)).collect();
+        if self.is_written {
+            let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
             note_paragraph(&format!("Written: {}", names.join(", ")), 2);
         }
     }
 
-    fn case(&self, link: &Compared, case: &Case) {
+    fn case(&self, link: &ImportedLinkReport, case: &Case) {
         let who = match &case.pauses {
             None => "all classes are busy".to_owned(),
             Some(class) => format!("{class} pauses and all others are busy"),
         };
-        let which = if self.links.len() > 1 { format!("{}: ", link.link.name) } else { String::new() };
+        let which = if self.links.len() > 1 { format!("{}: ", link.name) } else { String::new() };
         let mut shares: Vec<&Share> = case.classes.iter().collect();
         let difference =
             |share: &Share| share.before_bps.zip(share.after_bps).map_or(0.0, |(before, after)| (after - before).abs());
         shares.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
         let shown = shares.len().min(MOST);
-        let order = match (shares.len() > MOST, link.before().is_some()) {
+        let order = match (shares.len() > MOST, link.before.is_some()) {
             (false, _) => String::new(),
             (true, true) => format!(" (the {MOST} largest differences of {}; --json has all)", shares.len()),
             (true, false) => format!(" ({MOST} of {}; --json has all)", shares.len()),
         };
         note_paragraph(&format!("{which}What classes get while {who}{order}:"), 2);
-        let before = match link.before() {
-            Some(scheduler) if scheduler == link.scheduler() => format!("as imported ({scheduler})"),
+        let before = match &link.before {
+            Some(scheduler) if *scheduler == link.scheduler => format!("as imported ({scheduler})"),
             Some(scheduler) => format!("before ({scheduler})"),
             None => "before".to_owned(),
         };
-        let after = match link.before() {
-            Some(scheduler) if scheduler == link.scheduler() => "ideal".to_owned(),
-            _ => format!("after ({})", link.scheduler()),
+        let after = match &link.before {
+            Some(scheduler) if *scheduler == link.scheduler => "ideal".to_owned(),
+            _ => format!("after ({})", link.scheduler),
         };
         let head = ["class".to_owned(), before, after, "difference".to_owned()];
         let row = |share: &&Share| {
@@ -251,15 +130,15 @@ impl Report<'_> {
 
 impl Report<'_> {
     /// The share of each plan in the busiest hour, when all its classes are busy.
-    fn plans(&self, link: &Compared) {
-        let plans = plans::of(link);
+    fn plans(&self, link: &ImportedLinkReport) {
+        let plans = &link.plans;
         if plans.is_empty() {
             return;
         }
-        let which = if self.links.len() > 1 { format!("{}: ", link.link.name) } else { String::new() };
+        let which = if self.links.len() > 1 { format!("{}: ", link.name) } else { String::new() };
         note_paragraph(&format!("{which}What each plan gets while all classes are busy:"), 2);
         let head = ["plan", "classes", "least", "mean", "most", "mean / plan"].map(str::to_owned);
-        let row = |plan: &plans::PlanShare| {
+        let row = |plan: &PlanShare| {
             let name = plan.ceiling_bps.map_or_else(|| "no maximum".to_owned(), |bps| human::rate(bps as f64));
             let part = plan
                 .ceiling_bps

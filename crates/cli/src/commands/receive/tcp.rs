@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairlink_core::Nanos;
+use fairlink_report::Document;
 use fairlink_testbed::{TcpServer, TcpServerReport};
 
 use crate::failure::CliError;
@@ -19,7 +20,7 @@ pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(
     }
     let report = server.run(&stop, duration.map(|time| Duration::from_nanos(time.0)), |_, _| ());
     let report = report.map_err(CliError::failed)?;
-    if out.json { out.document(&report) } else { text(&report, out) }
+    if out.json { out.document(&Document::new(report)) } else { text(&report, out) }
 }
 
 fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), CliError> {

@@ -129,9 +129,9 @@ impl Testbed for Bed {
                 .map(|class| ClassSpan {
                     name: class.name,
                     rates: Rates {
-                        rate_bps: Some(class.rate_bps),
-                        settled_bps: Some(class.rate_bps),
-                        fair_bps: Some(class.ideal_bps),
+                        rate_bps: class.rates.rate_bps,
+                        settled_bps: class.rates.rate_bps,
+                        fair_bps: class.rates.fair_bps,
                         ..Rates::default()
                     },
                     ..ClassSpan::default()

@@ -6,7 +6,8 @@ use super::queues::{Class, Discipline, Tree};
 use crate::import::Draft;
 use crate::import::plan::ClassNames;
 use crate::tc::setup::UNASSURED;
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key};
+use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
+use crate::units::rate_key;
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlink_traffic::recording::{Outcome, PacketRecord, PacketSink, RecordingFormat};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -43,7 +44,7 @@ pub struct RecordingLimits {
 }
 
 /// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// It was told to.

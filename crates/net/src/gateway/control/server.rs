@@ -325,12 +325,13 @@ impl Client {
             self.reply(&Reply { ok: true, links: Some(names), ..Reply::default() });
             return;
         }
-        if request.cmd == "reload" && request.link.is_none() {
+        if request.cmd == "reload" {
             let text = request.text.map(|text| (request.file.unwrap_or_else(|| "(control)".to_owned()), text));
-            let asked = ReloadRequest { text, moves: request.moves, dry_run: request.dry_run };
+            let Request { link, moves, dry_run, .. } = request;
+            let asked = ReloadRequest { link, text, moves, dry_run };
             let links = links.clone();
             self.change(move || match links.reload(&asked) {
-                Ok(reloaded) => Reply::of_links(reloaded),
+                Ok(reloaded) => Reply { ok: true, reloaded_links: Some(reloaded), ..Reply::default() },
                 Err(error) => Reply::refusal(error),
             });
             return;

@@ -27,12 +27,6 @@ pub enum FleetError {
         /// Why.
         source: ReloadError,
     },
-    /// A class whose packets are to go elsewhere is in no link that stays.
-    #[error("there is no class {name} before the change in any link that stays, so its packets cannot be moved")]
-    NoClass {
-        /// The name given.
-        name: String,
-    },
     /// A link that comes cannot be opened.
     #[error("{0}")]
     Open(String),

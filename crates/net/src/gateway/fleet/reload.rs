@@ -9,6 +9,7 @@ use fairlink_config::link::LinkFile;
 use super::compare::{Present, Steps, compare, receiving};
 use super::{FleetError, Running, Shared, State};
 use crate::gateway::config::{GatewayConfig, Processor};
+use crate::gateway::links::moves_by_link;
 use crate::gateway::open::probe;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::reload::{LinkChange, ReloadError, ReloadRequest, ReloadedLink, ReloadedLinks, Request};
@@ -60,7 +61,9 @@ impl Shared {
         let mut reloaded = report(&plan, &before, &steps);
 
         // All of this may be refused, and has changed nothing then.
-        let moves = moves_of(&before, &steps, &asked.moves)?;
+        let kept: Vec<&Remote> = steps.kept.iter().map(|&(at, _)| &before[at].remote).collect();
+        let moves =
+            moves_by_link(&kept, &asked.moves).map_err(|source| FleetError::Link { link: String::new(), source })?;
         let mut prepared = Vec::with_capacity(steps.kept.len());
         for (&(at, place), moves) in steps.kept.iter().zip(&moves) {
             let link = plan[place].link.clone().ok_or(FleetError::NoLinks)?;
@@ -306,31 +309,4 @@ impl ReloadedLinks {
             link.notes.extend_from_slice(notes);
         }
     }
-}
-
-/// For each link that stays, the classes of it whose packets are to go to others.
-fn moves_of(
-    before: &[Before],
-    steps: &Steps,
-    moves: &[(String, String)],
-) -> Result<Vec<Vec<(String, String)>>, FleetError> {
-    let mut of: Vec<Vec<(String, String)>> = vec![Vec::new(); steps.kept.len()];
-    // One link says better what there is.
-    if let [only] = &mut of[..] {
-        *only = moves.to_vec();
-        return Ok(of);
-    }
-    for (old, new) in moves {
-        let mut found = false;
-        for (of, &(at, _)) in of.iter_mut().zip(&steps.kept) {
-            if before[at].remote.generation().names.contains(old) {
-                of.push((old.clone(), new.clone()));
-                found = true;
-            }
-        }
-        if !found {
-            return Err(FleetError::NoClass { name: old.clone() });
-        }
-    }
-    Ok(of)
 }

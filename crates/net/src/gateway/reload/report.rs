@@ -1,19 +1,13 @@
 //! What is asked of a running gateway, and what it says of a change.
 
 use fairlink_core::Rate;
-use fairlink_report::Terms;
+use fairlink_report::{Content, Terms};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What to change.
+/// A change of one running link that holds until its next link file. See [`ReloadRequest`] for a link file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The link as a link file says: its own file, read again, or a text.
-    File {
-        /// Name and text of another link file than the gateway's own.
-        text: Option<(String, String)>,
-        /// Names of leaves that are there no more, each with that of the leaf that gets its packets.
-        moves: Vec<(String, String)>,
-    },
     /// The link's rate.
     LinkRate {
         /// In bit/s.
@@ -42,19 +36,21 @@ pub enum Wanted {
     },
 }
 
-/// A reload of all links of a process, as it is asked for.
+/// A request to run what a link file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadRequest {
+    /// Name of the only link to reload; all links of the process are reloaded, and come and go, if it is absent.
+    pub link: Option<String>,
     /// Name and text of a file; the process reads its own again where there is none.
     pub text: Option<(String, String)>,
     /// Names of leaves that are there no more, each with that of the leaf of the same link that gets its packets.
     pub moves: Vec<(String, String)>,
-    /// True if it is only asked what would change.
+    /// True to report the changes without making them.
     pub dry_run: bool,
 }
 
 /// What becomes of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// It goes on.
@@ -68,7 +64,7 @@ pub enum Fate {
 }
 
 /// A class before and after a change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ClassChange {
     /// Its name.
     pub name: String,
@@ -86,7 +82,7 @@ pub struct ClassChange {
 }
 
 /// What the data thread did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Committed {
     /// Number of this change, counted from 1 since the gateway started.
     pub generation: u64,
@@ -101,7 +97,7 @@ pub struct Committed {
 }
 
 /// A change of a running gateway.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Reloaded {
     /// Schedulers before and after.
     pub scheduler: [String; 2],
@@ -117,8 +113,12 @@ pub struct Reloaded {
     pub committed: Option<Committed>,
 }
 
+impl Content for Reloaded {
+    const KIND: &'static str = "change";
+}
+
 /// A link that goes on after a reload of all links of a process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReloadedLink {
     /// Its name.
     pub link: String,
@@ -131,7 +131,7 @@ pub struct ReloadedLink {
 }
 
 /// A link that comes or goes with a reload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LinkChange {
     /// Its name.
     pub link: String,
@@ -148,7 +148,7 @@ pub struct LinkChange {
 }
 
 /// A reload of all links of a process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReloadedLinks {
     /// Those that go on, in the order of the file.
     pub links: Vec<ReloadedLink>,
@@ -158,4 +158,8 @@ pub struct ReloadedLinks {
     pub closed: Vec<LinkChange>,
     /// True if that has happened, or was only asked.
     pub committed: bool,
+}
+
+impl Content for ReloadedLinks {
+    const KIND: &'static str = "reload";
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
+use fairlink_config::link::ReadOptions;
 use fairlink_core::{Amount, Members, Metered, Pacer};
 use proptest::prelude::*;
 use proptest::strategy::{Strategy, ValueTree};
@@ -298,6 +299,12 @@ impl World {
         self.serve(Request::Wanted(wanted), dry_run)
     }
 
+    /// Reads a link file and takes it, with `moves`.
+    fn reload(&mut self, text: String, moves: &[(String, String)], dry_run: bool) -> Result<Reloaded, ReloadError> {
+        let link = self.present.read(Some(&("link.toml".to_owned(), text)))?;
+        self.serve(Request::Link { link: &link, moves }, dry_run)
+    }
+
     fn serve(&mut self, request: Request<'_>, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let Self { present, driver, data_path, now, .. } = self;
         let changed = present.draft(request).and_then(|draft| match dry_run {
@@ -382,9 +389,8 @@ fn step(world: &mut World, op: &Op, before: [u64; 4]) -> [u64; 4] {
         Op::Lag(turns) => world.data_path.output.lag = u64::from(*turns),
         Op::Room(room) => world.data_path.output.room = room.map(usize::from),
         Op::Reload { file, moves, dry_run } => {
-            let moves = moves.iter().map(|&(a, b)| (NAMES[a].to_owned(), NAMES[b].to_owned())).collect();
-            let wanted = Wanted::File { text: Some(("next.toml".to_owned(), file.text())), moves };
-            refusal(world.change(&wanted, *dry_run), *dry_run);
+            let moves: Vec<_> = moves.iter().map(|&(a, b)| (NAMES[a].to_owned(), NAMES[b].to_owned())).collect();
+            refusal(world.reload(file.text(), &moves, *dry_run), *dry_run);
         }
         Op::Rate { class, kbit, ceiling } => {
             let rate = Rate::from_bps(u64::from(*kbit) * 1_000).unwrap();
@@ -495,14 +501,8 @@ fn world(text: &str) -> World {
         classes: vec![Class { name: 0, parent: None, weight: 1, buffer: 1, queue: 0, hosts: None, ceiling: false }],
     };
     let mut world = World::new(&file);
+    world.reload(text.to_owned(), &[], false).unwrap();
     world
-        .change(&Wanted::File { text: Some(("link.toml".to_owned(), text.to_owned())), moves: Vec::new() }, false)
-        .unwrap();
-    world
-}
-
-fn to(text: String) -> Wanted {
-    Wanted::File { text: Some(("link.toml".to_owned(), text)), moves: Vec::new() }
 }
 
 #[test]
@@ -511,34 +511,32 @@ fn a_refused_change_says_where_and_changes_nothing() {
     world.arrive("a", 0, 500);
     world.turn();
     let (account, generation) = (world.check(), world.present.generation.number);
-    let message = |world: &mut World, wanted: &Wanted| world.change(wanted, false).unwrap_err().to_string();
+    let refused = |world: &mut World, refused: Result<Reloaded, ReloadError>, says: &str| {
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains(says), "{says}: {said}");
+        assert_eq!((world.check(), world.present.generation.number), (account, generation));
+    };
+    let only = || simple(&[("a", 1)], "hls", 1);
+    let move_to = |old: &str, new: &str| vec![(old.to_owned(), new.to_owned())];
+    for (text, moves, says) in [
+        ("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned(), vec![], "link.toml:"),
+        (simple(&[("a", 600), ("a", 400)], "hls", 1), vec![], "link.toml:"),
+        (simple(&[("a", 600)], "hls", 1).replace("default = \"a\"", "default = \"x\""), vec![], "link.toml:4"),
+        (simple(&[("a", 600)], "hls", 1).replace("50p", "4000p"), vec![], "room for 1500"),
+        (only(), move_to("b", "c"), "there is no class c after"),
+        (only(), move_to("a", "a"), "a is still there"),
+        ("{".to_owned(), vec![], "link.toml:1"),
+    ] {
+        let outcome = world.reload(text, &moves, false);
+        refused(&mut world, outcome, says);
+    }
     for (wanted, says) in [
-        (to("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned()), "link.toml:"),
-        (to(simple(&[("a", 600), ("a", 400)], "hls", 1)), "link.toml:"),
-        (to(simple(&[("a", 600)], "hls", 1).replace("default = \"a\"", "default = \"x\"")), "link.toml:4"),
-        (to(simple(&[("a", 600)], "hls", 1).replace("50p", "4000p")), "room for 1500"),
         (Wanted::Guarantee { class: "x".to_owned(), rate: Rate::MIN }, "there is no class x"),
         (Wanted::Guarantee { class: "a".to_owned(), rate: Rate::from_bps(700_000).unwrap() }, "the link has 1 Mbit/s"),
         (Wanted::Scheduler { name: "hsl".to_owned(), lenient: false }, "hls"),
-        (
-            Wanted::File {
-                text: Some(("l".to_owned(), simple(&[("a", 1)], "hls", 1))),
-                moves: vec![("b".to_owned(), "c".to_owned())],
-            },
-            "there is no class c after",
-        ),
-        (
-            Wanted::File {
-                text: Some(("l".to_owned(), simple(&[("a", 1)], "hls", 1))),
-                moves: vec![("a".to_owned(), "a".to_owned())],
-            },
-            "a is still there",
-        ),
-        (Wanted::File { text: Some(("l".to_owned(), "{".to_owned())), moves: Vec::new() }, "l:1"),
     ] {
-        let said = message(&mut world, &wanted);
-        assert!(said.contains(says), "{says}: {said}");
-        assert_eq!((world.check(), world.present.generation.number), (account, generation));
+        let outcome = world.change(&wanted, false);
+        refused(&mut world, outcome, says);
     }
 }
 
@@ -549,15 +547,15 @@ fn leniency_asked_for_with_a_scheduler_lasts_until_the_next_file() {
     // The round robin has no ceilings.
     let limited =
         simple(&[("a", 600), ("b", 400)], "hls", 1).replace("name = \"a\"", "name = \"a\"\nceiling = \"900kbit\"");
-    world.change(&to(limited.clone()), false).unwrap();
+    world.reload(limited.clone(), &[], false).unwrap();
     let drr = |lenient| Wanted::Scheduler { name: "drr".to_owned(), lenient };
     assert!(world.change(&drr(false), false).unwrap_err().to_string().contains("ceiling"));
     assert!(!world.change(&drr(true), false).unwrap().notes.is_empty());
     // A change of a rate is none of a file: what runs goes on running.
     world.change(&Wanted::LinkRate { rate: Rate::from_bps(1_500_000).unwrap() }, false).unwrap();
-    let refused = world.change(&to(limited.replace("hls", "drr")), false).unwrap_err().to_string();
+    let refused = world.reload(limited.replace("hls", "drr"), &[], false).unwrap_err().to_string();
     assert!(refused.contains("ceiling"), "{refused}");
-    world.change(&to(limited.clone()), false).unwrap();
+    world.reload(limited.clone(), &[], false).unwrap();
     assert_eq!(world.present.config.leniency, Leniency::Refuse);
     assert!(world.change(&drr(false), false).is_err());
     // The next file may be that of all links of the process.
@@ -575,14 +573,14 @@ fn what_is_queued_goes_to_the_class_that_is_named_or_is_counted() {
     world.turn();
     let moves = vec![("b".to_owned(), "c".to_owned())];
     let text = simple(&[("a", 600), ("c", 300)], "drr", 1);
-    let reloaded = world.change(&Wanted::File { text: Some(("l".to_owned(), text)), moves }, false).unwrap();
+    let reloaded = world.reload(text, &moves, false).unwrap();
     let committed = reloaded.committed.unwrap();
     assert_eq!((committed.kept_packets, committed.removed_packets, committed.dropped_packets), (9, 0, 0));
     let fates: Vec<(&str, Fate)> = reloaded.classes.iter().map(|class| (class.name.as_str(), class.fate)).collect();
     assert_eq!(fates, [("a", Fate::Kept), ("c", Fate::Added), ("b", Fate::Moved)]);
     assert_eq!(reloaded.scheduler, ["hls", "drr"]);
     assert_eq!(world.check(), [10, 1, 0, 9]);
-    let committed = world.change(&to(simple(&[("a", 600)], "drr", 1)), false).unwrap().committed.unwrap();
+    let committed = world.reload(simple(&[("a", 600)], "drr", 1), &[], false).unwrap().committed.unwrap();
     assert_eq!((committed.kept_packets, committed.removed_packets), (0, 9));
     assert_eq!(world.check(), [10, 1, 9, 0]);
 }
@@ -611,7 +609,7 @@ fn guarantees_shrink_with_a_link_that_has_too_little_and_grow_back() {
     let more = Wanted::Guarantee { class: "b".to_owned(), rate: Rate::from_bps(14_000_000).unwrap() };
     world.change(&more, false).unwrap();
     assert_eq!(guarantee(&world, "b"), 14_000_000);
-    world.change(&to(simple(&[("a", 6_000), ("b", 3_000)], "hls", 10)), false).unwrap();
+    world.reload(simple(&[("a", 6_000), ("b", 3_000)], "hls", 10), &[], false).unwrap();
     assert_eq!(guarantee(&world, "b"), 3_000_000);
 }
 
@@ -664,6 +662,6 @@ fn a_queue_that_the_file_says_nothing_of_follows_the_rate_and_others_stay() {
     assert_eq!((kept.notes, limits(&world, "a")), (vec![KEPT_QUEUES.to_owned()], (1000, 125_000)));
     assert_eq!(world.present.config.tree.link().rate.bps(), 1_000_000_000);
     // A file ends that.
-    world.change(&to(file.to_owned()), false).unwrap();
+    world.reload(file.to_owned(), &[], false).unwrap();
     assert_eq!(limits(&world, "a"), (1000, 125_000));
 }

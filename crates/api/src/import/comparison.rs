@@ -9,10 +9,11 @@ use fairlink_core::{BuildError, ClassId, Feature, Rate};
 use fairlink_theory::ideal::{Rule, Traffic};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::steady::steady;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Who is busy, and what everyone gets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Case {
     /// The class below which nobody sends; `None` where everyone does.
     pub pauses: Option<String>,
@@ -24,7 +25,7 @@ pub struct Case {
 }
 
 /// How long a simulation was, and how steady its rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Simulated {
     /// Its packets; 0 where there was none.
     pub packets: u64,
@@ -34,7 +35,7 @@ pub struct Simulated {
 }
 
 /// A leaf.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Share {
     /// Its name.
     pub name: String,
@@ -63,7 +64,7 @@ const ABOVE: f64 = 0.02;
 ///
 /// # Errors
 /// [`BuildError`] where `before` is no tree for its scheduler.
-pub fn compared(
+pub(super) fn compared(
     before: Option<&LinkFile>,
     after: &LinkFile,
     idle: &[String],

@@ -1,4 +1,8 @@
-//! Quantities as people read them: four significant digits and a unit. JSON has the figures in full.
+//! Quantities as people read them: four significant digits and a unit. JSON has the figures in full. [`units`](crate::units) has exact ones.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
 
 /// A rate in bit/s.
 #[must_use]
