@@ -37,7 +37,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory>
     where
         Self: Sized;
@@ -142,7 +142,7 @@ impl<D: Discipline> Composed<D> {
     /// One discipline over the leaves of `tree`, whatever is between them and the root.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn flat(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut composed = Self::without_disciplines(tree, 1)?;
         composed.add_inner(D::new(&virtual_time::leaf_weights(tree)?)?, NIL, 0);
@@ -177,7 +177,7 @@ impl<D: Discipline> Composed<D> {
     /// A discipline over the children of each class of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn hierarchical(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut composed = Self::without_disciplines(tree, tree.len() - tree.leaves().len())?;
         let mut slots = filled(tree.len(), 0u32)?;

@@ -49,7 +49,7 @@ impl<S> Flows<S> {
     /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
         Self::over(PacketSlab::for_tree(tree)?, tree, state)
     }
@@ -57,7 +57,7 @@ impl<S> Flows<S> {
     /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
         Self::over(PacketSlab::new(tree.link().max_queued)?, tree, state)
     }

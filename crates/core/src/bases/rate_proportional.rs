@@ -46,7 +46,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     /// That of a link of `rate` with `classes` classes, whose weights add up to `all`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     fn new(rate: Rate, all: u64, classes: usize) -> Result<Self, OutOfMemory>
     where
         Self: Sized;
@@ -110,7 +110,7 @@ impl<P: Potential> Rps<P> {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let weights = leaf_weights(tree)?;
         let all: u64 = weights.iter().sum();

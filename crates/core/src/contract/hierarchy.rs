@@ -33,12 +33,12 @@ pub enum HierarchyError {
     },
     /// More than [`MAX_LEAVES`] leaves.
     TooManyLeaves {
-        /// How many there are.
+        /// Number of leaves.
         leaves: usize,
     },
     /// More than [`MAX_CLASSES`] classes, leaves and others.
     TooManyClasses {
-        /// How many there are, with the one that was refused.
+        /// Number of classes, including the refused one.
         classes: usize,
     },
     /// A class deeper than [`MAX_DEPTH`].
@@ -53,7 +53,7 @@ pub enum HierarchyError {
         /// The weight given.
         weight: u64,
     },
-    /// Some siblings have a guarantee and others a weight or nothing.
+    /// Some siblings have a guarantee, others a weight or no share.
     MixedShares {
         /// The class that differs.
         class: ClassId,
@@ -69,7 +69,7 @@ pub enum HierarchyError {
         /// The parent's own, in bit/s.
         parent_bps: u64,
     },
-    /// A queue that can hold nothing.
+    /// A queue with a limit of zero.
     EmptyQueue {
         /// The class.
         class: ClassId,
@@ -79,7 +79,7 @@ pub enum HierarchyError {
         /// The value given.
         bytes: u32,
     },
-    /// A link that may queue nothing.
+    /// A link with a queue limit of zero.
     NoQueueSpace,
     /// A transmit queue of zero or above [`MAX_TRANSMIT_QUEUE`](super::class::MAX_TRANSMIT_QUEUE) packets.
     TransmitQueue {
@@ -88,7 +88,7 @@ pub enum HierarchyError {
     },
     /// No class at all.
     NoClasses,
-    /// There is no memory for so many classes.
+    /// Not enough memory for the classes.
     OutOfMemory {
         /// Bytes that were asked for at once.
         bytes: u64,
@@ -187,7 +187,7 @@ impl HierarchyBuilder {
     ///
     /// # Errors
     /// [`HierarchyError::UnknownParent`], [`HierarchyError::TooDeep`], [`HierarchyError::Weight`],
-    /// [`HierarchyError::EmptyQueue`], [`HierarchyError::TooManyClasses`]; nothing is added then.
+    /// [`HierarchyError::EmptyQueue`], [`HierarchyError::TooManyClasses`]. On error the tree is unchanged.
     pub fn add(&mut self, parent: ClassId, config: ClassConfig) -> Result<ClassId, HierarchyError> {
         let class = ClassId(self.nodes.len() as u32);
         let depth = match self.nodes.get(parent.index()) {
@@ -278,7 +278,7 @@ impl HierarchyBuilder {
 }
 
 impl Hierarchy {
-    /// Starts a tree with nothing but the link.
+    /// Starts a tree that contains only the link.
     #[must_use]
     pub fn builder(link: LinkConfig) -> HierarchyBuilder {
         HierarchyBuilder { nodes: alloc::vec![Node::of_link(&link)], link }
@@ -375,7 +375,7 @@ impl Hierarchy {
         &self.leaves
     }
 
-    /// The parent; `None` for the root.
+    /// Returns the parent, or `None` for the root.
     #[must_use]
     pub fn parent(&self, class: ClassId) -> Option<ClassId> {
         (class != ClassId::ROOT).then(|| self.nodes[class.index()].parent)
@@ -406,7 +406,7 @@ impl Hierarchy {
         self.levels
     }
 
-    /// What the user said of the class.
+    /// Returns the configuration of the class.
     #[must_use]
     pub fn config(&self, class: ClassId) -> &ClassConfig {
         &self.nodes[class.index()].config
@@ -483,7 +483,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns true if a tree may have so many classes, the root not counted.
+/// Checks the number of classes, without the root, against [`MAX_CLASSES`].
 fn check_count(classes: usize) -> Result<(), HierarchyError> {
     if classes > MAX_CLASSES { Err(HierarchyError::TooManyClasses { classes }) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! What construction ends with where there is no memory.
+//! The error of a construction that runs out of memory.
 
 use core::fmt;
 

@@ -1,9 +1,9 @@
-//! What a frame costs on the wire: the length that a scheduler accounts for it.
+//! Link-layer overhead: the length that a scheduler accounts for a frame on the wire.
 //!
 //! A frame here is what an Ethernet interface hands over: from the destination address to the end of the payload, without
 //! preamble, frame check sequence and gap.
 
-/// How a link layer cuts what it carries.
+/// The way a link layer splits frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Not at all.
@@ -15,19 +15,19 @@ pub enum Framing {
     Atm,
 }
 
-/// Bytes that a link layer adds to each frame. The default adds nothing.
+/// Bytes that a link layer adds to each frame. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// Added to the length of every frame.
     pub bytes: u16,
     /// The least a frame counts after that.
     pub min: u16,
-    /// How the sum is cut.
+    /// Splitting of the padded frame.
     pub framing: Framing,
 }
 
 impl Overhead {
-    /// Nothing is added.
+    /// No overhead.
     pub const NONE: Self = Self::fixed(0);
     /// Ethernet: 4 B frame check sequence, 8 B preamble, 12 B gap; frames are padded to 64 B (IEEE 802.3).
     pub const ETHERNET: Self = Self { bytes: 24, min: 84, framing: Framing::Plain };

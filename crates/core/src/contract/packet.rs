@@ -1,4 +1,4 @@
-//! What a scheduler sees of a packet: a handle, a length and a class.
+//! The scheduler's view of a packet: a handle, a length and a class.
 
 /// The index of a class in its [`Hierarchy`](crate::contract::Hierarchy): the root (the link) is 0, the others follow in
 /// the order in which they were added.
@@ -41,7 +41,7 @@ pub const fn with_host(handle: u64, host: u16) -> u64 {
 /// Bits of the flow behind those of the host.
 const HOST_SHIFT: u32 = 15;
 
-/// One packet, 16 bytes. Not `Clone`: whoever holds it has to send it, queue it, or report it dropped.
+/// One packet, 16 bytes. Not `Clone`: its holder must send it, queue it, or report it as dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler looks
@@ -57,7 +57,7 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 16);
 
 impl Packet {
-    /// What stands in a place that a packet will be written to.
+    /// Placeholder in a slot that a packet will be written to.
     pub(crate) const BLANK: Self = Self { handle: 0, len: 0, class: ClassId::ROOT };
 }
 

@@ -20,12 +20,12 @@ pub type LeafContracts = fn(&Hierarchy) -> Result<Box<[Option<Contract>]>, Build
 pub enum Sharing {
     /// Hierarchical max-min fairness: siblings share by [`Hierarchy::weight`] at every class (\[hls\] Theorem 1).
     Siblings,
-    /// Max-min fairness among all leaves by these weights, whatever classes are above them.
+    /// Max-min fairness among all leaves by these weights, regardless of the classes above them.
     Leaves(LeafWeights),
     /// The same where a weight counts packets: a leaf shares by its weight times its mean packet.
     LeavesByPackets(LeafWeights),
-    /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing curves
-    /// (\[hfsc\]), by class id; `None` for a leaf that gets its real-time rate alone.
+    /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing
+    /// curves (\[hfsc\]), by class id; `None` for a leaf that gets only its real-time rate.
     Curves(fn(&Hierarchy) -> Result<Vec<Option<u64>>, BuildError>),
     /// Siblings share visits by [`Hierarchy::weight`]. A visit sends up to the link's largest packet, or the packets that are there (\[hdrr\]).
     SiblingVisits,
@@ -50,7 +50,7 @@ pub enum Sharing {
         /// numerator and a denominator.
         certain: (u64, u64),
     },
-    /// Each leaf gets its share of the link while all are busy at most, and nobody gets what it leaves.
+    /// Each leaf gets at most its share of the link when all are busy; unused bandwidth is not redistributed.
     OwnShare,
     /// Each leaf gets its guarantee, which these are in 2^-62 of the link's rate, if it asks for it. What is left goes by the states
     /// of queues, which is no rule for rates: the reason, in words.
@@ -58,7 +58,8 @@ pub enum Sharing {
     /// No rule beyond serving every class while all that is asked for fits the link: the reason, in words. The order of packets decides, and
     /// rates are those of the scheduler on steady traffic.
     ByPackets(&'static str),
-    /// The same, but rates follow from the states of queues or from arrivals, so that even steady traffic does not tell them: the reason, in words.
+    /// The same, but rates depend on queue states or arrivals, so that even steady traffic does not determine them. The
+    /// value is the reason, in words.
     Unknown(&'static str),
     /// No rule even then: the reason, in words.
     Never(&'static str),

@@ -1,7 +1,7 @@
 //! Quantities and the only conversions between them.
 //!
-//! Arithmetic is integer: 64-bit quantities, 128-bit intermediates. Times are rounded up and credit is rounded down, so
-//! that no rounding ever lets a class send earlier or more than it may.
+//! Arithmetic is integer: 64-bit quantities, 128-bit intermediates. Times are rounded up and credit is rounded down. So
+//! no rounding ever lets a class send earlier or more than allowed.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -4,7 +4,7 @@
 //! allocation. The lowest layer has a bit per number. Each layer above has a bit per word of the layer below, up to a
 //! layer of one word.
 //!
-//! **Cost.** O(log n) to the base 64, for everything. Nothing is allocated.
+//! **Cost.** O(log n) to the base 64, for all operations. Nothing is allocated.
 //!
 //! **Invariants.** A bit of an upper layer is set exactly when its word in the layer below is not zero.
 

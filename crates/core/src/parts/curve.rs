@@ -11,7 +11,7 @@
 //! | X = min(X, S(t - t_a) + c) | [`Curve::lower_to`] | |
 //! | E^-1(c) | [`Curve::eligible_at`] | 2^-12 ns |
 //!
-//! A time may be virtual. Nothing here depends on that.
+//! Times may be virtual; nothing here depends on it.
 //!
 //! **Errors.** Service is counted in products of a slope and a time. A byte is exactly [`BYTE`] of them, so a value of
 //! a curve has no error. A time that comes out of a division is rounded up, by less than one unit (a quarter of a
@@ -74,7 +74,7 @@ impl Shape {
     /// The curve that a user wrote.
     ///
     /// # Errors
-    /// What is wrong with it, in words: it is convex and does not start flat, or is nothing at all.
+    /// Describes the fault in words: the curve is convex and does not start flat, or has no slope at all.
     pub(crate) fn of(curve: &ServiceCurve) -> Result<Self, &'static str> {
         let slope = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bps() << SLOPE_BITS);
         let (m1, m2) = (slope(curve.m1), slope(curve.m2));
@@ -94,7 +94,7 @@ impl Shape {
         self.m1 < self.m2
     }
 
-    /// Returns true if it ends flat: no more is ever served than its first piece.
+    /// Returns true if the second piece is flat: total service is limited to the first piece.
     #[must_use]
     pub(crate) const fn ends_flat(&self) -> bool {
         self.m2 == 0
@@ -221,7 +221,7 @@ impl Curve {
     pub(crate) fn lower_to(&mut self, x: u128, y: u64) {
         let below = self.service(y);
         if self.shape.is_convex() {
-            // Both end in lines of the same slope, and above `y` there is nothing but those lines: the later one is lower.
+            // Both end in lines of the same slope, and only those lines are above `y`: the later one is lower.
             if x.saturating_add(self.shape.d) >= self.on_second_piece(below) {
                 self.start(x, y);
             }
@@ -262,7 +262,7 @@ impl Curve {
     }
 }
 
-/// What the leaves of `tree` ask for by their real-time curves, by class id.
+/// Returns the real-time curves of the leaves of `tree`, by class id.
 ///
 /// # Errors
 /// [`BuildError::Curve`] for a curve of a kind that cannot be computed with, and for one at a class that is not a leaf.
@@ -279,11 +279,11 @@ pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Box<[Option<Shape>]>,
     Ok(shapes)
 }
 
-/// The line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16 bit/s, which is
-/// the least that a leaf gets.
+/// Returns the line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16
+/// bit/s, the minimum for a leaf.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// [`OutOfMemory`] if the lines do not fit.
 pub(crate) fn lines(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let mut slopes = filled(tree.len(), 0)?;
     let link = u128::from(tree.link().rate.bps());
@@ -320,7 +320,7 @@ pub(crate) fn admit(shapes: impl Iterator<Item = Shape> + Clone, link: Rate) -> 
         }
     }
     let link = u128::from(link.bps()) << SLOPE_BITS;
-    // How much more the link has carried than the curves ask for; below 2^56 slopes times 2^70 times.
+    // Service of the link minus the curves' requests; below 2^56 slopes times 2^70 times.
     let (mut spare, mut at) = (0u128, 0u128);
     for (d, m1, m2) in knees.into_sorted().into_iter().chain([(u128::MAX, 0, 0)]) {
         if slope > link && spare / (slope - link) < d - at {

@@ -1,8 +1,8 @@
 //! Memory that may be refused, and containers that never grow.
 //!
-//! A scheduler asks for all its memory when it is built, through the functions here, and gets [`OutOfMemory`] where there is
-//! none. What holds a changing number of entries afterwards is a [`Stack`] or a [`Queue`] with room for the most that there can
-//! be: a push beyond that is a bug of ours and not a larger allocation.
+//! A scheduler allocates all its memory when it is built, through the functions here, and gets [`OutOfMemory`] on
+//! failure. A container whose length changes afterwards is a [`Stack`] or a [`Queue`] with capacity for the maximum. A
+//! push beyond that is a bug and not a larger allocation.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -37,7 +37,7 @@ pub fn pause(step: usize) {
     if step % PAUSE_EVERY == PAUSE_EVERY - 1 {
         let mut byte = Vec::<u8>::new();
         let _ = byte.try_reserve_exact(1);
-        // Seen by nobody, it would be left out.
+        // Prevents the compiler from removing the allocation.
         core::hint::black_box(byte);
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn slice<T>(len: usize, mut make: impl FnMut(usize) -> T) -> Result<B
         pause(index);
         make(index)
     }));
-    // There is no room left over, so that nothing is allocated anew.
+    // Capacity equals length, so that nothing is reallocated.
     Ok(all.into_boxed_slice())
 }
 
@@ -111,8 +111,8 @@ impl<T> Stack<T> {
 }
 
 impl<T: Ord> Stack<T> {
-    /// The entries in ascending order. It sorts in place and without recursion: a kernel's stack is short, and whoever asks for many
-    /// classes may choose their order.
+    /// Returns the entries in ascending order. Sorts in place and without recursion, because a kernel's stack is short
+    /// and an adversary may choose the order of classes.
     pub(crate) fn into_sorted(self) -> Vec<T> {
         BinaryHeap::from(self.0).into_sorted_vec()
     }
@@ -174,7 +174,7 @@ impl<T> Queue<T> {
         self.0.len()
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if the container is empty.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

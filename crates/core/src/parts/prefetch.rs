@@ -1,8 +1,8 @@
 //! Asking for a cache line before it is needed: the only `unsafe` of this crate.
 //!
-//! A prefetch is a hint. It reads nothing that the program sees, and it faults at no address. So the functions here are safe for any
-//! index, also one beyond the end. Where a target has no such instruction that stable Rust can emit, and under Miri on targets whose
-//! instruction is written as assembly, they do nothing.
+//! A prefetch is a hint. It has no visible effect and faults at no address. So the functions here are safe for any
+//! index, also one beyond the end. They do nothing on targets without a prefetch that stable Rust can emit, and under
+//! Miri on targets that use assembly for it.
 
 #![allow(unsafe_code)]
 

@@ -30,7 +30,7 @@ impl TagSlab {
         bytes_of::<Node>(limit as usize)
     }
 
-    /// Has at least the room of `with`, in which nothing was ever queued.
+    /// Takes at least the room of `with`, which was never used.
     pub(crate) fn retune(&mut self, with: &mut Self) {
         self.nodes.take_room(&mut with.nodes);
     }

@@ -1,4 +1,4 @@
-//! What is behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
+//! The packets behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
 //!
 //! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is filled again as soon as
 //! it is taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ
@@ -12,26 +12,26 @@
 //! | credits, lists of new and old queues | [`Turn`], [`Rota`] |
 //! | packet limit; "the queue with the largest current byte count" | the leaf's limits, and the link's; [`Table::evict`] |
 //!
-//! A leaf may keep *hosts* apart, each of which has an equal part of what the leaf gets: [`ClassConfig::hosts`]. A packet's is told by
-//! the highest bits of [`Packet::flow`]. Hosts take turns by the same rules as flows, with the same quantum, and the flows of
-//! a host among themselves. Where the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges each flow by itself. The host with most
-//! bytes gives way when the leaf is full, also where flows alone would not.
+//! A leaf may keep *hosts* apart: [`ClassConfig::hosts`]. Each active host has an equal part of the leaf's rate. The
+//! highest bits of [`Packet::flow`] give a packet's host. Hosts take turns by the same rules as flows, with the same
+//! quantum, and so do the flows of a host. If the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges
+//! each flow separately. When the leaf is full, the host with most bytes loses packets, even if flows alone would not
+//! require it.
 //!
 //! **Bound.** While two hosts have packets, one is served at most 4 L_max - 2 bytes more than the other: [`Hosts::apart`](crate::contract::Hosts::apart) has
 //! the proof.
 //!
-//! **Cost per packet.** O(1), and one step per flow or host that has become empty. When the queue is full, the hosts that have packets
-//! and the flows of one of them are walked over once, and up to 64 packets are then dropped at once.
+//! **Cost per packet.** O(1), plus one step per flow or host that has become empty. When the queue is full, one pass
+//! over the active hosts and over the flows of one of them drops up to 64 packets at once.
 //!
 //! **Invariants.** A flow or host is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
 //! head are those of the leaf. A drop by CoDel never takes a flow's last packet, so a leaf never becomes empty by it.
 //!
-//! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken. What it waits as the head is not
-//! judged. Schedulers build on the head that they saw.
-//! DIFFERENCE: CoDel looks at the bytes of the packet's own flow, as RFC 8289 says of a queue. Widespread code looks at
-//! those of all flows together. With the flow's own bytes, a flow of single packets is never signalled because of the
-//! others.
-//! DIFFERENCE: the caller hashes, and salts the hash: the core draws no random numbers.
+//! DIFFERENCE: a packet is judged when it becomes the head, not when it is dequeued. Its wait as the head is not
+//! judged, because schedulers rely on the head that they saw. DIFFERENCE: CoDel uses the byte count of the packet's own
+//! flow, as RFC 8289 says of a queue. Widespread code uses that of all flows together. With the flow's own bytes, a
+//! flow of single packets is never signalled because of the others. DIFFERENCE: the caller hashes, and salts the hash:
+//! the core draws no random numbers.
 
 use super::NIL;
 use super::codel::{Codel, Verdict};
@@ -48,7 +48,7 @@ pub(super) const FLOWS: u32 = 1024;
 /// Flows of FQ-CoDel in all leaves that have no hosts together, and as many in those of all hosts: where there are more than 1024 such leaves, each
 /// keeps fewer apart, a power of two, and so do hosts. A leaf or a host has at least one flow, so that many hosts may have more together.
 pub(super) const MAX_FLOWS: u32 = 1 << 20;
-/// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
+/// Flows per packet of a leaf's limit; enough to keep most flows apart.
 const FLOWS_PER_PACKET: u32 = 4;
 /// Flows that FQ-CoDel keeps apart for each host of a leaf, where hosts share.
 const FLOWS_PER_HOST: u32 = 16;
@@ -77,10 +77,10 @@ impl Member for Flow {
     }
 }
 
-/// One that flows belong to: a host, or a leaf whose hosts nobody asked about.
+/// A group of flows: a host, or a whole leaf that does not keep hosts apart.
 #[derive(Clone, Debug)]
 struct Host {
-    /// Which of its flows is next.
+    /// Order of its flows.
     rota: Rota,
     turn: Turn,
     packets: u32,
@@ -99,7 +99,7 @@ impl Member for Host {
     }
 }
 
-/// What a leaf asks for; no flows for a FIFO.
+/// The queue structure that a leaf needs; no flows for a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     hosts: u32,
@@ -109,12 +109,12 @@ struct Shape {
     codel: bool,
     /// True if the longest flow gives way when the queue is full.
     evicts: bool,
-    /// What its hosts are told apart by: packets have to move where that changes.
+    /// Key of its hosts. If it changes, packets have to move.
     by: Option<HostKey>,
 }
 
 impl Shape {
-    /// What `config` asks for, where there are `limits` to the flows.
+    /// The shape for `config`, under `limits` on the number of flows.
     fn of(config: &ClassConfig, limits: FlowLimits) -> Self {
         let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.most.get()), true));
         let flows = match config.queue {
@@ -146,7 +146,7 @@ struct Active {
     first_host: u32,
     /// Its flows, host by host, in `Table::flows`.
     first_flow: u32,
-    /// Which of its hosts is next, where it has several.
+    /// Order of its hosts, if it has several.
     rota: Rota,
     ecn: bool,
 }
@@ -160,7 +160,7 @@ impl Active {
     }
 }
 
-/// How much a table has to hold.
+/// The capacity of a table.
 struct Size {
     queues: usize,
     hosts: usize,
@@ -214,7 +214,7 @@ impl Table {
             && self.max_packet == with.max_packet
     }
 
-    /// Has the room of `with`, in which nothing was ever queued, and marks as it would.
+    /// Takes the room and the marking of `with`, which was never used.
     pub(super) fn retune(&mut self, with: &mut Self) {
         self.arrived.take_room(&mut with.arrived);
         for (mine, theirs) in self.queues.iter_mut().zip(with.queues.iter()) {
@@ -222,7 +222,7 @@ impl Table {
         }
     }
 
-    /// A table for the leaves of `tree` that ask for an active queue; none where none does.
+    /// Makes a table for the leaves of `tree` with an active queue; `None` if there is no such leaf.
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
         let size = Size::of(tree);
         if size.queues == 0 {
@@ -271,7 +271,7 @@ impl Table {
         shape.hosts * shape.flows
     }
 
-    /// Forgets what CoDel has seen, and who was served last; queue number `queue` is empty.
+    /// Resets CoDel's state and the order of service of the empty queue number `queue`.
     pub(super) fn reset(&mut self, queue: u32) {
         // As a table that was just made; the schedulers know how late it is.
         self.now = Nanos::ZERO;
@@ -283,7 +283,7 @@ impl Table {
         self.flows[flow..flow + (hosts * flows) as usize].fill(IDLE);
     }
 
-    /// Time goes on.
+    /// Advances the time to `now`.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }
@@ -357,7 +357,7 @@ impl Table {
         }
     }
 
-    /// The next packet of a host; where there is none, all of its flows leave their lists.
+    /// Returns the next packet of a host. If there is none, all of its flows leave their lists.
     fn next_of(&mut self, host: u32, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         loop {
             let rota = &mut self.hosts[host as usize].rota;
@@ -424,7 +424,7 @@ impl Table {
             (with(at == own_flow, flow.bytes, flow.packets), core::cmp::Reverse(at))
         };
         let waiting = queue.rota.members(&self.hosts);
-        // A host that has nothing queued has no less than this packet.
+        // // A host without queued packets has at least this packet.
         let host = waiting.chain([own_host]).max_by_key(of_host).unwrap_or(own_host);
         let first = queue.first_flow + (host - queue.first_host) * queue.shape.flows;
         let longest = (first..first + queue.shape.flows).max_by_key(of_flow);

@@ -70,8 +70,8 @@ impl Leaf {
     }
 }
 
-/// The queue of RFC 8289, Section 5, in its words and with its square root, behind a device that holds one packet. Where it says
-/// nothing of marks, a mark is a drop of which the packet survives.
+/// The queue of RFC 8289, Section 5, in the RFC's terms and with its square root, behind a device that holds one
+/// packet. The RFC does not specify marks; here a mark is a drop that the packet survives.
 #[derive(Default)]
 struct Rfc {
     device: Option<u64>,
@@ -182,7 +182,7 @@ proptest! {
         let mut now = 1;
         let mut random = random.iter().cycle();
         for (number, (pause, load, steps)) in phases.into_iter().enumerate() {
-            // Time stands still, crawls, walks or runs; arrivals are up to three times what leaves.
+            // Time steps of four sizes, down to zero; arrivals are up to three times the departures.
             let step = [0, 10_000, MS, 20 * MS][pause as usize];
             for at in 0..steps {
                 let &(word, len) = random.next().unwrap();
@@ -211,8 +211,8 @@ proptest! {
     }
 }
 
-/// A link of a packet per millisecond for `seconds`. Packets come `ahead` of a thousand faster than they leave, whatever is dropped.
-/// Mean and largest time in the queue in the second half.
+/// Overloads a link of one packet per millisecond for `seconds`. Packets arrive faster than they leave by `ahead` per
+/// thousand, regardless of drops. Returns the mean and largest time in the queue in the second half.
 fn overload(leaf: &mut Leaf, capable: u64, ahead: u64, seconds: u64) -> (u64, u64) {
     let (mut offered, mut sum, mut largest, mut sent) = (0, 0, 0, 0);
     for tick in 0..seconds * 1000 {
@@ -356,7 +356,7 @@ fn when_the_queue_is_full_the_longest_flow_gives_way_from_its_front() {
     let sent: Vec<u64> = core::iter::from_fn(|| leaf.take(0)).collect();
     assert_eq!(sent.iter().filter(|&&handle| !fat(handle)).count(), 20, "all of the sparse flows");
     assert!(sent.contains(&(999 | flow_bits(1))), "the newest of the fat flow stayed");
-    // What arrives counts: it makes its own flow the longest.
+    // The arriving packet counts: it makes its own flow the longest.
     let mut leaf = Leaf::new(QueueKind::FqCoDel, false, 3);
     for (number, len, flow) in [(0, 9, 0), (1, 100, 1), (2, 90, 2), (3, 90, 2)] {
         assert!(leaf.put(0, number | flow_bits(flow), len));

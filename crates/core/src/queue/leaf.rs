@@ -14,9 +14,9 @@ use crate::parts::prefetch::prefetch;
 #[derive(Debug)]
 pub(crate) struct PacketSlab {
     store: Slab,
-    /// What is behind the heads of active queues; only where a class asks for one.
+    /// Packets behind the heads of active queues; `None` if no class has an active queue.
     active: Option<Box<[Table; 1]>>,
-    /// What is behind the heads of the other queues, where they share the room.
+    /// Packets behind the heads of the other queues, if they share the room.
     shared: Option<Box<[Shared; 1]>>,
 }
 
@@ -49,7 +49,8 @@ impl PacketSlab {
         Self::fifo_memory(tree) + Table::memory(tree) + Shared::memory(tree)
     }
 
-    /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
+    /// Returns the queue of `class` of `tree`, for which the slab was made. The queue of a class that is not a leaf
+    /// holds nothing.
     pub(crate) fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
         if !tree.is_leaf(class) {
             return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
@@ -72,7 +73,7 @@ impl PacketSlab {
         active && self.shared.is_some() == with.shared.is_some()
     }
 
-    /// Has the room of `with`, which was made for the same classes, and in which nothing was ever queued.
+    /// Takes the room of `with`, which was made for the same classes and never used.
     pub(crate) fn retune(&mut self, with: &mut Self) {
         self.store.retune(&mut with.store);
         if let (Some(mine), Some(theirs)) = (&mut self.active, &mut with.active) {
@@ -86,7 +87,7 @@ impl PacketSlab {
         self.active.as_ref().map_or(0, |table| table[0].flows_of(queue.active))
     }
 
-    /// How many more packets there is room for.
+    /// Number of packets that still fit.
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         self.store.room()
@@ -116,7 +117,7 @@ impl PacketSlab {
         self.store.queued
     }
 
-    /// What is queued in all queues together.
+    /// Returns the amount queued in all queues together.
     pub(crate) fn backlog(&self) -> Amount {
         self.store.backlog()
     }
@@ -168,21 +169,21 @@ impl LeafQueue {
         self.limit_bytes = bytes;
     }
 
-    /// Returns true if it is a plain FIFO: no active queue, and with room of its own.
+    /// Returns true for a plain FIFO: not an active queue, and with room of its own.
     #[must_use]
     #[inline]
     pub(crate) const fn is_fifo(&self) -> bool {
         self.active == NIL
     }
 
-    /// Returns true if nothing is queued.
+    /// Returns true if no packet is queued.
     #[must_use]
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
-    /// What is queued.
+    /// Returns the amount queued.
     #[must_use]
     pub(crate) fn backlog(&self, slab: &PacketSlab) -> Amount {
         if let (Some(class), Some(shared)) = (self.shares(), &slab.shared) {
@@ -191,14 +192,14 @@ impl LeafQueue {
         Amount { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
-    /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    /// Length of the packet that the next [`LeafQueue::dequeue`] returns, in bytes; later arrivals do not change it.
     #[must_use]
     #[inline]
     pub(crate) const fn head_len(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head.len) }
     }
 
-    /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    /// Handle of the packet that the next [`LeafQueue::dequeue`] returns; later arrivals do not change it.
     #[cfg(test)]
     pub(super) const fn head_handle(&self) -> Option<u64> {
         if self.packets == 0 { None } else { Some(self.head.handle) }
@@ -239,7 +240,7 @@ impl LeafQueue {
         self.dequeue_within(slab, class, u64::MAX, now, drops)
     }
 
-    /// As [`LeafQueue::dequeue`], but nothing where the head is longer than `max_len` bytes.
+    /// Like [`LeafQueue::dequeue`], but returns nothing if the head is longer than `max_len` bytes.
     #[inline(always)]
     pub(crate) fn dequeue_within(
         &mut self,
@@ -384,7 +385,7 @@ impl LeafQueue {
     }
 }
 
-/// What is done where the queue shares the room of its slab.
+/// Operations of a queue that shares the room of its slab.
 impl LeafQueue {
     /// The class that it is of, where it does.
     fn shares(&self) -> Option<u32> {
@@ -431,7 +432,7 @@ impl LeafQueue {
     }
 }
 
-/// What is done where the queue is an active one.
+/// Operations of an active queue.
 impl LeafQueue {
     fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
         Behind { queue: self.active, class, packets: &mut self.packets, bytes: &mut self.bytes, drops }
@@ -497,7 +498,7 @@ impl LeafQueue {
         packet
     }
 
-    /// Lets a packet become the head, if there is any; where there is none, all flows leave their lists.
+    /// Moves the next packet, if any, to the head. If there is none, all flows leave their lists.
     fn fill_head(
         &mut self,
         table: &mut Table,
@@ -511,7 +512,7 @@ impl LeafQueue {
         }
     }
 
-    /// Forgets what CoDel has seen, and who was served last; the queue is empty.
+    /// Resets CoDel's state and the order of service; the queue must be empty.
     #[cold]
     fn reset_active(&mut self, slab: &mut PacketSlab) {
         if let Some(table) = &mut slab.active

@@ -1,9 +1,9 @@
-//! Who of several has the next turn: the lists of new and old queues of RFC 8290, Section 4.2. The flows of a leaf take turns
-//! by it, and so do hosts.
+//! Round-robin order of members: the lists of new and old queues of RFC 8290, Section 4.2. The flows of a leaf take
+//! turns by it, and so do hosts.
 
 use super::NIL;
 
-/// Where a member is.
+/// The list that contains a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -11,7 +11,7 @@ enum Place {
     Old,
 }
 
-/// What a member has of its own.
+/// The state of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     /// RFC 8290's credits, in bytes: how much it may send before others have their turn. At most a quantum; above that of a largest packet
@@ -68,7 +68,7 @@ pub(super) struct Rota {
 impl Rota {
     pub(super) const EMPTY: Self = Self { new: List { first: NIL, last: NIL }, old: List { first: NIL, last: NIL } };
 
-    /// Whose turn it is.
+    /// Returns the member whose turn it is.
     pub(super) const fn first(&self) -> Option<u32> {
         match (self.new.first, self.old.first) {
             (NIL, NIL) => None,
@@ -96,8 +96,8 @@ impl Rota {
         }
     }
 
-    /// The first has nothing to send. If it is new, it has another turn as an old one, so that it cannot be new again before all
-    /// others had theirs.
+    /// Passes over the first member, which has nothing to send. A new member gets another turn as an old one, so that
+    /// it cannot be new again before all others had theirs.
     pub(super) fn pass_over<M: Member>(&mut self, members: &mut [M]) {
         let Some(at) = self.take(members) else { return };
         let turn = members[at as usize].turn_mut();

@@ -49,13 +49,13 @@ impl Slab {
         self.bytes -= u64::from(len);
     }
 
-    /// Has the room of `with`, in which nothing was ever queued. What it leaves there is to be dropped.
+    /// Takes the room of `with`, which was never used. The remains in `with` are to be dropped.
     pub(super) fn retune(&mut self, with: &mut Self) {
         self.nodes.take_room(&mut with.nodes);
         self.limit = with.limit;
     }
 
-    /// What is queued.
+    /// Returns the amount queued.
     pub(super) fn backlog(&self) -> Amount {
         Amount { packets: u64::from(self.queued), bytes: self.bytes }
     }
@@ -66,7 +66,7 @@ impl Slab {
         self.queued >= self.limit
     }
 
-    /// How many more packets can be queued.
+    /// Number of packets that can still be queued.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
         self.limit.saturating_sub(self.queued)
@@ -92,7 +92,7 @@ impl Slab {
     /// Opens it for a run of packets, of which `arriving` are queued. There has to be room for these.
     #[inline(always)]
     pub(super) fn open(&mut self, arriving: u32) -> OpenSlab<'_> {
-        // Where there are as many nodes as packets, that many are free: a loop over packets need not ask for each of them.
+        // If there are as many nodes as packets, enough are free: a loop over packets need not ask for each of them.
         let needed = (self.queued + arriving) as usize;
         if arriving > 0 && self.nodes.len() < needed {
             self.grow(needed);

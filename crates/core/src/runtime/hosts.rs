@@ -50,7 +50,7 @@ impl HostTable {
     /// A table of nobody.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(hosts: Hosts) -> Result<Self, OutOfMemory> {
         let held = Stack::with_room(hosts.most.get().into())?;
         Ok(Self { hosts, held, buckets: filled(buckets(hosts.most), NONE)?, hand: 0 })
@@ -142,7 +142,7 @@ impl HostTables {
     /// Of the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let count = shared(tree).count();
         let mut of = filled(if count == 0 { 0 } else { tree.len() }, 0)?;

@@ -145,7 +145,7 @@ impl<S: Scheduler> Metered<S> {
     /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for the counters.
+    /// Fails if there is no memory for the counters.
     pub fn new(inner: S, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { inner, meter: Meter::new(tree.len())? })
     }

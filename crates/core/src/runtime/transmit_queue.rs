@@ -126,7 +126,7 @@ impl<S: Scheduler> Transmitting<S> {
     /// Puts `queue` behind `inner`, which has nothing queued and was made for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(inner: S, queue: TransmitQueue, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let room = queue.packets as usize;
         Ok(Self {

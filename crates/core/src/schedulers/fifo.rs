@@ -15,7 +15,7 @@ use crate::contract::{
 };
 use crate::parts::memory::{Queue, bytes_of, filled};
 
-/// What `fifo` is and supports.
+/// Registry entry of `fifo`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "fifo",
     aliases: &[],
@@ -50,7 +50,7 @@ impl Fifo {
     /// A queue for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut classes = filled(tree.len(), Class { limits: None, backlog: Amount::default() })?;
         for &leaf in tree.leaves() {

@@ -49,7 +49,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `rcsp` is and supports.
+/// Registry entry of `rcsp`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "rcsp",
     aliases: &[],
@@ -142,7 +142,7 @@ impl Rcsp {
     /// A scheduler for the leaves of `tree`. A class without priority has the first, 0.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy, regulator: Regulator) -> Result<Self, OutOfMemory> {
         let link = tree.link();
         let flows = Flows::of_fifos(tree, |class| {

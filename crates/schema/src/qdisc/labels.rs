@@ -87,7 +87,7 @@ impl Labels {
     /// Of the link alone, with room for `classes` others.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(classes: usize) -> Result<Self, LabelError> {
         let mut labels = Self { minors: Vec::new(), text: Vec::new(), ends: Vec::new(), by_minor: Vec::new() };
         room(&mut labels.minors, classes + 1)?;
@@ -183,7 +183,7 @@ impl Labels {
     /// [`prepare`](fairlink_core::prepare) calls survivors.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn survivors(
         &self,
         new: &Self,

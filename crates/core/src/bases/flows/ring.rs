@@ -35,7 +35,7 @@ impl Ring {
     /// Without any leaf, with room for all of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { places: filled(room(tree), 0)?, head: 0, len: 0, asked: [0; 2] })
     }

@@ -1,21 +1,22 @@
 //! A priority queue for many ids, as sorted lists under a tournament.
 //!
-//! **Lanes.** The ids stand in *lanes*, sorted lists, and the heads of the lanes play a tournament: a binary tree in which each
-//! node names the smaller of the two below it. Schedulers mostly put an id back under its last key plus a step, and ids with
-//! the same step come back in the order in which they left. So an id goes to the end of the lane that the last id with its step went
-//! to, if it belongs there, and to the front if it belongs there, and else into a lane of its own. Where all ids have one step there is one
-//! lane, and a change costs the same however many ids there are. Where all steps differ, each id is in a lane of its own, and this is
-//! a plain tournament. Lanes decide only what a change costs and never who is first.
+//! **Lanes.** The ids are in *lanes*, sorted lists. The heads of the lanes play a tournament: a binary tree in which
+//! each node names the smaller of the two below it. Schedulers mostly put an id back under its last key plus a step,
+//! and ids with the same step return in the order in which they left. So an id goes to the end of the lane that the
+//! last id with its step went to, if it fits there. Otherwise it goes to the front, if it fits, or into a new lane. If
+//! all ids have one step, there is one lane, and the cost of a change is independent of the number of ids. If all steps
+//! differ, each id is in its own lane, which makes this a plain tournament. Lanes affect only the cost, never the
+//! order.
 //!
 //! **The other end.** The last of all ids is the tail of a lane. Where it is asked for, the tails play a tournament of their own, over the
 //! same places and below the same top. A single lane has neither.
 //!
-//! **Cost.** O(log lanes) for each change, where there are never more lanes than ids in it. O(1) for looking at the first,
-//! O(log lanes) for the second. Nothing is allocated after construction.
+//! **Cost.** O(log lanes) for each change; there are never more lanes than ids. O(1) to read the first, O(log lanes)
+//! for the second. Nothing is allocated after construction.
 //!
-//! **Invariants.** A lane is sorted by key and then by age. All lanes in use, of which none is empty, are below the node that is the
-//! *top*. A node from there down names the first of the heads of all lanes below it. A node that is neither below the top nor above it
-//! is empty.
+//! **Invariants.** A lane is sorted by key and then by age. All lanes in use are nonempty and below the *top* node. The
+//! top and each node below it name the first of the heads of all lanes below them. A node that is neither below the top
+//! nor above it is empty.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -35,7 +36,7 @@ const ABSENT: u32 = u32::MAX;
 const NONE: u32 = LANE - 1;
 /// Most lanes that are found by a step.
 const STEPS: usize = 32;
-/// From so many ids on it is known who comes a while after the first. Unit tests have it in small queues, too.
+/// Minimum number of ids for the `ahead` query. Unit tests use it in small queues, too.
 const LOG_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ struct Pair {
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
 pub(crate) struct Lanes<W = ()> {
-    /// By id, and one more that comes after every other: the nobody that empty places name.
+    /// Entries by id, plus a sentinel that comes after all others, which empty places name.
     entries: Box<[Entry]>,
     lanes: Box<[Lane]>,
     /// The nodes of the tournament: the children of node `i` are `2 i` and `2 i + 1`. Node `leaves + lane` is the head of a lane.
@@ -117,7 +118,7 @@ const fn log(ids: usize, also: Also) -> usize {
     if ids < LOG_FROM || !also.ahead { 0 } else { ids.next_power_of_two() }
 }
 
-/// Tells steps apart, but for rounding in most cases.
+/// Hash of a step; mostly distinct for different steps, except for rounding.
 #[inline(always)]
 fn step_mark(step: u128) -> u32 {
     let rounded = (step >> 3) as u64;
@@ -178,14 +179,14 @@ impl<W: Work> Lanes<W> {
         self.work.steps()
     }
 
-    /// How many ids it is for.
+    /// Number of ids that the queue was made for.
     #[must_use]
     #[inline(always)]
     pub(super) fn ids(&self) -> u32 {
         self.lanes.len() as u32
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if the queue is empty.
     #[must_use]
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -271,7 +272,7 @@ impl<W: Work> Lanes<W> {
         let mark = step_mark(step);
         let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
         let lane = self.by_step[slot];
-        // An id that comes back to its lane is all that most packets need: only that stands where it is called.
+        // Most packets only return an id to its lane; only this path is inlined.
         if before != ABSENT {
             self.move_to(id, key, mark, slot);
         } else if !self.append(lane, id, key, mark) {
@@ -340,7 +341,7 @@ impl<W: Work> Lanes<W> {
         (pair.ids[side], pair.ranks[side]) = (id, rank);
     }
 
-    /// The one of two ids that comes first, each of which may be nobody.
+    /// Returns the earlier of two ids; either may be the sentinel.
     #[inline(always)]
     fn earlier(&self, one: u32, other: u32) -> u32 {
         if self.entries[other as usize].precedes(&self.entries[one as usize]) { other } else { one }
@@ -426,7 +427,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// Puts `id`, which is not in, into a lane of its own.
+    /// Inserts `id`, which is absent, into a new lane.
     fn open(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
         let sequence = self.next_sequence();
         let lane = if self.free == NONE { self.fresh } else { self.free };
@@ -545,7 +546,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// `new` is the head of `lane` instead of `old`, or with more than it had, or nobody is.
+    /// Replaces `old` as the head of `lane` by `new`: another id, the same id with a larger key, or the sentinel.
     #[inline(always)]
     fn sink(&mut self, lane: u32, old: u32, new: u32) {
         if self.height == 0 {
@@ -573,7 +574,7 @@ impl<W: Work> Lanes<W> {
             if other == rank {
                 winner = if self.beats(rival, winner) { rival } else { winner };
             } else {
-                // Who wins is a toss, and is chosen without a branch.
+                // The winner is unpredictable: choose it without a branch.
                 winner = select_unpredictable(other < rank, rival, winner);
                 rank = select_unpredictable(other < rank, other, rank);
             }
@@ -591,7 +592,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// The key of the last id of `lane`; less than any other where there is none.
+    /// Key of the last id of `lane`; the minimum if the lane is empty.
     #[inline(always)]
     fn tail_key(&self, lane: u32) -> u128 {
         let tail = self.lanes.get(lane as usize).map_or(LANE, |lane| lane.tail);

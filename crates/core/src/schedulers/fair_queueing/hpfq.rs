@@ -30,7 +30,7 @@ use crate::contract::{
 use crate::schedulers::wf2q_plus::Wf2qPlus;
 use alloc::vec::Vec;
 
-/// What `hpfq` is and supports.
+/// Registry entry of `hpfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hpfq",
     aliases: &[],

@@ -47,7 +47,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `pifo-tree` is and supports.
+/// Registry entry of `pifo-tree`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "pifo-tree",
     aliases: &[],
@@ -104,7 +104,7 @@ impl PifoTree {
     /// A scheduler for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
         let mut servers = Stack::with_room(inner)?;

@@ -77,7 +77,7 @@ use crate::parts::{
     virtual_time::{Pace, Tag, leaf_weights},
 };
 
-/// What `qfq` is and supports.
+/// Registry entry of `qfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "qfq",
     aliases: &[],
@@ -316,7 +316,7 @@ impl Qfq {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let largest = tree.link().max_packet;
         let groups = Groups::new(largest)?;

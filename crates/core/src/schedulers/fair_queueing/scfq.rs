@@ -35,7 +35,7 @@ use crate::parts::{
     virtual_time::{Sessions, Tags, lower_by},
 };
 
-/// What `scfq` is and supports.
+/// Registry entry of `scfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "scfq",
     aliases: &[],

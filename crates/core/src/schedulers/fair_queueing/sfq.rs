@@ -34,7 +34,7 @@ use crate::parts::{
     virtual_time::{Sessions, lower_by},
 };
 
-/// What `sfq` is and supports.
+/// Registry entry of `sfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sfq",
     aliases: &[],

@@ -44,7 +44,7 @@ use crate::parts::{
     tags::{TagQueue, TagSlab},
 };
 
-/// What `virtual-clock` is and supports.
+/// Registry entry of `virtual-clock`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "virtual-clock",
     aliases: &[],
@@ -87,7 +87,7 @@ impl VirtualClock {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let lines = lines(tree)?;
         let class = |class: ClassId| Class {

@@ -41,7 +41,7 @@ use crate::parts::{
     virtual_time::{HIGH, Sessions, Tags, UNITS_PER_BYTE, lower_by},
 };
 
-/// What `wf2q+` is and supports.
+/// Registry entry of `wf2q+`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wf2q+",
     aliases: &[],

@@ -46,7 +46,7 @@ use crate::parts::{heap::Heap, virtual_time::Tag};
 #[cfg(test)]
 mod tests;
 
-/// What `wfq` is and supports.
+/// Registry entry of `wfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wfq",
     aliases: &["pgps"],

@@ -107,7 +107,7 @@ use shortfall::shortfalls;
 
 use estimator::{Estimator, Fine, MAX_BURST, duration, fine, rounded_up};
 
-/// What `cbq-formal` is and supports.
+/// Registry entry of `cbq-formal`.
 pub const FORMAL: SchedulerInfo = SchedulerInfo {
     name: "cbq-formal",
     aliases: &[],
@@ -130,7 +130,7 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Cbq::new(tree, Guideline::Formal)?),
 };
 
-/// What `cbq-ancestor-only` is and supports.
+/// Registry entry of `cbq-ancestor-only`.
 pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     name: "cbq-ancestor-only",
     summary: "class-based queueing: any class may borrow from one above it that has used little",
@@ -140,7 +140,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     ..FORMAL
 };
 
-/// What `cbq-top-level` is and supports.
+/// Registry entry of `cbq-top-level`.
 pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     name: "cbq-top-level",
     summary: "class-based queueing: the formal guidelines, approximated by what arrives and leaves",

@@ -115,7 +115,7 @@ pub use urgent::Advances;
 use urgent::Urgent;
 pub use weights::{CREDITS_PER_BYTE, RunWeights};
 
-/// What `hls` is and supports.
+/// Registry entry of `hls`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hls",
     aliases: &[],

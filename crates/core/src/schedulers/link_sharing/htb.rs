@@ -78,7 +78,7 @@ use crate::parts::{
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
-/// What `htb` is and supports.
+/// Registry entry of `htb`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "htb",
     aliases: &[],
@@ -103,7 +103,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, members| boxed(Htb::new(tree, Deficits::PerLevel, members)?),
 };
 
-/// What `htb-common-deficit` is and supports.
+/// Registry entry of `htb-common-deficit`.
 pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     name: "htb-common-deficit",
     summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",

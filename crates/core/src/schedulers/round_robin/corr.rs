@@ -48,7 +48,7 @@ use crate::parts::heap::Heap;
 #[cfg(test)]
 mod tests;
 
-/// What `corr` is and supports.
+/// Registry entry of `corr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "corr",
     aliases: &[],
@@ -107,7 +107,7 @@ impl Corr {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let slots = tree.leaves().len() as u128;
         let rate = |class| (tree.share_all_busy(class) * slots) >> (64 - FRACTION_BITS);

@@ -63,7 +63,7 @@ use crate::parts::memory::{bytes_of, filled};
 #[cfg(test)]
 mod tests;
 
-/// What `drr` is and supports.
+/// Registry entry of `drr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr",
     aliases: &[],
@@ -230,7 +230,7 @@ impl Turns {
     /// Of the leaves of `tree`, none of which has packets.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { ring: Ring::new(tree)?, visiting: false })
     }

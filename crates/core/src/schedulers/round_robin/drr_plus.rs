@@ -62,7 +62,7 @@ use crate::schedulers::round_robin::visits::Visits;
 #[cfg(test)]
 mod tests;
 
-/// What `drr+` is and supports.
+/// Registry entry of `drr+`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr+",
     aliases: &[],

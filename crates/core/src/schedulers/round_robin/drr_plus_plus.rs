@@ -68,7 +68,7 @@ use crate::schedulers::round_robin::visits::Visits;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// What `drr++` is and supports.
+/// Registry entry of `drr++`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++",
     aliases: &[],
@@ -91,7 +91,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 /// Which classes of `tree` are latency-critical, by id.
 ///
 /// # Errors
-/// Where there is no memory for it.
+/// Fails if there is not enough memory.
 pub(crate) fn critical(tree: &Hierarchy) -> Result<Box<[bool]>, OutOfMemory> {
     slice(tree.len(), |index| {
         let class = ClassId(index as u32);

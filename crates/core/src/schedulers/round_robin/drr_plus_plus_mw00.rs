@@ -59,7 +59,7 @@ use crate::schedulers::{
 #[cfg(test)]
 mod tests;
 
-/// What `drr++-mw00` is and supports.
+/// Registry entry of `drr++-mw00`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++-mw00",
     aliases: &[],

@@ -53,7 +53,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `hdrr` is and supports.
+/// Registry entry of `hdrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hdrr",
     aliases: &[],
@@ -109,7 +109,7 @@ impl Hdrr {
     /// A scheduler for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut places = filled(tree.len(), Place { parent: NIL, slot: 0, inner: NIL })?;
         let mut inners = Stack::with_room(tree.len() - tree.leaves().len())?;

@@ -50,7 +50,7 @@ use crate::contract::{
 #[cfg(test)]
 mod tests;
 
-/// What `hrr` is and supports.
+/// Registry entry of `hrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
     aliases: &[],
@@ -152,7 +152,7 @@ impl Hrr {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let slot = slot(tree);
         let level = |index: usize| Level {

@@ -42,7 +42,7 @@ impl Visits {
     /// Of the classes of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut is_leaf = filled(tree.len(), false)?;
         tree.leaves().iter().for_each(|leaf| is_leaf[leaf.index()] = true);

@@ -36,7 +36,7 @@ use crate::contract::{
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
-/// What `wrr` is and supports.
+/// Registry entry of `wrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wrr",
     aliases: &[],
@@ -64,7 +64,7 @@ fn common_divisor(mut one: u128, mut other: u128) -> u128 {
 /// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. The module's page says how they are chosen.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// Fails if there is not enough memory.
 pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
     let raw = |leaf: ClassId| if flat { tree.weight(leaf).into() } else { tree.share_all_busy(leaf).max(1) };
@@ -129,7 +129,7 @@ impl Wrr {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut flows = Flows::new(tree, |_| Weight { packets: 0, sent: 0 })?;
         for (leaf, packets) in tree.leaves().iter().zip(weights(tree)?) {

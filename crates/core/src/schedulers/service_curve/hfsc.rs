@@ -82,7 +82,7 @@ pub use crate::parts::work::{Counted, Work};
 use ahead::Asked;
 use limit::{Limit, limits_of};
 
-/// What `hfsc` is and supports.
+/// Registry entry of `hfsc`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hfsc",
     aliases: &[],

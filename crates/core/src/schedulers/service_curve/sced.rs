@@ -39,7 +39,7 @@ use crate::parts::{
     memory::slice,
 };
 
-/// What `sced` is and supports.
+/// Registry entry of `sced`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sced",
     aliases: &[],

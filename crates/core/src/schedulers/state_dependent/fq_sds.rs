@@ -135,35 +135,35 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
     }
 }
 
-/// What `fq-ldf` is and supports.
+/// Registry entry of `fq-ldf`.
 pub const LDF: SchedulerInfo = info("fq-ldf", "guarantees; the rest to the longest delay", &[], |tree, _| {
     build(tree, Policy::LongestDelay, false)
 });
-/// What `fq-ldf-second` is and supports.
+/// Registry entry of `fq-ldf-second`.
 pub const LDF_SECOND: SchedulerInfo =
     info("fq-ldf-second", "guarantees; the rest to the second longest delay", &[], |tree, _| {
         build(tree, Policy::LongestDelay, true)
     });
-/// What `fq-lto` is and supports.
+/// Registry entry of `fq-lto`.
 pub const LTO: SchedulerInfo =
     info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree, _| {
         build(tree, Policy::LeastTimeToOverflow, false)
     });
-/// What `fq-lto-second` is and supports.
+/// Registry entry of `fq-lto-second`.
 pub const LTO_SECOND: SchedulerInfo = info(
     "fq-lto-second",
     "guarantees; the rest to the second least time to overflow",
     &[Feature::MaxDelay],
     |tree, _| build(tree, Policy::LeastTimeToOverflow, true),
 );
-/// What `fq-lto-lb` is and supports.
+/// Registry entry of `fq-lto-lb`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
     ..info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, false)
     })
 };
-/// What `fq-lto-lb-second` is and supports.
+/// Registry entry of `fq-lto-lb-second`.
 pub const LTO_LB_SECOND: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
     ..info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
@@ -234,7 +234,7 @@ impl FqSds {
     /// A scheduler for the leaves of `tree` whose excess goes by `policy`: to the first in its order, or to the second.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Self, OutOfMemory> {
         let mut excess = Excess::new(policy, second, tree)?;
         let class = |class| {

@@ -27,7 +27,7 @@ use crate::contract::{
 };
 use crate::parts::heap::Heap;
 
-/// What `lqf` is and supports.
+/// Registry entry of `lqf`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "lqf",
     aliases: &["longest-queue-first"],
@@ -57,7 +57,7 @@ impl Lqf {
     /// A scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { flows: Flows::of_fifos(tree, |_| ())?, order: Heap::new(tree.len())? })
     }

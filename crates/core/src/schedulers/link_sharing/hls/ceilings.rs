@@ -244,7 +244,7 @@ impl CeilingDepths {
     /// Those of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let weights = RunWeights::of(tree)?;
         Self::new(tree, &weights, &Advances::of(tree, &weights)?)

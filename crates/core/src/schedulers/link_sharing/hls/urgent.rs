@@ -100,7 +100,7 @@ impl Advances {
     /// The advances for `tree` with the weights `run`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
         let urgent = || tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical);
         let count = urgent().count();

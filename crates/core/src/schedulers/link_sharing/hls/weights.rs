@@ -36,7 +36,7 @@ impl RunWeights {
     /// The weights for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut leaves_below = filled(tree.len(), 0u64)?;
         for class in tree.classes().rev() {

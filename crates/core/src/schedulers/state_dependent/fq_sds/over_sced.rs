@@ -55,19 +55,19 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
     }
 }
 
-/// What `fq-ldf-sced` is and supports.
+/// Registry entry of `fq-ldf-sced`.
 pub const LDF: SchedulerInfo =
     info("fq-ldf-sced", "service curves; the rest to the longest delay", &[Feature::ServiceCurves], |tree, _| {
         build(tree, Policy::LongestDelay)
     });
-/// What `fq-lto-sced` is and supports.
+/// Registry entry of `fq-lto-sced`.
 pub const LTO: SchedulerInfo = info(
     "fq-lto-sced",
     "service curves; the rest to the least time to overflow",
     &[Feature::ServiceCurves, Feature::MaxDelay],
     |tree, _| build(tree, Policy::LeastTimeToOverflow),
 );
-/// What `fq-lto-lb-sced` is and supports.
+/// Registry entry of `fq-lto-lb-sced`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSdsSced::memory::<true>,
     ..info(
