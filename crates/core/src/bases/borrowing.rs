@@ -1,4 +1,5 @@
-//! Who can lend to whom in a tree of classes, kept so that the next leaf that may send is found without a walk over all of them.
+//! Lenders and borrowers in a tree of classes, kept so that the next leaf that may send is found without a walk over
+//! all of them.
 //!
 //! A class *lends* to the backlogged leaves below it, *borrows* from its parent, *stays* for itself, or *stops* all
 //! below it. The lender of a leaf is the first class that lends on the way up from it, the leaf included. A leaf has no
@@ -8,16 +9,16 @@
 //! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own.
 //! The set of a level below its own holds the children through which a lender of that level is reached. The set of its
 //! own level holds the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its
-//! standing, moves itself between two sets of its parent, and takes all leaves below it along. A class whose set became
-//! empty leaves its parent's.
+//! standing, moves between two sets of its parent, with all leaves below it. A class whose set became empty leaves its
+//! parent's.
 //!
 //! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
 //! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for each class,
 //! level of lenders and priority by a number.
 //!
-//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
-//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child for
-//! each set, of which there are as many as levels times priorities in use.
+//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all
+//! leaves: the same, times the number of searched levels. Nothing is allocated after construction. Memory: one bit per
+//! child for each set; there are as many sets as levels times priorities in use.
 //!
 //! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`BorrowingTree::check`]).
 
@@ -39,7 +40,7 @@ pub use plan::Plan;
 
 const ROOT: u32 = ClassId::ROOT.0;
 
-/// What a class does for the leaves below it.
+/// The relation of a class to the leaves below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It lends; for a leaf: it sends on its own account.
@@ -48,7 +49,7 @@ pub(crate) enum Standing {
     Borrows,
     /// It neither lends nor borrows; classes below it may lend.
     Stays,
-    /// Nothing below it is sent, whoever would lend.
+    /// No class below it may send, regardless of lenders.
     Stops,
 }
 
@@ -121,9 +122,9 @@ pub(crate) struct BorrowingTree {
     words: Box<[u64]>,
     /// The root's sets that are not empty, in the order of their numbers.
     ready: Box<[u64]>,
-    /// What [`BorrowingTree::lowest`] says, found when it changes and not when it is asked: it is asked for each packet.
+    /// Cached result of [`BorrowingTree::lowest`], which is read for each packet.
     lowest: Option<(u8, u8)>,
-    /// How often a set has changed.
+    /// Number of changes of sets.
     changes: u64,
     /// Of all classes.
     turns: u32,
@@ -241,7 +242,7 @@ impl BorrowingTree {
         self.nodes[class as usize].level
     }
 
-    /// What `class` was last said to do.
+    /// Returns the standing last set for `class`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn standing(&self, class: u32) -> Standing {
@@ -262,7 +263,7 @@ impl BorrowingTree {
         if old == standing {
             return;
         }
-        // What lies below its own level passes through it unless it stops that.
+        // Entries below its own level pass through it unless it stops them.
         let lowest = if old == Standing::Stops || standing == Standing::Stops { 0 } else { level };
         for turn in [Self::unlink, Self::link] {
             for at in lowest..=level {
@@ -310,14 +311,14 @@ impl BorrowingTree {
         self.changes += 1;
     }
 
-    /// How many turns there are: for each class with children, level of lenders and priority.
+    /// Number of turns: one for each class with children, level of lenders and priority.
     #[must_use]
     pub(crate) fn turns(&self) -> usize {
         self.turns as usize
     }
 
-    /// The set of `class`, which is not a leaf, of `level` and for `priority`. A class below the lender has the set of its own level, and
-    /// takes turns in it for each level `lender` apart.
+    /// Returns the set of `class`, which is not a leaf, for `level` and `priority`. A class below the lender uses the
+    /// set of its own level, with separate turns for each level `lender`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn children(&self, class: u32, level: u8, priority: u8, lender: u8) -> ChildSet<'_> {
@@ -341,14 +342,14 @@ impl BorrowingTree {
         (usize::from(self.nodes[ROOT as usize].level) + 1) * usize::from(self.priorities)
     }
 
-    /// Where the words of a set lie.
+    /// Range of the words of a set.
     fn set(&self, class: u32, level: u8, priority: u8) -> Range<usize> {
         let node = &self.nodes[class as usize];
         let start = node.first_word + self.within(level, priority) * node.words as usize;
         start..start + node.words as usize
     }
 
-    /// The level of the parent's set that `class` belongs in with what it has at `level`; `None` when in none.
+    /// Returns the level of the parent's set that contains `class` for its entries at `level`; `None` if there is none.
     fn place(&self, class: u32, level: u8) -> Option<u8> {
         let node = &self.nodes[class as usize];
         match node.standing {
@@ -449,12 +450,13 @@ impl BorrowingTree {
         }
     }
 
-    /// The backlogged leaf of `priority` whose lender is at `highest` or a lower level and whose turn it is, and whether that
-    /// turn begins now. The leaves take turns in the order of the tree. A turn goes on until [`BorrowingTree::end_turn`].
+    /// Returns the backlogged leaf of `priority` whose turn it is, among those with a lender at `highest` or below, and
+    /// true if that turn begins now. The leaves take turns in the order of the tree. A turn lasts until
+    /// [`BorrowingTree::end_turn`].
     ///
-    /// `turns` says by class where the turns stand among its children; all 0 at first. The caller has one for each
-    /// `priority` and `highest`. Turns below a class that cannot send for a while go on later where they stood. Otherwise
-    /// its first leaf would have a turn each time that it can.
+    /// `turns` holds the position of the turns among a class's children, by class; all 0 at first. The caller has one
+    /// for each `priority` and `highest`. Turns below a class that cannot send for a while resume later where they
+    /// were. Otherwise its first leaf would have a turn each time that the class becomes able to send.
     #[must_use]
     pub(crate) fn next_in_turn(&self, priority: u8, highest: u8, turns: &mut [u32]) -> Option<(u32, bool)> {
         self.lowest()?;
@@ -535,8 +537,8 @@ impl Search<'_> {
         levels.filter_map(|level| self.borrowing.children(class, level, self.priority, level).next(from)).min()
     }
 
-    /// The leaf below `class` whose turn it is, and whether its turn begins. `fresh` says whether `class` comes anew to its
-    /// parent's turn. If not, it has nothing to send once each of its children has had a turn.
+    /// Returns the leaf below `class` whose turn it is, and true if its turn begins. `fresh` is true if `class` newly
+    /// gets its parent's turn. If not, it has nothing to send once each of its children has had a turn.
     ///
     /// A turn is twice the position of the child from which on to look, and one more if that child has its turn.
     fn descend(&self, turns: &mut [u32], class: u32, own: bool, fresh: bool) -> Option<(u32, bool)> {
@@ -592,7 +594,7 @@ mod tests {
             let mut borrowing = BorrowingTree::new(&tree, &priorities).unwrap();
             let leaves: Vec<u32> = tree.leaves().iter().map(|leaf| leaf.0).collect();
             let mut backlogged = alloc::vec![false; tree.len()];
-            // Turns that stand anywhere.
+            // Turns at arbitrary positions.
             let limits = 6;
             let turns = |class: usize| {
                 let children = tree.children(ClassId(class as u32)).len() as u32;

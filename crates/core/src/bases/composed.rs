@@ -1,15 +1,15 @@
-//! Disciplines, and [`Composed`], the scheduler that is made of one discipline at every class of a tree. A discipline
-//! chooses among the children of one class. It knows nothing but their indices and the lengths at their heads. Only
-//! leaves hold packets.
+//! Disciplines, and [`Composed`], a scheduler with one discipline at every class of a tree. A discipline chooses among
+//! the children of one class. Its only inputs are their indices and the lengths at their heads. Only leaves hold
+//! packets.
 //!
 //! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
 //! packet, the *head*, chosen among the heads of its children. A head that was offered is not taken back when a better
 //! one arrives. When its last bit has left, every class on its path chooses anew, from the leaf up.
 //!
-//! A packet is under way from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a link
-//! has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is not
-//! idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate tell how much of
-//! a packet is sent already.
+//! A packet is in transmission from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a
+//! link has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is
+//! not idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate determine
+//! the part of a packet that is already sent.
 //!
 //! **Cost per packet.** Two steps of the discipline at each level.
 //! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
@@ -45,11 +45,11 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Bytes that one for `children` children takes.
     fn memory(children: usize) -> u64;
 
-    /// `child`, which had nothing to send, has a packet of `len` bytes at its head. Of the packet that the server itself is
-    /// sending, `progress` bytes are sent; 0 while it sends none.
+    /// Called when `child`, which was idle, has a packet of `len` bytes at its head. `progress` is the number of bytes
+    /// already sent of the packet in transmission; 0 if there is none.
     fn activate(&mut self, child: u32, len: u32, progress: u32);
 
-    /// Takes the child that sends next. `None`: no child has anything to send, and the server is idle.
+    /// Removes and returns the child that sends next. `None`: no child has a packet, and the server is idle.
     fn select(&mut self) -> Option<u32>;
 
     /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
@@ -64,7 +64,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Forgets everything, as if just made.
     fn reset(&mut self);
 
-    /// Goes on with the weights of `with`, which was made for as many children.
+    /// Adopts the weights of `with`, which was made for as many children.
     fn retune(&mut self, with: &Self)
     where
         Self: Sized;
@@ -80,7 +80,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
 #[cfg(test)]
 mod tests;
 
-/// So many packets ahead, what the discipline has of a child is asked for, the leaf, and the packet behind its head.
+/// Prefetch distance in packets: the discipline's data of a child, the leaf, and the packet behind its head.
 const CHILD_AHEAD: u32 = 24;
 const LEAF_AHEAD: u32 = 16;
 const PACKET_AHEAD: u32 = 8;
@@ -94,7 +94,7 @@ struct Class {
     queue: LeafQueue,
     /// Index of the parent among the inner classes; of itself where `slot` is [`NIL`]: then it is an inner class.
     inner: u32,
-    /// Which child of its parent it is.
+    /// Index among the children of its parent.
     slot: u32,
 }
 
@@ -103,9 +103,9 @@ struct Inner<D> {
     discipline: D,
     parent: u32,
     slot: u32,
-    /// Where its children are in `Composed::children`.
+    /// Start of its children in `Composed::children`.
     children: u32,
-    /// The leaf whose packet it offers, or which is sending; [`NIL`] while it has nothing.
+    /// The leaf whose packet it offers or sends; [`NIL`] if none.
     head: u32,
     /// The child that `head` is below.
     head_slot: u32,
@@ -132,14 +132,14 @@ pub(crate) struct Composed<D> {
     rate: Rate,
     now: Nanos,
     under_way: Option<UnderWay>,
-    /// True if there are so many leaves that cache lines are asked for ahead of time.
+    /// True if there are enough leaves for prefetching.
     looks_ahead: bool,
 }
 
 const LEAF: u32 = 1 << 31;
 
 impl<D: Discipline> Composed<D> {
-    /// One discipline over the leaves of `tree`, whatever is between them and the root.
+    /// One discipline over all leaves of `tree`, regardless of the classes between them and the root.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -227,7 +227,7 @@ impl<D: Discipline> Composed<D> {
         self.inners.push(Inner { discipline, parent, slot, children: 0, head: NIL, head_slot: 0, sending: false });
     }
 
-    /// A leaf that had nothing has got a packet of `len` bytes: every class above that had nothing either offers it.
+    /// Called when an empty leaf gets a packet of `len` bytes. Every idle class above the leaf then offers it.
     fn activate(&mut self, leaf: u32, len: u32) {
         let progress = self.under_way.map_or(0, |packet| {
             let sent = self.rate.bytes_in(self.now.saturating_sub(packet.since));
@@ -290,7 +290,7 @@ impl<D: Discipline> Composed<D> {
         if child & LEAF != 0 {
             return Some(child & !LEAF);
         }
-        // What an inner class offers is not taken back.
+        // The offer of an inner class is not taken back.
         Some(self.inners[child as usize].head).filter(|&leaf| leaf != NIL)
     }
 

@@ -1,8 +1,9 @@
-//! What flat schedulers share: the leaves of a hierarchy ([`Flows`]), each with a queue and a scheduler's own state,
-//! rings of leaves to visit in turn ([`Ring`]), and lists of leaves that are linked through the leaves ([`Chain`]). A leaf is in one of
-//! these at most.
+//! Common parts of flat schedulers: the leaves of a hierarchy ([`Flows`]), each with a queue and the scheduler's state;
+//! rings of leaves to visit in turn ([`Ring`]); and lists that are linked through the leaves ([`Chain`]). A leaf is in
+//! at most one of these.
 //!
-//! **Cost.** O(1) for everything but [`Ring::remove`] and what visits all leaves. Nothing is allocated after construction.
+//! **Cost.** O(1) for all operations except [`Ring::remove`] and those that visit all leaves. Nothing is allocated
+//! after construction.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -54,7 +55,7 @@ impl<S> Flows<S> {
         Self::over(PacketSlab::for_tree(tree)?, tree, state)
     }
 
-    /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
+    /// The same with FIFOs, regardless of the leaves' configuration, for schedulers that tag packets on arrival.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -118,14 +119,14 @@ impl<S> Flows<S> {
         len <= self.max_packet && self.flows.get(class.index()).is_some_and(|flow| flow.leaf)
     }
 
-    /// Returns true if a leaf has nothing queued.
+    /// Returns true if the queue of a leaf is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self, flow: u32) -> bool {
         self.flows[flow as usize].queue.is_empty()
     }
 
-    /// How many classes there are, the link included.
+    /// Number of classes, including the link.
     pub(crate) fn len(&self) -> u32 {
         self.flows.len() as u32
     }
@@ -173,13 +174,13 @@ impl<S> Flows<S> {
         self.slab.queued()
     }
 
-    /// What is queued in all leaves.
+    /// Returns the amount queued in all leaves.
     #[must_use]
     pub(crate) fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    /// What is queued at one class; nothing where it is no leaf.
+    /// Returns the amount queued at one class; zero if it is not a leaf.
     #[must_use]
     pub(crate) fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog(&self.slab))
@@ -202,7 +203,7 @@ impl<S> Flows<S> {
             && self.slab.fits(&with.slab)
     }
 
-    /// Has the limits of `with`, in which nothing was ever queued. `state` brings over the rest.
+    /// Adopts the limits of `with`, which was never used. `state` transfers the scheduler's state.
     pub(crate) fn retune(&mut self, with: &mut Self, mut state: impl FnMut(&mut S, &S)) {
         self.slab.retune(&mut with.slab);
         for (mine, theirs) in self.flows.iter_mut().zip(&with.flows) {
@@ -211,7 +212,7 @@ impl<S> Flows<S> {
         }
     }
 
-    /// What is queued at a leaf.
+    /// Returns the amount queued at a leaf.
     pub(crate) fn backlog_of(&self, flow: u32) -> Amount {
         self.flows[flow as usize].queue.backlog(&self.slab)
     }
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use crate::test_link::{flat, never, weighted};
 
-    /// So many leaves, with a packet of a byte each.
+    /// Makes `leaves` leaves with a packet of one byte each.
     pub(super) fn flows(leaves: u32) -> Flows<()> {
         let mut flows = Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ()).unwrap();
         for class in 1..=leaves {

@@ -12,10 +12,10 @@
 //! | the potential is r t | `RealTime` in the tests: Virtual Clock | |
 //! | the potential is that of all backlogged classes of a fluid system | [`wfq::Gps`](crate::schedulers::wfq::Gps): weighted fair queueing | |
 //!
-//! **Conditions.** The potential grows at least at rate 1 (as fast as the link sends) while there is something to send.
-//! It does not exceed the potential of any class that is backlogged in the fluid server. A server that meets both has a
-//! latency of L_i / rho_i + L_max / r, whatever else its potential does. How fair it is depends on how far its
-//! potential may fall below those of the classes.
+//! **Conditions.** While there are packets to send, the potential grows at least at rate 1, that of the link. It does
+//! not exceed the potential of any class that is backlogged in the fluid server. A server that meets both conditions
+//! has a latency of L_i / rho_i + L_max / r, for any potential. Its fairness depends on how far its potential may fall
+//! below those of the classes.
 //!
 //! **Cost per packet.** O(log n) of the active leaves, and what the potential costs.
 //! **Invariants.** A class with packets is in `heads` under the stamp of its first one.
@@ -43,7 +43,7 @@ mod tests;
 
 /// The system potential of a rate-proportional server.
 pub(crate) trait Potential: Debug + Send + 'static {
-    /// That of a link of `rate` with `classes` classes, whose weights add up to `all`.
+    /// The potential for a link of `rate` with `classes` classes, whose weights add up to `all`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -54,7 +54,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     /// Bytes that one for `classes` classes takes.
     fn memory(classes: usize) -> u64;
 
-    /// Brings it up to `now`, not before the last time. `weight` tells the weight of a class.
+    /// Advances the potential to `now`, which is not before the last time. `weight` returns the weight of a class.
     fn advance(&mut self, now: Nanos, weight: impl Fn(u32) -> u64);
 
     /// P(now), in virtual time.
@@ -69,7 +69,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     /// Lowers it and all stamps that it keeps.
     fn lower(&mut self, by: u128);
 
-    /// Goes on as `with`, which is of another link or other weights. `weight` tells the new weight of a class.
+    /// Adopts the link and weights of `with`. `weight` returns the new weight of a class.
     fn retune(&mut self, with: &Self, weight: impl Fn(u32) -> u64)
     where
         Self: Sized;
@@ -85,7 +85,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     fn check(&self, weight: impl Fn(u32) -> u64) -> Result<(), String>;
 }
 
-/// What the server keeps of a class.
+/// The server's state of a class.
 #[derive(Debug)]
 pub(crate) struct Session {
     tags: TagQueue,

@@ -1,4 +1,4 @@
-//! How a scheduler is made for a caller: what it cannot honour is refused, and what the link asks for is put behind it.
+//! Construction of a scheduler for a caller: refuses unsupported settings, and adds the transmit queue of the link.
 
 use alloc::boxed::Box;
 
@@ -10,8 +10,8 @@ impl SchedulerInfo {
     /// `members`, a child of the root, borrows from its lender instead of the link.
     ///
     /// # Errors
-    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first thing that it cannot honour. Other
-    /// [`BuildError`]s as the scheduler's page says.
+    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first setting that it cannot honour. Other
+    /// [`BuildError`]s as documented for the scheduler.
     pub fn build(
         &self,
         tree: &Hierarchy,

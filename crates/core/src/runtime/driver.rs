@@ -13,7 +13,7 @@ pub struct Pacer {
     rate: Rate,
     catch_up: Nanos,
     free_at: Nanos,
-    /// What `free_at` leaves out, in units of (1 / rate) ns; below `rate`.
+    /// Remainder below `free_at`, in units of (1 / rate) ns; below `rate`.
     fraction: u64,
     forfeited: Nanos,
 }
@@ -70,7 +70,7 @@ impl Pacer {
         self.rate = rate;
     }
 
-    /// How much lost time may be caught up on from now on.
+    /// Sets the limit on lost time that is made up for.
     pub const fn set_catch_up(&mut self, catch_up: Nanos) {
         self.catch_up = catch_up;
     }
@@ -82,7 +82,7 @@ impl Pacer {
         self.forfeited
     }
 
-    /// There was nothing to send at `now`: time before it is not made up for.
+    /// Records that there was nothing to send at `now`: time before it is not made up for.
     pub fn idle(&mut self, now: Nanos) {
         self.forgive(now);
     }
@@ -157,7 +157,7 @@ pub trait Port: DropSink {
     fn flush(&mut self, now: Nanos);
 }
 
-/// When [`Driver::turn`] should be called again if nothing arrives before.
+/// The time of the next [`Driver::turn`] if nothing arrives before.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -167,7 +167,7 @@ pub enum Wake {
     OnArrival,
 }
 
-/// What [`Driver::next`] has for the link.
+/// The result of [`Driver::next`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
@@ -178,22 +178,21 @@ pub enum Next {
         /// When its last bit leaves.
         done: Nanos,
     },
-    /// Nothing now; when to ask again if nothing arrives before.
+    /// No packet now; the time to call again if nothing arrives before.
     Wait(Wake),
 }
 
 /// A scheduler and the pacing of its link.
 ///
-/// It has two forms. A caller that is asked for packets, as a kernel's queueing discipline is, calls
-/// [`Driver::enqueue`] when one arrives and [`Driver::next`] when the link can take one. A caller that moves packets
-/// itself has a [`Port`] and calls [`Driver::turn`]. A turn stands on the same two steps, and takes them for many
-/// packets at once.
+/// It has two interfaces. A caller that is asked for packets, as a kernel's queueing discipline is, calls
+/// [`Driver::enqueue`] on each arrival and [`Driver::next`] when the link can take a packet. A caller that moves
+/// packets itself has a [`Port`] and calls [`Driver::turn`]. A turn takes the same two steps for many packets at once.
 #[derive(Debug)]
 pub struct Driver<S> {
     scheduler: S,
     pacer: Pacer,
     now: Nanos,
-    /// Until when there was nothing to send when it was last asked for: time that is not made up for.
+    /// End of the last known idle time, which is not made up for.
     rested_until: Nanos,
     batch: Vec<Packet>,
 }
@@ -205,7 +204,7 @@ impl<S: Scheduler> Driver<S> {
     /// Drives `scheduler` at the pace of `pacer`.
     ///
     /// # Errors
-    /// Where there is no memory for a batch of packets.
+    /// Fails if there is no memory for a batch of packets.
     pub fn new(scheduler: S, pacer: Pacer) -> Result<Self, OutOfMemory> {
         let mut batch = Vec::new();
         let bytes = (Self::BATCH * size_of::<Packet>()) as u64;
@@ -219,7 +218,7 @@ impl<S: Scheduler> Driver<S> {
         self.scheduler.enqueue(now, packet, drops);
     }
 
-    /// What may leave by `now`, or when to ask again.
+    /// Returns a packet that may leave by `now`, or the time to call again.
     pub fn next(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Next {
         let now = self.begin(now);
         if self.pacer.free_at() > now {
@@ -262,7 +261,7 @@ impl<S: Scheduler> Driver<S> {
         wake
     }
 
-    /// Time goes on; the latest time seen.
+    /// Advances the time; returns the latest time seen.
     fn begin(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         self.pacer.idle(self.rested_until.min(self.now));
@@ -312,12 +311,13 @@ impl<S: Scheduler> Driver<S> {
         self.pacer.set_rate(rate);
     }
 
-    /// Lateness is made up for to so much from now on; see [`Pacer::set_catch_up`].
+    /// Sets the limit on lateness that is made up for; see [`Pacer::set_catch_up`].
     pub fn set_catch_up(&mut self, catch_up: Nanos) {
         self.pacer.set_catch_up(catch_up);
     }
 
-    /// Nothing was queued until `now`. A caller that knows this need not have asked for a packet: time until then is not made up for.
+    /// Records that nothing was queued until `now`, for a caller that did not ask for a packet meanwhile: time until
+    /// then is not made up for.
     pub fn rested(&mut self, now: Nanos) {
         self.rested_until = self.rested_until.max(now);
     }
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(pacer.forfeited(), Nanos(982_000));
         pacer.idle(Nanos(2_000_000));
         assert_eq!(pacer.due(Nanos(2_000_000)), 1);
-        // Nothing to send is no loss.
+        // Time without backlog is not lost.
         assert_eq!(pacer.forfeited(), Nanos(982_000));
     }
 }

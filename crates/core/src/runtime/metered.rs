@@ -19,7 +19,7 @@ use crate::contract::{
 use crate::parts::memory::{bytes_of, filled};
 use crate::runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 
-/// What has passed one class, or several together. All counters only grow.
+/// Counters of one class, or of several together. All of them only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Handed in by enqueue.
@@ -39,13 +39,13 @@ impl Counters {
         self.dropped[reason.index()]
     }
 
-    /// Dropped for whatever reason.
+    /// Returns the drops for all reasons.
     #[must_use]
     pub fn dropped_total(&self) -> Amount {
         self.dropped.iter().copied().sum()
     }
 
-    /// What must be queued if nothing was lost or invented; `None` where more came out than went in.
+    /// Returns the amount that must be queued if no packet was lost or invented; `None` if more came out than went in.
     #[must_use]
     pub fn outstanding(&self) -> Option<Amount> {
         self.received.checked_sub(self.sent)?.checked_sub(self.dropped_total())
@@ -142,7 +142,7 @@ impl Counters {
 }
 
 impl<S: Scheduler> Metered<S> {
-    /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
+    /// Counts the packets through `inner`, which is empty and was made for `tree`.
     ///
     /// # Errors
     /// Fails if there is no memory for the counters.
@@ -156,26 +156,26 @@ impl<S: Scheduler> Metered<S> {
         &self.inner
     }
 
-    /// What has passed `class`. Packets of classes that do not exist, and of classes that were removed since, are in
-    /// [`Metered::elsewhere`].
+    /// Returns the counters of `class`. Packets of classes that do not exist, and of classes that were removed since,
+    /// are in [`Metered::elsewhere`].
     #[must_use]
     pub fn counters(&self, class: ClassId) -> Counters {
         self.meter.classes.get(class.index()).copied().unwrap_or_default()
     }
 
-    /// What named a class that does not exist, and what has passed classes that a reconfiguration removed.
+    /// Returns the counters of packets whose class does not exist, and of classes that a reconfiguration removed.
     #[must_use]
     pub fn elsewhere(&self) -> Counters {
         self.meter.elsewhere
     }
 
-    /// What has passed all classes together, [`Metered::elsewhere`] included.
+    /// Returns the counters of all classes together, [`Metered::elsewhere`] included.
     #[must_use]
     pub fn total(&self) -> Counters {
         self.meter.total
     }
 
-    /// Checks that nothing was lost or invented: in total, for each class, and elsewhere.
+    /// Checks that no packet was lost or invented: in total, for each class, and elsewhere.
     ///
     /// # Errors
     /// The class and its numbers, in words.
@@ -204,7 +204,7 @@ pub struct MeteredChange {
     meter: Meter,
 }
 
-/// What a change left over, the old counters included; see [`Retired`].
+/// The remains of a change, including the old counters; see [`Retired`].
 #[derive(Debug)]
 #[must_use]
 pub struct MeteredRetired {
@@ -224,7 +224,7 @@ impl MeteredChange {
 
 impl Metered<Box<dyn Scheduler>> {
     /// [`Prepared::commit`], with the counters of a surviving class moved to its new id, and those of a removed one to
-    /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
+    /// [`Metered::elsewhere`]. The total is unaffected.
     pub fn commit(&mut self, change: MeteredChange, now: Nanos, drops: &mut dyn DropSink) -> MeteredRetired {
         let MeteredChange { prepared, mut meter } = change;
         meter.total += self.meter.total;

@@ -5,10 +5,11 @@
 //! | [`PoolRule::Exact`] | max-min fairness over measured demand, computed anew every millisecond, see `exact` |
 //! | [`PoolRule::Ratio`] | the slots of \[htb\]: each member keeps below its base times a common ratio, see `ratio` |
 //!
-//! A pool is outside the schedulers. It is shared by reference count and made of atomics only, so that links may run on
-//! different threads. Nobody waits, and nothing is allocated once it is made. All links have to count time from the same moment.
+//! A pool is outside the schedulers. It is shared by reference count and consists of atomics only, so that links may
+//! run on different threads. It never blocks, and allocates nothing after construction. All links must use the same
+//! time origin.
 //!
-//! What a member sends out of its own guarantee needs nobody's leave. It counts all the same, so that the others borrow less.
+//! A member may send out of its own guarantee without asking. It counts all the same, so that the others borrow less.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,15 +23,16 @@ mod ratio;
 use exact::Exact;
 use ratio::Ratio;
 
-/// How a pool is shared.
+/// The sharing rule of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PoolRule {
-    /// Max-min fairness over measured demand: nothing is left idle that somebody wants.
+    /// Max-min fairness over measured demand: no bandwidth stays idle while there is demand.
     #[default]
     Exact,
     /// The rule of \[htb\], which reacts within seconds and leaves idle what a member does not use.
     Ratio,
-    /// No rule: whoever asks first borrows while the pool has something. \[htb\] has its rule because one device then takes all. For comparison.
+    /// No rule: first come, first served, while the pool has credit. \[htb\] has its rule because one device then takes
+    /// everything. For comparison.
     Greedy,
 }
 
@@ -52,7 +54,7 @@ impl PoolRule {
 /// Why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolError {
-    /// Nobody to share with.
+    /// The pool has no members.
     NoMembers,
     /// The members' base rates add up to more than the pool's rate.
     BasesExceedRate {
@@ -149,10 +151,10 @@ impl Pool {
         if bases.len() == members { check(rate, bases) } else { Err(PoolError::NoMembers) }
     }
 
-    /// Goes on with these values. What members have been given, owe and are measured at stays.
+    /// Adopts these values. Credit, debt and measured rates of members stay.
     ///
     /// # Errors
-    /// As [`Pool::check`]. Nothing has changed then.
+    /// As [`Pool::check`]. On error nothing has changed.
     pub fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> Result<(), PoolError> {
         self.check(rate, bases)?;
         match &self.0 {

@@ -1,4 +1,5 @@
-//! What HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user left open.
+//! Parameters that HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user did not
+//! set.
 
 use alloc::boxed::Box;
 
@@ -22,19 +23,19 @@ const DEEPEST: u64 = 1 << 50;
 
 /// The parameters that the classes of a tree run with, by class id.
 ///
-/// **Assured rates.** The guarantee; where a class has none, its share by weight of its parent's assured rate, at least
-/// 1 bit/s. The root's is the link's rate.
+/// **Assured rates.** The guarantee; for a class without one, its share by weight of its parent's assured rate, at
+/// least 1 bit/s. The root's is the link's rate.
 ///
-/// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants what is borrowed to be shared
-/// so. The smallest is the largest packet. Where that would make a round longer than `ROUND`, quanta are in
-/// proportion to the rates within such a round, and those below the largest packet are raised to it. Where the user
-/// sets some quanta, those are as set, and the others follow from the first of them. If any is below the largest packet
-/// then, all are multiplied so that the smallest is one, because with a quantum below a packet a visit could send
-/// nothing. Only leaves take turns: the quantum of an inner class says nothing.
+/// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants borrowed bandwidth to be
+/// shared in this proportion. The smallest is the largest packet. If that would make a round longer than `ROUND`,
+/// quanta are in proportion to the rates within such a round, and those below the largest packet are raised to it. If
+/// the user sets some quanta, those are kept, and the others follow from the first of them. If any is then below the
+/// largest packet, all are multiplied so that the smallest equals it, because a visit with a smaller quantum could send
+/// nothing. Only leaves take turns: the quantum of an inner class has no effect.
 ///
-/// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
-/// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
-/// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
+/// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each.
+/// A bucket holds the yield of its rate in that time, with one more packet for each leaf and one of its own: L + rate *
+/// sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
 ///
 /// DIFFERENCE: a leaf without a priority has that of the nearest class above it that has one. \[htb\] and \[cbq\] have each
 /// class state its own, and only leaves send.
@@ -77,7 +78,7 @@ impl Plan {
                 return Err(BuildError::Parameter { class, what: "priority", value, min: 0, max });
             }
         }
-        // A share of a rate is a rate, unless it is nothing.
+        // A share of a rate is a rate, unless it is zero.
         let whole = |fine: &u128| Rate::from_bps((fine >> FINE_BITS) as u64).unwrap_or(Rate::MIN);
         let assured = slice(tree.len(), |at| whole(&fine[at]))?;
         let quanta = quanta(tree, &fine)?;
@@ -97,7 +98,7 @@ impl Plan {
         bytes_of::<(u128, u64, u64, u8)>(tree.len())
     }
 
-    /// Depth in bytes of a bucket that fills at `rate`, where the user gives none.
+    /// Default depth in bytes of a bucket that fills at `rate`.
     #[must_use]
     pub fn default_depth(&self, rate: Rate) -> u64 {
         let brought = (self.round * u128::from(rate.bps())).div_ceil(u128::from(self.link.bps()));

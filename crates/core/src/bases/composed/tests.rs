@@ -22,7 +22,7 @@ fn largest(served: &[Served]) -> i128 {
     served.iter().map(|packet| i128::from(packet.len)).max().unwrap_or(0)
 }
 
-/// A random tree: every class with its parent, or none, and its weight.
+/// A random tree: parent (or none) and weight of every class.
 fn trees() -> impl Strategy<Value = Vec<(Option<usize>, u64)>> {
     prop::collection::vec((any::<prop::sample::Index>(), 0u8..3, 1u64..=5), 1..12).prop_map(|list| {
         let mut classes: Vec<(Option<usize>, u64)> = Vec::new();

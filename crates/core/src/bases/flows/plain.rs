@@ -1,6 +1,7 @@
 //! Leaves that are FIFOs, in loops of their own: round robins serve and fill them with the slab open and its state in registers.
 //!
-//! Nothing here is a rule of its own. Each loop does what the calls for single packets do, and stops where a leaf is not a FIFO.
+//! These loops add no rules. Each does the same as the calls for single packets, and stops at a leaf that is not a
+//! FIFO.
 
 use super::{Flows, NIL, Ring};
 use crate::bases::batches::{LOOK_AHEAD_FROM, look_ahead};
@@ -8,7 +9,7 @@ use crate::contract::{ClassId, Packet};
 
 /// The state of a leaf of a round robin, which says how long a visit lasts.
 pub(crate) trait Turn {
-    /// Begins a visit if the first packet, of `len` bytes, can be sent in it. If not, nothing changes.
+    /// Begins a visit if it can send the first packet, of `len` bytes. Otherwise nothing changes.
     fn begin(&mut self, len: u32) -> bool;
     /// Returns true if a packet of `len` bytes can be sent in the visit under way.
     fn covers(&self, len: u32) -> bool;
@@ -19,9 +20,9 @@ pub(crate) trait Turn {
 }
 
 impl<S: Turn> Flows<S> {
-    /// Serves the leaves of `ring` from the first on, of which the visit may be `under_way`, until every slot has a packet, the ring is
-    /// empty, the first is not a FIFO, or its visit would send nothing. Returns the number and the bytes of the packets. The visit of the
-    /// last packet stays under way.
+    /// Serves the leaves of `ring` in order; the visit of the first may be `under_way`. Stops when every slot has a
+    /// packet, the ring is empty, the first is not a FIFO, or its visit would send nothing. Returns the number and the
+    /// bytes of the packets. The visit of the last packet stays under way.
     #[inline(always)]
     pub(crate) fn serve_plain(&mut self, ring: &mut Ring, under_way: &mut bool, slots: &mut [Packet]) -> (usize, u64) {
         if self.flows.len() >= LOOK_AHEAD_FROM {

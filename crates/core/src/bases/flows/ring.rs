@@ -8,16 +8,16 @@ use crate::parts::memory::{bytes_of, filled};
 use crate::parts::prefetch::prefetch;
 use crate::queue::PacketSlab;
 
-/// The leaves of so many visits are asked for ahead of time ...
+/// Prefetch distance for leaves, in visits ...
 const LEAVES_AHEAD: u32 = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: u32 = 32;
 
-/// Leaves in the order in which they are visited: the first is visited next. It has room for all leaves, side by side in their order, so
-/// that it is known long before who is visited.
+/// Leaves in the order in which they are visited. It has contiguous room for all leaves, so that coming visits are
+/// known long in advance.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// As many as a power of two.
+    /// Its length is a power of two.
     places: Box<[u32]>,
     /// The place of the first, and how many there are; places count on and are taken modulo the length.
     head: u32,
@@ -59,7 +59,7 @@ impl Ring {
         self.len == 0
     }
 
-    /// Where the leaf `by` places behind the first is.
+    /// Index of the leaf `by` places behind the first.
     #[inline(always)]
     fn place(&self, by: u32) -> usize {
         self.head.wrapping_add(by) as usize & (self.places.len() - 1)
@@ -140,7 +140,7 @@ impl Ring {
     pub(super) fn look_ahead<S>(&mut self, flows: &[super::Flow<S>], slab: &PacketSlab) {
         let [leaves, packets] = [LEAVES_AHEAD, PACKETS_AHEAD].map(|most| most.min(self.len));
         let [leaves_asked, packets_asked] = self.asked.map(|asked| asked.wrapping_sub(self.head));
-        // What was asked for by places that are gone is no longer ahead.
+        // Prefetches for places that are gone no longer count.
         let from = |asked: u32, most| if asked > most { 0 } else { asked };
         for at in from(leaves_asked, leaves)..leaves {
             prefetch(flows, self.places[self.place(at)] as usize);

@@ -18,30 +18,30 @@
 //! When two links meet, one may decide by figures that are one packet or one period old. In one simulation, on one thread,
 //! everything is exact and repeatable.
 //!
-//! **Total.** The owner has a token bucket, kept as the time at which it is full again, fractions included. Whatever
-//! members send is taken from it, out of their own base or borrowed. Nobody borrows while it is in debt. If the bases
-//! of the members add up to no more than the rate, the members together send no more than rate (t - s) + burst + their
-//! own bursts and one packet of each. Debt is never forgiven.
+//! **Total.** The owner has a token bucket, stored as the time at which it is full again, fractions included. All
+//! traffic of members is charged to it, out of their own base or borrowed. No member borrows while it is in debt. If
+//! the bases of the members add up to no more than the rate, the members together send no more than rate (t - s) +
+//! burst + their own bursts and one packet of each. Debt is never forgiven.
 //!
 //! **Drawbacks**, which the text admits. It reacts within seconds, not packets. A member that offers less than its
 //! share lowers R for all: the others are kept at the same ratio to their bases, and the rest of the pool stays unused.
 //!
-//! DIFFERENCE: the owner is an object of its own and not a class of one of the links, so that no link has to outlive the others. What
-//! was the owner's child on its own link is a member as all others are.
-//! DIFFERENCE: the average is an exponential one with a time constant of six seconds; the text does not say which.
+//! DIFFERENCE: the owner is a separate object and not a class of one of the links, so that no link has to outlive the
+//! others. The text's child of the owner on its own link is an ordinary member here. DIFFERENCE: the average is an
+//! exponential one with a time constant of six seconds; the text does not say which.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
-/// How often actual rates are computed anew.
+/// Interval between computations of actual rates.
 const PERIOD: Nanos = Nanos::from_millis(100);
 /// Periods that a mean goes over: six seconds.
 const AVERAGED: u64 = 60;
 /// Fraction of a byte per period in which means are kept.
 const FRACTION_BITS: u32 = 16;
-/// After this many periods of silence a mean is nothing.
+/// Number of silent periods after which a mean counts as zero.
 const FORGOTTEN: u64 = 60 * AVERAGED;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct Meter {
 #[derive(Debug)]
 pub(super) struct Ratio {
     rate_bps: AtomicU64,
-    /// What may be sent at once, as time at the rate, in ns.
+    /// Burst, as time at the rate, in ns.
     burst: AtomicU64,
     /// When the bucket is full again, in ns, and the rest in units of (1 / rate) ns.
     full_at: AtomicU64,
@@ -65,7 +65,7 @@ pub(super) struct Ratio {
     /// Number of the period under way.
     period: AtomicU64,
     meters: Vec<Meter>,
-    /// True if members keep to the ratio. Without it whoever asks first borrows.
+    /// True if members keep to the ratio. Otherwise credit is first come, first served.
     guarded: bool,
 }
 
@@ -97,7 +97,7 @@ impl Ratio {
         self.meters.iter().filter_map(|meter| Rate::from_bps(meter.base_bps.load(Relaxed)).ok()).collect()
     }
 
-    /// Goes on with these values, as many bases as members. What is owed stays, as the time that it takes to pay.
+    /// Adopts these values; there are as many bases as members. Debt stays, as the time that it takes to pay.
     pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) {
         self.rate_bps.store(rate.bps(), Relaxed);
         self.burst.store(rate.time_for_bytes(burst).0, Relaxed);
@@ -106,7 +106,7 @@ impl Ratio {
         }
     }
 
-    /// Computes the actual rates anew if a period has ended; whoever comes first does it for all.
+    /// Recomputes the actual rates if a period has ended; the first caller does it for all.
     fn measure(&self, now: Nanos) {
         let period = now.0 / PERIOD.0;
         let before = self.period.load(Relaxed);

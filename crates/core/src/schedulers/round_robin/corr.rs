@@ -1,9 +1,8 @@
-//! `corr`: Carry-Over Round Robin, as \[drrpp\] Section 2.4.3 tells it. Flat.
+//! `corr`: Carry-Over Round Robin, as described in \[drrpp\] Section 2.4.3. Flat.
 //!
 //! Each class has a number of slots per cycle that need not be whole. A cycle has two parts. In the *major* cycle every
-//! class gets the whole slots that it has coming. In the *minor* cycle the slots that are left over go to classes with
-//! a fraction of one coming, the largest fraction first. What a class gets too much or too little is carried over into
-//! the next cycle.
+//! class gets the whole slots that it is owed. In the *minor* cycle the remaining slots go to classes that are owed a
+//! fraction, the largest fraction first. Excess or deficit is carried over into the next cycle.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -13,23 +12,22 @@
 //! | major cycle | `due` visits of `listed` | |
 //! | minor cycle | `fractions`, by what is missing to a slot | |
 //!
-//! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does: only then does a class go to
-//! the end of the list, behind those that came meanwhile, or leave it.
+//! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does. Only then does a
+//! class go to the end of the list, behind those that came meanwhile, or leave it.
 //!
 //! A slot is a packet of any length. The text says that CORR is for cells of one length. Where packets differ in length
 //! it shares packets and not bytes.
 //!
-//! **Idle slots.** Where classes are idle, fewer slots are asked for than a cycle has, and the next begins at once. A
-//! class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class that
-//! comes with single packets would take a slot in every cycle.
+//! **Idle slots.** If some classes are idle, the others use fewer slots than a cycle has, and the next begins at once.
+//! A class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class with
+//! single packets would take a slot in every cycle.
 //!
-//! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle, which has n
-//! slots when all are active. Cycles in which nobody has a slot coming are done at once.
-//! **Invariants.** Credits are above -1 slot, and below 1 between cycles.
-//! **Bounds.** Over k cycles in which it has packets, a class sends more than k R_i - 2 and less than k R_i + 2
-//! packets. Counted from when it got packets, it sends within 1 of k R_i. So in the long run it gets exactly its share.
-//! **Overflow budget.** Rates and credits are below 2^53, a number of cycles times a rate fits 128 bits.
-//! **Validation.** The bounds as property tests.
+//! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle,
+//! which has n slots when all are active. Cycles in which no class is owed a slot are done at once. **Invariants.**
+//! Credits are above -1 slot, and below 1 between cycles. **Bounds.** Over k cycles in which it has packets, a class
+//! sends more than k R_i - 2 and less than k R_i + 2 packets. Counted from when it got packets, it sends within 1 of k
+//! R_i. So in the long run it gets exactly its share. **Overflow budget.** Rates and credits are below 2^53, a number
+//! of cycles times a rate fits 128 bits. **Validation.** The bounds as property tests.
 //!
 //! DIFFERENCE: a class that gets packets during a cycle waits for the next one, which is at most n packets away.
 //! DIFFERENCE: the cycle has as many slots as there are leaves; the text leaves it open.
@@ -93,7 +91,7 @@ pub(crate) struct Corr {
     sending: Sending,
 }
 
-/// Whose slot is under way.
+/// The class whose slot is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     Nobody,
@@ -163,7 +161,7 @@ impl Corr {
         }
     }
 
-    /// What was being sent has been sent: its class goes where it belongs now.
+    /// Ends the transmission: moves its class to the list where it belongs now.
     fn settle(&mut self) {
         let Some(flow) = self.sending() else { return };
         if self.flows.is_empty(flow) {

@@ -1,9 +1,10 @@
 //! `hdrr`: Hierarchical Deficit Round Robin of Back et al., \[hdrr\], as \[hls\] Sections I, VI and VII describe it.
 //!
 //! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its
-//! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends what the deficit
-//! covers. What is left is kept while the leaf has packets. A visit ends when its last packet has been sent, as in
-//! [`drr`](crate::schedulers::drr): the leaf is put into the round again, or leaves it, behind those that came meanwhile.
+//! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends the packets that
+//! the deficit covers. The rest is kept while the leaf has packets. A visit ends when its last packet has been sent, as
+//! in [`drr`](crate::schedulers::drr). The leaf is then put into the round again, or leaves it, behind those that came
+//! meanwhile.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -29,9 +30,8 @@
 //! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
 //! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
-//! DIFFERENCE: the round is not laid out, because tags take its place. So it does not start anew when a class becomes
-//! active.
-//! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
+//! DIFFERENCE: tags replace the layout of the round. So it does not start anew when a class becomes active. DIFFERENCE:
+//! Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -74,7 +74,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NIL: u32 = u32::MAX;
 
-/// Where a class is among the children of its parent.
+/// The position of a class among the children of its parent.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Class id of the parent; [`NIL`] for the root.
@@ -155,7 +155,7 @@ impl Hdrr {
         }
     }
 
-    /// The leaf that is visited next; nothing where none has packets.
+    /// Returns the leaf that is visited next; `None` if no leaf has packets.
     fn choose(&mut self) -> Option<u32> {
         let mut class = ClassId::ROOT.0;
         loop {
@@ -175,7 +175,7 @@ impl Hdrr {
         }
     }
 
-    /// What was being sent has been sent: the visit under way is over where its leaf has no packet that the deficit covers.
+    /// Ends the transmission. The visit in progress is over if its leaf has no packet that the deficit covers.
     #[inline]
     fn settle(&mut self) {
         let leaf = self.visited;

@@ -1,4 +1,4 @@
-//! What \[drrpp\] Section 5.1.2 counts of DRR+ and DRR++ and plots in Figures 5.4, 5.5, 5.8 and 5.9.
+//! The counters of \[drrpp\] Section 5.1.2 for DRR+ and DRR++, plotted in Figures 5.4, 5.5, 5.8 and 5.9.
 //!
 //! | text | here | counted |
 //! | --- | --- | --- |
@@ -20,7 +20,7 @@ use super::drr::Tally;
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{bytes_of, filled};
 
-/// How often a class was visited, and how often it had packets left.
+/// Numbers of visits, and of visits that left packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     services: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// Of the classes of `tree`.
+    /// Counters for the classes of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -60,7 +60,7 @@ impl Visits {
         (self.rounds, self.left) = (0, 0);
     }
 
-    /// What visits of the classes that rounds are made of are told to.
+    /// Returns the tally for the classes that make up rounds.
     pub(crate) fn of_rounds(&mut self) -> impl Tally {
         OfRounds(self)
     }

@@ -1,23 +1,21 @@
-//! `wrr`: weighted round robin, as \[drrpp\] Section 2.4.1 tells it. Flat.
+//! `wrr`: weighted round robin, as described in \[drrpp\] Section 2.4.1. Flat.
 //!
-//! Each class with packets is visited once per round and sends as many packets as its weight says, or all that it has. A
-//! visit ends when its last packet has been sent, as in [`drr`](crate::schedulers::drr).
+//! Each class with packets is visited once per round. It sends as many packets as its weight, or its whole backlog if
+//! that is less. A visit ends when its last packet has been sent, as in [`drr`](crate::schedulers::drr).
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
 //! | weight of a queue: packets served in every round | `Weight::packets` | packets |
 //!
 //! **Weights.** Those of the classes without their common divisor. If the smallest is then more than `SMALLEST`, all
-//! are divided further, so that the smallest is that, and rounded. A share is then off by at most half of one in that
-//! many.
+//! are divided further until it equals `SMALLEST`, and rounded. The relative error of a share is then at most 1 / (2
+//! `SMALLEST`).
 //!
-//! **Cost per packet.** O(1).
-//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is under way. Only the first may
-//! have sent a part of its weight, or all of it.
-//! **Bounds.** In packets, |n_i / w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a
-//! class of large packets gets more than its weight.
-//! **Overflow budget.** Weights saturate at 2^64 packets.
-//! **Validation.** The bound is a property test; so is what the text says of packets of different lengths.
+//! **Cost per packet.** O(1). **Invariants.** The ring holds exactly the classes with packets, and the one whose packet
+//! is in transmission. Only the first may have sent a part of its weight, or all of it. **Bounds.** In packets, |n_i /
+//! w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a class of large
+//! packets gets more than its weight. **Overflow budget.** Weights saturate at 2^64 packets. **Validation.** Property
+//! tests of the bound and of the text's statements on packets of different lengths.
 //!
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
@@ -61,7 +59,8 @@ fn common_divisor(mut one: u128, mut other: u128) -> u128 {
     one
 }
 
-/// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. The module's page says how they are chosen.
+/// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. See the module's documentation for
+/// the choice.
 ///
 /// # Errors
 /// Fails if there is not enough memory.
@@ -148,7 +147,7 @@ impl Wrr {
         self.ring.first().filter(|&flow| self.flows.state(flow).sent > 0)
     }
 
-    /// What was being sent has been sent: ends the visit under way where it was its last packet.
+    /// Ends the transmission. Also ends the visit in progress if it was its last packet.
     #[inline]
     fn settle(&mut self) {
         let Some(flow) = self.visited() else { return };

@@ -12,8 +12,8 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// Somebody who sends through a pool: what comes, how fast its link is, and its assured rate, out of which it sends without asking if
-/// `base` says so.
+/// A sender through a pool: its arrivals, the rate of its link, and its assured rate. It uses the assured rate without
+/// asking if `base` is true.
 #[derive(Clone, Debug)]
 struct Sender {
     comes_bps: u64,
@@ -34,7 +34,7 @@ impl Sender {
         Self { comes_bps, link_bps, packet: L, base: false, queued: 0, link: 0, own: 0, sent: Vec::new() }
     }
 
-    /// What it sends in a step that ends at `now`.
+    /// Sends during a step that ends at `now`.
     fn step(&mut self, pool: &Exact, index: usize, base_bps: u64, now: Nanos) {
         let brings = |bps: u64| i128::from(bps) * i128::from(STEP.0);
         let len = i128::from(self.packet) * UNITS;
@@ -116,7 +116,7 @@ fn what_one_member_leaves_another_has_at_once_and_gives_back_within_ten_millisec
     run(&shared, &bases, &mut senders, at(100), at(200));
     let got = [0, 1].map(|of: usize| senders[of].bps(at(110), at(200)) / 1e6);
     assert!((got[0] - 50.0).abs() < 1.0 && (got[1] - 50.0).abs() < 1.0, "{got:?}");
-    // One packet more, and it has none.
+    // After one more packet it has none.
     senders[0].comes_bps = 0;
     senders[0].queued = i128::from(L) * UNITS;
     run(&shared, &bases, &mut senders, at(200), at(300));
@@ -241,7 +241,8 @@ fn threads_that_meet_lose_and_invent_no_credit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// The theorem at the top, and that nothing is left idle, for members of any kind that begin and end at any time.
+    /// The bound in the module's documentation, and work conservation, for members of any kind that begin and end at
+    /// any time.
     #[test]
     fn the_total_is_never_above_the_pool_and_never_below_what_is_wanted(
         rate_mbit in 5u64..400,
@@ -274,7 +275,7 @@ proptest! {
             let ideals = [wants, with_queues].map(|wants| max_min((rate_mbit * MBIT) as f64, &bases, &wants));
             for (at, sender) in senders.iter().enumerate() {
                 let (got, low, high) = (sender.bps(begin, to), ideals[0][at].min(ideals[1][at]), ideals[0][at].max(ideals[1][at]));
-                // What may be outstanding, packets at both ends, and two in a hundred.
+                // The possible outstanding credit, packets at both ends, and a tolerance of 2 %.
                 let outstanding = burst as f64 + 2e-3 * (rate_mbit * MBIT) as f64 / 8.0;
                 let most = 0.02 * high + 8.0 * (outstanding + 3.0 * f64::from(L)) / span;
                 prop_assert!(got >= low - most && got <= high + most, "phase {}, member {}: {} beside {} to {}", number, at, got, low, high);

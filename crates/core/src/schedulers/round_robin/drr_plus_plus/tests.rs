@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// How late a packet of class 1 leaves after a link of the rate r Q_1 / (sum of Q_LC + Q_BE) of its own would have sent it, at
-/// most; in units of ns / Q_1.
+/// Maximum lateness of a packet of class 1, compared with a private link of the rate r Q_1 / (sum of Q_LC + Q_BE); in
+/// units of ns / Q_1.
 fn latest(served: &[Served], own: u32, round: u64) -> i128 {
     let (own, mut alone, mut latest) = (i128::from(own), 0, 0);
     for packet in served.iter().filter(|packet| packet.class == 1) {
