@@ -11,7 +11,7 @@ use crate::contract::{
     Share,
 };
 
-/// What the test links take for a byte, so that every packet ends on a whole nanosecond: 1 Gbit/s.
+/// Time per byte of the test links, in ns: 1 Gbit/s. Every packet ends on a whole nanosecond.
 pub(crate) const NS_PER_BYTE: u64 = 8;
 pub(crate) const LINK: Rate = match Rate::from_bps(8 * NANOS_PER_SEC / NS_PER_BYTE) {
     Ok(rate) => rate,
@@ -109,7 +109,7 @@ impl<'a> Wire<'a> {
         Self { arrivals, next: 0, now: 0, queues, served: Vec::new() }
     }
 
-    /// Takes in one packet that has arrived by now: its class, and whether that had none.
+    /// Queues one packet that has arrived by now: returns its class, and true if that was empty.
     pub(crate) fn take_in(&mut self) -> Option<(usize, bool)> {
         let arrival = *self.arrivals.get(self.next).filter(|arrival| arrival.at <= self.now)?;
         self.next += 1;
@@ -126,7 +126,7 @@ impl<'a> Wire<'a> {
         self.now = end;
     }
 
-    /// Waits for the next arrival; false where there is none.
+    /// Waits for the next arrival; returns false if there is none.
     pub(crate) fn wait(&mut self) -> bool {
         self.arrivals.get(self.next).inspect(|arrival| self.now = arrival.at).is_some()
     }
@@ -147,7 +147,8 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// The example that tells when a visit ends: class 1 has three packets at once, class 2 gets two while the first is sent.
+/// An example that depends on the end of a visit: class 1 has three packets at once, class 2 gets two while the first
+/// is sent.
 pub(crate) fn newcomer() -> Vec<Arrival> {
     let packet = |class, at| Arrival { at, class, len: 1500 };
     alloc::vec![packet(1, 0), packet(1, 0), packet(1, 0), packet(2, 200), packet(2, 200)]

@@ -90,7 +90,7 @@ fn tree(info: &SchedulerInfo, random: &mut Random, most: u64) -> Hierarchy {
             Err(error) => panic!("{error}"),
         }
     }
-    // What only leaves may have is taken away from inner classes.
+    // Settings that only leaves may have are removed from inner classes.
     let built = tree.build().unwrap();
     let mut tree = Hierarchy::builder(built.link());
     for class in built.classes() {
@@ -125,7 +125,7 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
             let name = info.name;
             match build_within(info, &tree, says + BOX) {
                 Ok(()) => {}
-                // A tree that it cannot run with is refused whatever memory there is.
+                // A tree that the scheduler cannot run with is refused for any amount of memory.
                 Err(BuildError::OutOfMemory { bytes }) => {
                     panic!("{name}: {says} B do not suffice, {bytes} B were missing")
                 }
@@ -148,7 +148,7 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
     huge_queues_and_trees_are_refused_by_numbers();
 }
 
-/// What would have aborted the process: memory for 2^32 packets.
+/// Memory for 2^32 packets, which would have aborted the process.
 fn huge_queues_and_trees_are_refused_by_numbers() {
     let mut tree = Hierarchy::builder(LinkConfig { max_queued: u32::MAX, ..LinkConfig::new(rate(RATE)) });
     tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();

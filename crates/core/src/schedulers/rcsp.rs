@@ -1,4 +1,4 @@
-//! `rcsp`: Rate-Controlled Static Priority, as \[drrpp\] Section 2.3.5 tells it. Flat. Not work-conserving.
+//! `rcsp`: Rate-Controlled Static Priority, as described in \[drrpp\] Section 2.3.5. Flat. Not work-conserving.
 //!
 //! A *regulator* for each class holds a packet until it is eligible. A *scheduler* sends eligible packets by priority,
 //! first come first served within a priority. So what a class does to the traffic of others depends on its contract and
@@ -64,7 +64,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),
 };
 
-/// What makes a packet eligible.
+/// The condition that makes a packet eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regulator {
     /// The rate of its class since the packet before.
@@ -75,7 +75,7 @@ pub enum Regulator {
 
 /// Bits of the fraction of a nanosecond.
 const FRACTION_BITS: u32 = 30;
-/// Where the priority is in a key of `eligible`.
+/// Position of the priority in a key of `eligible`.
 const PRIORITY_SHIFT: u32 = 120;
 
 #[derive(Debug)]
@@ -95,7 +95,8 @@ fn time_per_byte(tree: &Hierarchy, class: ClassId) -> u128 {
     (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate)
 }
 
-/// The bound of the header, for the rates that the regulators have. None for a class of less than 2^-64 of the link.
+/// The bound of the module's documentation, for the rates of the regulators. None for a class of less than 2^-64 of the
+/// link.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let priority = |class: ClassId| tree.config(class).priority.unwrap_or(0);
     // Not on the stack, of which a kernel has 16 KiB for all.

@@ -1,4 +1,5 @@
-//! Changes while packets are queued: prepare touches nothing, commit allocates nothing, and lenders go with their classes.
+//! Changes while packets are queued: prepare changes nothing, commit allocates nothing, and lenders move with their
+//! classes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +89,7 @@ fn a_class_borrows_from_the_lender_that_the_change_gives_it() {
             vec![(ClassId(class), Box::new(Generous(Arc::clone(lent))) as Box<dyn Lender>)]
         };
         let mut running = full(info, &pooled(&[1, 1]), lend(2, &before));
-        // The same classes: what is there goes on, with another lender.
+        // The same classes: the state stays, with another lender.
         let tree = pooled(&[1, 1]).build();
         let survivors = [None, Some(ClassId(1)), Some(ClassId(2))];
         let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
@@ -139,7 +140,7 @@ fn change_to(running: &mut Box<dyn Scheduler>, info: &'static SchedulerInfo, spe
     running.check_invariants().unwrap();
 }
 
-/// Sends for so long, both leaves always having packets. Bytes sent of each.
+/// Sends `packets` packets with both leaves backlogged. Returns the bytes sent of each.
 fn send(running: &mut Box<dyn Scheduler>, from: Nanos, packets: u64) -> ([u64; 2], Nanos) {
     let (mut sent, mut now) = ([0; 2], from);
     let mut handle = 1_000_000;
@@ -183,7 +184,7 @@ fn after_a_change_of_weights_shares_are_those_of_now() {
             info.build(&two([1_000_000, 9_000_000], None).build(), Leniency::Refuse, Members::new()).unwrap();
         let (_, now) = send(&mut running, Nanos::ZERO, 500);
         change_to(&mut running, info, &two([6_000_000, 4_000_000], None), now);
-        // What the classes had on account counts for a while.
+        // The classes' credit counts for a while.
         let (_, now) = send(&mut running, now, 200);
         let ([first, second], _) = send(&mut running, now, 5_000);
         let part = first as f64 / (first + second) as f64;

@@ -11,10 +11,10 @@ use crate::trees::{ClassSpec, Shape, TreeSpec, classes, trees, weights};
 
 const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// Packets that `liveness` sends at most in this suite, on trees in which everybody's turn takes longer.
+/// Maximum number of packets that `liveness` sends in this suite, on trees in which a round takes longer.
 const LIVENESS_STEPS: usize = 10_000;
 
-/// What a check is given besides a tree.
+/// The input of a check besides a tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) before: Vec<Op>,
@@ -98,7 +98,7 @@ fn ops(shape: Shape, count: usize) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..count)
 }
 
-/// Applies one step; `batch` says whether batch calls are made as such or as the single calls that they stand for.
+/// Applies one step; `batch` selects batch calls or the equivalent single calls.
 fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) -> Broken {
     let now = model.now();
     let mut change = None;
@@ -117,7 +117,7 @@ fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) 
         &Op::Advance(span) => model.set_now(now.saturating_add(Nanos(span))),
         Op::JumpAYear => model.set_now(now.saturating_add(Nanos(YEAR))),
         &Op::GoBack(span) => {
-            // One call at an earlier time. The scheduler goes on from the latest that it has seen, and so do we.
+            // One call at an earlier time. The scheduler continues from the latest that it has seen, as does the model.
             model.set_now(now.saturating_sub(Nanos(span)));
             let leaf = model.leaves()[0];
             model.enqueue(&[(leaf, 100)], batch)?;
@@ -176,9 +176,9 @@ fn same_twice(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Bro
     same(&transcript(info, spec, &case.before, true)?, &transcript(info, spec, &case.before, true)?)
 }
 
-/// Batch calls do what the single calls do that they stand for.
+/// Batch calls do the same as the equivalent single calls.
 fn batches_are_single_calls(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
-    // What is sent, dropped and marked is told in different ways, so that their order among each other is not known.
+    // Sent, dropped and marked packets are reported in different ways, so that their relative order is not known.
     let of = |batch| -> Result<[Vec<Event>; 3], String> {
         let events = transcript(info, spec, &case.before, batch)?;
         let (dropped, rest): (_, Vec<_>) = events.into_iter().partition(|event| matches!(event, Event::Dropped(..)));
@@ -188,7 +188,7 @@ fn batches_are_single_calls(info: &'static SchedulerInfo, spec: &TreeSpec, case:
     of(true)?.iter().zip(&of(false)?).try_for_each(|(batches, singles)| same(batches, singles))
 }
 
-/// After a purge a scheduler is as good as new: it goes on as a fresh one does.
+/// A scheduler behaves after a purge as a fresh one does.
 fn purge_forgets(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
     let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..));
     let (mut used, mut fresh) = (model(info, spec), model(info, spec));
@@ -214,7 +214,7 @@ fn purge_forgets(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, a
     same(&used.events, &fresh.events)
 }
 
-/// A change that is refused leaves a scheduler that goes on as one does that was never asked.
+/// A refused change does not affect a scheduler's later behaviour.
 fn a_refused_change_changes_nothing(
     info: &'static SchedulerInfo,
     spec: &TreeSpec,
@@ -261,9 +261,9 @@ const RETUNED: [&str; 16] = [
     "hdrr",
 ];
 
-/// A scheduler that is told, again and again, to go on as it was made goes on as one does that was never told.
+/// A scheduler that is retuned to its own configuration, again and again, behaves as one that never was.
 fn retuned_to_the_same(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
-    // Who is told has seen the time of then, which makes a difference where the caller's goes back.
+    // A retuned scheduler has seen the time of the call, which makes a difference if the caller's time goes back.
     let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..) | Op::GoBack(..));
     let (mut told, mut other) = (model(info, spec), model(info, spec));
     for op in before.iter().chain(after).filter(stays) {
@@ -317,7 +317,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
         model.enqueue(&[(leaf, 1500)], false)?;
     }
     let is_busy: Vec<bool> = (0..tree.len()).map(|class| busy.iter().any(|(_, leaf)| leaf.index() == class)).collect();
-    // What had been sent when a leaf began to wait: when it sent, or became backlogged.
+    // Bytes sent when a leaf began to wait: when it sent, or became backlogged.
     let mut since = vec![0u128; tree.len()];
     let mut sent = 0;
     let in_time = |leaf: ClassId, waits: u128| {

@@ -1,5 +1,6 @@
-//! How schedulers have failed in the field, each as a test. Left out is what cannot be written here: packets that enter a
-//! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives classified).
+//! Failures of schedulers in the field, each as a test. Two kinds cannot be written here: packets that enter a
+//! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives
+//! classified).
 
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET,
@@ -21,7 +22,7 @@ fn for_all(claim: impl Fn(&'static SchedulerInfo) -> Broken) {
     }
 }
 
-/// Returns true if a packet is sent: now, or where the scheduler is not work-conserving when it says that it goes on.
+/// Returns true if a packet is sent: now, or at the announced time if the scheduler is not work-conserving.
 fn send(info: &SchedulerInfo, scheduler: &mut dyn Scheduler, now: &mut Nanos) -> bool {
     let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
     loop {
@@ -202,7 +203,7 @@ fn a_quantum_of_zero_is_refused_and_quanta_that_overflow_32_bits_together_are_no
 
 #[test]
 fn a_quantum_far_below_a_packet_costs_no_time() {
-    // Rounds that nobody can send in are a loop of a million steps for each packet where they are walked one by one.
+    // Rounds in which no class can send are a loop of a million steps for each packet if they are walked one by one.
     for_all(|info| {
         let mut spec = TreeSpec { max_packet: MAX_PACKET, ..TreeSpec::flat(&[1; 300]) };
         if info.supports(Feature::Quantum) {
@@ -248,7 +249,7 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
                 for _ in 0..4 {
                     let packet = model.send()?.ok_or("idle")?;
                     sent[packet.class.index() - 1] += 1;
-                    // What is guaranteed is guaranteed in time.
+                    // Guarantees are guarantees in time.
                     model.set_now(model.now().saturating_add(link.time_for(packet.len)));
                 }
             }
@@ -310,7 +311,7 @@ fn a_change_keeps_what_is_queued_and_its_order() {
             assert!(model.reconfigure(info, change)?);
         }
         assert_eq!(model.backlog().packets, 118);
-        // Only a smaller limit drops, and it says so; and not even that where the scheduler goes on with what it has.
+        // Only a smaller limit drops, with its reason; and not even that if the scheduler keeps its state.
         let queued = model.queued(id(2)) as u64;
         let goes_on = model.retune(info.build(&model.spec().build(), Leniency::Refuse, Members::new()).unwrap())?;
         let change = model.spec().with_change(2, 3, 30);

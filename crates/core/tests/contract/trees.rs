@@ -48,8 +48,8 @@ pub(crate) struct TreeSpec {
     pub(crate) rate: u64,
     pub(crate) max_packet: u32,
     pub(crate) max_queued: u32,
-    /// Behind the scheduler. Its packets leave active queues when others arrive, which the model cannot tell from what is wrong: with one
-    /// there are FIFOs only.
+    /// Queue behind the scheduler. Its packets leave active queues when others arrive, which the model cannot
+    /// distinguish from a fault: with one there are FIFOs only.
     pub(crate) transmit_queue: Option<TransmitQueue>,
     /// Without transmit queue, because the model does not know what is in that; and with FIFOs only.
     pub(crate) push_out: bool,
@@ -144,7 +144,7 @@ impl TreeSpec {
         (new, survivors)
     }
 
-    /// Removes a class with all below it, unless nothing would be left.
+    /// Removes a class with all below it, unless the tree would become empty.
     pub(crate) fn without_class(&self, which: usize) -> (Self, Survivors) {
         let which = which % self.classes.len();
         let mut gone = vec![false; self.classes.len()];
@@ -176,12 +176,12 @@ impl TreeSpec {
     }
 }
 
-/// What random trees may look like.
+/// Limits of random trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) classes: usize,
     pub(crate) levels: usize,
-    /// What classes may set, now and then.
+    /// Features that classes set at random.
     pub(crate) features: &'static [Feature],
     /// Weights are drawn from 1 to 9 * 10^this.
     pub(crate) weight_digits: u32,
@@ -266,7 +266,7 @@ pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
                 spec = spec.with_class(below.index(spec.classes.len()), class, shape.levels).0;
             }
         }
-        // All have a quantum or none: one that others would have to follow out of range is refused.
+        // All have a quantum or none: one that would push others out of range is refused.
         if !quanta {
             spec.classes.iter_mut().for_each(|class| class.quantum = None);
         }

@@ -1,9 +1,8 @@
 //! `hpfq`: Hierarchical Packet Fair Queueing of Bennett and Zhang with WF2Q+ at every class, H-WF2Q+: \[hpfq\] Section 4, and
 //! what \[hfsc\] compares itself with.
 //!
-//! Each inner class is a WF2Q+ server of its own ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children.
-//! Its virtual time counts the bytes that it itself has sent. `bases::composed` says how the servers are put
-//! together.
+//! Each inner class is a separate WF2Q+ server ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children.
+//! Its virtual time counts the bytes that it has sent itself. See `bases::composed` for the composition of the servers.
 //!
 //! | paper | here |
 //! | --- | --- |
@@ -45,11 +44,12 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Composed::<Wf2qPlus>::hierarchical(tree)?),
 };
 
-/// The sum over the path, from the leaf up, of a largest packet times the share of the class below in the class on the path: a
-/// packet and a part of one for each level; and what it is behind by more just before a packet of its own.
+/// Bound: the sum over the path, from the leaf up, of a largest packet times the share of the class below in the class
+/// on the path, plus the additional lag just before a packet of the leaf. That is a packet, and a part of one for each
+/// level.
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     let largest = u128::from(tree.link().max_packet);
-    // What the leaf is behind by through the classes above it, and its share of the link, both rounded up.
+    // The leaf's lag through the classes above it, and its share of the link, both rounded up.
     let index = |leaf: ClassId| {
         let (mut behind, mut share, mut at) = (0, ONE, leaf);
         while let Some(parent) = tree.parent(at) {
@@ -57,7 +57,7 @@ fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
             share = (share * u128::from(tree.weight(at))).div_ceil(u128::from(tree.children_weight(parent)));
             at = parent;
         }
-        // A packet of its own may be about to start; a share is rounded up by 64 parts at most.
+        // A packet of the leaf may be about to start; a share is rounded up by at most 64 parts.
         Ratio { numerator: behind + largest * (ONE - share + MAX_DEPTH as u128), denominator: ONE }
     };
     core::iter::once(None).chain(tree.classes().map(|class| tree.is_leaf(class).then(|| index(class)))).collect()

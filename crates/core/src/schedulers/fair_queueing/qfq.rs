@@ -27,18 +27,20 @@
 //! **Invariants**, from which the masks follow. Shares are at most 1, so that no packet takes V further than a slot of any group.
 //! 1. S^_k <= floor(V / sigma_i) sigma_i + sigma_i: a class is served with S_i <= V, and then advances by a slot at most. A group
 //!    that is not eligible starts at the next multiple of its slot, and becomes eligible when bit i of V or one above it changes.
-//! 2. A group j that becomes eligible blocks nobody. A group i < j finishes by S_j + 2 sigma_i <= S_j + sigma_j < F_j.
+//! 2. A group j that becomes eligible blocks no other group. A group i < j finishes by S_j + 2 sigma_i <= S_j +
+//!    sigma_j < F_j.
 //! 3. V <= F_i + L, by the argument under Bounds. With 1, a group uses at most five slots at a time.
 //! 4. S^_k <= F_j for each eligible j above the group i of k, also while k is idle. Where V is what k starts at, it is below F_j +
 //!    sigma_i by 3, and F_j is a multiple of sigma_i. So a group that is blocked by the one that is served, x, has
 //!    F_i <= F_x + 2 sigma_i. When x moves on, by a slot or more, all below it become ready at once, unless the next of ER
 //!    above x finishes just when x did: that blocks them still.
 //!
-//! **Bounds.** Let a class wait with the tag S, and S^ + 2 sigma = d. Let V0 be the virtual time at which a packet with F_i > d was
-//! last chosen, or V last jumped. All that was sent since then, but for that packet, started at V0 or later and was to finish by
-//! d, also by its exact tags, as S + l / phi < S^ + 2 sigma; what was sent of the class itself finished by S. As the shares add up to
-//! 1, V <= V0 + L + (1 - phi)(d - V0) + phi (S - V0) = d + L - phi (d - S), so that V - S <= 2 (1 - phi) sigma + L. On the other hand a
-//! class is never more than sigma + (1 - phi) L / phi ahead of V, just after a packet of its own. Both together say that
+//! **Bounds.** Let a class wait with the tag S, and S^ + 2 sigma = d. Let V0 be the virtual time at which a packet with
+//! F_i > d was last chosen, or V last jumped. Everything sent since then, except that packet, started at V0 or later.
+//! It was to finish by d, also by its exact tags, as S + l / phi < S^ + 2 sigma; the service of the class itself
+//! finished by S. As the shares add up to 1, V <= V0 + L + (1 - phi)(d - V0) + phi (S - V0) = d + L - phi (d - S), so
+//! that V - S <= 2 (1 - phi) sigma + L. On the other hand a class is never more than sigma + (1 - phi) L / phi ahead of
+//! V, just after a packet of its own. Together:
 //!
 //! > W_k(t1, t2) >= phi W(t1, t2) - (3 - 2 phi) phi sigma - L
 //!
@@ -46,12 +48,12 @@
 //! between 2 L and 7 L. The first alone says that a packet leaves within (2 (1 - phi) sigma + L) / r of when it would leave a link of
 //! the class's own rate: a latency-rate server.
 //!
-//! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a
-//! slot is at most 2^61 and there are `GROUPS` groups. V advances by less than 2^64 with a packet, also when it jumps: 2^128 is
-//! beyond 2^64 packets, which are centuries. Nothing is ever lowered.
+//! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a slot is at most 2^61 and
+//! there are `GROUPS` groups. V advances by less than 2^64 per packet, also when it jumps: 2^128 is beyond 2^64
+//! packets, which are centuries. Tags are never lowered.
 //!
-//! **Validation.** The same packets as from a model that walks over all classes, with rational numbers; both bounds, as told, as
-//! property tests; traffic that gets within a sixteenth of the index.
+//! **Validation.** Comparison with a model that walks over all classes, with rational numbers; both bounds as property
+//! tests; traffic that comes within a sixteenth of the index.
 //!
 //! DIFFERENCE: the bounds are our own, as above. The index that \[qfq\] is quoted with, 3 phi sigma + 2 phi L, does not hold of a class
 //! of a small share: it may lag by nearly 4 phi sigma, as a test shows.
@@ -105,7 +107,7 @@ const BUCKETS: u32 = 8;
 /// Twice the longest slot is this power of two.
 const ERA: u32 = MAX_PACKET.ilog2() + GROUPS as u32;
 
-/// What the bounds of a class are computed from.
+/// The inputs of a class's bounds.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// phi = weight / all.
@@ -118,7 +120,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Those of all leaves, by class id. None where there is no memory to compute them.
+    /// Computes `bound` for all leaves, by class id. `None` for all if there is not enough memory.
     fn of<T: Copy>(tree: &Hierarchy, bound: impl Fn(Self) -> T) -> Vec<Option<T>> {
         let mut bounds = alloc::vec![None; tree.len()];
         let Ok(weights) = leaf_weights(tree) else { return bounds };
@@ -173,7 +175,7 @@ const fn below(group: u32) -> u64 {
     (1 << group) - 1
 }
 
-/// What is kept of a class.
+/// The state of a class.
 #[derive(Debug)]
 struct Session {
     /// S_k of a class that is backlogged or sending, F_k of any other.
@@ -236,7 +238,7 @@ impl Groups {
         tag & !(self.slot(group) - 1)
     }
 
-    /// Where the slot of `tag` lies in `group`.
+    /// Index of the bucket of `tag` in `group`.
     #[inline]
     fn bucket(&self, group: u32, tag: u128) -> u32 {
         (tag as u64 >> (self.bits + group)) as u32 % BUCKETS
@@ -255,7 +257,7 @@ impl Groups {
         (above != 0).then(|| self.finish(above.trailing_zeros()))
     }
 
-    /// Puts `group` into the sets that its start belongs in; it was in none of them.
+    /// Puts `group`, which is in no set, into the sets given by its start.
     #[inline]
     fn classify(&mut self, group: u32, v: u128) {
         let bit = 1 << group;
@@ -335,7 +337,7 @@ impl Qfq {
         Flows::<Session>::memory(tree) + bytes_of::<Group>(GROUPS) + bytes_of::<u64>(tree.leaves().len())
     }
 
-    /// A class that had nothing has got a packet.
+    /// Called when an idle class gets a packet.
     #[inline]
     fn activate(&mut self, class: u32) {
         let session = self.flows.state_mut(class);
@@ -347,7 +349,7 @@ impl Qfq {
         self.insert(class, group, start);
         let is_new = self.groups.backlogged & (1 << group) == 0;
         if is_new || start < self.groups.groups[group as usize].start {
-            // A group that starts later than this is not eligible and blocks nobody.
+            // A group that starts later than this is not eligible and blocks no other.
             self.groups.remove(group);
             self.groups.groups[group as usize].start = start;
             self.groups.classify(group, self.v);
@@ -458,7 +460,7 @@ impl Scheduler for Qfq {
     fn check_invariants(&self) -> Result<(), String> {
         let Self { flows, groups, v, .. } = self;
         let sending = self.under_way.map(|packet| packet.class);
-        // What the groups are by the tags of their classes: start and buckets.
+        // Expected start and buckets of the groups, from the tags of their classes.
         let mut known = [(u128::MAX, 0u8); GROUPS];
         for class in flows.leaves().filter(|&class| !flows.is_empty(class) || sending == Some(class)) {
             let Session { tag, group, .. } = flows.state(class);

@@ -1,4 +1,4 @@
-//! `scfq`: Self-Clocked Fair Queueing of Golestani: \[scfq\], and as \[drrpp\] Section 2.3.3 tells it. Flat.
+//! `scfq`: Self-Clocked Fair Queueing of Golestani: \[scfq\], and as described in \[drrpp\] Section 2.3.3. Flat.
 //!
 //! The virtual time is the finish tag of the packet that is being sent. No fluid system needs to be simulated. The
 //! packet with the smallest finish tag is sent next.

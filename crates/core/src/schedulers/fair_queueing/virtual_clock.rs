@@ -1,8 +1,8 @@
-//! `virtual-clock`: L. Zhang's Virtual Clock, as \[drrpp\] Section 2.3.2 tells it. Flat.
+//! `virtual-clock`: L. Zhang's Virtual Clock, as described in \[drrpp\] Section 2.3.2. Flat.
 //!
-//! Each arriving packet is stamped with the time at which it would leave if its class had a link of its own rate to
-//! itself: equation (2.1). Packets leave in the order of their stamps. A class that sends ahead of its rate has its
-//! stamps run ahead of the clock and is punished for it later. So Virtual Clock guarantees a rate and is not fair.
+//! Each arriving packet is stamped with its departure time on a private link of its class's rate: equation (2.1).
+//! Packets leave in the order of their stamps. A class that sends ahead of its rate has its stamps run ahead of the
+//! clock and is punished for it later. So Virtual Clock guarantees a rate and is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |

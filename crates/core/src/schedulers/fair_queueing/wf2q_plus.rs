@@ -60,7 +60,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Composed::<Wf2qPlus>::flat(tree)?),
 };
 
-/// L_i + (L - L_i) rho_i / r, and (1 - rho_i / r) L_i just before a packet of its own, with L for L_i, which is the most that it can be.
+/// L_i + (L - L_i) rho_i / r, and (1 - rho_i / r) L_i just before a packet of the class, with the maximum L for L_i.
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     let largest = u128::from(tree.link().max_packet);
     let index = |class| {
@@ -70,7 +70,7 @@ fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     core::iter::once(None).chain(tree.classes().map(index)).collect()
 }
 
-/// A child is asked for so many children before it starts, where many start at once.
+/// Prefetch distance in children that start at once.
 const STARTS_AHEAD: u32 = 12;
 
 /// WF2Q+ among the children of a server.

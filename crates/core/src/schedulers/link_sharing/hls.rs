@@ -18,7 +18,7 @@
 //! # Units
 //!
 //! Balances, residuals and weights are in *credits* of 2^-24 byte ([`CREDITS_PER_BYTE`]). So a weight may be a small
-//! fraction of a byte, and its quota loses nothing to the floor of equation (4). If weights are whole bytes, the
+//! fraction of a byte, and the floor of equation (4) costs its quota nothing. If weights are whole bytes, the
 //! arithmetic is the paper's, except that the credit is indivisible and not the byte.
 //!
 //! # Rounds
@@ -61,9 +61,9 @@
 //!   each, it falls behind its sibling without bound. Theorem 3 says otherwise; its Lemma 2 takes "backlogged" for "active".
 //!   Here an inner class is idle when no leaf below it is backlogged. Until then it keeps its balance, and the waiting leaves
 //!   get it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
-//! * `DIFFERENCE` (start of a surplus round): the classes that are active in a surplus round are all that are backlogged. The paper
-//!   does not say whether the condition for starting one counts those that are new. Here it does: they are activated
-//!   first, so that no surplus round starts in which nothing can be handed out.
+//! * `DIFFERENCE` (start of a surplus round): all backlogged classes are active in a surplus round. The paper does not
+//!   say if the condition for starting one counts new classes. Here it does: they are activated first, so that no
+//!   surplus round starts with nothing to distribute.
 //! * `DIFFERENCE` (latency-critical leaves): they are not in the paper. `hls/urgent.rs` has the rule and its bounds.
 //! * `DIFFERENCE` (ceilings): the paper leaves them to the future. `hls/ceilings.rs` has the rule and its bound.
 //!
@@ -172,7 +172,7 @@ impl Leaf {
         parent.balance -= quota;
     }
 
-    /// What the first packet of a queue that is not empty costs, in credits.
+    /// Cost of the head packet of a nonempty queue, in credits.
     #[inline(always)]
     fn cost_of_head(&self) -> i64 {
         i64::from(self.queue.len_of_head()) << CREDIT_SHIFT
@@ -204,21 +204,21 @@ struct Inner {
 
 const _: () = assert!(size_of::<Inner>() == 64);
 
-/// How far into `Hls::order` cache lines were asked for.
+/// The progress of prefetches in `Hls::order`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     leaves: usize,
     packets: usize,
 }
 
-/// How many rounds there were.
+/// Counts of rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// Main rounds started.
     pub main: u64,
     /// Surplus rounds started.
     pub surplus: u64,
-    /// Main rounds that ended without a packet: none, says Theorem 2.
+    /// Main rounds that ended without a packet: zero by Theorem 2.
     pub main_without_packet: u64,
 }
 
@@ -371,7 +371,7 @@ impl Hls {
             + RunWeights::memory(tree)
     }
 
-    /// How many rounds there were since construction or [`Scheduler::purge`].
+    /// Returns the number of rounds since construction or [`Scheduler::purge`].
     #[must_use]
     pub fn rounds(&self) -> Rounds {
         self.rounds
@@ -434,7 +434,7 @@ impl Hls {
                 self.cursor += 1;
                 return None;
             }
-            // Where nothing is queued, debt is paid without asking a ceiling.
+            // If no packet is queued, debt is paid without checking a ceiling.
             if leaf.flags.intersects(Flags::LIMITED)
                 && self.slab.queued() > 0
                 && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
@@ -544,10 +544,10 @@ impl Hls {
         } else if empty {
             self.end_visit_idle(id);
         }
-        // Otherwise it sends, and the visit goes on: the balance that is left may pay for that, too.
+        // Otherwise it sends, and the visit continues: the remaining balance may pay for the next packet, too.
     }
 
-    /// Has all debt paid when nothing is queued, which takes rounds but no time.
+    /// Pays all debt when no packet is queued, which takes rounds but no time.
     #[cold]
     fn settle(&mut self, drops: &mut dyn DropSink) {
         self.unpark(Nanos::MAX);
@@ -582,7 +582,7 @@ impl Hls {
         }
         self.end_visit_idle(id);
         self.leaves[id as usize].flags.set(Flags::PARKED.union(Flags::KEPT));
-        // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
+        // Progress without a packet: a round in which all leaves are parked is not covered by Theorem 2.
         self.sent_in_round = true;
     }
 
@@ -604,7 +604,7 @@ impl Hls {
         }
     }
 
-    /// When the next ceiling lets packets through, if any are queued: a leaf that only owes has nothing to wait for.
+    /// Time at which the next ceiling opens, if packets are queued: a leaf that only has debt waits for nothing.
     fn next_wake(&self) -> Option<Nanos> {
         self.ceilings.next_wake().filter(|_| self.slab.queued() > 0)
     }

@@ -1,4 +1,4 @@
-//! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as \[htb\] and the appendix of \[hls\] tell it.
+//! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as described in \[htb\] and the appendix of \[hls\].
 //!
 //! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured
 //! bucket has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the
@@ -39,19 +39,19 @@
 //!
 //! **Overflow budget.** Buckets: see `parts::bucket`. Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!
-//! **Validation.** The measurements of \[htb\], experiment 2 of \[hls\], and the bounds above as property tests: `htb/tests.rs`. The
-//! kernel's HTB on real packets, which agrees where inner classes lend nothing: `scripts/oracle-htb`.
+//! **Validation.** The measurements of \[htb\], experiment 2 of \[hls\], and the bounds above as property tests:
+//! `htb/tests.rs`. The kernel's HTB on real packets, which agrees if inner classes lend nothing: `scripts/oracle-htb`.
 //!
 //! DIFFERENCE: a red ancestor stops green leaves, too. The texts let a green class always send. A ceiling would then
-//! not be one where bursts or guarantees below it add up to more.
-//! DIFFERENCE: tokens are taken from the assured buckets of the lender and of all classes above it, whatever their colour. The
-//! appendix of \[hls\] leaves yellow ancestors out, which would let a class borrow what its children were already guaranteed.
-//! DIFFERENCE: a class has tokens while it is not in debt, so that a packet of any length can be sent. So a bucket may
-//! owe one packet. The appendix wants tokens for the whole packet.
-//! DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal depth.
-//! DIFFERENCE: the root is always green, as \[hls\] has it for a work-conserving scheduler. The driver paces the link.
-//! DIFFERENCE: a visit of DRR begins with what the last one left and ends with the quantum: the packet that exhausts the deficit is
-//! still sent. With quanta of at least the largest packet every visit sends, and a leaf gets the same over several rounds.
+//! fail if bursts or guarantees below it add up to more. DIFFERENCE: tokens are taken from the assured buckets of the
+//! lender and of all classes above it, whatever their colour. The appendix of \[hls\] leaves yellow ancestors out,
+//! which would let a class borrow bandwidth that was already guaranteed to its children. DIFFERENCE: a class has tokens
+//! while it is not in debt, so that a packet of any length can be sent. So a bucket may owe one packet. The appendix
+//! requires tokens for the whole packet. DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal
+//! depth. DIFFERENCE: the root is always green, as in \[hls\] for a work-conserving scheduler. The driver paces the
+//! link. DIFFERENCE: a visit of DRR begins with the rest of the last one and ends with the quantum: the packet that
+//! exhausts the deficit is still sent. With quanta of at least the largest packet every visit sends, and a leaf gets
+//! the same over several rounds.
 
 #[cfg(test)]
 mod tests;
@@ -112,7 +112,7 @@ pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     ..INFO
 };
 
-/// How many deficits a leaf has.
+/// The number of deficits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deficits {
     /// One for each class that it may borrow from: `htb`.
@@ -122,7 +122,7 @@ pub(crate) enum Deficits {
 }
 
 const NIL: u32 = u32::MAX;
-/// So many leaves ahead, a leaf is asked for, and the packet behind its head.
+/// Prefetch distance in leaves: the leaf, and the packet behind its head.
 const LEAVES_AHEAD: usize = 6;
 const PACKETS_AHEAD: usize = 3;
 
@@ -168,7 +168,7 @@ impl Class {
         }
     }
 
-    /// Where its deficits are.
+    /// Range of its deficits.
     fn deficits(&self) -> Range<usize> {
         let first = self.deficits as usize;
         first..first + usize::from(self.deficit_count)
@@ -184,7 +184,8 @@ struct Step {
     /// The level of the set, and how many of the steps before it are below the lender.
     at: u8,
     distance: u8,
-    /// True if the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
+    /// True if the set has a child behind that one. Looked up together, because nothing changes before [`Htb::move_on`]
+    /// needs it.
     goes_on: bool,
 }
 
@@ -207,15 +208,16 @@ pub(crate) struct Htb {
     common: bool,
     /// By class with children, level of the lender and priority, the position of the child whose turn it is.
     cursors: Box<[u32]>,
-    /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
+    /// The path from the root to the leaf that was found last, and its length. Stored here to avoid a copy.
     path: [Step; MAX_DEPTH],
     steps: usize,
-    /// How many steps of the path the next search takes over, if [`Htb::found_among`] is still so: no set has changed since.
+    /// Number of steps of the path that the next search reuses, if [`Htb::found_among`] still holds: no set has changed
+    /// since.
     kept: usize,
     found_among: u64,
     /// The priority of the leaf that was found.
     priority: u8,
-    /// True if there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are enough classes for prefetching.
     looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
@@ -335,7 +337,8 @@ impl Htb {
             (Standing::Stays, _) => {}
             _ => {
                 self.blocked.remove(class);
-                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta tell rates apart.
+                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta
+                // distinguish rates.
                 self.yellow.set_by(class, assured, known.quantum.into());
             }
         }
@@ -407,10 +410,10 @@ impl Htb {
             if known.busy > 1 {
                 break;
             }
-            // What its pool said before is forgotten.
+            // Discards the previous answer of its pool.
             let colour = known.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
-            // Without backlog, nothing was noted of it.
+            // Without backlog, it was not noted.
             if colour != Standing::Lends {
                 self.watch(class);
             }
@@ -441,8 +444,8 @@ impl Htb {
         self.deficits[deficits].fill(0);
     }
 
-    /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
-    /// class was found on it that its pool denies.
+    /// Finds the path to the leaf whose turn it is, among those of `priority` with a lender at `level`. `None` if a
+    /// class on it was denied by its pool.
     #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
@@ -480,7 +483,7 @@ impl Htb {
                 at = below;
             }
             if below == 0 {
-                // What a pool says has to be asked for each packet.
+                // A pool has to be asked for each packet.
                 self.kept = if self.lenders.is_empty() { self.steps - 1 } else { 0 };
                 return Some(Turn { leaf: child, level, distance: usize::from(distance) });
             }
@@ -549,7 +552,7 @@ impl Htb {
         }
     }
 
-    /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
+    /// Sends the head of the leaf whose turn it is. `None` is unreachable.
     #[inline(always)]
     fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.looks_ahead {
@@ -678,7 +681,7 @@ impl Scheduler for Htb {
         self.turn_colours();
         self.slab.retune(&mut with.slab);
         if self.blocked.ids() < with.blocked.ids() {
-            // There was no ceiling, so that nothing is in it.
+            // There was no ceiling, so it is empty.
             core::mem::swap(&mut self.blocked, &mut with.blocked);
         }
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
@@ -712,7 +715,7 @@ impl Scheduler for Htb {
         true
     }
 
-    /// What a pool knows of this link's classes is the pool's, and stays.
+    /// The pool's state of this link's classes belongs to the pool, and stays.
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         for (id, class) in self.classes.iter_mut().enumerate() {

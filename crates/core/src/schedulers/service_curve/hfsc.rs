@@ -1,8 +1,8 @@
 //! `hfsc`: the Hierarchical Fair Service Curve scheduler, as \[hfsc\] Sections 3 and 4 give it, with upper limits as later
 //! practice added them.
 //!
-//! Two criteria choose the next packet. By the *real-time* criterion it is the head with the smallest deadline, of the
-//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be broken later. If
+//! Two criteria choose the next packet. The *real-time* criterion selects the head with the smallest deadline, of the
+//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be violated later. If
 //! none is eligible, the *link-sharing* criterion chooses: from the root down, the child with the smallest virtual
 //! time. That is its service so far on the scale of its link-sharing curve.
 //!
@@ -20,19 +20,19 @@
 //! | A | leaves with packets, and the classes above them | |
 //! | (upper limit) fit time | `Hfsc::fit`, key in `Children::held` | 2^-12 ns |
 //!
-//! **Curves.** A leaf's service is guaranteed by its `real_time` alone. Without one, it has no guarantee in time. The
-//! curve to share by is `link_share`. Where that is absent, it is a line with the slope of the class's guarantee or
-//! weight. If a sibling has a curve and the class is weighted or says nothing, the slope is the class's rate when all
-//! are busy. A leaf that has `real_time` and neither `link_share` nor a guarantee or weight takes no part in
-//! link-sharing: it gets its real-time curve and no more.
+//! **Curves.** Only `real_time` guarantees a leaf's service. Without one, it has no guarantee in time. The link-sharing
+//! curve is `link_share`. If that is absent, it is a line with the slope of the class's guarantee or weight. If a
+//! sibling has a curve and the class has a weight or no share, the slope is the class's rate when all are busy. A leaf
+//! that has `real_time` and neither `link_share` nor a guarantee or weight takes no part in link-sharing: it gets only
+//! its real-time curve.
 //!
 //! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit
-//! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts with nothing saved.
-//! While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or what the limit brings in the longest wait that
-//! it should have where there is room for it. Without that, each wait behind another packet would be lost, and the class would never get to
-//! its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by link-sharing. The
-//! fit time of an inner class is the later of its own and the earliest of its children's. Real-time service counts and
-//! is not held back: a guarantee goes first.
+//! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts without
+//! savings. While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or the yield of the
+//! limit in its longest expected wait while there is room for it. Without that, each wait behind another packet would
+//! be lost, and the class would never reach its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by
+//! link-sharing. The fit time of an inner class is the later of its own and the earliest of its children's. Real-time
+//! service counts and is not blocked: a guarantee goes first.
 //!
 //! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
 //! of real-time only and not eligible.
@@ -51,12 +51,11 @@
 //! trees; the bound behind Theorem 3; lines as w_i / r_i; upper limits as token buckets; the HLS paper's Experiment 2.
 //!
 //! DIFFERENCE: v^s of a class with no child active is the largest virtual time that a child of it had when it last
-//! stopped. The paper does not say. So nobody profits from, or pays for, what was before its parent was idle.
-//! DIFFERENCE: v_min and v_max are taken over children that no limit holds back. A child that comes back from its limit
-//! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Otherwise it would pull v^s
-//! down for ever.
-//! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
-//! DIFFERENCE: a class without `link_share` shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
+//! stopped. The paper does not define it. So service before the parent was idle neither benefits nor harms a child.
+//! DIFFERENCE: v_min and v_max are taken over children that no limit blocks. A child that comes back from its limit is
+//! moved up to at most one packet of the slowest sibling behind v_min. Otherwise it would pull v^s down forever.
+//! DIFFERENCE: leaves of real-time only and upper limits are not in the paper. DIFFERENCE: a class without `link_share`
+//! shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -111,9 +110,9 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
-/// Marks a class as a leaf among its siblings, so that nothing of it has to be read to know that.
+/// Marks a class as a leaf among its siblings, so that the class itself need not be read.
 const LEAF: u32 = 1 << 31;
-/// What is asked of the classes that are ready: v_max as well.
+/// Queries on the classes that are ready: v_max as well.
 const READY: Also = Also { last: true, ahead: true };
 
 #[derive(Debug)]
@@ -152,7 +151,8 @@ struct RealTime {
 struct Children<W> {
     /// The class whose children these are.
     parent: u32,
-    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, of any other the index of its own children.
+    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, or else the index of the class's
+    /// own children.
     below: Box<[u32]>,
     /// By virtual time, with both ends.
     ready: Heap<W>,
@@ -186,7 +186,7 @@ impl<W: Work> Children<W> {
     }
 }
 
-/// H-FSC over a hierarchy. `W` counts its steps, for experiments: [`Counted`], or `()` for nothing.
+/// H-FSC over a hierarchy. `W` counts its steps, for experiments: [`Counted`], or `()` for no count.
 #[derive(Debug)]
 pub struct Hfsc<W = ()> {
     classes: Stack<Class>,
@@ -200,7 +200,7 @@ pub struct Hfsc<W = ()> {
     eligible: Heap<W>,
     max_packet: u32,
     now: Nanos,
-    /// True if there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are enough classes for prefetching.
     looks_ahead: bool,
     asked: Asked,
     joins: Joins,
@@ -208,7 +208,8 @@ pub struct Hfsc<W = ()> {
     updated: W,
 }
 
-/// Where a child starts that becomes active: v^s of its parent, between the least and the largest virtual time of its siblings.
+/// The start of a child that becomes active: v^s of its parent, between the least and the largest virtual time of its
+/// siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Joins {
     /// (v_min + v_max) / 2, what \[hfsc\] has and everything but experiments uses.
@@ -232,7 +233,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// What was done since `before`.
+    /// Returns the steps since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -249,7 +250,8 @@ impl Steps {
     }
 }
 
-/// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
+/// The link-sharing curve of `class`; `None` for a leaf of real-time only. `beside_curves` is true if a sibling sets a
+/// curve.
 fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<Option<Shape>, BuildError> {
     let config = tree.config(class);
     if let Some(curve) = config.link_share {
@@ -335,7 +337,7 @@ impl<W: Work> Hfsc<W> {
         let curves = asked.iter().flatten().count();
         let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
         let curves_below = curves_below(tree)?;
-        // Without limits, nothing is ever held.
+        // Without limits, no class is ever held.
         let limited = limits_of(tree) > 0;
         for index in 0..tree.len() as u32 {
             let class = ClassId(index);
@@ -408,8 +410,8 @@ impl<W: Work> Hfsc<W> {
         })
     }
 
-    /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
-    /// there are none: what \[hfsc\] Theorem 3 is about.
+    /// Returns the smallest and the largest virtual time of the active children of `parent` that no upper limit blocks,
+    /// in 2^-12 ns. `None` if there are none. \[hfsc\] Theorem 3 bounds their difference.
     #[must_use]
     pub fn virtual_times(&self, parent: ClassId) -> Option<(u128, u128)> {
         let children = self.children.get(self.classes.get(parent.index())?.children as usize)?;
@@ -424,7 +426,7 @@ impl<W: Work> Hfsc<W> {
         self
     }
 
-    /// The work of all calls so far; 0 where it is not counted.
+    /// Returns the steps of all calls so far; 0 if they are not counted.
     #[must_use]
     pub fn steps(&self) -> Steps {
         let sharing = self.children.iter().flat_map(|children| [&children.ready, &children.held]);
@@ -435,7 +437,8 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
+    /// Returns the service of `leaf` by the real-time criterion, c_i, in bytes modulo 2^64; `None` if it has no
+    /// real-time curve.
     #[must_use]
     pub fn served_in_time(&self, leaf: ClassId) -> Option<u64> {
         let of = self.classes.get(leaf.index())?;
@@ -739,7 +742,7 @@ impl<W: Work> Scheduler for Hfsc<W> {
         let mut limits_differ = false;
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
-            // The virtual time stays: it goes on from there at another pace.
+            // The virtual time stays and continues at another pace.
             mine.virtual_curve.retune(&theirs.virtual_curve, mine.virtual_time, mine.served);
             if let (Some(limit), Some(theirs)) =
                 (self.limits.get_mut(mine.limit as usize), with.limits.get(theirs.limit as usize))

@@ -1,4 +1,5 @@
-//! `sced`: Service Curve Earliest Deadline first, as \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1 tell it. Flat.
+//! `sced`: Service Curve Earliest Deadline first, as described in \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1.
+//! Flat.
 //!
 //! Each class has a service curve. The deadline of its head packet is when its deadline curve reaches the service that
 //! it will have had then. Packets leave in the order of their deadlines. If the curves together stay below what the

@@ -1,17 +1,16 @@
 //! `lqf`: longest queue first, the baseline of \[sds\] Section II-C. Flat.
 //!
-//! The leaf with most bytes queued sends next. Where buffers are finite and of one size, few packets are lost: what would overflow first is
-//! served first. Nothing is guaranteed to any leaf: one with a short queue waits until the others are as short, for as long as that takes.
+//! The leaf with most bytes queued sends next. With finite buffers of one size, few packets are lost: the queue closest
+//! to overflow is served first. No leaf has a guarantee: one with a short queue waits until the others are as short,
+//! without a time limit.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | Q_i, the length of a queue | bytes queued at a leaf, those of the packet on the link left out | B |
 //!
-//! **Cost per packet.** O(log n).
-//! **Invariants.** Exactly the leaves with packets are in the order, by the bytes that they have queued.
-//! **Bounds.** None: a leaf may starve.
-//! **Overflow budget.** A queue is below 2^64 bytes; keys are 2^64 less that.
-//! **Validation.** The choice against the longest of all queues, packet by packet; the contract's suite.
+//! **Cost per packet.** O(log n). **Invariants.** Exactly the leaves with packets are in the order, by their queued
+//! bytes. **Bounds.** None: a leaf may starve. **Overflow budget.** A queue is below 2^64 bytes; keys are 2^64 minus
+//! that. **Validation.** The choice against the longest of all queues, packet by packet; the contract's suite.
 //!
 //! DIFFERENCE: the text does not say whether a queue is long in packets or in bytes; its packets are cells of one length. Bytes are taken.
 //! DIFFERENCE: of queues of one length the leaf with the smaller number is served; the text leaves it open.

@@ -1,4 +1,4 @@
-//! QFQ beside a model that walks over all classes, its bounds as it tells them, and traffic that nearly reaches one.
+//! Tests of QFQ against a model that walks over all classes, of its bounds, and of traffic that nearly reaches one.
 
 use super::*;
 use crate::contract::MAX_WEIGHT;
@@ -194,7 +194,7 @@ fn furthest_behind(served: &[Served], class: u32, weights: &[u64]) -> i128 {
     furthest
 }
 
-/// `furthest_behind` and the index that the scheduler tells, in the same unit.
+/// Returns `furthest_behind` and the index that the scheduler promises, in the same unit.
 fn behind_and_told(tree: &Hierarchy, served: &[Served], class: u32) -> (i128, i128) {
     let weights = weights_of(tree);
     let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
@@ -274,9 +274,10 @@ fn the_farthest_shares_and_packets_fit() {
     assert_eq!(sent[sent.len() - 9..], [3; 9]);
 }
 
-/// Random traffic hardly ever gets there. Class 1 takes the virtual time to 56 packets. Of classes 4 to 47, with slots of 64, the
-/// last are still waiting at 95, to finish by 128, when classes 2 and 3 come, with slots of 16 and 32. Class 2 sends two packets and is
-/// to finish by 144: it is blocked by class 3, which is to finish by 128, and when that has sent, still by the others.
+/// Random traffic rarely reaches this case. Class 1 takes the virtual time to 56 packets. Of classes 4 to 47, with
+/// slots of 64, the last are still waiting at 95, to finish by 128, when classes 2 and 3 arrive, with slots of 16
+/// and 32. Class 2 sends two packets and is to finish by 144. It is blocked by class 3, which is to finish by 128, and
+/// afterwards still by the others.
 #[test]
 fn what_two_groups_that_finish_together_block_stays_blocked_until_both_are_done() {
     const LARGEST: u32 = 1024;

@@ -11,7 +11,7 @@ const GAIN_BITS: u32 = 4;
 /// Averages up to this, a nanosecond, count as zero: callers' clocks are no finer.
 const RESOLUTION: Fine = 1 << FINE_BITS;
 
-/// How many packets a class may send back to back after it has been idle for long, where the user gives no burst.
+/// Default burst in packets: the number that a class may send back to back after a long idle time.
 pub(crate) const MAX_BURST: u64 = 16;
 
 /// No maxidle is longer than this, 38 million years: (16/15)^n grows without end, and no class was idle for that long.
@@ -30,7 +30,7 @@ pub(super) fn rounded_up(at: Fine) -> Nanos {
     Nanos(u64::try_from((at + (1 << FINE_BITS) - 1) >> FINE_BITS).unwrap_or(u64::MAX))
 }
 
-/// How long `len` bytes last at `rate`, rounded up.
+/// Duration of `len` bytes at `rate`, rounded up.
 pub(super) fn duration(len: u32, rate: Rate) -> Fine {
     // At most 2^32 * 2^33 * 2^20.
     let bits = (u128::from(len) * 8 * u128::from(NANOS_PER_SEC)) << FINE_BITS;
@@ -70,7 +70,7 @@ impl Estimator {
         let mut largest = 0;
         for _ in 0..burst {
             let next = ((largest << GAIN_BITS) + ahead) / ((1 << GAIN_BITS) - 1);
-            // Nothing to get ahead of, or longer than any pause: after some 1,100 steps at most.
+            // No further gain, or longer than any pause: after at most some 1,100 steps.
             if next == largest || next > LONGEST {
                 break;
             }

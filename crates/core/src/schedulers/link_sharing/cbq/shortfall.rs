@@ -1,6 +1,6 @@
-//! What `cbq-ancestor-only` costs guarantees. Where the link is busy it is still underlimit, so that every class that may
-//! borrow from it may always send. Turns then decide alone: the smallest number of priority has all of them, and its
-//! classes share by their quanta. ns-2 does the same, as long as its link is not overlimit by a rounding of times.
+//! Loss of guarantees under `cbq-ancestor-only`. A busy link is still underlimit, so that every class that may borrow
+//! from it may always send. Turns then decide alone: the smallest number of priority has all of them, and its classes
+//! share by their quanta. ns-2 does the same, as long as its link is not overlimit by a rounding of times.
 
 use alloc::vec::Vec;
 

@@ -378,7 +378,7 @@ fn what_a_leaf_has_borrowed_is_not_held_against_its_guarantee() {
     let [a, b] = [20, 80].map(|rate| tree.add(ClassId::ROOT, class(rate * MBIT)).unwrap());
     let mut link = Link::new(&tree.build().unwrap(), Guideline::Formal);
     link.run(Nanos::from_secs(1), &[1000], &[a]);
-    // B may send at once what it has not for a second, and A goes on with one packet in five.
+    // B may send its unused bandwidth of a second at once, and A continues with one packet in five.
     let rates = link.run(Nanos::from_millis(10), &[1000], &[a, b]);
     assert!(rates[a.index()] >= 18 * MBIT, "{rates:?}");
 }
@@ -459,7 +459,7 @@ fn top_level_follows_what_arrives_and_leaves() {
     assert_eq!(step(&mut cbq, &[a2, b1, b1, a1]).0, 0);
 }
 
-/// What a random leaf is like: weight, whether bounded, isolated, backlogged.
+/// A random leaf: weight, bounded, isolated, backlogged.
 type Leaf = (u64, bool, bool, bool);
 
 /// Up to four branches of up to four leaves; a branch of one leaf is that leaf. Their guarantees are `percent` of a link of 10 Mbit/s.
@@ -491,8 +491,9 @@ fn saturated() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((1u64..20, len), 2..6)
 }
 
-/// How far the rate of a leaf is from its share by weight at most, relative to it, over 4 s of a link of 10 Mbit/s, under any
-/// guideline, 10 s after all have begun with a burst, which those of small weights pay for until then. Two quanta are left out. Guarantees are `percent` of the link.
+/// Maximum relative deviation of a leaf's rate from its share by weight, over 4 s of a link of 10 Mbit/s, under any
+/// guideline. The measurement begins 10 s after all leaves begin with a burst, which those of small weights pay for
+/// until then. A deviation of two quanta is allowed. Guarantees are `percent` of the link.
 fn farthest_from_its_share(leaves: &[(u64, u32)], percent: u64) -> f64 {
     let shape: Vec<_> = leaves.iter().map(|&(weight, _)| alloc::vec![(weight, false, false, true)]).collect();
     let (tree, classes) = random_tree(&shape, percent, false);
@@ -566,7 +567,8 @@ proptest! {
             let mut link = Link::new(&tree, guideline);
             let (leaf, guarantee, _) = leaves[0];
             let rates = link.run(Nanos::from_secs(4), &lens, &[leaf]);
-            // What it may send at once at first, and 2 % more or 10 % less for what an average over packets makes of their lengths.
+            // Its initial burst, and 2 % more or 10 % less for the error of an average over packets of different
+            // lengths.
             let most = guarantee * 102 / 100 + (MAX_BURST + 1) * 8_000 / 4;
             let got = rates[leaf.index()];
             prop_assert!(got <= most && got >= guarantee * 90 / 100, "{guideline:?}: {got} of {guarantee}");
@@ -652,9 +654,9 @@ proptest! {
         leaves in saturated(),
         percent in 99u64..=100,
     ) {
-        // A leaf that has waited for m of its packets has earned m of them, and may send n at once with 16 ((16/15)^n - 1) = m. With
-        // packets of a twentieth of the largest, m is some 20 and n some 13. It gets most of the rest when it borrows, and nobody
-        // has anything to borrow but what others have forgotten so.
+        // A leaf that has waited for m of its packets has earned m of them, and may send n at once with 16
+        // ((16/15)^n - 1) = m. With packets of a twentieth of the largest, m is about 20 and n about 13. It gets most
+        // of the excess when it borrows, and all bandwidth to borrow is what others have forgotten in this way.
         prop_assert!(farthest_from_its_share(&leaves, percent) <= 0.12, "{}", farthest_from_its_share(&leaves, percent));
     }
 }

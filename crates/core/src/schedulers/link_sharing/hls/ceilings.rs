@@ -1,21 +1,21 @@
 //! Ceilings: maximum rates of classes under HLS, which its paper names as future work.
 //!
-//! Each class with a ceiling has a token bucket from which every packet sent below it is taken. A class is *blocked*
-//! while its bucket is in debt. This is decided once per *cycle*, which is a main round and the surplus rounds after it. So a
-//! class sends all that a cycle gives it, or nothing.
+//! Each class with a ceiling has a token bucket that is charged for every packet sent below it. A class is *blocked*
+//! while its bucket is in debt. This is decided once per *cycle*, which is a main round and the surplus rounds after
+//! it. So a class sends all that a cycle gives it, or nothing.
 //!
 //! A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had gone idle, and
 //! others get its share of further rounds at once. It returns at the first round that starts after the bucket is out of
 //! debt. A class that has parked leaves stays blocked until then. So all leaves below it miss the same rounds, and
 //! they share by their weights also while the ceiling holds them back.
 //!
-//! What must not be lost meanwhile, or shares would drift by a little each time:
+//! The following must not be lost meanwhile, or shares would drift by a little each time:
 //!
 //! * A leaf returns with the balance that it had. Without that, a leaf whose quota is just below its packet would never send.
 //! * An inner class of which all backlogged leaves are parked returns with its balance and residual too, up to less than its
 //!   children's weight. This is what it may keep between cycles. What is above that goes to its siblings as before.
-//! * The classes above the topmost blocked one take their quota before a leaf is parked, as another leaf below them may wait for
-//!   the next round. The blocked class takes none, and nobody below it does.
+//! * The classes above the topmost blocked one take their quota before a leaf is parked, as another leaf below them may
+//!   wait for the next round. The blocked class and those below it take none.
 //!
 //! The root keeps these balances meanwhile. They are never more than what parked leaves and classes would add to Q*. So what
 //! is sent between two hand-outs of the root is still at most Q*, the weights and packets of parked classes included.
@@ -23,9 +23,9 @@
 //! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one cycle:
 //! A-bar of Lemma 7 in \[hls\], and what its latency-critical leaves may be ahead by.
 //!
-//! **Pools.** A class with a ceiling may be a member of a [pool](crate::runtime::pool) that several links share. It is then blocked also while its own rate
-//! does not cover another packet and the pool lends nothing. This is decided with the same bucket, which brings its guarantee, once per
-//! cycle. So members of a pool may each be ahead by A.
+//! **Pools.** A class with a ceiling may be a member of a [pool](crate::runtime::pool) that several links share. It is
+//! then blocked also while its own rate does not cover another packet and the pool lends nothing. This is decided once
+//! per cycle, with another bucket that fills at its guarantee. So members of a pool may each be ahead by A.
 //!
 //! Cost: a walk over the ceilings above a leaf per visit that sends, and per inner class and round, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
@@ -44,7 +44,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What was decided of a ceiling: in which cycle, and whether it is blocked in it.
+/// The last decision on a ceiling: its cycle, and true if it is blocked in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict(u64);
 
@@ -108,7 +108,7 @@ impl Limiter {
     }
 }
 
-/// Where the class of a ceiling is, and who waits for it.
+/// The class of a ceiling, and the classes that wait for it.
 #[derive(Debug)]
 struct Waiting {
     /// The parent of the class.
@@ -117,7 +117,7 @@ struct Waiting {
     last: u32,
 }
 
-/// What a member of a pool has beside its ceiling.
+/// The additional state of a member of a pool.
 #[derive(Debug)]
 struct Pooled {
     lender: Box<dyn Lender>,
@@ -144,7 +144,7 @@ impl Pooled {
     }
 }
 
-/// What is known of a class that a ceiling holds back.
+/// The state of a class that is blocked by a ceiling.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// The balance to return with.
@@ -157,7 +157,7 @@ struct Held {
     parked_children: u32,
 }
 
-/// Which ceilings hold a leaf back.
+/// The ceilings that block a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
     /// The nearest one, which the leaf waits for. Farther ones come after it: while it waits for them, no packet is taken from the
@@ -212,10 +212,11 @@ fn ceilings(tree: &Hierarchy) -> usize {
 /// c is not reached for that reason; the rate that is reached is c_a at most. So what a ceiling brings in that time, and what is of use of it,
 /// is c (2 Q + E) / C + D_a c / max(c_a, c).
 ///
-/// *Quotas.* A visit sends nothing without a quota. Each class x above or at this one, of which the parent is not the root, waits until its
-/// parent has a credit for each credit of the weights of its active children. The parent gets it at a rate of which the part of x is c or more,
-/// or x would have less than c for its share. The ceiling brings no more than w_x in that time. In the same way the classes below
-/// wait for quotas and the leaves for their largest packets, A-tilde of this class at most, while they get c or more together.
+/// *Quotas.* A visit sends nothing without a quota. Each class x above or at this one, of which the parent is not the
+/// root, waits until its parent has a credit for each credit of the weights of its active children. The parent gets it
+/// at a rate of which the part of x is c or more, or x would have less than c for its share. The ceiling yields at most
+/// w_x in that time. In the same way the classes below wait for quotas and the leaves for their largest packets, at
+/// most A-tilde of this class, while they get c or more together.
 ///
 /// > depth = A-tilde + sum over x of w_x + c (2 Q + E) / C + sum over a of (c (2 Q + E) / C + D_a c / max(c_a, c)).
 ///
@@ -402,7 +403,8 @@ impl Ceilings {
                 pooled.own.retune(now, &theirs.own);
                 pooled.ready_at = now;
             }
-            // Whoever is due has its turn by when it became so: from `now` on, all of them would have it by their numbers.
+            // A class that is due keeps its turn by the time it became so; with `now` as the key, all would be ordered
+            // by their numbers.
             if self.waits.key(id).is_some_and(|key| key >> u32::BITS > u128::from(now.0)) {
                 self.wait(id);
             }
@@ -454,7 +456,7 @@ impl Ceilings {
         blocked
     }
 
-    /// Returns true if nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`],
+    /// Returns true if only buckets block classes: no class borrows from a pool. [`Ceilings::is_open`],
     /// [`Ceilings::are_open`] and [`Ceilings::take`] are for such trees only.
     pub(super) fn are_buckets(&self) -> bool {
         self.pooled.is_empty()
@@ -575,7 +577,8 @@ impl Ceilings {
         held.parked_children == 0
     }
 
-    /// How much of the credits that the inner class `class` has left it keeps, now that no leaf below it is active.
+    /// Returns the part of the remaining credits that the inner class `class` keeps, now that no leaf below it is
+    /// active.
     pub(super) fn keep(&mut self, class: u32, credits: i64) -> i64 {
         match self.held.get_mut(class as usize) {
             Some(held) if held.parked_children > 0 => {
@@ -604,7 +607,7 @@ impl Ceilings {
         (next != NIL).then_some(next)
     }
 
-    /// What `class` kept when it was parked; zero from then on.
+    /// Removes and returns the credits that `class` kept when it was parked.
     pub(super) fn take_balance(&mut self, class: u32) -> i64 {
         self.held.get_mut(class as usize).map_or(0, |held| core::mem::take(&mut held.balance))
     }

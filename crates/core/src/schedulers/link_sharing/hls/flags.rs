@@ -1,11 +1,11 @@
-//! What is true of a class at the moment: a set of flags in 16 bits, which is what a leaf's cache line has room for.
+//! The current state of a class: a set of flags in 16 bits, which is the available room in a leaf's cache line.
 
 /// A set of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags(u16);
 
 impl Flags {
-    /// None.
+    /// The empty set.
     pub(super) const NONE: Self = Self(0);
     /// The leaf counts in this round.
     pub(super) const ACTIVE: Self = Self(1);
@@ -41,7 +41,7 @@ impl Flags {
     pub(super) const NOT_PLAIN: Self = Self::LIMITED.union(Self::URGENT).union(Self::MANAGED);
     /// Queueing at it takes more than appending to a FIFO.
     pub(super) const NOT_FIFO: Self = Self::INNER.union(Self::URGENT).union(Self::MANAGED);
-    /// What never changes.
+    /// Flags that never change.
     pub(super) const CONSTANT: Self = Self::NOT_PLAIN.union(Self::INNER).union(Self::CAPPED);
 
     /// These and `others`.
@@ -49,7 +49,7 @@ impl Flags {
         Self(self.0 | others.0)
     }
 
-    /// `self` if `asked`, else none.
+    /// Returns `self` if `asked`, else the empty set.
     pub(super) const fn if_so(self, asked: bool) -> Self {
         if asked { self } else { Self::NONE }
     }

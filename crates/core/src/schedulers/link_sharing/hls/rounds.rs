@@ -1,4 +1,4 @@
-//! Rounds: who takes part in the next one, what each inner class hands out in it, and which surplus rounds follow.
+//! Rounds: the participants of the next one, the quotas of each inner class in it, and the surplus rounds that follow.
 
 use core::mem;
 
@@ -7,7 +7,7 @@ use super::{Asked, Flags, Hls, Inner, Leaf, ROOT};
 use crate::parts::memory::Stack;
 use crate::parts::prefetch::prefetch;
 
-/// So many leaves that become active are asked for ahead of time.
+/// Prefetch distance in leaves that become active.
 const LEAVES_AHEAD: usize = 16;
 
 impl Hls {
@@ -76,8 +76,9 @@ impl Hls {
         }
     }
 
-    /// If an inner class can hand out what its children gave back, a surplus round begins: puts the active leaves below such classes that
-    /// can send in `order` and lets the leaves of the next main round wait. Where nobody can send, the surplus round is over.
+    /// Begins a surplus round if an inner class can distribute credits that its children gave back. Puts the active
+    /// leaves below such classes that can send in `order` and lets the leaves of the next main round wait. If no leaf
+    /// can send, the surplus round is over.
     fn start_surplus_round(&mut self) -> bool {
         self.waiting.clear();
         let mut any = false;
@@ -117,8 +118,9 @@ impl Hls {
         false
     }
 
-    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with their quota get it at
-    /// once and need not be visited. Quotas of a round depend on nothing that happens in it, so that this is as good (Lemma 1).
+    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with
+    /// their quota get it at once and need not be visited. Quotas of a round do not depend on events in it, so that the
+    /// result is the same (Lemma 1).
     fn hand_out_below(&mut self, top: u32) {
         let (round, cycle, special) = (self.round, self.rounds.main, self.special());
         let Self { leaves, inners, inner_classes, siblings, waiting, ceilings, .. } = self;
@@ -234,9 +236,9 @@ impl Hls {
         self.deactivate_all(1);
     }
 
-    /// The first `count` leaves of `Later::idle` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual,
-    /// by the largest packet among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may
-    /// come together.
+    /// Deactivates the first `count` leaves of `Later::idle`, which have emptied or are parked: equations (10), (11).
+    /// Q* shrinks through the root's residual, by the largest packet among others. This does not change the quotas in
+    /// the rest of the round, so that the leaves of a batch may be deactivated together.
     #[inline(never)]
     pub(super) fn deactivate_all(&mut self, count: usize) {
         let largest = self.max_packet_credits();
@@ -295,12 +297,12 @@ pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_ro
     let inner = &mut inners[index as usize];
     inner.round = round;
     if index == ROOT && !in_main_round {
-        // The root hands out nothing in a surplus round; what came back to it waits for the next main round.
+        // The root distributes nothing in a surplus round; credits returned to it wait for the next main round.
         inner.fair_quota = 0;
         return;
     }
     inner.balance += mem::take(&mut inner.residual) + quota;
-    // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
+    // Q* shrinks when classes go idle, which can leave the root in debt: nothing is distributed then.
     inner.fair_quota = if inner.balance > 0 { (inner.balance as u64 / inner.active_weight as u64) as i64 } else { 0 };
 }
 

@@ -5,22 +5,23 @@
 //! one inner class come one after the other: what is above them, and their ceilings, are in the cache then. Leaves that come and go would have
 //! to be sorted in again in each round, which costs as much as it gains. So the list of a main round is sorted only where few are new in it.
 //!
-//! **Cost.** Some ten instructions for each leaf of a list that is sorted, all of which are visited next; none where nobody is new.
+//! **Cost.** About ten instructions for each leaf of a sorted list, all of which are visited next; none if no leaf is
+//! new.
 
 use alloc::boxed::Box;
 
 use crate::contract::{Hierarchy, OutOfMemory};
 use crate::parts::memory::{bytes_of, filled};
 
-/// From so many leaves on. What is above fewer is in the cache in any order.
+/// Minimum number of leaves for sorting to pay; smaller trees fit in the cache.
 const FROM: usize = 1 << 11;
-/// One leaf of so many may be new in a list that is sorted.
+/// One leaf in this many may be new in a list that is sorted.
 const NEW_ONE_IN: usize = 8;
 
 /// True if lists of visits are to be sorted, and what it takes.
 #[derive(Debug)]
 pub(super) struct Sorting {
-    /// By class, a bit, in a tree whose lists are sorted; none of them is set between two calls.
+    /// A bit per class, in a tree whose lists are sorted; all are clear between two calls.
     bits: Box<[u64]>,
     /// Leaves that were appended since the latest main round began.
     new: usize,

@@ -252,7 +252,7 @@ pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(Cl
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Lemma 1, and with it that visiting only the leaves below a surplus changes nothing.
+    /// Lemma 1, and that visiting only the leaves below a surplus gives the same result.
     #[test]
     fn packets_leave_in_the_order_of_the_replenish_then_transmit_form(
         tree in trees(),
@@ -414,7 +414,8 @@ pub(super) fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
     let weights = RunWeights::of(tree).unwrap();
     let round = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum::<u64>()
         + 1500 * tree.leaves().len() as u64;
-    // Largest excess over ceiling * t so far seen from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus it.
+    // Largest excess over ceiling * t so far from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus
+    // it.
     let mut lowest = alloc::vec![0i128; tree.len()];
     let mut now = Nanos::ZERO;
     let mut seed = 1u32;

@@ -2,12 +2,12 @@
 //!
 //! # The rule
 //!
-//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. As soon as
-//! one arrives it is the next to be sent, and its length is written down as the leaf's *debt*. When the leaf is
-//! visited, its quota pays the debt off. As long as there is debt the leaf counts as backlogged, whether or not a
-//! packet is queued. To everybody else it looks as if the packet were still there and left when it was paid. A leaf may
-//! be ahead by its *advance* at most. What arrives beyond that waits for debt to be paid. When nothing is queued in the
-//! whole scheduler, the rounds that would pay all debt take no time, so the debt is gone.
+//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. An arriving
+//! packet is sent next, and its length is added to the leaf's *debt*. When the leaf is visited, its quota pays the debt
+//! off. As long as there is debt the leaf counts as backlogged, even if no packet is queued. For all others the effect
+//! is the same as if the packet left when it was paid. A leaf may be ahead by at most its *advance*. Further packets
+//! wait until debt is paid. When no packet is queued in the whole scheduler, the rounds that would pay all debt take no
+//! time, so the debt is gone.
 //!
 //! # Names
 //!
@@ -44,29 +44,30 @@
 //!
 //! > A_i = sigma_i + s_i (2 Q + L + E) + sum over a of W_a s_i / s_a.
 //!
-//! Advances are set to that, or to L where that is more: a leaf that owes nothing may send any packet. This is an equation in E, their
-//! sum. So such traffic is never kept waiting by the advance.
+//! Advances are set to that, or to L if that is more: a leaf without debt may send any packet. This is an equation in
+//! E, their sum. So such traffic is never delayed by the advance.
 //!
-//! *Delay of a latency-critical leaf.* While a latency-critical packet is to be sent, no leaf is visited and nothing is paid. So a
-//! packet of such traffic waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets
-//! before it:
+//! *Delay of a latency-critical leaf.* While a latency-critical packet is to be sent, no leaf is visited and no debt is
+//! paid. So a packet of such traffic waits for the packet being sent, for at most the advances of the others, and for
+//! its own leaf's packets before it:
 //!
 //! > delay <= (L + sigma_i + sum of A_j over the other latency-critical leaves j) / C, its own transmission included,
 //!
-//! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
-//! advances are those of 7/8, and there is no such bound. Nor is there one for a leaf that has a ceiling at it or above it.
+//! for any traffic of the others. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
+//! advances are those of 7/8, and there is no such bound. Nor is there one for a leaf that has a ceiling at it or above
+//! it.
 //!
 //! *Delay of any other leaf.* In the same way such a leaf sends at least s_i (C (t - s) - 2 Q - L - E) - L - sum over a of W_a s_i / s_a
 //! bytes in (s, t]. So a packet of traffic of at most sigma_i + s_i C (t - s) bytes has left after
 //!
 //! > delay <= (sigma_i + L) / (s_i C) + sum over a of W_a / (s_a C) + (2 Q + L + E) / C, its own transmission included.
 //!
-//! This holds without a ceiling at the leaf or above it, whatever ceilings others have.
+//! This holds without a ceiling at the leaf or above it; ceilings of others do not matter.
 //!
 //! # Cost
 //!
-//! O(1) per packet. A main round may now pay debt and send nothing. Every round hands out what is left of Q*. So debts
-//! of a few packets' length are gone after a few rounds.
+//! O(1) per packet. A main round may now pay debt and send nothing. Every round distributes the rest of Q*. So debts of
+//! a few packets' length are gone after a few rounds.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -84,10 +85,10 @@ const WHOLE: u128 = 1 << 32;
 const MOST: u128 = WHOLE / 8 * 7;
 /// The longest advance in bytes: debts are counted in credits, and fit as the round does.
 const LONGEST: u128 = 1 << 38;
-/// How often the sum of all advances is looked for; it is nearly always found at the third time.
+/// Maximum number of iterations for the sum of all advances; the third nearly always finds it.
 const TRIES: usize = 64;
 
-/// How far ahead of their turn the latency-critical leaves of a tree may be.
+/// Advances of the latency-critical leaves of a tree.
 #[derive(Clone, Debug)]
 pub struct Advances {
     /// By class; empty where no leaf is latency-critical.
@@ -151,10 +152,10 @@ impl Advances {
         self.total
     }
 
-    /// The most bytes that a packet of `leaf` has before it, packets of `leaf` itself left out. This holds if the
-    /// leaf's traffic never exceeds its burst and its share of the link when all are busy, and no ceiling is at it or above it. The
-    /// sum of it and the burst, over the link's rate, is the delay bound. `None` for a class that is not a latency-critical leaf,
-    /// and where such leaves have more than 7/8 of the link.
+    /// Upper bound on the bytes ahead of a packet of `leaf`, packets of `leaf` itself left out. It holds if the leaf's
+    /// traffic never exceeds its burst and its share of the link when all are busy, and no ceiling is at it or above
+    /// it. The sum of it and the burst, over the link's rate, is the delay bound. `None` for a class that is not a
+    /// latency-critical leaf, and if such leaves have more than 7/8 of the link.
     fn bytes_late(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
         let own = self.bytes(leaf);
         (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
@@ -168,7 +169,7 @@ pub(super) fn round_terms(tree: &Hierarchy) -> Result<RoundTerms, OutOfMemory> {
     Ok(RoundTerms { weights: run.into_credits(), units_per_byte: CREDITS_PER_BYTE, advances })
 }
 
-/// What the advance of a leaf depends on.
+/// The inputs of a leaf's advance.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     /// All but its share of the sum of all advances, in bytes.
@@ -228,7 +229,7 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
             tree.children(class).iter().for_each(|child| paths[child.index()] = None);
             continue;
         };
-        // How long it takes to get so many bytes, in bytes of the link.
+        // Time to get `bytes`, in bytes of the link.
         let time = |bytes: u128| (bytes * share.denominator).div_ceil(share.numerator.max(1));
         // Weights of siblings add up to less than 2^62 credits, which are 2^38 bytes.
         let children: u64 = tree.children(class).iter().map(|&child| run.credits(child)).sum();
@@ -256,7 +257,7 @@ struct Account {
     advance: i64,
 }
 
-/// What latency-critical leaves owe, and which of them may send.
+/// Debts of latency-critical leaves, and the leaves among them that may send.
 #[derive(Debug)]
 pub(super) struct Urgent {
     /// By class; empty where no leaf is latency-critical.
@@ -300,7 +301,7 @@ impl Urgent {
         self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
     }
 
-    /// Returns true if a packet of `len` bytes is within the leaf's advance. Any packet is, once nothing is owed.
+    /// Returns true if a packet of `len` bytes is within the leaf's advance. Without debt, any packet is.
     pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
         let Account { debt, advance } = self.accounts[leaf as usize];
         debt == 0 || debt + cost(len) <= advance
@@ -338,7 +339,7 @@ impl Urgent {
         self.accounts.iter_mut().for_each(|account| account.debt = 0);
     }
 
-    /// What must always hold, where the largest packet is of `largest` credits.
+    /// Checks the invariants, for a largest packet of `largest` credits.
     #[cfg(feature = "invariants")]
     pub(super) fn check(&self, largest: i64) -> Result<(), &'static str> {
         if self.accounts.iter().filter(|account| account.debt != 0).count() != self.in_debt as usize {
@@ -349,7 +350,7 @@ impl Urgent {
     }
 }
 
-/// What a packet of `bytes` is paid with. One of no length is paid for, too: the leaf counts as backlogged until then.
+/// Debt for a packet of `bytes`. One of no length is paid for, too: the leaf counts as backlogged until then.
 fn cost(bytes: u32) -> i64 {
     (i64::from(bytes) * CREDITS_PER_BYTE as i64).max(1)
 }

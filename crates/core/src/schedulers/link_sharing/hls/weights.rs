@@ -10,18 +10,19 @@ pub const CREDITS_PER_BYTE: u64 = 1 << 24;
 
 /// The weight of every class as HLS runs with it: bytes, in credits.
 ///
-/// In \[hls\] a weight carries the unit byte: the longest round is the sum of all weights plus the sum of the leaves' largest
-/// packets (Theorem 2), and the bounds of Theorems 3 and 5 grow with it. So each group of siblings is divided by the
-/// smallest power of ten that brings its sum down to its *share of the round*: the largest packets of the leaves below its
-/// parent, divided by the number of levels. All weights together are then at most the sum of the largest packets, whatever
-/// unit they were written in, and a weight that is small enough already is used as it stands. Only weights of siblings are
-/// ever compared, so groups may be divided by different powers.
+/// In \[hls\] a weight has the unit byte: the longest round is the sum of all weights plus the sum of the leaves'
+/// largest packets (Theorem 2), and the bounds of Theorems 3 and 5 grow with it. So each group of siblings is divided
+/// by the smallest power of ten that brings its sum down to its *share of the round*: the largest packets of the leaves
+/// below its parent, divided by the number of levels. All weights together are then at most the sum of the largest
+/// packets, for any unit in the configuration. A weight that is small enough already is used unchanged. Only weights of
+/// siblings are ever compared, so groups may be divided by different powers.
 ///
-/// Where the link asks for [long rounds](RoundLength::Long), each group is scaled up or down so that it adds up to its share of the
-/// round. A round then hands out twice what it must, and nearly every visit sends a packet. The trade: of 1,024 backlogged leaves in
-/// three levels with weights of a byte, a packet takes 28 % fewer instructions, and 34 % fewer where leaves come and go. The bounds of
-/// Theorems 3 and 5, as times, grow by what Q grows by: each is at most twice its limit for small weights. Half of the share would make
-/// that one and a half times, for 25 % and 29 % fewer instructions.
+/// If the link has [long rounds](RoundLength::Long), each group is scaled up or down so that it adds up to its share of
+/// the round. A round then distributes twice the minimum, and nearly every visit sends a packet. The trade-off: with
+/// 1,024 backlogged leaves in three levels with weights of a byte, a packet takes 28 % fewer instructions, and 34 %
+/// fewer if leaves come and go. The bounds of Theorems 3 and 5, as times, grow in proportion to Q: each is at most
+/// twice its limit for small weights. Half of the share would make that one and a half times, for 25 % and 29 % fewer
+/// instructions.
 ///
 /// Rounding to whole credits changes the weight of a class by at most half a credit, or up to one credit where it would have
 /// been zero.
@@ -79,7 +80,7 @@ impl RunWeights {
         2 * bytes_of::<u64>(tree.len()) + bytes_of::<u8>(tree.len())
     }
 
-    /// The weight of `class` in credits; 0 for the root, which has none.
+    /// Weight of `class` in credits; 0 for the root, which has none.
     #[must_use]
     pub fn credits(&self, class: ClassId) -> u64 {
         self.credits[class.index()]

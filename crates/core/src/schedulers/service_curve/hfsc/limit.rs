@@ -1,7 +1,8 @@
 //! Upper limits of classes under H-FSC: until when a class is held back, and how much it may save meanwhile.
 //!
-//! The limit curve U starts anew when the class becomes active, so nothing is saved while it is idle. A class is fit once U has
-//! reached its service. While it is fit and waits for its turn, U goes on, up to the service and a burst B. So for any interval
+//! The limit curve U starts anew when the class becomes active, so an idle class saves nothing. A class is fit once U
+//! has reached its service. While it is fit and waits for its turn, U grows, up to the service and a burst B. So for
+//! any interval
 //!
 //! > W(s, t] <= U(t - s) + B + L_max
 //!
@@ -47,11 +48,11 @@ fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, Build
     }
 }
 
-/// What a limit of `bps` brings in the longest time that `class` should wait for its turn while there is room for it to send at its limit:
-/// two largest packets of each child of every class above it, at that class's rate; and two packets. The rate is that when all are busy,
-/// or `bps` where that is more, as the class above has to get that much for the room to be there. So the burst is at most two
-/// packets for each of these children, however small the share is, and a class makes up for no more than that after others kept it
-/// from its limit for long.
+/// Yield of a limit of `bps` in the longest expected wait of `class` for its turn while there is room for it to send at
+/// its limit: two largest packets of each child of every class above it, at that class's rate; and two packets. The
+/// rate is that when all are busy, or `bps` if that is more, as the class above must get that much for the room to
+/// exist. So the burst is at most two packets for each of these children, even for a tiny share. A class makes up for
+/// no more than that after others kept it from its limit for long.
 fn default_burst(tree: &Hierarchy, class: ClassId, bps: u64) -> u64 {
     let largest = u128::from(tree.link().max_packet);
     let (mut burst, mut at) = (2 * largest, class);
@@ -67,7 +68,7 @@ fn default_burst(tree: &Hierarchy, class: ClassId, bps: u64) -> u64 {
 const LARGEST_BURST: u64 = 1 << 62;
 
 impl Limit {
-    /// That of `class`, if it has one.
+    /// Returns the limit of `class`, if it has one.
     ///
     /// # Errors
     /// [`BuildError::Curve`].
@@ -89,7 +90,7 @@ impl Limit {
         self.curve.lower_below(now, served);
     }
 
-    /// A packet of the class is about to be sent at `now`.
+    /// Called when a packet of the class is about to be sent at `now`.
     pub(super) fn send(&mut self, now: u128, served: u64) {
         self.curve.lower_to(now, served.wrapping_add(self.burst));
     }
@@ -99,12 +100,12 @@ impl Limit {
         if self.saved(served) > 0 { 0 } else { self.curve.time_of(served) }
     }
 
-    /// Nothing was sent yet.
+    /// Resets to the state before the first packet.
     pub(super) fn reset(&mut self) {
         self.curve = Curve::new(self.curve.shape());
     }
 
-    /// By how many bytes the curve starts above `service`, which may wrap.
+    /// Bytes by which the curve starts above `service`, which may wrap.
     fn saved(&self, service: u64) -> u64 {
         let above = self.curve.start_service().wrapping_sub(service);
         if above >> 63 == 0 { above } else { 0 }

@@ -73,7 +73,7 @@ fn figure_3_sced_starves_session_1_and_h_fsc_does_not_and_keeps_both_curves() {
     let gap = longest_gap(&sent, 1, t0, t0 + 500 * MS);
     assert!((210 * MS..=215 * MS).contains(&gap), "{gap}");
 
-    // S_2(t - d_0): by virtual time alone. Nobody starves, and session 2's curve is broken.
+    // S_2(t - d_0): by virtual time alone. No session starves, and session 2's curve is violated.
     let shared = flat(|curve| ClassConfig { link_share: Some(curve), ..ClassConfig::default() });
     let sent = run(&mut Hfsc::new(&shared).unwrap(), 1_000, &arrivals, 2_000 * MS);
     assert!(longest_gap(&sent, 1, t0, t0 + 500 * MS) <= 2 * MS);
@@ -162,7 +162,7 @@ fn experiment_2_of_hls_is_shared_half_and_half_whatever_the_leaf_guarantees() {
 
 #[test]
 fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
-    // Its share is nine tenths and its limit one half; then a third class joins, and nobody waits for long.
+    // Its share is nine tenths and its limit one half; then a third class joins, and no class waits for long.
     let limited = ClassConfig { upper_limit: Some(line(LINK / 2)), ..weighted(9) };
     let classes = [(0, limited), (0, weighted(1)), (0, weighted(1))];
     let join = 1_000 * MS;
@@ -197,7 +197,7 @@ fn a_class_gets_to_its_ceiling_however_often_it_waits_behind_others() {
 
 #[test]
 fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
-    // One packet, nothing for a second, then many: they are spaced by the ceiling from the first on.
+    // One packet, a pause of a second, then many: they are spaced by the ceiling from the first on.
     let a = ClassConfig { ceiling: Some(Rate::from_bps(LINK / 10).unwrap()), ..weighted(1) };
     let mut arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1).collect();
     arrivals.extend(backlog(1_000 * MS, 1, 1_000, 20));
@@ -209,7 +209,7 @@ fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
 
 #[test]
 fn a_class_that_others_kept_from_its_ceiling_for_long_makes_up_for_no_more_than_packets() {
-    // For a second it gets next to nothing of a share of next to nothing. Then it has the link alone, and a ceiling of half.
+    // For a second it gets a tiny share. Then it has the link alone, and a ceiling of half.
     let half = Rate::from_bps(LINK / 2).unwrap();
     let limited = ClassConfig { ceiling: Some(half), ..weighted(1) };
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1_000, ..LinkConfig::new(rate(LINK)) });
@@ -360,7 +360,7 @@ proptest! {
         arrivals in some_arrivals(0, 4),
         ceilings in any::<bool>(),
     ) {
-        // Theorems 1 and 2: the service curves are kept within tau_max, also below ceilings, whatever is shared how.
+        // Theorems 1 and 2: the service curves are kept within tau_max, also below ceilings, for any link-sharing.
         let (curves, weights): (Vec<_>, Vec<_>) = curves.into_iter().unzip();
         let curves = fitting(curves, LINK);
         let config = |(&curve, &weight)| ClassConfig { real_time: Some(curve), ..weighted(weight) };
@@ -511,9 +511,10 @@ fn hfsc_rate(tree: &Hierarchy, class: ClassId) -> u64 {
     if curves { tree.rate_all_busy(class).max(1) } else { tree.weight(class) }
 }
 
-/// How far virtual times of `sessions` siblings are apart when each joins and has a packet served in real time at once, over the step of one packet.
+/// Maximum difference of the virtual times of `sessions` siblings, in steps of one packet, if each joins and has a
+/// packet served in real time at once.
 fn apart_after_joining(sessions: u32, joins: Joins) -> u128 {
-    // A packet in no time to speak of, and then hardly anything: real time serves whoever comes, and never more.
+    // A packet in a negligible time, and then almost no rate: real time serves each arrival, and never more.
     let rate = LINK / (2 * u64::from(sessions));
     let real_time = ServiceCurve {
         m1: Rate::from_bps(rate).ok(),

@@ -14,12 +14,11 @@
 //! | e, d of the head packet, \[hfsc\] equations (8) to (10) | keys of `waiting` and `eligible` | 2^-12 ns |
 //! | D_i, Q_i / g_i, beta_i, Delta B_i, P_i of \[sds\] | `excess.rs` | |
 //!
-//! **Cost per packet.** O(log n). A call may make many heads eligible, each once.
-//! **Invariants.** A class with packets is in exactly one of `waiting` and `eligible`, under the time of its head.
-//! **Bounds.** With curves that fit the link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service
-//! curve is kept up to one largest packet, under all policies.
-//! **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
-//! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with nothing but lines, the guarantees; the
+//! **Cost per packet.** O(log n). A call may make many heads eligible, each once. **Invariants.** A class with packets
+//! is in exactly one of `waiting` and `eligible`, under the time of its head. **Bounds.** With curves that fit the
+//! link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service curve is kept up to one
+//! largest packet, under all policies. **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
+//! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with lines only, the guarantees; the
 //! policies' choices on the examples of `tests.rs`.
 //!
 //! DIFFERENCE: \[sds\] names neither eligible times nor what a packet sent as excess counts for. Both are as in
@@ -131,7 +130,7 @@ impl FqSdsSced {
             + planning_memory(tree)
     }
 
-    /// Time goes on, and heads become eligible.
+    /// Advances the time, and makes heads eligible.
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         while let Some((index, at)) = self.waiting.first()
@@ -165,7 +164,7 @@ impl Scheduler for FqSdsSced {
         let Packet { class: ClassId(index), len, .. } = packet;
         let takes = self.flows.takes(packet.class, len);
         if takes {
-            // What is dropped for want of room has arrived, too.
+            // A packet that is dropped for lack of room has arrived, too.
             self.excess.arrived(&self.flows.state(index).session, self.now, len);
         }
         if self.flows.push(now, packet, drops) == Some(true) {

@@ -24,7 +24,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrivals>> {
     proptest::collection::vec((after, packets).prop_map(|(after, packets)| Arrivals { after, packets }), 1..200)
 }
 
-/// What a run shows.
+/// An event of a run.
 enum Seen<'a> {
     Arrived(ClassId),
     /// Its first bit leaves.
@@ -123,7 +123,7 @@ fn ahead_below(tree: &Hierarchy) -> Vec<u64> {
     ahead
 }
 
-/// A class with a ceiling, up to ten classes below it that have none, and a class beside it.
+/// A class with a ceiling, up to ten classes without one below it, and a class beside it.
 fn trees_below_a_ceiling() -> impl Strategy<Value = Hierarchy> {
     let below = proptest::collection::vec((0usize..1 << 20, 100u64..1000, 0u32..6), 2..10);
     (50u64..400, below).prop_map(|(ceiling, below)| {
@@ -169,7 +169,7 @@ fn check_greedy(tree: &Hierarchy, greedy: u32, packets: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// What is lost at each wait for a ceiling would add up.
+    /// Losses at each wait for a ceiling would add up.
     #[test]
     fn siblings_below_a_ceiling_do_not_drift_apart(
         tree in prop_oneof![trees_of(12, some_limits(8)), trees_below_a_ceiling()], greedy in any::<u32>()
@@ -247,8 +247,8 @@ fn delay(server: &LatencyRate, burst: u64) -> u128 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Every leaf that is promised a delay has it while it keeps to its traffic, whatever all others send and whatever ceilings they
-    /// have. A third of those leaves do not keep to it.
+    /// The promised delay of a leaf holds while it conforms to its traffic, for any traffic and ceilings of the others.
+    /// A third of those leaves do not conform.
     #[test]
     fn packets_leave_within_the_delay_that_is_promised(
         tree in prop_oneof![trees_of(40, some_limits(12)), trees_of(6, some_limits(12))], steps in arrivals()

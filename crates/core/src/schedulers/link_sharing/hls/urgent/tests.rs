@@ -88,8 +88,8 @@ proptest! {
         check_fairness(&tree, &steps, |class| below[class.index()]);
     }
 
-    /// The delay bound of every latency-critical leaf that keeps to its traffic, and that it is never ahead of its turn by as
-    /// much as its advance, whatever the other leaves do: some latency-critical ones send as much as they can.
+    /// The delay bound of every conforming latency-critical leaf, and that it is always ahead of its turn by less than
+    /// its advance, for any traffic of the other leaves: some latency-critical ones send as much as they can.
     #[test]
     fn packets_within_the_share_wait_for_nothing_but_what_is_ahead_of_them(
         tree in trees_of(40, some_urgent()), arrivals in arrivals(), greedy in any::<bool>()
@@ -296,7 +296,7 @@ fn light_and_urgent(burst: u64) -> Hierarchy {
 
 #[test]
 fn debt_is_gone_when_nothing_is_queued() {
-    // It sends more and more of an otherwise idle link, far more than its share; this costs it nothing.
+    // It sends increasing amounts on an otherwise idle link, far more than its share, without a penalty.
     for times in 1..20 {
         let mut hls = Hls::new(&light_and_urgent(5000)).unwrap();
         for _ in 0..times {

@@ -1,4 +1,4 @@
-//! Service curves are kept whatever the policy, and the policy decides on the rest.
+//! Service curves are kept under every policy, and the policy distributes the rest.
 
 use super::*;
 use crate::contract::{ClassConfig, DropReason, LeakyBucket, Rate, ServiceCurve};
