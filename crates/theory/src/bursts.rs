@@ -11,7 +11,7 @@ use crate::played::settled;
 use crate::reach::may_lose;
 use crate::variant::variant;
 
-/// A class that gets this part of what default bursts give loses nothing worth a word.
+/// A class that gets at least this part of its rate with default bursts has a negligible loss.
 const ENOUGH: f64 = 0.99;
 /// Doublings of a burst that are tried.
 const DOUBLINGS: u32 = 16;
@@ -25,7 +25,7 @@ pub struct CostlyBurst {
     pub feature: Feature,
     /// The burst in bytes.
     pub burst: u64,
-    /// A burst in bytes with which all such classes lose nothing, where one was found: theirs times a power of two.
+    /// Burst in bytes with which all such classes lose nothing, if one was found: theirs times a power of two.
     pub enough: Option<u64>,
     /// The rate of the class in bit/s while all leaves are busy.
     pub with_bps: f64,
@@ -111,7 +111,7 @@ mod tests {
         let [costly] = found[..] else { panic!("{found:?}") };
         assert_eq!((costly.class, costly.feature, costly.burst), (ClassId(1), Feature::Burst, 100));
         assert!(costly.with_bps < 0.99 * costly.without_bps, "{costly:?}");
-        // What is named as enough costs nothing, by the same and by the formula for what the class should get.
+        // The suggested burst costs nothing, by the run and by the formula for the class's rate.
         let enough = tree(costly.enough);
         assert_eq!(costly_bursts(htb, &enough).unwrap(), []);
         assert_eq!(costly_bursts(htb, &tree(None)).unwrap(), []);

@@ -1,13 +1,14 @@
-//! What would have to change for a class to get more: single changes, each solved by the rule of the scheduler ([`crate::ideal`]), with
-//! what they gain.
+//! Changes that would increase a class's rate: single changes, each solved by the rule of the scheduler
+//! ([`crate::ideal`]), with their gains.
 //!
-//! Under hierarchical max-min fairness a class depends on the rate of the link, on its own weight, limits and demand and those of the classes above
-//! it, and on the weights and requests of their siblings. So these are the changes that are tried. What a sibling's descendants do among
-//! themselves changes nothing that the sibling does not.
+//! Under hierarchical max-min fairness a class's rate depends on three things: the rate of the link; the weights,
+//! limits and demand of the class and of those above it; and the weights and requests of their siblings. So these are
+//! the changes that are tried. Changes among a sibling's descendants have no effect unless they change the sibling's
+//! request.
 //!
-//! A gain is what the class gets after the change less what it gets now. The gain per bit/s is that of the smallest change, 1 bit/s: gains are lines
-//! until a class becomes satisfied or ceases to be. Where rates are not exact, it is that of a change of a millionth of the link's rate, and
-//! gains of less than 10^-8 of it are none.
+//! A gain is the rate after the change minus the current rate. The gain per bit/s is that of the smallest change, 1
+//! bit/s: gains are linear until a class becomes satisfied or ceases to be. If rates are not exact, it is that of a
+//! change of a millionth of the link's rate, and gains of less than 10^-8 of it count as none.
 //!
 //! Cost: two allocations for each change.
 
@@ -22,7 +23,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::request::{Demand, Request};
 use crate::variant::variant;
 
-/// What is changed.
+/// The parameter that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lever {
     /// The link's rate is raised.
@@ -33,7 +34,7 @@ pub enum Lever {
     Weight,
     /// A sibling of the class or of one above it asks for less than it gets.
     AsksLess,
-    /// What limits the class or one above it is taken away.
+    /// The limit of the class or of one above it is removed.
     Lift(LimitKind),
     /// The leaves of the class ask for all they can get.
     AsksMore,
@@ -42,29 +43,29 @@ pub enum Lever {
 /// One change and what it gains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What is changed.
+    /// The parameter that is changed.
     pub lever: Lever,
-    /// Of which class; the link for its rate.
+    /// The changed class; the link for its rate.
     pub class: ClassId,
-    /// From what to what: bit/s, or a weight; `None` for no limit, and where the class has leaves below it that ask.
+    /// Old value: bit/s, or a weight; `None` for no limit, and for a class above the leaves that send.
     pub from: Option<u64>,
     /// See `from`.
     pub to: Option<u64>,
-    /// What the class gets more, in bit/s; negative for less.
+    /// Gain of the class, in bit/s; negative for a loss.
     pub gain: BigRational,
-    /// The same for each bit/s of a small change, for each unit of weight where a weight is changed; `None` where there is no such change.
+    /// Gain for each bit/s of a small change, or for each unit of a changed weight; `None` if there is no such change.
     pub per_bps: Option<BigRational>,
     /// True if the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as
     /// much.
     pub fits: bool,
 }
 
-/// What helps and what does not.
+/// Changes with and without a gain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// What gets the class more, the most first.
+    /// Changes with a gain, the largest first.
     pub helpful: Vec<Change>,
-    /// What does not.
+    /// Changes without a gain.
     pub useless: Vec<Change>,
     /// Siblings of it and of the classes above it whose asking for less was not tried: those that get the least, where there are too many.
     pub untried: usize,
@@ -81,9 +82,9 @@ pub enum NoChanges {
     NotComputed(#[from] NotComputed),
 }
 
-/// How many allocations of leaves are computed at most, over all changes.
+/// Maximum number of leaf allocations that are computed, over all changes.
 const WORK: usize = 1_000_000;
-/// How many siblings are tried in a small tree.
+/// Maximum number of siblings tried in a small tree.
 const MOST_SIBLINGS: usize = 256;
 
 impl Changes {
@@ -145,7 +146,7 @@ struct Search<'a> {
     rule: Rule<'a>,
     limits: Limits,
     now: Ideal,
-    /// What the class gets now.
+    /// Current rate of the class.
     rate: BigRational,
 }
 
@@ -156,7 +157,7 @@ impl Search<'_> {
         up.filter(|&class| class != ClassId::ROOT).collect()
     }
 
-    /// What the class gets more by `rule` for `demand`; `None` where that is not known.
+    /// Returns the gain of the class by `rule` for `demand`; `None` if it is unknown.
     fn gain(&self, rule: &Rule<'_>, demand: &Demand) -> Option<BigRational> {
         let gain = rule.solve(demand).ok()?.rate(self.class) - &self.rate;
         let noise = BigRational::new(self.tree.link().rate.bps().into(), 100_000_000.into());
@@ -173,7 +174,7 @@ impl Search<'_> {
         self.gain(&rule, self.demand)
     }
 
-    /// The smallest change that tells a gain, in bit/s.
+    /// Smallest change with a measurable gain, in bit/s.
     fn least(&self) -> u64 {
         if self.now.is_exact() { 1 } else { (self.tree.link().rate.bps() / 1_000_000).max(1) }
     }
@@ -232,7 +233,7 @@ impl Search<'_> {
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
     }
 
-    /// What is gained where `at` has this guarantee or weight, and whether there is room for it.
+    /// Returns the gain if `at` has this guarantee or weight, and true if there is room for it.
     fn with_share(&self, at: ClassId, value: u64) -> Option<(BigRational, bool)> {
         let guarantee =
             Rate::from_bps(value).ok().filter(|_| matches!(self.tree.config(at).share, Some(Share::Guarantee(_))));
@@ -283,7 +284,7 @@ impl Search<'_> {
         let with = |to: u64| self.gain(&self.rule.lowered(sibling, to)?, self.demand);
         let to = from.saturating_sub(step);
         let slightly = from.checked_sub(self.least())?;
-        // What it gets may be no whole number.
+        // Its rate may be fractional.
         let per_bps = with(slightly).map(|gain| gain / (gets - BigRational::from_integer(slightly.into())));
         let gain = with(to)?;
         Some(Change {

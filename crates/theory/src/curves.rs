@@ -28,8 +28,8 @@ pub fn service(curve: &ServiceCurve, t: &BigRational) -> BigRational {
     }
 }
 
-/// The time in seconds after which `curves` together ask for more than a link of `link` carries, counted from when all classes
-/// become backlogged at once; `None` where they never do, that is, where they are admitted.
+/// Returns the time in seconds after which `curves` together exceed the capacity of a link of rate `link`, counted from
+/// when all classes become backlogged at once. `None` if they never do, that is, if they are admitted.
 #[must_use]
 pub fn first_excess(curves: &[ServiceCurve], link: Rate) -> Option<BigRational> {
     let link = slope(Some(link));

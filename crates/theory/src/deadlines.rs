@@ -1,4 +1,4 @@
-//! By how much deadlines of service curves are missed: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured while packets flow.
+//! Deadline misses of service curves: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured online.
 //!
 //! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with w(t) >= w(a) + S(t - a), where
 //! w is what it was served. So a packet with which w reaches W is due when D(t) = min over a of w(a) + S(t - a) reaches W.
@@ -28,7 +28,7 @@ impl Line {
         self.y + i128::from(self.bps) * (i128::from(x) - i128::from(self.x))
     }
 
-    /// When it gets to `y`, rounded up; `None` for never.
+    /// Time at which it reaches `y`, rounded up; `None` for never.
     fn reaches(&self, y: i128) -> Option<i128> {
         if y <= self.y && self.bps == 0 {
             return Some(i128::MIN);
@@ -50,10 +50,10 @@ struct Leaf {
     concave: bool,
     /// The two pieces of the curve from each start that may matter; one pair for a concave curve.
     starts: VecDeque<(Line, Line)>,
-    /// What was served, in bits times 10^9.
+    /// Service so far, in bits times 10^9.
     served: i128,
     queued: u64,
-    /// A start of which nothing has been served.
+    /// A start without any service since.
     since: Option<Nanos>,
     worst: Nanos,
     seen: bool,
@@ -99,7 +99,7 @@ impl DeadlineMeter {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         leaf.queued = leaf.queued.saturating_sub(1);
         if leaf.queued == 0 {
-            // A period in which nothing was served is none.
+            // A period without service does not count.
             leaf.since = None;
         }
     }
@@ -119,13 +119,13 @@ impl DeadlineMeter {
         }
     }
 
-    /// The largest miss of a leaf so far; `None` where it has no curve, or where nothing was sent.
+    /// Returns the largest miss of a leaf so far; `None` if it has no curve, or if nothing was sent.
     #[must_use]
     pub fn worst(&self, leaf: ClassId) -> Option<Nanos> {
         self.leaves[leaf.index()].as_ref().filter(|leaf| leaf.seen).map(|leaf| leaf.worst)
     }
 
-    /// Returns true if all starts that matter were kept. If not, a miss may be printed that was none.
+    /// Returns true if all relevant starts were kept. Otherwise a reported miss may be false.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
@@ -172,7 +172,7 @@ impl Leaf {
         true
     }
 
-    /// When D reaches what was served; `None` for never.
+    /// Time at which D reaches the service; `None` for never.
     fn due(&self) -> Option<i128> {
         let due = |(one, other): &(Line, Line)| {
             let (one, other) = (one.reaches(self.served), other.reaches(self.served));

@@ -25,20 +25,20 @@ pub struct Step {
     pub guaranteed: bool,
     /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file: 0 to 1.
     pub weight_part: Option<f64>,
-    /// The most that it gets, whatever the link has left: its ceiling, or another [`Limit`].
+    /// Fixed upper limit of its rate: its ceiling, or another [`Limit`].
     pub limit: Option<Limit>,
-    /// What it wants, asks for and gets, and who limits it.
+    /// Its demand, request and rate, and the class that limits it.
     pub allocation: ClassAllocation,
-    /// The fair share of its parent, in bit/s per unit of weight; `None` at the link and where all siblings get what they
-    /// ask for.
+    /// The fair share of its parent, in bit/s per unit of weight; `None` at the link and if all siblings get their
+    /// requests.
     pub fair_share: Option<BigRational>,
-    /// What its weight alone entitles it to: weight times fair share, in bit/s.
+    /// Entitlement by weight alone: weight times fair share, in bit/s.
     pub entitled: Option<BigRational>,
     /// Its siblings that ask for something and are satisfied below the fair share, what they leave going to the others.
     pub satisfied_siblings: Vec<ClassId>,
     /// Its siblings that share with it what is left, each at the fair share.
     pub unsatisfied_siblings: Vec<ClassId>,
-    /// Its siblings that ask for nothing.
+    /// Its siblings without any request.
     pub idle_siblings: Vec<ClassId>,
 }
 

@@ -22,7 +22,7 @@ const NO_LIMIT: u64 = u64::MAX;
 /// The rate that [`Solver::scaled`] brings links to: requests stay below 2^41.
 const SCALED_BPS: u64 = 1_000_000_000_000;
 
-/// What is read of one class when solving, side by side in memory.
+/// The solver's data of one class, contiguous in memory.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     weight: u64,
@@ -39,11 +39,11 @@ struct Node {
 pub struct Solver {
     nodes: Vec<Node>,
     children: Vec<u32>,
-    /// What a class wants with what is kept below it, and what its parent shares as if it asked for; capped at one above the
-    /// capacity.
+    /// Demand of a class including reservations below it, and the claim that its parent shares by; capped at one above
+    /// the capacity.
     wanted: Vec<u64>,
     claim: Vec<u64>,
-    /// What a leaf asks for at most, where something is kept for a class; empty where nothing is.
+    /// Maximum request of a leaf, if a rate is reserved for some class; otherwise empty.
     uses: Vec<u64>,
     allocation: Vec<u64>,
     /// Children of the class at hand, in the order in which they become satisfied.
@@ -90,17 +90,17 @@ impl Solver {
         (solver, capacity, factor)
     }
 
-    /// What `class` gets at most, in bit/s; more than any rate where it has no limit.
+    /// Limit of `class`, in bit/s; more than any rate if it has none.
     pub(crate) fn limit(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].limit
     }
 
-    /// Lets `class` have so much at most.
+    /// Sets the limit of `class` to `bps`.
     pub(crate) fn set_limit(&mut self, class: ClassId, bps: u64) {
         self.nodes[class.index()].limit = bps;
     }
 
-    /// What every class gets of a link of rate `capacity`, in bit/s, by class id, the root first.
+    /// Computes the rate of every class on a link of rate `capacity`, in bit/s, by class id, the root first.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.

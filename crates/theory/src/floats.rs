@@ -1,4 +1,4 @@
-//! What rules that are computed in `f64` have in common.
+//! Common parts of rules that are computed in `f64`.
 
 use fairlink_core::{ClassId, Hierarchy};
 

@@ -1,4 +1,4 @@
-//! How far a link is behind a fluid ideal, measured while packets flow: the most that the ideal has served of a class and the link has not.
+//! Lag of a link behind a fluid ideal, measured online: the maximum of the ideal's service of a class minus the link's.
 //!
 //! * [`GpsMeter`]: generalized processor sharing, \[pgps\]: every backlogged leaf is served at once, in proportion to its share of
 //!   the link. Flat: what a leaf leaves goes to all. Virtual time as in \[pgps\]; O(log leaves) per packet.
@@ -30,7 +30,7 @@ struct GpsLeaf {
     units: u128,
     /// Bits that the link has queued.
     queued: u64,
-    /// Virtual time at which the ideal has served all; `None` while it has nothing.
+    /// Virtual time at which the ideal has served everything; `None` while it is idle.
     finish: Option<f64>,
     worst: f64,
 }
@@ -51,7 +51,7 @@ pub struct GpsMeter {
     finishes: BTreeSet<(u64, u32)>,
 }
 
-/// What adding and taking away a packet may leave behind, in bits.
+/// Possible rounding residue of adding and subtracting a packet, in bits.
 const ROUNDING: f64 = 1e-3;
 
 const SHARE: f64 = (1u128 << 64) as f64;
@@ -125,7 +125,7 @@ impl GpsMeter {
         (0..self.leaves.len()).for_each(|class| self.look(ClassId(class as u32)));
     }
 
-    /// The largest lag of a leaf so far, in bytes.
+    /// Returns the largest lag of a leaf so far, in bytes.
     #[must_use]
     pub fn worst(&self, leaf: ClassId) -> f64 {
         self.leaves[leaf.index()].worst / 8.0
@@ -179,7 +179,7 @@ pub struct HmmMeter {
     demand: Demand,
     tree: Hierarchy,
     capacity: Rate,
-    /// What the solver's rates are multiples of, in bit/s.
+    /// Unit of the solver's rates, in bit/s.
     unit: f64,
     /// By class: bits that the link has queued in it and below.
     queued: Vec<u64>,
@@ -194,14 +194,14 @@ pub struct HmmMeter {
     now: Nanos,
 }
 
-/// What is left of a class where the ideal has served it but for rounding, in bits.
+/// Backlog of a class that counts as a rounding residue of the ideal, in bits.
 const NOTHING: f64 = 1e-6;
 
 impl HmmMeter {
     /// Trees of more classes are not measured: too much is solved for each packet.
     pub const MOST_CLASSES: usize = 1024;
 
-    /// A meter of an empty link; `None` for a tree of more than [`HmmMeter::MOST_CLASSES`].
+    /// Makes a meter of an empty link; `None` for a tree of more than [`HmmMeter::MOST_CLASSES`].
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Option<Self> {
         if tree.len() > Self::MOST_CLASSES {
@@ -294,7 +294,7 @@ impl HmmMeter {
         (0..self.worst.len()).for_each(|class| self.look(ClassId(class as u32)));
     }
 
-    /// The largest lag of a class so far, in bytes.
+    /// Returns the largest lag of a class so far, in bytes.
     #[must_use]
     pub fn worst(&self, class: ClassId) -> f64 {
         self.worst[class.index()] / 8.0
@@ -326,7 +326,7 @@ impl HmmMeter {
         self.now = self.now.max(now);
         while left > 0.0 {
             if self.busy.is_empty() {
-                // What rounding has left of inner classes.
+                // Rounding residue of inner classes.
                 self.left.fill(0.0);
                 return;
             }

@@ -15,9 +15,9 @@
 //! * (R1) If a_i < r_i, then a_i / w_i >= a_j / w_j for every sibling j.
 //! * (R2) a_root = min(r_root, C), and at every inner class the children's allocations add up to the class's own.
 //!
-//! DIFFERENCE: a class that is isolated (\[cbq\]) does not lend. Its parent, and every class above, shares as if it asked for its
-//! own rate all the time. What it does not use of its part is used by nobody. Both rules hold for the parts that are kept in this way;
-//! allocations are what is used of them.
+//! DIFFERENCE: a class that is isolated (\[cbq\]) does not lend. Its parent, and every class above, shares as if it
+//! requested its own rate all the time. The unused rest of its part is lost. Both rules hold for the parts that are
+//! reserved in this way; allocations are the used parts.
 //!
 //! Cost: O(n log n) in machine integers, and a few operations on rationals for each class that has children. Their size grows with
 //! the depth. [`crate::fast`] is for use while packets flow. Memory: about 60 bytes for each class.
@@ -32,26 +32,26 @@ use crate::maxmin::{UNLIMITED, fair_share_of, fair_share_over_floors};
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
 
-/// What one class wants and gets. Rates are in bit/s; `None` is unlimited.
+/// Demand and allocation of one class. Rates are in bit/s; `None` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassAllocation {
-    /// What it would take without a limit of its own: a leaf's demand, the sum of the children's requests otherwise.
+    /// Demand without a limit of its own: a leaf's demand, the sum of the children's requests otherwise.
     pub wanted: Option<u128>,
-    /// What it asks its parent for: what it wants, at most its limit. The link asks nobody and has no limit here.
+    /// Request to its parent: its demand, at most its limit. The link has no parent and no limit here.
     pub request: Option<u128>,
-    /// What it gets; at most its request.
+    /// Its allocated rate; at most its request.
     pub allocation: BigRational,
-    /// What each child that is not satisfied gets per unit of its weight; `None` (infinity) where all are, and at leaves.
+    /// Rate of each unsatisfied child per unit of its weight; `None` (infinity) if all are satisfied, and at leaves.
     pub fair_share: Option<BigRational>,
     /// True if it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
     pub satisfied: bool,
-    /// The nearest reason why it does not get what it wants: itself where its own limit (at the root: the link's rate) is
-    /// what it gets; otherwise its parent, whose allocation is used up. `None` where it gets all it wants. The reason
-    /// behind the reason is the `limited_by` of that class, see [`Allocation::limiting_chain`].
+    /// The nearest reason for unmet demand: the class itself if its own limit (at the root: the link's rate) equals its
+    /// rate; otherwise its parent, whose allocation is used up. `None` if the demand is met. For the reason behind it,
+    /// see the `limited_by` of that class and [`Allocation::limiting_chain`].
     pub limited_by: Option<ClassId>,
 }
 
-/// What every class of a tree gets.
+/// The allocation of every class of a tree.
 ///
 /// Only the fair shares are kept. What a class gets follows from that of its parent, when it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ pub struct Allocation {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
-    /// What it wants, and what its parent shares as if it asked for: the request, or what is kept for isolated classes.
+    /// Demand, and the claim that its parent shares by: the request, or the reservation for isolated classes.
     wanted: u128,
     claim: u128,
-    /// What it gets before any share; at most the claim.
+    /// Rate before any share; at most the claim.
     floor: u128,
     /// The class of which it has a share.
     parent: u32,
@@ -133,7 +133,7 @@ impl Allocation {
         solved
     }
 
-    /// What every class wants and claims, from the leaves up.
+    /// Computes the demand and claim of every class, from the leaves up.
     fn claims(tree: &Hierarchy, terms: &Terms, demand: &Demand) -> Vec<Node> {
         let node = |index: usize| {
             let class = ClassId(index as u32);
@@ -161,7 +161,7 @@ impl Allocation {
         classes
     }
 
-    /// What is there for a class: what it claims, or its share by weight.
+    /// Returns the rate available to a class: its claim, or its share by weight.
     fn part(&self, class: ClassId) -> BigRational {
         let Node { claim, floor, parent, .. } = self.classes[class.index()];
         let weight = self.terms.weight(class);
@@ -176,7 +176,7 @@ impl Allocation {
         }
     }
 
-    /// What each class uses of its part, by class id.
+    /// Returns the used rate of each class, by class id.
     fn used(&self, tree: &Hierarchy) -> Vec<BigRational> {
         let mut used = vec![BigRational::zero(); tree.len()];
         for index in (0..tree.len()).rev() {
@@ -196,7 +196,7 @@ impl Allocation {
         used
     }
 
-    /// What `class` gets; the root (the link) included.
+    /// Returns the allocation of `class`; the root (the link) included.
     ///
     /// # Panics
     /// When there is no such class.
@@ -209,12 +209,12 @@ impl Allocation {
         ClassAllocation { wanted, request, allocation, fair_share, satisfied, limited_by: self.limited_by(class) }
     }
 
-    /// What each class wants and gets, by class id, the root first.
+    /// Returns the allocations of all classes, by class id, the root first.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = ClassAllocation> + '_ {
         (0..self.classes.len()).map(|index| self.class(ClassId(index as u32)))
     }
 
-    /// What `class` gets, in bit/s.
+    /// Returns the rate of `class`, in bit/s.
     ///
     /// # Panics
     /// When there is no such class.
@@ -223,7 +223,7 @@ impl Allocation {
         self.used.get(class.index()).cloned().unwrap_or_else(|| self.part(class))
     }
 
-    /// What `class` gets, in whole bit/s rounded down.
+    /// Returns the rate of `class`, in whole bit/s rounded down.
     ///
     /// # Panics
     /// When there is no such class.
@@ -241,13 +241,13 @@ impl Allocation {
         u64::try_from(whole).unwrap_or(u64::MAX)
     }
 
-    /// What limits `class` beside the rates of others; `None` at the link.
+    /// Returns the limit of `class` that does not depend on the rates of others; `None` at the link.
     #[must_use]
     pub fn limit(&self, class: ClassId) -> Option<Limit> {
         self.terms.limits().get(class)
     }
 
-    /// What the classes share by.
+    /// Returns the terms by which the classes share.
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
     }

@@ -1,9 +1,11 @@
-//! What HTB gives every class in the long run, as a fluid: the rule of \[htb\] and the appendix of \[hls\] with packets of no length, exact.
+//! Long-run rates of all classes under HTB, as a fluid: the rule of \[htb\] and the appendix of \[hls\] with packets of
+//! zero length, exact.
 //!
-//! A leaf sends at the expense of its lender: itself while it is below its assured rate, else the nearest class above it that is. Lenders
-//! of a lower level go first, and of leaves at one level those of the smallest number of priority. Leaves that are served at one level share
-//! by their quanta. The link lends whatever is left. So at each level what the leaves there get grows in proportion to their quanta, and
-//! a leaf stops at its demand, at a ceiling, or where its lender has no more to lend.
+//! A leaf sends at the expense of its lender: itself while it is below its assured rate, else the nearest class above
+//! it that is. Lenders of a lower level go first, and of leaves at one level those of the smallest number of priority.
+//! Leaves that are served at one level share by their quanta. The link lends the rest. So at each level the leaves'
+//! rates grow in proportion to their quanta. A leaf stops at its demand, at a ceiling, or when its lender has no more
+//! to lend.
 //!
 //! | paper | here |
 //! | --- | --- |
@@ -24,7 +26,7 @@ use num_traits::Zero;
 
 use crate::request::{Demand, Request};
 
-/// What every class of a tree gets under HTB.
+/// The rates of all classes of a tree under HTB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbFluid {
     /// By class id, in bit/s.
@@ -53,7 +55,7 @@ impl HtbFluid {
         Ok(Self { rates: filling.rates })
     }
 
-    /// What `class` gets, in bit/s; the root (the link) included.
+    /// Returns the rate of `class`, in bit/s; the root (the link) included.
     ///
     /// # Panics
     /// When there is no such class.
@@ -69,7 +71,7 @@ struct Filling<'a> {
     plan: Plan,
     /// By class id.
     levels: Vec<usize>,
-    /// By class id, the most that it may ever get: a leaf's demand or a ceiling; `None` for no such limit.
+    /// Upper limit of its rate by class id: a leaf's demand or a ceiling; `None` for no limit.
     most: Vec<Option<BigRational>>,
     rates: Vec<BigRational>,
 }
@@ -101,11 +103,12 @@ impl<'a> Filling<'a> {
         std::iter::successors(Some(class), |&class| tree.parent(class))
     }
 
-    /// How much more `class` may get while leaves below it are served at `level`; `None` for any amount.
+    /// Returns the possible increase of the rate of `class` while leaves below it are served at `level`; `None` if it
+    /// is unlimited.
     fn room(&self, class: ClassId, level: usize) -> Option<BigRational> {
         let index = class.index();
         let most = self.most[index].clone();
-        // All that passes through a lender so far was lent by itself or below it.
+        // So far, a lender's whole rate was lent by itself or below it.
         let lends = (self.levels[index] == level).then(|| whole(self.plan.assured[index].bps()));
         let limit = match (most, lends) {
             (Some(most), Some(lends)) => Some(most.min(lends)),

@@ -4,7 +4,7 @@
 //! * [`request`]: what every leaf asks for.
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
-//! * [`limits`]: what holds a class back whatever the link has left: ceilings, upper limits, classes that do not borrow or lend.
+//! * [`limits`]: fixed limits of a class: ceilings, upper limits, classes that do not borrow or lend.
 //! * [`reach`]: what ceilings with a small explicit burst come to under `hls`.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`pooled`]: the same for several links, classes of which share pools.
@@ -28,8 +28,8 @@
 //! into what is printed.
 //!
 //! # Errors and panics
-//! What a user can get wrong is a `Result`. Handing over a demand or weights made for another tree is a bug of the calling
-//! program and panics.
+//! Mistakes of a user are a `Result`. A demand or weights made for another tree are a bug of the calling program and
+//! cause a panic.
 //!
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![forbid(unsafe_code)]

@@ -8,8 +8,8 @@
 //! | min(D_i, S_i(t - t_a) + c), equations (3), (7), (11) | [`Pieces::lower_to`] | |
 //! | D_i^-1(y), "the smallest value x such that D_i(x) = y" | [`Pieces::time_of`] | ns, exact |
 //!
-//! **Numbers.** A piece is a line through whole nanoseconds and whole bits times 10^9; where two pieces meet is a fraction of integers. Nothing is
-//! rounded. Values fit for links up to 1 Tbit/s and an hour of time.
+//! **Numbers.** A piece is a line through whole nanoseconds and whole bits times 10^9; the intersection of two pieces
+//! is a fraction of integers. Nothing is rounded. Values fit for links up to 1 Tbit/s and an hour of time.
 
 use fairlink_core::{NANOS_PER_SEC, Rate, ServiceCurve};
 use num_rational::Ratio;
@@ -37,7 +37,7 @@ impl Line {
         self.y * t.denom() + self.bps * (t.numer() - self.x * t.denom())
     }
 
-    /// Where it meets a less steep one.
+    /// Time of its intersection with a less steep line.
     fn meets(&self, other: &Self) -> Exact {
         let (own, its) = (self.y - self.bps * self.x, other.y - other.bps * other.x);
         Ratio::new(its - own, self.bps - other.bps)
@@ -65,20 +65,20 @@ impl Pieces {
         Self { pieces: vec![(start, Line { x, y, bps: m1 }), (Ratio::from_integer(x + d), knee)] }
     }
 
-    /// How many straight pieces it has.
+    /// Number of its straight pieces.
     #[must_use]
     pub fn count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// How many straight pieces it has above the service `y`: only these are used for what comes after it.
+    /// Number of its straight pieces above the service `y`: later times use only these.
     #[must_use]
     pub fn count_above(&self, y: i128) -> usize {
         let Some(from) = self.time_of(y) else { return 0 };
         self.pieces.iter().filter(|(start, _)| *start > from).count() + 1
     }
 
-    /// Where pieces begin that are later than `t`.
+    /// Starts of the pieces that are later than `t`.
     pub fn knees(&self, t: &Exact) -> impl Iterator<Item = Exact> + use<'_> {
         let t = *t;
         self.pieces.iter().map(|piece| piece.0).filter(move |from| *from > t)

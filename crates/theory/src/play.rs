@@ -22,7 +22,8 @@ pub(crate) struct Source {
     pub(crate) bps: Option<u64>,
 }
 
-/// How sources start and how far a leaf that always has packets runs ahead. Rates that differ between two of these depend on how packets come.
+/// Phase of the sources, and backlog of leaves that always have packets. Rates that differ between two of these depend
+/// on the pattern of packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     /// The first packet of source `i` comes after the fractional part of `i` times this, of the time between two packets.
@@ -101,7 +102,8 @@ impl<'a> Play<'a> {
         self.scheduler.enqueue(at, Packet { handle: 0, len, class }, &mut |_: Nanos, _: Packet, _: DropReason| {});
     }
 
-    /// Goes on until the link could have sent another `bytes`. The result is the bytes that each class sent in that time by class id, and the time.
+    /// Continues until the link could have sent another `bytes`. Returns the bytes that each class sent in that time by
+    /// class id, and the time.
     pub(crate) fn run(&mut self, bytes: u64) -> (Vec<u64>, Nanos) {
         let link = u128::from(self.tree.link().rate.bps());
         let mut sent = vec![0u64; self.tree.len()];

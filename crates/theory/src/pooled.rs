@@ -25,27 +25,27 @@ const ROUNDS: u32 = 64;
 /// A class that shares a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMember {
-    /// Which of the links.
+    /// Index of the link.
     pub link: usize,
     /// The class there.
     pub class: ClassId,
-    /// What it is assured of, by which the pool is shared.
+    /// Assured rate, by which the pool is shared.
     pub base: Rate,
 }
 
 /// A pool of bandwidth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPool {
-    /// What its members get together, at most.
+    /// Upper limit of its members' total rate.
     pub rate: Rate,
-    /// Who shares it; none is below another.
+    /// Members; none is below another.
     pub members: Vec<PoolMember>,
 }
 
-/// What every class of `links` gets, in bit/s, by link and class id, the root first.
+/// Computes the rate of every class of `links`, in bit/s, by link and class id, the root first.
 ///
 /// # Panics
-/// When a demand was made for another tree, or a member is of none of the links.
+/// If a demand was made for another tree, or a member is not on any of the links.
 #[must_use]
 pub fn solve(links: &[(&Hierarchy, &Demand)], pools: &[SharedPool]) -> Vec<Vec<u64>> {
     let solvers: Vec<Solver> = links.iter().map(|(tree, _)| Solver::new(tree)).collect();
@@ -86,7 +86,7 @@ struct Fill<'a> {
     /// The links of its members, each once.
     links: Vec<usize>,
     bases: u128,
-    /// What the members could have together if none were held back elsewhere, in bit/s: the common multiple, times their bases.
+    /// Total rate of the members if none were limited elsewhere, in bit/s: the common multiple, times their bases.
     level: u128,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Fill<'a> {
         Self { pool, limits, links, bases, level }
     }
 
-    /// What its members get now.
+    /// Returns the current total rate of its members.
     fn used(&self, solving: &Solving<'_>) -> u128 {
         self.pool.members.iter().map(|member| u128::from(solving.allocations[member.link][member.class.index()])).sum()
     }
@@ -124,7 +124,7 @@ impl<'a> Fill<'a> {
         self.used(solving)
     }
 
-    /// Goes down to the largest level at which the members get no more than there is. Returns whether that is lower than before.
+    /// Lowers the level to the largest at which the members fit the pool's rate. Returns true if it changed.
     fn lower(&mut self, solving: &mut Solving<'_>) -> bool {
         let rate = u128::from(self.pool.rate.bps());
         let mut above = (self.level, self.used(solving));

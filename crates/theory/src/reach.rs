@@ -1,14 +1,16 @@
 //! The rates that classes with a small explicit `ceiling_burst` reach under `hls`: less than their ceilings.
 //!
-//! A token bucket that is full loses what its ceiling brings. Under `hls` a class is asked whether its bucket is out of debt when it is
-//! visited, so that the bucket fills between being out of debt and the next visit. [`CeilingDepths`] derives a burst that loses
-//! nothing, whatever the others send; it is the default. A smaller one is kept as written, and may lose much of the ceiling.
+//! A full token bucket loses the yield of its ceiling. Under `hls` the bucket is checked when the class is visited, so
+//! that it fills between the end of its debt and the next visit. [`CeilingDepths`] derives a burst that loses nothing
+//! for any traffic of the others; it is the default. A smaller one is kept as written, and may lose much of the
+//! ceiling.
 //!
-//! How much depends on when visits fall into rounds, which no closed formula says: the same burst reaches 54 % of its ceiling beside
-//! 17 busy siblings and all of it beside one. So it is found by playing: the scheduler itself runs on the tree in virtual time, with
-//! leaves that have packets all the time where the fluid ideal gives them less than they ask for, and packets at a constant rate
-//! elsewhere. The result is as exact as the run is long: a few hundred cycles of the slowest bucket, up to [`MAX_PACKETS`] packets. With packets
-//! of other lengths a class may reach a few percent more or less; lengths that divide its burst can make more of a difference.
+//! The loss depends on the positions of visits in rounds, for which there is no closed formula: the same burst reaches
+//! 54 % of its ceiling beside 17 busy siblings and all of it beside one. So it is measured: the scheduler itself runs
+//! on the tree in virtual time. Leaves that the fluid ideal does not satisfy always have packets; the others get
+//! packets at a constant rate. The accuracy depends on the length of the run: a few hundred cycles of the slowest
+//! bucket, up to [`MAX_PACKETS`] packets. With packets of other lengths a class may reach a few percent more or less;
+//! lengths that divide its burst can make more of a difference.
 //!
 //! ```
 //! use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -36,11 +38,11 @@ use crate::hmm::Allocation;
 use crate::play::{Play, Source, Start, with_plain_queues};
 use crate::request::{Demand, Request};
 
-/// The most packets that are played, after a tenth of so many that are not counted; a fraction of a second.
+/// Maximum number of packets in a run, after a tenth of this number as a warm-up; takes a fraction of a second.
 pub const MAX_PACKETS: u64 = 1_500_000;
 /// Cycles of the slowest bucket that are played where [`MAX_PACKETS`] suffice: a cycle more or less is half a percent.
 const CYCLES: u64 = 100;
-/// A class that reaches this part of what its ceiling allows loses nothing worth a word.
+/// A class that reaches at least this part of its ceiling has a negligible loss.
 const ENOUGH: f64 = 0.99;
 /// Returns true if explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has
 /// bursts at ceilings.
@@ -56,13 +58,13 @@ pub struct SmallBurst {
     pub class: ClassId,
     /// Its `ceiling_burst` in bytes.
     pub burst: u64,
-    /// A burst in bytes that loses nothing, whatever the others send: the smallest that [`CeilingDepths`] derives.
+    /// Burst in bytes that loses nothing for any traffic of the others: the smallest that [`CeilingDepths`] derives.
     pub enough: u64,
     /// Its ceiling in bit/s.
     pub ceiling_bps: u64,
-    /// What it reaches in bit/s.
+    /// Reached rate, in bit/s.
     pub reached_bps: u64,
-    /// How many leaves are busy while it reaches no more.
+    /// Number of busy leaves while it is limited to that rate.
     pub busy: usize,
 }
 
@@ -119,7 +121,7 @@ pub fn all_small_bursts(tree: &Hierarchy) -> Result<Vec<SmallBurst>, BuildError>
     Ok(found)
 }
 
-/// A class with an explicit burst that is less than what is known to lose nothing.
+/// A class with an explicit burst below the smallest one that is known to lose nothing.
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
     class: ClassId,
@@ -163,7 +165,7 @@ pub fn small_bursts(
         return Ok(Vec::new());
     }
     let ideal = Allocation::solve(tree, demand);
-    // What the link sends while a class gets what its bucket may bring and owe.
+    // Bytes of the link while a class sends the yield and the debt of its bucket.
     let link = u128::from(tree.link().rate.bps());
     let cycle = |&Suspect { class, enough, debt, .. }: &Suspect| {
         u128::from(enough + debt) * link / u128::from(ideal.floor_bps(class).max(1))
@@ -186,8 +188,8 @@ pub fn small_bursts(
     Ok(judged.into_iter().filter_map(loses).collect())
 }
 
-/// What each class gets in bit/s while the link sends `bytes`, which come after `before` bytes. A leaf that `ideal` satisfies sends packets at the rate
-/// that it asks for, any other always has some.
+/// Measures the rate of each class in bit/s while the link sends `bytes`, after a warm-up of `before` bytes. A leaf
+/// that `ideal` satisfies sends packets at its requested rate, any other always has some.
 fn play(
     tree: &Hierarchy,
     demand: &Demand,

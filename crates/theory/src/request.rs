@@ -1,10 +1,10 @@
-//! What the leaves ask for: one [`Request`] per leaf, together a [`Demand`].
+//! The demand of the leaves: one [`Request`] per leaf, together a [`Demand`].
 //!
 //! Source: the rate request r_i of \[hls\] Section III-A. Only leaves ask; what an inner class asks for follows from them.
 
 use fairlink_core::{ClassId, Hierarchy};
 
-/// What a leaf would send if it were alone on an infinitely fast link.
+/// Rate of a leaf if it were alone on an infinitely fast link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A rate in bit/s; 0 for a leaf that is idle.
@@ -29,7 +29,7 @@ pub enum DemandError {
     NotALeaf {
         /// The class named.
         class: ClassId,
-        /// How many children it has.
+        /// Number of its children.
         children: usize,
     },
     /// The class was named twice.
@@ -43,7 +43,7 @@ pub enum DemandError {
 /// A request for every leaf of one tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// By class id; `None` at the root and at inner classes.
+    /// Requests by class id; `None` at the root and at inner classes.
     requests: Vec<Option<Request>>,
 }
 
@@ -77,7 +77,7 @@ impl Demand {
     /// Replaces the request of one leaf.
     ///
     /// # Errors
-    /// [`DemandError::UnknownClass`], [`DemandError::NotALeaf`]; nothing changes then.
+    /// [`DemandError::UnknownClass`], [`DemandError::NotALeaf`]; the demand is then unchanged.
     ///
     /// # Panics
     /// When the demand was made for a tree of another size.
@@ -93,7 +93,7 @@ impl Demand {
         }
     }
 
-    /// The request of a leaf; `None` for any other class.
+    /// Returns the request of a leaf; `None` for any other class.
     #[must_use]
     pub fn get(&self, class: ClassId) -> Option<Request> {
         self.requests.get(class.index()).copied().flatten()

@@ -1,8 +1,8 @@
-//! How much service H-FSC must have given by the real-time criterion: \[hfsc\] Section 3.2, equation (8), exact, and the sum of equation (10), which
-//! H-FSC uses in its place because it is computed class by class.
+//! Minimum service of H-FSC by the real-time criterion: \[hfsc\] Section 3.2, equation (8), exact, and the sum of
+//! equation (10). H-FSC uses the sum instead because it is computed class by class.
 //!
-//! E(t) is the least service that active sessions must have had by t, so that whatever arrives, the curves ask for no more than the link carries
-//! over any (t, t']. With all passive sessions active from t on,
+//! E(t) is the least service that active sessions must have had by t, so that the curves never exceed the capacity of
+//! the link over any (t, t'], for any arrivals. With all passive sessions active from t on,
 //!
 //! E(t) = max over t' >= t of: sum over active i of D_i(t') + sum over passive j of (D*_j(t') - c_j) - R (t' - t).
 //!
@@ -23,7 +23,7 @@ use crate::pieces::{Exact, Pieces};
 pub struct Session {
     /// S_i.
     pub curve: ServiceCurve,
-    /// D_i; `None` before it was active for the first time.
+    /// D_i; `None` before its first activity.
     pub deadlines: Option<Pieces>,
     /// c_i: what it was served by the real-time criterion, in bits times 10^9.
     pub served: i128,
@@ -31,12 +31,12 @@ pub struct Session {
     pub active: bool,
 }
 
-/// What D_i is for times before D_i^-1(c_i).
+/// The value of D_i for times before D_i^-1(c_i).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
     /// c_i.
     Served,
-    /// What the curve was.
+    /// The previous curve.
     Curve,
 }
 
@@ -67,7 +67,8 @@ impl Session {
         self.active = true;
     }
 
-    /// The deadline of a packet with which the session was served `more` (bits times 10^9), equation (4); `None` for never.
+    /// The deadline of a packet with which the session's service has grown by `more` (bits times 10^9), equation (4);
+    /// `None` for never.
     #[must_use]
     pub fn deadline(&self, more: i128) -> Option<Exact> {
         self.deadlines.as_ref()?.time_of(self.served + more)
@@ -92,8 +93,8 @@ pub fn served(sessions: &[Session]) -> i128 {
     sessions.iter().filter(|session| session.active).map(|session| session.served).sum()
 }
 
-/// E(`now`) by equation (8), in bits times 10^9, for a link of `link` bit/s; `None` where the curves ask for more than the link in the long run,
-/// so that nothing is enough.
+/// E(`now`) by equation (8), in bits times 10^9, for a link of `link` bit/s; `None` if the curves exceed the link in
+/// the long run, so that no service is enough.
 #[must_use]
 pub fn required(sessions: &[Session], link: u64, now: i128, below: Below) -> Option<Exact> {
     let link = i128::from(link);

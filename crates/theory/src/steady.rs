@@ -1,4 +1,4 @@
-//! Rates of leaves that always have packets, measured with the scheduler itself in virtual time until they stand.
+//! Rates of leaves that always have packets, measured with the scheduler itself in virtual time until they are stable.
 
 use fairlink_core::{BuildError, ClassId, Hierarchy, Leniency, SchedulerInfo};
 
@@ -14,15 +14,17 @@ pub struct Steady {
     pub rates_bps: Vec<f64>,
     /// Packets of the whole run.
     pub packets: u64,
-    /// The largest difference between a leaf's rate in the last stretch and in the one before, as a part of the larger. Above 0.02 the run ended before
-    /// its rates stood.
+    /// Largest difference between a leaf's rates in the last two stretches, as a part of the larger. Above 0.02 the run
+    /// ended before its rates were stable.
     pub apart: f64,
 }
 
-/// Runs `info` on packets of `length` bytes at the leaves `busy`, the others idle. A run goes on in stretches, each as long as all before it, the first of
-/// at least `first` packets, until each leaf's rate is that of the stretch before, but for 2 %, or `most` packets were sent.
+/// Runs `info` on packets of `length` bytes at the leaves `busy`, the others idle. A run consists of stretches, each as
+/// long as all before it, the first of at least `first` packets. It ends when each leaf's rate equals that of the
+/// stretch before to 2 %, or when `most` packets were sent.
 ///
-/// What a burst brings at the start is part of no rate that stands, where the first stretch is longer than that lasts. Queues are plain ones: a leaf that always has packets loses none.
+/// An initial burst does not count in a stable rate, if the first stretch outlasts it. Queues are plain ones: a leaf
+/// that always has packets loses none.
 ///
 /// # Errors
 /// [`BuildError`] where the scheduler cannot be made for this tree.

@@ -2,7 +2,7 @@
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig};
 
-/// `tree` on another link, with what `change` makes of each class. Ids stay as they are.
+/// Copies `tree` to another link, with `change` applied to each class. Ids stay the same.
 ///
 /// # Errors
 /// [`HierarchyError`] where there can be no such tree.

@@ -1,4 +1,5 @@
-//! How far apart the virtual times of siblings may be under H-FSC: \[hfsc\] Theorem 3, with the constant that the text leaves open.
+//! Maximum difference of the virtual times of siblings under H-FSC: \[hfsc\] Theorem 3, with the constant that the text
+//! leaves open.
 //!
 //! Virtual time is service on the scale of the link-sharing curve. Link-sharing serves the child that is behind; real-time service takes no notice
 //! of virtual times and may put any child ahead. All of it in bits and seconds, for a class P that gets at least R_P y - b_P in any time y in which it has
@@ -23,14 +24,15 @@
 //! A leaf with the real-time curve (m1, d, m2) is served by that criterion between its eligible curve and its deadlines, which are missed by no more
 //! than a packet (Theorem 2): rho = m2; beta = (m1 - m2) d for a concave curve, m2 d for a convex one, and m2 L / C + 2 L.
 //!
-//! DIFFERENCE: \[hfsc\] has the proof in a report of its own, without upper limits or leaves of real-time only. With these nothing is said here.
+//! DIFFERENCE: \[hfsc\] has the proof in a separate report, without upper limits or leaves of real-time only. With
+//! these no bound is given here.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Rate, ServiceCurve, Share};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
-/// What is known of the virtual times of the children of one class.
+/// Bound on the virtual times of the children of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// Of children that are active at the same time they differ by no more.
@@ -46,9 +48,11 @@ pub enum Spread {
 pub struct Bound {
     /// In seconds of virtual time, D of [the module](self).
     pub seconds: BigRational,
-    /// How far the least virtual time may fall behind the pace theta, in seconds, c there. `None` without real-time curves below and without a known rate.
+    /// Maximum lag of the least virtual time behind the pace theta, in seconds, c there. `None` without real-time
+    /// curves below and without a known rate.
     pub behind: Option<BigRational>,
-    /// By how much faster than real time virtual time passes at least while all children have packets, theta; `None` with `behind`.
+    /// Minimum speed of virtual time relative to real time while all children have packets, theta; `None` with
+    /// `behind`.
     pub pace: Option<BigRational>,
 }
 
@@ -60,14 +64,14 @@ struct Sharing {
     flat: BigRational,
 }
 
-/// What real-time service below a class may be, in bit/s and bits.
+/// Limits of the real-time service below a class, in bit/s and bits.
 #[derive(Clone, Default)]
 struct RealTime {
     rate: BigRational,
     burst: BigRational,
 }
 
-/// By class id, what is known of the children of each class with at least two; `None` for all others.
+/// Returns the bound for the children of each class with at least two, by class id; `None` for all others.
 #[must_use]
 pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
     let classes = || std::iter::once(ClassId::ROOT).chain(tree.classes());
@@ -89,7 +93,7 @@ pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
             continue;
         }
         if let ([child], Some(own)) = (children, &served[parent.index()]) {
-            // Whatever the class gets.
+            // For any rate of the class.
             served[child.index()] = Some(own.clone());
             continue;
         }
@@ -106,7 +110,7 @@ pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
     spreads
 }
 
-/// What is known of the children of `parent`, which gets `served`.
+/// Computes the bound for the children of `parent`, with the service `served`.
 fn spread(
     tree: &Hierarchy,
     parent: ClassId,

@@ -1,4 +1,4 @@
-//! What leaves get that are visited once for each visit of another leaf: DRR++ as a fluid, \[drrpp\] Section 3.1.2.
+//! Rates of leaves that are visited once for each visit of another leaf: DRR++ as a fluid, \[drrpp\] Section 3.1.2.
 //!
 //! | text | here |
 //! | --- | --- |
@@ -6,10 +6,12 @@
 //! | LC, BE flow | `critical` |
 //! | round | 1 / kappa: the time between two visits of a best-effort leaf that always has packets |
 //!
-//! A best-effort leaf that always has packets is visited kappa times a second and gets Q_j kappa. One that asks for d_j in packets of l_j gets
-//! d_j while that is less; it is visited for each of its packets then (for each quantum, if that is less), kappa times at most. A latency-critical leaf may send Q_i at each of
-//! these visits, so that it gets min(d_i, Q_i sum of visits). kappa is what uses up the link. Where best-effort leaves
-//! get all they ask for and more is left, latency-critical leaves share it by their quanta, as they are visited when nobody else is.
+//! A best-effort leaf that always has packets is visited kappa times a second and gets Q_j kappa. One that requests d_j
+//! in packets of l_j gets d_j while that is less. It is then visited for each of its packets (for each quantum, if that
+//! is less), at most kappa times. A latency-critical leaf may send Q_i at each of these visits, so that it gets
+//! min(d_i, Q_i sum of visits). kappa is the value that uses up the link. If best-effort leaves get their whole
+//! requests and more is left, latency-critical leaves share it by their quanta, as they are visited when no other leaf
+//! is.
 //!
 //! Cost: O(n) for each of a hundred steps of a bisection.
 
@@ -30,8 +32,8 @@ pub(crate) struct Visited {
     pub(crate) critical: bool,
 }
 
-/// What each leaf gets of `capacity`, in bit/s; `None` where that follows from a packet's length that is not known, or from how many
-/// packets a visit finds.
+/// Computes the rate of each leaf out of `capacity`, in bit/s; `None` if it depends on an unknown packet length, or on
+/// the number of packets that a visit finds.
 pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
     let most = rates_with(capacity, leaves, |each, _, kappa| each.min(kappa))?;
     let least = rates_with(capacity, leaves, |each, joined, kappa| {

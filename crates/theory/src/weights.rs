@@ -5,7 +5,7 @@ use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
 
-/// A weight for every class but the root, in bytes: a whole number of units, so many of which make a byte.
+/// A weight for every class but the root, in bytes: a whole number of units, of which `units_per_byte` make a byte.
 ///
 /// In \[hls\] a weight carries the unit byte (Section V-B: it is the remainder of a division of bytes), and Figure 1 uses the
 /// guarantees in Mbit/s as plain numbers. A scheduler may count in fractions of a byte instead.
@@ -22,9 +22,9 @@ pub enum WeightsError {
     /// Not one weight per class.
     #[error("{given} weights for {classes} classes (the link included)")]
     Count {
-        /// How many were given.
+        /// Number of given weights.
         given: usize,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
     /// A class other than the root has the weight zero.
@@ -42,7 +42,7 @@ impl Weights {
     /// The weights `units[i] / units_per_byte` bytes, by class id; the root's is not used.
     ///
     /// # Errors
-    /// [`WeightsError`] for the first thing that is wrong.
+    /// [`WeightsError`] for the first fault.
     pub fn new(tree: &Hierarchy, units: Vec<u64>, units_per_byte: u64) -> Result<Self, WeightsError> {
         if units.len() != tree.len() {
             return Err(WeightsError::Count { given: units.len(), classes: tree.len() });
@@ -83,7 +83,7 @@ impl Weights {
         self.units[class.index()]
     }
 
-    /// How many units make a byte.
+    /// Number of units per byte.
     #[must_use]
     pub fn units_per_byte(&self) -> u64 {
         self.units_per_byte
@@ -95,7 +95,7 @@ impl Weights {
         self.in_bytes(u128::from(self.units(class)))
     }
 
-    /// So many units, in bytes.
+    /// Converts units to bytes.
     pub(crate) fn in_bytes(&self, units: u128) -> BigRational {
         BigRational::new(units.into(), self.units_per_byte.into())
     }
@@ -105,9 +105,9 @@ impl Weights {
         tree.children(parent).iter().map(|&child| u128::from(self.units(child))).sum()
     }
 
-    /// What turns service per weight (bytes per byte of weight) of the children of each class into seconds at their
-    /// all-busy rates, by the parent's id: 8 w_i / g_i, which is the same for all siblings i; g is the weighted share of
-    /// the link when every class is busy (\[hls\] Section II). Zero at leaves.
+    /// Factors from service per weight (bytes per byte of weight) of the children of each class to seconds at their
+    /// all-busy rates, by the parent's id. The factor is 8 w_i / g_i, which is the same for all siblings i; g is the
+    /// weighted share of the link when every class is busy (\[hls\] Section II). Zero at leaves.
     pub(crate) fn seconds_per_weight(&self, tree: &Hierarchy, link: Rate) -> Vec<BigRational> {
         let mut seconds = vec![BigRational::default(); tree.len()];
         seconds[0] = self.in_bytes(8 * self.of_children(tree, ClassId::ROOT)) / BigInt::from(link.bps());

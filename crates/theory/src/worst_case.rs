@@ -1,9 +1,9 @@
 //! The worst-case fairness index of \[hpfq\], measured while packets flow: by how many bytes a backlogged class was behind its share of what the link
 //! sent meanwhile.
 //!
-//! What a class is ahead of its share by, own_i - share_i W, falls while others send and rises when it sends itself. So the largest fall within a
-//! backlogged period ends just before one of its own packets, or with the period: that is when it is looked at. Exact: shares are
-//! whole numbers of 2^-64 of the link. O(depth) per packet.
+//! The lead of a class over its share, own_i - share_i W, falls while others send and rises when it sends itself. So
+//! the largest fall within a backlogged period ends just before one of its own packets, or with the period: it is
+//! evaluated then. Exact: shares are whole numbers of 2^-64 of the link. O(depth) per packet.
 
 use fairlink_core::{ClassId, Hierarchy};
 
@@ -92,7 +92,7 @@ impl WorstCaseMeter {
         self.classes.iter_mut().filter(|class| class.queued > 0).for_each(|class| class.look(all));
     }
 
-    /// The largest of a class so far, in bytes.
+    /// Returns the largest fall of a class so far, in bytes.
     #[must_use]
     pub fn worst(&self, class: ClassId) -> f64 {
         self.classes[class.index()].worst as f64 / (1u128 << 64) as f64

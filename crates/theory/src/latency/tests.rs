@@ -70,7 +70,7 @@ fn the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for() {
     assert_eq!(ms(audio, 160), Some(8_200.into()));
     assert_eq!(ms(audio, 80), Some(5_700.into()));
     assert_eq!(ms(audio, 320), Some(28_200.into()));
-    // Convex: nothing for 10 ms, then 5 Mbit/s.
+    // Convex: no service for 10 ms, then 5 Mbit/s.
     let late = ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(rate(5_000_000)) };
     assert_eq!(ms(late, 5000), Some(21_200.into()));
     let ends = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: None };
@@ -165,7 +165,8 @@ fn a_class_with_leaky_buckets_has_the_delay_of_its_own_traffic() {
     let [plain, ..] = with(&[(10_000, 8_000_000, 1_000_000), (4_000, 8_000_000, 1_500_000)], None);
     assert_eq!(plain.1, BigInt::from((1000 * 4 + 3000 * 4 * 60 / 65) + 1_000));
     assert_eq!(plain.0.len(), 3);
-    // What the guarantee does not carry has no bound: that of a packet at once at the guarantee stands there, or of the burst.
+    // Traffic that the guarantee does not carry has no bound: the result is that of a packet at once at the guarantee,
+    // or of the burst.
     assert_eq!(with(&[(10_000, 8_000_000, 3_000_000)], None)[0], one_packet);
     let [plain, ..] = with(&[(10_000, 8_000_000, 3_000_000)], Some(2_500));
     assert_eq!(plain.0, [bucket(10_000, 3_000_000), bucket(1000, 8_000_000), bucket(2_500, 2_000_000)]);

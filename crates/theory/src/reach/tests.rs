@@ -74,7 +74,7 @@ fn random_demand(random: &mut Random, tree: &Hierarchy) -> Demand {
     Demand::new(tree, busy.into_iter().map(|leaf| (leaf, Request::Unlimited))).unwrap()
 }
 
-/// What a class would get if no other had a ceiling, and whether it is that or its own ceiling that is more.
+/// Rate of a class if no other had a ceiling, and true if that exceeds its own ceiling.
 fn reaches_alone(tree: &Hierarchy, demand: &Demand, class: ClassId) -> bool {
     let ceiling = tree.config(class).ceiling.unwrap();
     let mut on_path = vec![false; tree.len()];

@@ -58,7 +58,7 @@ fn by_definition(tree: &Hierarchy, weights: &Weights, trace: &[Event], i: ClassI
         })
         .any(|ancestor| ancestor == class)
     };
-    // Whether each is backlogged before each event.
+    // Backlog of each before each event.
     let mut leaves: Vec<ClassId> = Vec::new();
     let mut both = Vec::new();
     for &event in trace {

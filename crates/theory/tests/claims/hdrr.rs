@@ -34,7 +34,7 @@ fn classes() -> impl Strategy<Value = Vec<(prop::sample::Index, u64)>> {
     prop::collection::vec((any::<prop::sample::Index>(), 1u64..=5), 2..14)
 }
 
-/// HDRR on a link that is never idle while there are packets, with the meters told of everything.
+/// HDRR on a work-conserving link, with meters that receive all events.
 struct Run<'a> {
     hdrr: Box<dyn Scheduler>,
     fairness: FairnessMeter<'a>,

@@ -1,4 +1,4 @@
-//! What is said of H-FSC's virtual times and inner curves against H-FSC itself.
+//! Claims on H-FSC's virtual times and inner curves, checked against H-FSC itself.
 
 use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, QueueLimits,
@@ -123,7 +123,7 @@ fn simulate<'a>(
     (inner, meter)
 }
 
-/// The slopes that classes share by, as weights; whatever is no line is not to be measured.
+/// Link-sharing slopes of classes, as weights; classes without a line are not to be measured.
 fn slopes(tree: &Hierarchy) -> Weights {
     let units = (0..tree.len() as u32)
         .map(|class| tree.config(ClassId(class)).link_share.and_then(|curve| curve.m2).map_or(1, Rate::bps));
@@ -156,13 +156,13 @@ fn in_figure_4_the_inner_class_falls_short_by_what_was_computed() {
     let (computed, at_most, lack) = figure_4(false);
     assert_eq!(computed, 40_000.0);
     assert!((lack - computed).abs() <= packets && lack <= at_most, "{lack} of {computed}, {at_most} B");
-    // With a curve of its own for the leaf of B that sends: 1 and 2 have deadlines before it.
+    // With a separate curve for the leaf of B that sends: 1 and 2 have deadlines before it.
     let (computed, at_most, lack) = figure_4(true);
     assert_eq!(computed, 40_000.0);
     assert!((lack - computed).abs() <= packets && lack <= at_most, "{lack} of {computed}, {at_most} B");
 }
 
-/// Inner classes with lines, leaves with curves, none of which asks for more than its share in the long run.
+/// Inner classes with lines, leaves with curves, none of which exceeds its share in the long run.
 fn random_tree(random: &mut ChaCha8Rng) -> Hierarchy {
     let mut classes = Vec::new();
     let line = |bps: u64| ClassConfig { link_share: Some(curve(bps, 0, bps)), ..ClassConfig::default() };

@@ -19,8 +19,8 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// What each class sends in `seconds` after the first two, in bit/s, by class id: greedy leaves always have two packets, others one every so
-/// often.
+/// Measures the rate of each class in `seconds` after the first two, in bit/s, by class id: greedy leaves always have
+/// two packets, others get one at regular intervals.
 fn simulate(tree: &Hierarchy, demand: &Demand, seconds: u64) -> Vec<f64> {
     let mut htb = htb::INFO.build(tree, Leniency::Refuse, Members::new()).unwrap();
     let link = tree.link().rate;

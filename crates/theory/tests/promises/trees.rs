@@ -1,4 +1,4 @@
-//! Random trees with whatever features a scheduler supports.
+//! Random trees with the features that a scheduler supports.
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, HostKey, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, Nanos,

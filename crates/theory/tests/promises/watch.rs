@@ -1,4 +1,4 @@
-//! What is watched while a tree is played: traffic within its limits, fairness, gaps.
+//! Checks during a run: conforming traffic, fairness, gaps.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) struct Kept(Vec<Limit>);
 enum Limit {
     /// Tokens in bits times 10^9; the burst; bit/s; when they were counted.
     Bucket { tokens: u128, burst: u128, rate: u64, counted: Nanos },
-    /// What was sent in the last interval.
+    /// Bytes or packets sent in the last interval.
     Window { amount: PerWindow, every: Nanos, sent: VecDeque<(Nanos, u64)> },
 }
 
