@@ -1,7 +1,7 @@
 //! A link that becomes another while it runs, and which class is which before and after.
 //!
-//! A scenario numbers its classes once: those of its first tree by their ids there, then those that only a change brings. Each
-//! tree has ids of its own. Sources, observers and reports speak of the scenario's classes, schedulers of their tree's.
+//! A scenario numbers its classes once: those of its first tree by their ids there, then those that only a change adds.
+//! Each tree has its own ids. Sources, observers and reports use the scenario's ids, schedulers those of their tree.
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Overhead, SchedulerInfo};
 
@@ -12,13 +12,13 @@ use fairlink_core::{ClassId, Hierarchy, Nanos, Overhead, SchedulerInfo};
 pub struct Change {
     /// When: after the start of the run and after the change before it, and before the end of the run.
     pub at: Nanos,
-    /// What notes call it.
+    /// Its name in notes.
     pub name: String,
-    /// The scheduler from then on. Where absent, the one that runs goes on.
+    /// The new scheduler. If absent, the current one stays.
     pub scheduler: Option<&'static SchedulerInfo>,
     /// The link and its classes from then on.
     pub tree: Hierarchy,
-    /// What the link adds to each frame that arrives from then on.
+    /// Overhead that the link adds to each frame that arrives from then on.
     pub overhead: Overhead,
     /// By class id of `tree`: which of the scenario's classes it is. The link comes first; no class comes twice.
     pub classes: Vec<ClassId>,

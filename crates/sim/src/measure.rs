@@ -1,5 +1,5 @@
-//! What is measured while a simulation runs: bytes by span of time, and delays. Memory is bounded by the number of leaves,
-//! not by the number of packets.
+//! Measurements during a simulation: bytes by span of time, and delays. Memory is bounded by the number of leaves, not
+//! by the number of packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_report::{Buckets, Delay, Histogram, Tally};
@@ -147,7 +147,7 @@ impl Delays {
         Delay { min: None, ..delay }
     }
 
-    /// How the delays are distributed; `None` where there are none or percentiles are not recorded.
+    /// Returns the distribution of the delays; `None` if there are none or percentiles are not recorded.
     pub(crate) fn distribution(&self) -> Option<Distribution> {
         let Self::Buckets(histogram) = self else { return None };
         let all = histogram.tally().count;
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((distribution.count(), distribution.quantile(1.0)), (1_000_000, Some(1.0)));
         for share in [0.01f64, 0.25, 0.5, 0.75, 0.99, 0.999, 0.9999] {
             let (kept, exact) = (distribution.quantile(share).unwrap(), share * share);
-            // Half a percent of the packets, or a tenth of the tail, may be told apart no better.
+            // Resolution: half a percent of the packets, or a tenth of the tail.
             let later = (share + (0.1 * (1.0 - share)).min(0.005)).powi(2) * 1.001;
             assert!((exact * 0.999..=later).contains(&kept), "{share}: {kept} {exact}");
         }

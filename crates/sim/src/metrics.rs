@@ -1,4 +1,5 @@
-//! What a scheduler promises, measured while it runs and printed beside it. Nothing here grows with the run.
+//! Measurements of a scheduler's promises, taken during the run and printed beside the bounds. Memory does not grow
+//! with the run.
 //!
 //! Memory: some hundred bytes per class, 128 B for each pair of siblings that is compared (16 MB at most), a kilobyte for each class whose convex
 //! curve has many starts.
@@ -35,7 +36,7 @@ pub(crate) struct Metrics {
     delays: Vec<Option<Nanos>>,
 }
 
-/// Why nothing is measured.
+/// The reason why there are no measurements.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MetricsError {
     #[error(transparent)]
@@ -137,7 +138,7 @@ impl Metrics {
         }
     }
 
-    /// What was measured until `end`, by class, the link left out.
+    /// Returns the measurements until `end`, by class, without the link.
     pub(crate) fn report(&self, end: Nanos, names: &[String]) -> Vec<ClassMetrics> {
         let (mut worst_case, mut gps, mut hmm) = (self.worst_case.clone(), self.gps.clone(), self.hmm.clone());
         worst_case.end();
@@ -156,7 +157,7 @@ impl Metrics {
             let burst = self.bursts[index]
                 .iter()
                 .max_by_key(|(burst, _, allowed)| i128::from(burst.sigma()) - allowed.map_or(0, i128::from));
-            // Whether traffic keeps to windows is not measured.
+            // Conformance to windows is not measured.
             let buckets = |bound: &DelayBound| {
                 bound.traffic.limits().iter().all(|limit| matches!(limit, ArrivalLimit::Bucket { .. }))
             };
@@ -225,7 +226,7 @@ impl Metrics {
     }
 }
 
-/// By class, whether it or a class below it has a limit of its own, so that it may get less than its siblings.
+/// True by class id if it or a class below it has a limit of its own, so that it may get less than its siblings.
 fn held_back(tree: &Hierarchy) -> Vec<bool> {
     let limited = |index: usize| {
         let config = tree.config(ClassId(index as u32));
@@ -240,7 +241,8 @@ fn held_back(tree: &Hierarchy) -> Vec<bool> {
     held_back
 }
 
-/// What the burstiness of a leaf is measured at: the buckets that its delay bound is for, else its own, else its rate when all are busy.
+/// Rates and bursts at which the burstiness of a leaf is measured: the buckets of its delay bound, else its own, else
+/// its rate when all are busy.
 fn bursts(tree: &Hierarchy, class: ClassId, bound: Option<&DelayBound>) -> Vec<(Burstiness, u64, Option<u64>)> {
     if !tree.is_leaf(class) {
         return Vec::new();

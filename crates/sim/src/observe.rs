@@ -62,7 +62,7 @@ pub trait Observer {
         let _ = (now, done, class, len);
     }
 
-    /// A packet is handed to the scheduler; told after [`Observer::arrived`].
+    /// Called after [`Observer::arrived`], when a packet is enqueued in the scheduler.
     fn came(&mut self, packet: &PacketSeen) {
         let _ = packet;
     }
@@ -102,7 +102,7 @@ pub struct PacketSeen {
     pub source: u32,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The link sent it.

@@ -38,9 +38,9 @@ struct Flight {
     /// Its place in the order of arrival.
     number: u64,
     source: u32,
-    /// Its place among the journeys; none where its way ends here.
+    /// Index of its journey; [`NO_JOURNEY`] if its route ends here.
     journey: u32,
-    /// By which its source knows it again, where that hears of its packets.
+    /// Identifies the packet to a source that receives feedback on its packets.
     tag: u32,
     marked: bool,
     under_way: bool,
@@ -58,12 +58,12 @@ fn behind(tree: &Hierarchy) -> u32 {
     tree.link().transmit_queue.map_or(0, |queue| queue.packets)
 }
 
-/// The journey of a packet that has none.
+/// The journey of a packet without one.
 const NO_JOURNEY: u32 = u32::MAX;
 /// The tag of a packet whose source does not ask for it.
 pub(crate) const NO_TAG: u32 = u32::MAX;
 
-/// A packet that reached its receiver, and whose source hears of it.
+/// A packet that reached its receiver and whose source receives feedback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     /// The link of the source, and its index there.
@@ -98,7 +98,7 @@ pub(crate) struct LinkPort<'a> {
     flights: Vec<Flight>,
     free: Vec<usize>,
     routes: Arc<Routes>,
-    /// Which link this is.
+    /// Index of this link.
     link: usize,
     /// By source: the number of its route. Empty where there are no routes.
     routed: Vec<Option<u32>>,
@@ -106,9 +106,9 @@ pub(crate) struct LinkPort<'a> {
     free_journeys: Vec<u32>,
     /// Packets on the way to this link, the first to come on top.
     coming: BinaryHeap<Reverse<Coming>>,
-    /// Packets that go on to other links.
+    /// Packets that continue to other links.
     going: Vec<Coming>,
-    /// Packets whose sources hear that they have arrived.
+    /// Packets whose sources are to be notified of the delivery.
     heard: Vec<Delivered>,
     visits: Visits,
     overhead: Overhead,
@@ -210,7 +210,7 @@ impl<'a> LinkPort<'a> {
         self.metrics = Some(Box::new(metrics));
     }
 
-    /// What is measured of what the scheduler promises.
+    /// Returns the measurements of the scheduler's promises.
     pub(crate) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.as_deref()
     }
@@ -270,7 +270,7 @@ impl<'a> LinkPort<'a> {
         for (greedy, source) in self.greedy.iter_mut().zip(&self.scenario.sources) {
             let Some(class) = greedy.class else { continue };
             let Some(id) = ids[class.index()] else {
-                // The class is gone before the source hears that it is to stop.
+                // The class is removed before its source is stopped.
                 greedy.active = false;
                 continue;
             };
@@ -294,7 +294,7 @@ impl<'a> LinkPort<'a> {
             _ => greedy.most,
         };
         let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
-        // What is offered from outside is of no source.
+        // Packets offered from outside belong to no source.
         let flights = queued + greedy + (self.greedy.len() - 1) as u64;
         // A vector that grew by doubling may have room for twice what it holds.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
@@ -311,27 +311,27 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// Takes what goes on to other links since the last call.
+    /// Drains the packets that continue to other links since the last call.
     pub(crate) fn going(&mut self) -> std::vec::Drain<'_, Coming> {
         self.going.drain(..)
     }
 
-    /// Returns true if something goes on to another link, or a source is to hear of something.
+    /// Returns true if a packet continues to another link, or a source is to be notified.
     pub(crate) fn has_messages(&self) -> bool {
         !self.going.is_empty() || !self.heard.is_empty()
     }
 
-    /// Takes what sources are to hear since the last call.
+    /// Drains the deliveries that sources are to be notified of since the last call.
     pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Delivered> {
         self.heard.drain(..)
     }
 
-    /// A source of this link hears of a packet.
+    /// Notifies a source of this link of a delivery.
     pub(crate) fn hear(&mut self, heard: Delivered) {
         self.mix.arrived(heard.source, heard.tag, heard.at, heard.marked);
     }
 
-    /// What a source of this link did that hears of its packets.
+    /// Returns the report of a source of this link that receives feedback.
     pub(crate) fn closed(&self, source: u32) -> Option<ClosedReport> {
         self.mix.closed(source)
     }
@@ -341,7 +341,7 @@ impl<'a> LinkPort<'a> {
         self.coming.push(Reverse(coming));
     }
 
-    /// What happened to the packets of each route here.
+    /// Returns the counts for each route at this link.
     pub(crate) fn visits(&self) -> &Visits {
         &self.visits
     }
@@ -351,17 +351,17 @@ impl<'a> LinkPort<'a> {
         !self.refill.is_empty()
     }
 
-    /// Packets taken in or sent so far.
+    /// Returns the number of packets enqueued or sent so far.
     pub(crate) fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// What the scheduler did wrong, if anything.
+    /// Returns the scheduler's first violation, if any.
     pub(crate) fn check(&mut self) -> Result<(), SimError> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Asks the observer whether to go on.
+    /// Reports progress to the observer, which may stop the run.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
         match self.observer.progress(now) {
             ControlFlow::Continue(()) => Ok(()),
@@ -369,7 +369,7 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// What is simulated.
+    /// Returns the simulated scenario.
     pub(crate) fn scenario(&self) -> &Arc<Scenario> {
         &self.scenario
     }
@@ -410,12 +410,12 @@ impl<'a> LinkPort<'a> {
         &self.offered
     }
 
-    /// What happened in windows of equal length.
+    /// Returns the measurements in windows of equal length.
     pub(crate) fn windows(&self) -> Option<&Series> {
         self.windows.as_ref()
     }
 
-    /// How long the link was sending after the warmup, until `end`.
+    /// Time that the link was sending after the warmup, until `end`.
     pub(crate) fn busy(&self, end: Nanos) -> Nanos {
         self.busy - self.free_at.min(self.scenario.duration).saturating_sub(end)
     }
@@ -466,7 +466,7 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// A packet on a route leaves at `done`: it goes on, or it has arrived.
+    /// Handles a packet on a route that leaves at `done`: forwards it, or records its arrival.
     fn go_on(&mut self, flight: &Flight, done: Nanos) {
         let mut journey = self.journeys[flight.journey as usize];
         journey.marked |= flight.marked;
@@ -679,7 +679,7 @@ impl Port for LinkPort<'_> {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-/// What active queues are told of a packet: a source is a flow and a host. All sources understand ECN, so that it is the class that
+/// Label of a packet for active queues: a source is a flow and a host. All sources are ECN-capable, so that the class
 /// decides.
 const fn label(source: u32) -> u64 {
     with_host(flow_bits(source), source as u16) | ECN_CAPABLE
@@ -704,7 +704,7 @@ fn cuts(scenario: &Scenario, phases: &[Interval], options: &Options) -> Vec<Nano
     cuts
 }
 
-/// Where the settled part of a phase starts.
+/// Start of the settled part of a phase.
 pub(crate) fn settled(start: Nanos, end: Nanos, options: &Options) -> Nanos {
     let settled = start.saturating_add(options.settle);
     if settled < end { settled } else { start }

@@ -1,4 +1,4 @@
-//! What is simulated, checked, and what all runs of it have in common.
+//! The validated input of a simulation, with the data that all runs share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::port::LinkPort;
 use crate::routes::Routes;
 use crate::running::Rules;
 use crate::scenario::{Options, Scenario, SimError};
-/// What is simulated, checked, and what all runs of it have in common.
+/// The validated input of a simulation, with the data that all runs share.
 #[derive(Clone)]
 pub(crate) struct Prepared {
     /// One of each link.
     pub(crate) scenarios: Vec<Arc<Scenario>>,
-    /// What routes and reports call the links.
+    /// Names of the links in routes and reports.
     pub(crate) names: Vec<String>,
     pub(crate) pools: Vec<LinkPool>,
     pub(crate) phases: Arc<[Interval]>,
@@ -62,7 +62,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// What max-min fairness gives.
+    /// Computes the max-min fair rates.
     ///
     /// # Errors
     /// Routes that lead in a circle.
@@ -70,7 +70,7 @@ impl Prepared {
         ideals::fair(&self.scenarios, &self.pools, &self.routes, &self.phases)
     }
 
-    /// What each link should get under `info`, by link.
+    /// Computes the ideal rates of each link under `info`, by link.
     ///
     /// # Errors
     /// Routes that lead in a circle.
@@ -115,7 +115,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// What schedulers go on without: `info`, and those that changes bring.
+/// Returns notes on the settings that schedulers ignore: `info`, and those that changes bring.
 pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Vec<String> {
     let mut notes = Vec::new();
     let mut said = BTreeSet::new();
@@ -129,7 +129,7 @@ pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Ve
         };
         for (id, feature) in info.unsupported(stage.tree) {
             let class = classes[id.index()];
-            // What was ignored before a change and is ignored after it is said once.
+            // A setting that is ignored before and after a change is noted once.
             if said.insert((info.name, class, feature)) {
                 let name = &scenario.names[class.index()];
                 notes.push(format!("{since}{} ignores that class {name} has {}", info.name, feature.as_str()));

@@ -19,16 +19,17 @@ use crate::report::{HopRun, RouteRun};
 use crate::scenario::{Scenario, SimError};
 use crate::shares::{EXACT_CELLS, Rates};
 
-/// What each class of a link gets in each phase: of a link's number, its tree, the phases, whether exact, and its demand at an instant.
+/// Computes the rates of each class of a link in each phase, from a link's number, its tree, the phases, the exactness,
+/// and its demand at an instant.
 pub(crate) type Solve<'s> = dyn Fn(usize, &Hierarchy, &[Interval], bool, &dyn Fn(Nanos) -> Demand) -> Vec<Rates> + 's;
 
 /// Most links of a route after its first.
 pub const MAX_HOPS: usize = 1000;
 
-/// Where the packets of a source go after its own link.
+/// The path of a source's packets after its own link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// What a report calls it.
+    /// Its name in a report.
     pub name: String,
     /// The link of the source (0 is the first), and the source's index among those of that link.
     pub source: (usize, usize),
@@ -51,11 +52,11 @@ pub struct Hop {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
     pub(crate) route: u32,
-    /// Which link of the route it is at or on the way to; 0 is the source's own.
+    /// Index in the route of its current or next link; 0 is the source's own.
     pub(crate) hop: u32,
     /// When it arrived at the first link.
     pub(crate) born: Nanos,
-    /// When it may be taken for arrived at this link, whatever earlier links did.
+    /// Earliest time at which it counts as arrived at this link, regardless of earlier links.
     pub(crate) eligible: Nanos,
     /// Its length without what a link adds, in bytes.
     pub(crate) frame: u32,
@@ -92,7 +93,7 @@ impl Coming {
         Self { at, number, link, class, route, hop, born, eligible, frame, tag, marked }
     }
 
-    /// Its way so far; `None` where it comes from outside.
+    /// Its journey so far; `None` if it comes from outside.
     pub(crate) fn journey(&self) -> Option<Journey> {
         let Self { route, hop, born, eligible, frame, tag, marked, .. } = *self;
         (route != OFFERED).then_some(Journey { route, hop, born, eligible, frame, tag, marked })
@@ -179,7 +180,7 @@ impl Routes {
         by_source
     }
 
-    /// Where a packet goes that leaves a link at `done`; `None` where its route ends.
+    /// Returns the next stop of a packet that leaves a link at `done`; `None` if its route ends.
     pub(crate) fn onward(&self, journey: Journey, link: usize, done: Nanos, number: u64) -> Option<Coming> {
         let Journey { route, hop, born, eligible, frame, tag, marked } = journey;
         let path = &self.routes[route as usize];
@@ -235,9 +236,10 @@ impl Routes {
         }
     }
 
-    /// What `solve` gives, by link, phase and class, link by link in the order of the routes: a source asks of the next link
-    /// for what it gets on the one before.
-    // DIFFERENCE: no text has routes. Max-min fairness over all links at once would take from nobody what is lost at a later link.
+    /// Returns the rates by `solve`, by link, phase and class, link by link in the order of the routes: a source
+    /// requests its rate on one link from the next.
+    // DIFFERENCE: no text has routes. Max-min fairness over all links at once would not charge losses at a later link
+    // to any source.
     pub(crate) fn ideals(
         &self,
         scenarios: &[Arc<Scenario>],
@@ -338,7 +340,7 @@ impl Routes {
         visiting
     }
 
-    /// What the sources of `link` that have no route ask for.
+    /// Demand of the sources of `link` without a route.
     fn own_demand(&self, link: usize, scenario: &Scenario, at: Nanos) -> Demand {
         let routed = self.of_link(link, scenario.sources.len());
         let sources = scenario.sources.iter().zip(routed).filter(|(_, route)| route.is_none());
@@ -346,7 +348,7 @@ impl Routes {
     }
 }
 
-/// `total` divided so that nobody gets more than asked for (nothing says without limit) and otherwise all get the same.
+/// Divides `total` equally, with each part limited to its request (`None` is unlimited).
 fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..asked.len()).collect();
     let ask = |member: usize| asked[member].unwrap_or(f64::INFINITY);
@@ -360,14 +362,14 @@ fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
     parts
 }
 
-/// What is measured of the routes at one link.
+/// The counts of the routes at one link.
 #[derive(Debug)]
 pub(crate) struct Visits {
     /// By route: what happened to its packets here. Absent where the route does not come here.
     pub(crate) routes: Vec<Option<Visit>>,
 }
 
-/// What happened to the packets of a route at one of its links.
+/// The counts of a route's packets at one of its links.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) arrived: u64,
@@ -380,7 +382,7 @@ pub(crate) struct Visit {
 }
 
 impl Visits {
-    /// Nothing yet, at `link`.
+    /// Empty counts at `link`.
     pub(crate) fn new(routes: &Routes, link: usize) -> Self {
         let histograms = routes.visits() + routes.len();
         let visit = |route: &Route| {
@@ -405,7 +407,7 @@ impl Visits {
     }
 }
 
-/// What became of each route: `visits` are those of all links.
+/// Returns the results of each route: `visits` are those of all links.
 pub(crate) fn runs(
     routes: &Routes,
     scenarios: &[Arc<Scenario>],

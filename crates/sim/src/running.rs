@@ -17,12 +17,12 @@ use crate::summary::{self, Counted, summarise};
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
 const MAX_IDLE_TURNS: u32 = 1000;
 
-/// Who shares the link, as far as it is known.
+/// The scheduler of a link, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// The scheduler that runs; absent where it was handed over ready-made.
     pub(crate) info: Option<&'static SchedulerInfo>,
-    /// What to do with what a scheduler cannot honour.
+    /// Treatment of settings that a scheduler cannot honour.
     pub(crate) leniency: Leniency,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct RunningLink<'a> {
     idle_turns: u32,
     /// By class of the scenario: what passed it before it was removed.
     gone: Vec<Counters>,
-    /// What schedulers had counted of themselves when they were replaced.
+    /// Counters of schedulers at the time of their replacement.
     counted: Counted,
     changes: Vec<ChangeRun>,
 }
@@ -78,11 +78,11 @@ impl<'a> RunningLink<'a> {
         let mut next = due.map_or(u64::MAX, |at| at.0);
         next = next.min(self.port.next_event().map_or(u64::MAX, |at| at.0));
         next = next.min(self.next_change().map_or(u64::MAX, |at| at.0));
-        // Nothing happens at the end of time, which is later than any run.
+        // There are no events at the end of time, which is later than any run.
         (next < u64::MAX).then(|| Nanos(next).max(self.now))
     }
 
-    /// What happens at `at`: first the link changes, if it is time, then packets arrive and leave.
+    /// Processes the events at `at`: first a due change of the link, then arrivals and departures.
     pub(crate) fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
         while self.next_change().is_some_and(|change| change <= at) {
             self.change()?;
@@ -164,8 +164,8 @@ impl<'a> RunningLink<'a> {
         self.port.check()
     }
 
-    /// Keeps the account of a leaf that is about to be removed, the class `class` of the scenario; how many packets it has queued,
-    /// which will be dropped.
+    /// Keeps the counters of a leaf that is about to be removed, the class `class` of the scenario. Returns the number
+    /// of its queued packets, which will be dropped.
     fn leave(&mut self, leaf: ClassId, class: ClassId) -> u64 {
         let metered = self.driver.scheduler();
         let queued = metered.class_backlog(leaf);
@@ -181,12 +181,12 @@ impl<'a> RunningLink<'a> {
         self.port.replan(at, scenario, phases, options);
     }
 
-    /// How many changes there were.
+    /// Returns the number of changes.
     pub(crate) fn changed(&self) -> usize {
         self.changes.len()
     }
 
-    /// Who shares the link now.
+    /// Returns the current scheduler and leniency.
     pub(crate) fn rules(&self) -> Rules {
         self.rules
     }
@@ -201,12 +201,12 @@ impl<'a> RunningLink<'a> {
         &self.port
     }
 
-    /// Asks the observer whether to go on.
+    /// Reports progress to the observer, which may stop the run.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
         self.port.progress(now)
     }
 
-    /// What it did until `end`.
+    /// Returns the results until `end`.
     pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals, end: Nanos) -> Result<Run, SimError> {
         let metered = self.driver.scheduler();
         metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;

@@ -1,11 +1,11 @@
-//! What happens in each window of time: bytes sent, delays, the length of the queue, drops, leaf by leaf. Memory is bounded by leaves
-//! times windows, whatever passes.
+//! Measurements in each window of time: bytes sent, delays, the length of the queue, drops, leaf by leaf. Memory is
+//! bounded by leaves times windows, for any traffic.
 
 use fairlink_core::Nanos;
 
 use crate::measure::Spans;
 
-/// What happened to a leaf in one window. Times are in nanoseconds.
+/// Measurements of a leaf in one window. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     delay_sum: u64,
@@ -97,14 +97,14 @@ impl Series {
         self.spans.rows().enumerate().map(move |(window, (start, end, bytes))| {
             let mut cells = self.cells[window * leaves..(window + 1) * leaves].to_vec();
             for (cell, queue) in cells.iter_mut().zip(&self.queues) {
-                // What is still queued, as if it left at the end.
+                // Packets that are still queued count as if they left at the end.
                 cell.queued(*queue, start, end, Nanos::MAX);
             }
             (start, end, bytes, cells)
         })
     }
 
-    /// The queue of `leaf` has so many packets from now on.
+    /// Sets the length of the queue of `leaf` from now on.
     fn becomes(&mut self, now: Nanos, leaf: usize, packets: u32) {
         let before = self.queues[leaf];
         let last = self.find(now);
@@ -151,7 +151,7 @@ impl Cell {
         }
     }
 
-    /// Mean delay in nanoseconds of the packets that left; `None` where none did.
+    /// Mean delay in nanoseconds of the packets that left; `None` if none did.
     pub(crate) fn delay_mean(&self) -> Option<f64> {
         (self.left > 0).then(|| self.delay_sum as f64 / f64::from(self.left))
     }

@@ -1,4 +1,5 @@
-//! A simulation that goes on step by step: what happens before an instant, a report of it, packets and changes from outside, and so on.
+//! A simulation that runs step by step: events before an instant, a report of them, packets and changes from outside,
+//! and so on.
 //!
 //! A run from the start to the end is one step. However it is cut into steps, the same happens.
 
@@ -19,11 +20,11 @@ use crate::routes::{self, Coming};
 use crate::running::{Rules, RunningLink};
 use crate::scenario::{Options, Scenario, SimError};
 
-/// How often an observer is asked whether to go on, evenly over the simulated time.
+/// Number of progress calls to an observer, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
 
-/// Calls of the driver and packets after which an observer is asked in any case: a 200th of a long run is longer than anyone waits
-/// after Ctrl-C.
+/// Calls of the driver and packets between progress calls at most: a 200th of a long run is too long to wait after
+/// Ctrl-C.
 const PROGRESS_WORK: u64 = 1 << 17;
 
 /// One run of a scenario under one scheduler, made step by step.
@@ -61,7 +62,7 @@ pub struct Simulation<'o> {
     running: Vec<RunningLink<'o>>,
     /// By link: worked out for the first report, and again after a change.
     ideals: OnceLock<Result<Vec<Ideals>, SimError>>,
-    /// Packets offered from outside so far.
+    /// Number of packets offered from outside so far.
     offered: u64,
     now: Nanos,
     progress_at: Nanos,
@@ -69,7 +70,7 @@ pub struct Simulation<'o> {
 }
 
 impl Simulation<'static> {
-    /// A run of `links` that nobody watches, at its start.
+    /// Makes a run of `links` without observers, at its start.
     ///
     /// # Errors
     /// The first [`SimError`]; of a further link as [`SimError::Further`].
@@ -81,7 +82,7 @@ impl Simulation<'static> {
     ) -> Result<Self, SimError> {
         let prepared = Prepared::new(links, options)?;
         prepared.check(scheduler, leniency)?;
-        // Nothing is leaked: an observer that does nothing has no size.
+        // No memory is leaked: an observer that does nothing has no size.
         let observers = (0..prepared.scenarios.len()).map(|_| Box::leak(Box::new(())) as &mut dyn Observer).collect();
         Self::start(prepared, scheduler, leniency, observers)
     }
@@ -104,7 +105,7 @@ impl<'o> Simulation<'o> {
                     .build(&scenario.tree, leniency, members)
                     .map_err(|error| SimError::Build { scheduler: info.name, error })?;
                 let mut port = LinkPort::new(scenario, phases, options, (routes, link), observer)?;
-                // What is borrowed from a pool is no part of any bound.
+                // No bound covers bandwidth borrowed from a pool.
                 measure(&mut port, scenario, options, (Some(info), info.name), pools.is_empty())?;
                 RunningLink::new(port, scheduler, Rules { info: Some(info), leniency })
             };
@@ -150,7 +151,7 @@ impl<'o> Simulation<'o> {
         simulation
     }
 
-    /// How long the run is.
+    /// Length of the run.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         self.prepared.scenarios[0].duration
@@ -174,7 +175,7 @@ impl<'o> Simulation<'o> {
         self.prepared.scenarios.get(link).map_or(&[], |scenario| &scenario.names)
     }
 
-    /// The scheduler that shares the first link now; `None` where it was handed over ready-made.
+    /// Current scheduler of the first link; `None` if it was passed ready-made.
     #[must_use]
     pub fn scheduler(&self) -> Option<&'static SchedulerInfo> {
         self.running[0].rules().info
@@ -184,11 +185,12 @@ impl<'o> Simulation<'o> {
         Nanos((self.duration().0 / PROGRESS_CALLS).max(1))
     }
 
-    /// Goes on until everything before `end` has happened, or the run has ended: on all links on one clock, what happens first comes first,
-    /// and at one instant the links in their order. An `end` that is not after [`Simulation::now`] does nothing.
+    /// Processes all events before `end`, or until the run has ended. All links share one clock: events are in time
+    /// order, and at one instant the links are in their order. An `end` that is not after [`Simulation::now`] has no
+    /// effect.
     ///
     /// # Errors
-    /// What went wrong; of a further link as [`SimError::Further`]. The simulation cannot go on then.
+    /// The first error; of a further link as [`SimError::Further`]. The simulation cannot continue then.
     pub fn step_until(&mut self, end: Nanos) -> Result<(), SimError> {
         let end = end.min(self.duration());
         if end <= self.now {
@@ -258,9 +260,10 @@ impl<'o> Simulation<'o> {
     /// classes that the scenario does not have yet; `change.classes` numbers them behind those that it has.
     ///
     /// # Errors
-    /// As for a change of the scenario: [`SimError::ChangeTime`] at the start and twice at one instant, a link that shares pools or has routes,
-    /// what the scheduler refuses, sources that go on sending to a class that is gone. [`SimError::ChangeOfMeasured`], where windows are
-    /// recorded or promises are measured. The simulation goes on as it was then.
+    /// As for a change of the scenario: [`SimError::ChangeTime`] at the start and twice at one instant, a link that
+    /// shares pools or has routes, a change that the scheduler refuses, sources that continue to send to a removed
+    /// class. [`SimError::ChangeOfMeasured`], if windows are recorded or promises are measured. On error the simulation
+    /// is unchanged.
     pub fn change(&mut self, mut change: Change, new: &[String]) -> Result<(), SimError> {
         let at = self.now;
         change.at = at;
@@ -291,8 +294,8 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// What was measured until [`Simulation::now`]: at the end, the report of the run. Rates of a phase that is not over are those until now;
-    /// windows that are not over are left out.
+    /// Returns the measurements until [`Simulation::now`]: at the end, the report of the run. Rates of a phase that is
+    /// not over are those until now; incomplete windows are left out.
     ///
     /// # Errors
     /// [`SimError::NoTime`] as long as the warm-up lasts; packets that the scheduler has lost.
@@ -366,7 +369,8 @@ impl<'o> Simulation<'o> {
     }
 }
 
-/// What has left link `number` goes on to other links, where it comes later than now, and sources hear of what has arrived.
+/// Moves packets that left link `number` to their next links, where they arrive later than now, and notifies sources of
+/// deliveries.
 fn exchange(links: &mut [RunningLink<'_>], number: usize) {
     let going: Vec<Coming> = links[number].port_mut().going().collect();
     for coming in going {

@@ -156,7 +156,7 @@ fn add_up(leaves: &[ClassReport], inner: &mut [ClassReport]) {
     }
 }
 
-/// What the sources of the link did that hear of their packets.
+/// Returns the results of the link's sources that receive feedback.
 fn closed(port: &LinkPort<'_>, end: Nanos) -> Vec<ClosedRun> {
     let scenario = port.scenario();
     let closed = scenario.sources.iter().enumerate().filter_map(|(index, source)| {
@@ -238,7 +238,7 @@ fn leaf_window(cell: &Cell, window: Nanos) -> LeafWindow {
     }
 }
 
-/// The trees of a run, and which of the scenario's classes stands where in them.
+/// The trees of a run, and the positions of the scenario's classes in them.
 struct Trees<'a> {
     stages: Vec<Stage<'a>>,
     /// By stage and id in its tree: the scenario's class.

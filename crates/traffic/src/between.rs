@@ -24,13 +24,13 @@ use self::reader::{Captured, Reader};
 
 /// Most packets of each recording within [`BetweenConfig::within`].
 pub const MAX_WAITING: usize = 1 << 21;
-/// So many classes, the first ones by number that have packets, have percentiles of delays.
+/// Maximum number of classes with percentiles of delays: the first ones by number that have packets.
 pub const MAX_SPREADS: usize = 512;
 
-/// How two recordings are compared.
+/// Options of a comparison of two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BetweenConfig {
-    /// How far the second recorder's clock is ahead of the first's, in ns; taken off every delay.
+    /// Lead of the second recorder's clock over the first's, in ns; subtracted from every delay.
     pub offset_ns: i64,
     /// Longest delay, and with a minus the shortest: a packet that is not found within it is lost.
     pub within: Nanos,
@@ -38,7 +38,7 @@ pub struct BetweenConfig {
     pub bytes: Option<u32>,
 }
 
-/// Which of two recordings.
+/// One of two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one made before the device.
@@ -53,11 +53,11 @@ pub enum Side {
 pub struct BetweenError {
     /// The recording that is wrong.
     pub side: Side,
-    /// What is wrong.
+    /// The fault.
     pub why: Fault,
 }
 
-/// What is wrong with a recording.
+/// A fault of a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// It cannot be read.
@@ -71,7 +71,7 @@ pub enum Fault {
     Format {
         /// The packet, from 1.
         packet: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A packet that was recorded before the one in front of it.
@@ -79,7 +79,7 @@ pub enum Fault {
     Unsorted {
         /// The packet, from 1.
         packet: u64,
-        /// By how much it is older.
+        /// Age difference.
         by: Nanos,
     },
     /// Fewer bytes of a packet were kept than are compared.
@@ -144,13 +144,14 @@ pub struct Passage {
     pub out_of_order: u64,
     /// Found packets that seem to have come out before they went in: the clocks disagree.
     pub negative: u64,
-    /// Packets that repeat the content of an earlier one within the longest delay: which is which behind the device is told by their order alone.
+    /// Packets that repeat the content of an earlier one within the longest delay; only their order distinguishes them
+    /// behind the device.
     pub equal: u64,
     /// Delays of those found.
     pub delay: Option<DelaySpread>,
 }
 
-/// What two recordings say of the device between them.
+/// The comparison of two recordings, which describes the device between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Between {
     /// By class, those that have packets in the first recording, in the order of their numbers.

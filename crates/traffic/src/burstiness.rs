@@ -1,8 +1,8 @@
 //! The burstiness sigma of an arrival process at a rate rho: the least sigma with A(tau, t) <= sigma + rho (t - tau) for all times
 //! (\[drrpp\] Section 5.1, after Stiliadis and Varma).
 //!
-//! One pass, one number of state: what a queue holds that is drained at rho, and the most that it ever held. Exact: in bits times
-//! 10^9, which is what a rate of 1 bit/s drains in a nanosecond.
+//! One pass; its only state is the content of a queue that is drained at rho, and its maximum. Exact: in bits times
+//! 10^9, which is the amount that a rate of 1 bit/s drains in a nanosecond.
 //!
 //! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed: what
 //! arrives at both of its ends counts.
@@ -14,7 +14,7 @@ use fairlink_core::{NANOS_PER_SEC, Nanos};
 /// A bit in the unit of the backlog.
 const BIT: u128 = NANOS_PER_SEC as u128;
 
-/// What a queue drained at one rate holds.
+/// The content of a queue drained at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Backlog {
     rate_bps: u64,
@@ -51,7 +51,7 @@ pub struct Burstiness {
 }
 
 impl Burstiness {
-    /// Nothing has arrived yet; sigma is asked for at `rate_bps`.
+    /// Makes an empty meter of sigma at `rate_bps`.
     #[must_use]
     pub fn at(rate_bps: u64) -> Self {
         let backlog = Backlog { rate_bps, held: 0, most: 0 };
@@ -93,13 +93,13 @@ impl Burstiness {
         self.last = Some(at);
     }
 
-    /// Sigma in bytes, rounded up, packet by packet; 0 while nothing has arrived.
+    /// Sigma in bytes, rounded up, packet by packet; 0 before the first arrival.
     #[must_use]
     pub fn sigma(&self) -> u64 {
         self.packets.sigma()
     }
 
-    /// Sigma in bytes, rounded up, over the groups that have ended; `None` without groups.
+    /// Sigma in bytes, rounded up, over the completed groups; `None` without groups.
     #[must_use]
     pub fn sigma_of_groups(&self) -> Option<u64> {
         self.group.is_some().then(|| self.groups.sigma())
@@ -111,7 +111,7 @@ impl Burstiness {
 pub struct BurstinessCurve(Vec<Burstiness>);
 
 impl BurstinessCurve {
-    /// Nothing has arrived yet; sigma is asked for at each of `rates_bps`.
+    /// Makes an empty meter of sigma at each of `rates_bps`.
     #[must_use]
     pub fn at(rates_bps: &[u64]) -> Self {
         Self(rates_bps.iter().map(|&rate| Burstiness::at(rate)).collect())
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn of_groups_sigma_is_the_most_that_whole_groups_bring_beyond_rho() {
-        // 8 kbit/s are 1000 B in a second. Groups of 1 s: 900, 1500, nothing, 3000, 1200 and 100 B.
+        // 8 kbit/s are 1000 B in a second. Groups of 1 s: 900, 1500, 0, 3000, 1200 and 100 B.
         let mut sigma = Burstiness::in_groups(8_000, Nanos::from_secs(1));
         let ms = |ms: u64| Nanos::from_millis(5_000 + ms);
         for (at, bytes) in [(0, 900), (1000, 1000), (1999, 500), (3000, 3000), (4500, 1200), (5000, 100)] {

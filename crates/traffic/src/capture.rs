@@ -1,6 +1,7 @@
 //! Recorded packets, read from captures (pcap, pcapng) and from trace files of our own (CSV).
 //!
-//! Lengths are those on the wire, whatever part of a packet was kept. Captures of bare IP packets count an Ethernet header more.
+//! Lengths are those on the wire, even if only a part of a packet was kept. Captures of bare IP packets count an
+//! Ethernet header more.
 //!
 //! A recording that is not what it seems is refused, with the number of the packet or line: out of the order of time, cut off in the
 //! middle of a packet, packets of which only a part was kept, links that are not known here. [`Accept`] says what is to be used all
@@ -28,24 +29,24 @@ pub(crate) const MAX_BLOCK: usize = 1 << 24;
 /// Length of the header that an IP packet has on an Ethernet link, in bytes.
 const ETHERNET_HEADER: u32 = 14;
 
-/// What is used although something is wrong with it.
+/// Faults that are tolerated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
-    /// Packets that stand behind later ones: they are put in order.
+    /// Packets out of time order: they are sorted.
     pub unsorted: bool,
     /// A recording that ends in the middle of a packet: what comes before it is used.
     pub truncated: bool,
     /// Packets of which only a part was kept: their lengths are used, and their bytes as far as they reach.
     pub cut: bool,
-    /// Packets of a link that is not known here: their lengths are used as they stand.
+    /// Packets of an unknown link type: their lengths are used unchanged.
     pub link_type: bool,
 }
 
 /// A recorded packet, as a filter sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// The bytes of its Ethernet frame as far as they are known: all that was captured, nothing for a line of a trace file. Bare IP
-    /// packets have no frame; their bytes begin behind the header.
+    /// The known bytes of its Ethernet frame: all captured bytes, none for a line of a trace file. Bare IP packets have
+    /// no frame; their bytes begin behind the header.
     pub bytes: &'a [u8],
     /// True if `bytes` are a bare IP packet.
     pub bare_ip: bool,
@@ -69,7 +70,7 @@ pub enum CaptureError {
     Format {
         /// The packet, from 1.
         packet: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A line that cannot be read.
@@ -77,7 +78,7 @@ pub enum CaptureError {
     Line {
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
     /// It ends in the middle of a packet.
@@ -91,7 +92,7 @@ pub enum CaptureError {
     Unsorted {
         /// The packet, from 1.
         packet: u64,
-        /// By how much it is older.
+        /// Age difference.
         by: Nanos,
     },
     /// A packet of which only a part was kept.
@@ -125,7 +126,7 @@ pub enum CaptureError {
     /// No packet that the filter takes.
     #[error("no packet of {packets} is taken")]
     NothingTaken {
-        /// How many there are.
+        /// Number of packets.
         packets: u64,
     },
     /// It cannot be replayed.
@@ -133,7 +134,7 @@ pub enum CaptureError {
     Source(#[from] SourceError),
 }
 
-/// Reads the packets that `take` takes from a recording of any of the formats, to be replayed once or for ever.
+/// Reads the packets that `take` accepts from a recording of any of the formats, to be replayed once or forever.
 ///
 /// # Errors
 /// The first [`CaptureError`].
@@ -174,7 +175,7 @@ pub(crate) fn is_pcapng(start: &[u8]) -> bool {
     start.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a])
 }
 
-/// What is read so far.
+/// The packets read so far.
 struct Packets<'a> {
     accept: Accept,
     take: &'a mut dyn FnMut(Recorded<'_>) -> bool,
@@ -322,7 +323,7 @@ fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), Captur
         if text.trim().is_empty() {
             continue;
         }
-        // Who writes by hand may leave out the last line's end. What is cut off lacks fields, too.
+        // Hand-written files may lack the last line's end. A truncated line lacks fields, too.
         let is_cut = !text.ends_with('\n') && text.split(',').count() < names.len();
         if is_cut && packets.accept.truncated {
             break;
@@ -344,7 +345,8 @@ fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), Captur
     Ok(())
 }
 
-/// A time in seconds, exact to a nanosecond; `None` where it is none, or is finer or longer than 64 bits of nanoseconds.
+/// Parses a time in seconds, exact to a nanosecond; `None` if it is not a time, or is finer or longer than 64 bits of
+/// nanoseconds.
 fn seconds(text: &str) -> Option<Nanos> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

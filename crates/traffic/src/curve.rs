@@ -9,12 +9,12 @@
 //! | (Xmin, Xave, I, Smax) | [`ArrivalLimit::Spacing`]: no two packets closer than Xmin, on average Xave apart in every interval of length I, none longer than Smax |
 //! | an access line (\[sds\] Section IV) | [`ArrivalLimit::Line`]: a packet's last bit is a whole packet's time behind the one before |
 //!
-//! A packet arrives in whole, with its last bit. Intervals of a bucket are closed: what arrives at both of their ends counts. Those of a
-//! length, of [`ArrivalLimit::Window`] and [`ArrivalLimit::Spacing`], are half open: of two packets exactly T apart each has an
-//! interval of its own.
+//! A packet arrives in whole, with its last bit. Intervals of a bucket are closed: arrivals at both of their ends
+//! count. Those of a length, of [`ArrivalLimit::Window`] and [`ArrivalLimit::Spacing`], are half open: of two packets
+//! exactly T apart each has an interval of its own.
 //!
-//! Everything is counted in whole bytes and nanoseconds. Nothing is rounded but the instant of a last bit on a line, up to the
-//! next nanosecond: so there may be what the line carries in a nanosecond more.
+//! Everything is counted in whole bytes and nanoseconds. Only the instant of a last bit on a line is rounded, up to the
+//! next nanosecond. So the excess is at most the line's bytes in a nanosecond.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos, PerWindow, Rate, Ratio};
 
@@ -31,9 +31,9 @@ pub enum ArrivalLimit {
         /// rho, in bit/s. Zero is a bucket that is never filled again.
         rate_bps: u64,
     },
-    /// So much in every interval of a length.
+    /// A limited amount in every interval of a length.
     Window {
-        /// How much.
+        /// The amount.
         amount: PerWindow,
         /// The length of the intervals.
         every: Nanos,
@@ -56,7 +56,7 @@ pub enum ArrivalLimit {
     },
 }
 
-/// A limit that nothing but silence keeps, or a curve without limits.
+/// A limit that only silence conforms to, or a curve without limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
     /// No limit.
@@ -77,7 +77,7 @@ pub enum CurveError {
     /// A window without length.
     #[error("an interval of 0 ns; the shortest is 1 ns")]
     NoInterval,
-    /// A window that nothing fits into.
+    /// A window with room for no packet.
     #[error("less than 1 B in {} ns, which no packet fits into; the least is the longest packet", .every.0)]
     EmptyWindow {
         /// The length of the window.
@@ -111,7 +111,7 @@ impl ArrivalLimit {
         Self::Window { amount: PerWindow::Bytes(rate.bytes_in(every)), every }
     }
 
-    /// Returns true if packets can pass for ever.
+    /// Checks that packets can pass indefinitely.
     fn check(self) -> Result<(), CurveError> {
         match self {
             Self::Bucket { burst: 0, .. } => Err(CurveError::NoBurst),
@@ -201,17 +201,17 @@ enum Limits {
 }
 
 impl From<ArrivalLimit> for ArrivalCurve {
-    /// The curve of one limit, whatever it is: that of a class with a rate of zero is one as well.
+    /// Makes the curve of one limit, without a check: that of a class with a rate of zero is valid here.
     fn from(limit: ArrivalLimit) -> Self {
         Self(Limits::One(limit))
     }
 }
 
 impl ArrivalCurve {
-    /// The least of `limits`, each of which lets packets pass for ever.
+    /// Makes the minimum of `limits`, each of which lets packets pass indefinitely.
     ///
     /// # Errors
-    /// No limit, more than [`MAX_LIMITS`], or the first that lets nothing pass.
+    /// No limit, more than [`MAX_LIMITS`], or the first that passes nothing.
     pub fn new(limits: &[ArrivalLimit]) -> Result<Self, CurveError> {
         if limits.len() > MAX_LIMITS {
             return Err(CurveError::TooMany { limits: limits.len() });
@@ -224,10 +224,10 @@ impl ArrivalCurve {
         }
     }
 
-    /// Checks that packets can pass for ever, which a curve made by [`ArrivalCurve::new`] lets them.
+    /// Checks that packets can pass indefinitely, which holds for a curve from [`ArrivalCurve::new`].
     ///
     /// # Errors
-    /// The first limit that lets nothing pass.
+    /// The first limit that passes nothing.
     pub fn check(&self) -> Result<(), CurveError> {
         self.limits().iter().try_for_each(|limit| limit.check())
     }

@@ -39,7 +39,7 @@ pub enum SourceError {
     /// No lengths of packets, or more than [`MAX_MIX`](crate::MAX_MIX).
     #[error("{count} lengths of packets; there can be 1 to {limit}")]
     Lengths {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_MIX`](crate::MAX_MIX).
         limit: usize,
@@ -74,17 +74,17 @@ pub enum SourceError {
     /// A number outside its range.
     #[error("{what} of {}; it must be {must}", shown(*.value))]
     Parameter {
-        /// What it is.
+        /// The quantity.
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What is possible.
+        /// The valid range.
         must: &'static str,
     },
     /// A model without states, or with more than [`MAX_STATES`](crate::MAX_STATES).
     #[error("{count} states; there can be 1 to {limit}")]
     States {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_STATES`](crate::MAX_STATES).
         limit: usize,
@@ -94,15 +94,15 @@ pub enum SourceError {
     NextStates {
         /// The state, from 0.
         state: usize,
-        /// How many weights it has.
+        /// Its number of weights.
         count: usize,
-        /// How many states there are.
+        /// Number of states.
         states: usize,
     },
-    /// A group of pictures that has none, or more than [`MAX_PICTURES`](crate::MAX_PICTURES).
+    /// A group without pictures, or with more than [`MAX_PICTURES`](crate::MAX_PICTURES).
     #[error("a group of {count} pictures; there can be 1 to {limit}")]
     Pictures {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_PICTURES`](crate::MAX_PICTURES).
         limit: usize,
@@ -126,7 +126,7 @@ pub enum SourceError {
         /// [`MAX_FRAME_PACKETS`](crate::MAX_FRAME_PACKETS).
         limit: u32,
     },
-    /// A curve to which nothing can be held.
+    /// A curve that no traffic conforms to.
     #[error("an arrival curve with {0}")]
     Curve(#[from] CurveError),
     /// Packets that never conform to the source's arrival curve.
@@ -147,7 +147,7 @@ pub enum SourceError {
     ShaperQueue {
         /// The longest packet, in bytes.
         len: u32,
-        /// What the queue holds, in bytes.
+        /// Limit of the queue, in bytes.
         bytes: u32,
     },
     /// A shaper behind a shaper.

@@ -43,7 +43,7 @@ impl Fine {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// How much later it is than `earlier`; nothing where it is not.
+    /// Time since `earlier`; zero if that is later.
     #[must_use]
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

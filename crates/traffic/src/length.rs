@@ -1,4 +1,4 @@
-//! How long packets and frames are.
+//! Lengths of packets and frames.
 
 use fairlink_core::MAX_PACKET;
 
@@ -15,7 +15,7 @@ pub const IMIX: [(u32, u32); 3] = [(40, 7), (576, 4), (1500, 1)];
 /// again.
 const MIN_INSIDE: f64 = 0.01;
 
-/// How long packets or frames are, in bytes.
+/// The distribution of lengths of packets or frames, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PacketSize {
     /// Always the same.
@@ -55,7 +55,7 @@ pub enum PacketSize {
 }
 
 impl PacketSize {
-    /// Shortest and longest packet, in bytes; `None` where a length does not fit 32 bits or there is none.
+    /// Shortest and longest packet, in bytes; `None` if a length does not fit 32 bits or there is none.
     #[must_use]
     pub fn range(&self) -> Option<(u32, u32)> {
         match self {
@@ -143,7 +143,7 @@ impl PacketSize {
     }
 }
 
-/// What draws lengths.
+/// A generator of lengths.
 #[derive(Clone, Debug)]
 pub(crate) enum Lengths {
     Fixed(u32),
@@ -219,7 +219,8 @@ pub(crate) fn sums(weights: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     sums.collect()
 }
 
-/// The scale of the exponential distribution that, above `min` and cut off at `max`, has this mean; `None` where there is none.
+/// Returns the scale of the exponential distribution with this mean, above `min` and cut off at `max`; `None` if there
+/// is none.
 fn exponential_scale(mean: f64, min: f64, max: f64) -> Option<f64> {
     let (span, above) = (max - min, mean - min);
     if above <= 0.0 || above > span / 2.0 {

@@ -5,9 +5,9 @@
 //! [`TrafficMix`] runs all in the order of time. Neither knows what the packets are for.
 //!
 //! # Determinism
-//! The packets of a source depend on its spec, the seed and the source's index, and on nothing else: not on the other sources, not
-//! on the scheduler. Random numbers are ChaCha8 keyed by the seed, one stream for each source. Logarithms are taken by `libm`,
-//! which gives the same bits on every machine.
+//! The packets of a source depend only on its spec, the seed and the source's index. They do not depend on other
+//! sources or on the scheduler. Random numbers are ChaCha8 keyed by the seed, one stream for each source. Logarithms
+//! are taken by `libm`, which gives the same bits on every machine.
 //!
 //! # Lengths and rates
 //! Lengths and rates here are those of the frames themselves, without what a link adds.

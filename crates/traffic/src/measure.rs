@@ -1,5 +1,5 @@
-//! What arrival processes look like: their rate, how it varies in time, and how much of it comes at once. One pass over the packets, and
-//! memory that grows with the logarithm of the time only.
+//! Statistics of arrival processes: their rate, its variation in time, and their burstiness. One pass over the packets,
+//! and memory that grows only with the logarithm of the time.
 //!
 //! | quantity | computed as |
 //! | --- | --- |
@@ -96,7 +96,7 @@ pub struct Arrivals {
     longest: u32,
 }
 
-/// What was seen. What too short a run does not tell is `None`.
+/// The statistics. A value is `None` if the run is too short for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Packets.
@@ -118,7 +118,7 @@ pub struct Seen {
 }
 
 impl Arrivals {
-    /// Nothing has arrived yet. Windows have this length.
+    /// Makes empty statistics with windows of this length.
     ///
     /// # Panics
     /// When `window` is zero.
@@ -149,7 +149,7 @@ impl Arrivals {
         self.longest = self.longest.max(len);
     }
 
-    /// What was seen in a run that ends at `end`. The window that is under way then is left out.
+    /// Returns the statistics of a run that ends at `end`. The incomplete window at the end is left out.
     #[must_use]
     pub fn seen(mut self, end: Nanos) -> Seen {
         self.until(end);

@@ -15,8 +15,8 @@ use crate::random::Random;
 use crate::shaping::{Policer, Shaper};
 use crate::spec::SourceSpec;
 
-/// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its class wants
-/// another packet, it is asked for a length ([`Source::next_len`]).
+/// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its
+/// class wants another packet, the caller takes a length from [`Source::next_len`].
 #[derive(Clone, Debug)]
 pub struct Source {
     running: Running,
@@ -27,7 +27,7 @@ pub struct Source {
     later: IntoIter<Interval>,
 }
 
-/// What holds a source to an arrival curve.
+/// The shaper or policer of a source.
 #[derive(Clone, Debug)]
 enum Held {
     Shaped(Shaper),
@@ -35,7 +35,7 @@ enum Held {
 }
 
 impl Held {
-    /// When a packet that is sent at `at` arrives; `None` where it is lost.
+    /// Returns the time at which a packet sent at `at` arrives; `None` if it is lost.
     fn arrive(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         match self {
             Self::Shaped(shaper) => shaper.arrive(at, len).ok(),
@@ -70,7 +70,7 @@ impl Source {
         matches!(self.running, Running::Greedy(_)) && self.held.is_none()
     }
 
-    /// What the source's own shaper or policer has lost so far.
+    /// Amount that the source's own shaper or policer has dropped so far.
     #[must_use]
     pub fn lost(&self) -> Amount {
         match self.held.as_deref() {
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// The interval that the source is in or waits for; `None` when it has ended.
+    /// Returns the current or next interval of the source; `None` when it has ended.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         self.active

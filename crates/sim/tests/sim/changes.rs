@@ -310,7 +310,7 @@ fn classes_move_go_come_and_turn_into_leaves_and_back() {
     assert_eq!(inner, ["1", "4"]);
     let phases: Vec<_> = run.phases.iter().map(|phase| (phase.start_s, phase.end_s)).collect();
     assert_eq!(phases, [(0.0, 0.4), (0.4, 0.5), (0.5, 2.0)]);
-    // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and goes on, 4 is no leaf any more.
+    // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and stays, 4 is no longer a leaf.
     let last = &run.phases[2];
     let ideals: Vec<_> = last.classes.iter().map(|class| class.rates.fair() / 1e6).collect();
     assert_eq!(ideals, [5.0, 5.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
@@ -398,7 +398,7 @@ fn a_change_may_bring_another_scheduler_which_then_goes_on() {
         run.phases.iter().map(|phase| (phase.classes[0].rates.settled() / 1e5).round() / 10.0).collect();
     assert_eq!(first, [5.0, 2.5, 2.5]);
     assert_eq!(run.changes.iter().map(|change| change.scheduler.as_str()).collect::<Vec<_>>(), ["hls", "hls"]);
-    // Who hands over a scheduler of his own has to say what comes after it.
+    // A caller that passes its own scheduler has to pass the one after it.
     let fifo = || find("fifo").unwrap().build(&scenario.tree, Leniency::Refuse, Members::new()).unwrap();
     assert!(simulate(&scenario, "own", fifo(), &Options::default(), &mut ()).is_ok());
     let nameless = Scenario { changes: vec![same(1000, &scenario.tree)], ..scenario.clone() };

@@ -35,7 +35,7 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
         let children = rng.random_range(2..6);
         let guaranteed = rng.random_range(0..2) == 0;
         let curves = some(rng, Feature::LinkCurves);
-        // Nothing but curves: a leaf may have its real-time curve alone.
+        // Only curves: a leaf may have its real-time curve alone.
         let bare = curves && rng.random_range(0..2) == 0;
         // Without link-sharing, lines of the shares of others count among the curves.
         let alone = some(rng, Feature::ServiceCurves) && !info.supports(Feature::LinkCurves);
@@ -110,7 +110,7 @@ fn sources(tree: &Hierarchy, rng: &mut ChaCha8Rng) -> Vec<SourceSpec> {
     sources
 }
 
-/// What is found over the trees of one scheduler.
+/// The results over the trees of one scheduler.
 #[derive(Default)]
 struct Found {
     not_computed: usize,
@@ -204,7 +204,8 @@ fn measure(info: &'static SchedulerInfo, scenario: &mut Scenario, (settle, end):
     }
 }
 
-/// How far the leaf that is farthest from its ideal is from it, as a part of it, beyond what two turns of all leaves carry. `None` where a leaf has none.
+/// Largest relative deviation of a leaf from its ideal, beyond the service of two turns of all leaves. `None` if a leaf
+/// has none.
 fn farthest(run: &Run, tree: &Hierarchy, (settle, end): (Nanos, Nanos)) -> Option<f64> {
     let turn = (tree.leaves().len() + 4) as f64 * f64::from(MTU) * 8.0;
     let edge = 2.0 * turn / ((end.0 - settle.0) as f64 / 1e9);

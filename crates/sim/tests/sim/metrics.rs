@@ -1,5 +1,5 @@
-//! Promises, measured while the simulation runs: no scheduler breaks its own, one that promises nothing breaks those of others, and what
-//! is printed is what a watcher of the packets finds.
+//! Promises, measured during the simulation. No scheduler breaks its own, one without promises breaks those of others,
+//! and the printed values are those that an observer of the packets computes.
 
 use std::collections::VecDeque;
 
@@ -219,7 +219,7 @@ fn delays_and_bursts_are_those_of_the_packets() {
             _ => None,
         });
         assert_eq!(class.delay_s.unwrap().measured, delay.max().unwrap().0 as f64 / 1e9);
-        // What a queue drained at the rate holds at most.
+        // Maximum content of a queue drained at the rate.
         let rate = class.burst_rate_bps.unwrap();
         let (mut held, mut most, mut last) = (0.0f64, 0.0f64, Nanos::ZERO);
         for (seen, _) in own() {

@@ -91,7 +91,7 @@ fn two_links_hold_the_ratio_and_the_total_of_their_pool_once_settled_and_not_rig
         assert!(within(eth0 + eth1, 100.0, 0.03), "{eth0} {eth1}");
         let tolerance = if scheduler == "htb" { 0.1 } else { 0.25 };
         assert!(within(flow_0 / flow_1, 3.0, tolerance), "{scheduler} {flow_0} {flow_1}");
-        // What flow 1 leaves over is not used, the drawback of the rule.
+        // The part that flow 1 leaves is not used, the drawback of the rule.
         let [eth0, .., eth1] = rates(11.0, 14.0);
         assert!(within(eth0, 50.0, 0.02) && within(eth1, 30.0, 0.1), "{eth0} {eth1}");
     }
@@ -120,8 +120,8 @@ fn an_exact_pool_gives_what_max_min_fairness_gives_in_every_phase_and_loses_noth
     }
 }
 
-/// Two links of 1 Gbit/s, members of a pool of 1 Gbit/s guaranteed 500 and 300 Mbit/s; the first also has a class of its own. Who sends
-/// changes every 50 ms.
+/// Two links of 1 Gbit/s, members of a pool of 1 Gbit/s guaranteed 500 and 300 Mbit/s; the first also has a class of
+/// its own. The senders change every 50 ms.
 #[test]
 fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_milliseconds() {
     const MBIT: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! A simulation that goes on step by step does what a run at once does.
+//! A stepwise simulation gives the same result as one run.
 
 use fairlink_core::registry::{SCHEDULERS, find};
 use fairlink_core::{ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead};
@@ -171,7 +171,7 @@ fn a_change_by_hand_is_the_change_of_a_scenario() {
         let (mut found, expected) =
             (simulation.report().unwrap(), at_once(&Links::alone(planned), info.name, &options));
         assert!(found.changes.len() == 2 && found.phases.len() == 3);
-        // Borders of phases that are none any more are kept.
+        // Former borders of phases are kept.
         found.memory_bound_bytes = expected.memory_bound_bytes;
         assert_eq!(found, expected, "{}", info.name);
     }

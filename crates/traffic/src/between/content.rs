@@ -1,4 +1,4 @@
-//! What a packet is known by on both sides of a device.
+//! The identity of a packet on both sides of a device.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -13,7 +13,8 @@ const VLANS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Most VLAN tags passed over.
 const MAX_TAGS: usize = 8;
 
-/// Turns packets into 128 bits that tell their contents apart: two hashes with random keys, so that no file can hold two packets that look alike on purpose.
+/// Maps packets to 128 bits that identify their contents: two hashes with random keys, so that no file can contain
+/// deliberate collisions.
 #[derive(Debug)]
 pub(super) struct Content {
     keys: [RandomState; 2],
@@ -21,12 +22,12 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Compares so many bytes of each packet; all when absent.
+    /// Compares `bytes` bytes of each packet; all if absent.
     pub(super) fn new(bytes: Option<u32>) -> Self {
         Self { keys: [RandomState::new(), RandomState::new()], bytes }
     }
 
-    /// What packet `number` of a recording is known by.
+    /// Returns the identity of packet `number` of a recording.
     pub(super) fn of(&self, packet: &Captured, number: u64) -> Result<u128, Fault> {
         let (kind, from) = if packet.bare_ip { (version(&packet.bytes), 0) } else { network(&packet.bytes) };
         let kept = packet.bytes.get(from..).unwrap_or_default();
@@ -37,7 +38,7 @@ impl Content {
         let Some(compared) = kept.get(..len) else {
             return Err(Fault::Cut { packet: number, kept: kept.len(), len });
         };
-        // A length on the wire beyond what was compared tells packets of one start apart.
+        // A length on the wire beyond the compared bytes distinguishes packets with the same start.
         let [one, other] = self.keys.each_ref().map(|key| {
             let mut hasher = key.build_hasher();
             hasher.write_u16(kind);
@@ -74,7 +75,7 @@ fn hash(hasher: &mut impl Hasher, kind: u16, bytes: &[u8]) {
     hasher.write(rest);
 }
 
-/// Length of the IP packet whose first bytes are these, as it says itself; `None` where it says none.
+/// Length field of the IP packet that begins with these bytes; `None` if there is none.
 fn packet_length(kind: u16, bytes: &[u8]) -> Option<usize> {
     let be16 = |at: usize| Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
     // Segments that hardware is to cut have no length where it would not fit.

@@ -1,7 +1,8 @@
 //! Packets of two recordings, paired in order of time.
 //!
-//! Packets stand in two queues for the longest delay after their time. Then a packet of the first recording is found or lost, and one of the second is
-//! counted: in the order of the second recording, so that what is out of order, and jitter, are those behind the device.
+//! Packets stay in two queues for the longest delay after their time. Then a packet of the first recording is found or
+//! lost, and one of the second is counted, in the order of the second recording. So reordering and jitter are those
+//! behind the device.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,7 +24,7 @@ struct Before {
     next: u64,
 }
 
-/// What a packet of the second recording is.
+/// The classification of a packet of the second recording.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Not in the first recording, so far.
@@ -169,7 +170,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         let (waiting, _) = equal.waiting[0];
         match equal.found {
             _ if waiting != NONE => self.join(content, waiting, number),
-            // Where the clocks disagree, the packet that it is may still come.
+            // If the clocks disagree, the matching packet may still come.
             Some((class, false)) => {
                 if let Some(packet) = self.after.get(number) {
                     packet.kind = Kind::Copy { class };
@@ -180,7 +181,8 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         Ok(true)
     }
 
-    /// Packet `number` of the first recording is packet `other` of the second; each is the first of its kind that waits, or waits for nothing.
+    /// Pairs packet `number` of the first recording with packet `other` of the second; each is the first waiting one of
+    /// its content, or does not wait.
     fn join(&mut self, content: u128, number: u64, other: u64) {
         let Some(equal) = self.equal.get_mut(&content) else { return };
         let (Some(before), Some(after)) = (self.before.get(number), self.after.get(other)) else { return };

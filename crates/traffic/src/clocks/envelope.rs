@@ -23,8 +23,8 @@ pub struct OneWay {
 }
 
 impl OneWay {
-    /// A packet at `at_ns` by the clock that times are told by. `difference_ns` is its receiving stamp less its sending stamp. Times before the
-    /// first packet's count as that.
+    /// Adds a packet at `at_ns` by the reference clock. `difference_ns` is its receiving stamp minus its sending stamp.
+    /// Times before the first packet's count as that.
     pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
         let (first, base) = *self.first.get_or_insert((at_ns, difference_ns));
         let at = at_ns.saturating_sub(first);
@@ -61,13 +61,13 @@ impl OneWay {
         self.spans.iter().map(|span| span.hull.len()).sum()
     }
 
-    /// When the first packet was, in ns by the clock that times are told by.
+    /// Time of the first packet, in ns by the reference clock.
     #[must_use]
     pub fn first_ns(&self) -> Option<u64> {
         self.first.map(|(at, _)| at)
     }
 
-    /// What the packets so far say of the clocks; `None` where fewer than 16 spans of time have packets. Takes some
+    /// Estimates the clocks from the packets so far; `None` if fewer than 16 spans of time have packets. Takes some
     /// milliseconds.
     #[must_use]
     pub fn clocks(&self) -> Option<Clocks> {

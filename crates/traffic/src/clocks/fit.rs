@@ -13,12 +13,12 @@ const GROUPS: usize = 8;
 const STUDENT: f64 = 2.365;
 /// Stamps are not better than this, in seconds. It keeps logarithms finite.
 const RESOLUTION: f64 = 1e-8;
-/// What rounding to whole nanoseconds may add, in seconds.
+/// Maximum rounding error of whole nanoseconds, in seconds.
 const STAMP: f64 = 2e-9;
 /// A cut costs this many times the logarithm of the number of blocks: two or three parameters and a place.
 const CUT: f64 = 4.0;
 
-/// The edge of a hull above `at`: its ends, or an end twice where the hull does not reach so far.
+/// Returns the edge of a hull above `at`: its ends, or an end twice if the hull does not reach that far.
 fn edge(hull: &[Point], at: f64) -> (Point, Point) {
     let behind = hull.partition_point(|point| point.0 <= at).clamp(1, hull.len().max(2) - 1);
     (hull[behind - 1], hull[behind.min(hull.len() - 1)])
@@ -80,7 +80,7 @@ impl Curve {
             if gain * side <= 0.0 || gap == 0.0 {
                 break;
             }
-            // Where the tangents at both ends meet.
+            // Intersection of the tangents at both ends.
             let bend = (far.1 - near.1 + near.2 * near.0.bend - far.2 * far.0.bend) / gain;
             let bound = near.1 + near.2 * (bend - near.0.bend);
             let found = Self::with_bend(points, start, end, bend);
@@ -116,7 +116,7 @@ struct Part {
     end: f64,
     curve: Curve,
     cost: f64,
-    /// Spans in which a queue stood, which its cost leaves out.
+    /// Spans with a standing queue, which its cost leaves out.
     queues: Vec<std::ops::Range<usize>>,
 }
 
@@ -283,7 +283,7 @@ fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
         let (left, right) = (&trimmed[at - 1], &trimmed[at]);
         let border = parts[at].spans.start;
         let reach = (parts[at - 1].spans.len() / 2).min(parts[at].spans.len() / 2).min(2 * block);
-        // A point below its envelope speaks against it more than one above, which may have met a queue.
+        // A point below its envelope is stronger evidence against it than one above, which may have met a queue.
         let misfit = |curve: &Curve, place: usize| {
             let points = seen.spans[place].1.hull.iter();
             let least = points.map(|&(t, d)| d - curve.at(t)).fold(f64::MAX, f64::min);

@@ -51,14 +51,14 @@ impl Sample {
         }
     }
 
-    /// The differences of the stamps as they are; `None` without packets.
+    /// Returns the differences of the stamps unchanged; `None` without packets.
     #[must_use]
     pub fn raw(&self) -> Option<Corrected> {
         corrected(self.packets.iter().map(|&(_, difference)| difference as f64 / 1e9).collect())
     }
 
-    /// The delays beyond the shortest one, by clocks whose first packet was at `first_ns`. Packets so near to a jump that they may be on its other
-    /// side are left out. `None` without packets.
+    /// Returns the delays beyond the shortest one, by clocks whose first packet was at `first_ns`. Packets close to a
+    /// jump, which may be on its other side, are left out. `None` without packets.
     #[must_use]
     pub fn corrected(&self, clocks: &Clocks, first_ns: u64) -> Option<Corrected> {
         let delay = |&(at, difference): &(u64, i64)| {

@@ -1,11 +1,11 @@
-//! Files of stamps: lines of `send_s,receive_s`, each by a clock of its own.
+//! Files of stamps: lines of `send_s,receive_s`, each by a separate clock.
 
 use std::io::{self, BufRead, Write};
 
 /// Longest line that is read, in bytes.
 const MAX_LINE: usize = 4096;
 
-/// The clock that times are told by. Lines are in its order.
+/// The reference clock. Lines are in its order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reference {
     /// The sender's.
@@ -37,7 +37,7 @@ pub enum StampError {
     Fields {
         /// Number of the line.
         line: u64,
-        /// How many it has.
+        /// Actual number of fields.
         fields: usize,
     },
     /// A stamp is no time.
@@ -49,10 +49,10 @@ pub enum StampError {
         line: u64,
         /// Its column.
         name: &'static str,
-        /// What is there.
+        /// The actual text.
         text: String,
     },
-    /// The clock that times are told by goes back.
+    /// The reference clock goes back.
     #[error(
         "line {line}: {name} goes back from {} to {} s; sort the lines by it, or tell times by the other clock (--reference {other})",
         shown(*.before), shown(*.at)
@@ -69,7 +69,7 @@ pub enum StampError {
         /// The stamp, in ns.
         at: i64,
     },
-    /// There are none.
+    /// There are no lines.
     #[error("no stamps; write a line for each packet: send_s,receive_s")]
     Empty,
 }

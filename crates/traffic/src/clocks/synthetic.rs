@@ -5,7 +5,7 @@ use crate::random::Random;
 /// Delays beyond the shortest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queueing {
-    /// None.
+    /// No jump.
     None,
     /// Exponential with this mean in seconds.
     Exponential(f64),

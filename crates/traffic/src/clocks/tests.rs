@@ -2,10 +2,10 @@ use super::synthetic::{Queueing, Synthetic};
 use super::{Clocks, Known, OneWay, SAMPLE, Sample};
 
 const RUNS: u64 = 40;
-/// So many of the runs at least have the true value within the stated uncertainty. It is stated for 95 %, and 40 runs scatter.
+/// Minimum number of runs with the true value within the stated uncertainty, which is for 95 %. 40 runs scatter.
 const MOST: u64 = 35;
 
-/// What the stamps say, and the time of the first.
+/// Returns the estimate from the stamps, and the time of the first.
 fn clocks(of: &Synthetic, duration: f64, seed: u64) -> (Clocks, f64) {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(duration, seed) {
@@ -99,7 +99,7 @@ fn clocks_that_only_tick_make_no_jumps_out_of_queues() {
     for seed in 0..RUNS {
         let mut one_way = OneWay::default();
         for (sent, received) in of.stamps(300.0, seed) {
-            // A queue builds up to 8 ms, stands for 50 s, and goes.
+            // A queue builds up to 8 ms, lasts for 50 s, and drains.
             let at = sent as f64 / 1e9;
             let queue = ((at - 100.0) / 5.0).clamp(0.0, 1.0) * ((155.0 - at) / 5.0).clamp(0.0, 1.0) * 8e-3;
             one_way.see(sent, received - sent as i64 + (queue * 1e9) as i64);

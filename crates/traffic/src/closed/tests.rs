@@ -41,7 +41,7 @@ fn next(source: &Closed, now: Nanos, end: Nanos) -> Option<Nanos> {
 
 /// Packets in each round trip when one of `n` packets is lost.
 fn per_round_trip(congestion_control: CongestionControl, rtt: Nanos, n: u32) -> f64 {
-    // The windows of slow start, which are larger, are few among so many.
+    // The larger windows of slow start are a small part.
     let seconds = 1500;
     let flow = flow(run(&mut window(congestion_control, rtt, seconds), seconds, |tag| tag % n == n - 1));
     assert_eq!(flow.timeouts, 0);

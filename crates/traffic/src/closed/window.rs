@@ -1,14 +1,15 @@
 //! A source with a window of packets under way, as TCP has: Reno or CUBIC.
 //!
-//! It always has something to send. It is no TCP: there are no connections, no receive window, no delayed or lost acknowledgements, and
-//! each transmission has a number of its own, as in QUIC. What it has of TCP is how the window answers to loss, marks and time:
+//! It always has something to send. It is not TCP: there are no connections, no receive window, no delayed or lost
+//! acknowledgements, and each transmission has a number of its own, as in QUIC. Only the reaction of the window to
+//! loss, marks and time is that of TCP:
 //!
 //! * Slow start and congestion avoidance, and half of the window after a loss: RFC 5681.
 //! * CUBIC: RFC 9438, with C = 0.4, beta = 0.7, and its Reno-friendly region.
 //! * A packet is lost when one that was sent three later has arrived (RFC 9002, Section 6.1.1). The window is cut once for all packets that
 //!   were under way then.
-//! * Where nothing is heard, all packets under way are given up after the timeout of RFC 6298, which is at least 200 ms and doubles
-//!   each time. The window begins at one packet again.
+//! * Without any acknowledgement, all packets in flight are given up after the timeout of RFC 6298, which is at least
+//!   200 ms and doubles each time. The window begins at one packet again.
 //! * A mark (RFC 3168) cuts the window like a loss.
 
 use std::cmp::Reverse;
@@ -22,7 +23,7 @@ use crate::fine::seconds;
 const REORDERED: u32 = 3;
 /// Packets of the first window (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
-/// Least and longest timeout, and the one before any packet was heard of.
+/// Least and longest timeout, and the one before the first acknowledgement.
 const MIN_TIMEOUT: Nanos = Nanos::from_millis(200);
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(60);
 const FIRST_TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -32,7 +33,7 @@ const MAX_WINDOW: f64 = 100_000.0;
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// How a window answers to congestion.
+/// The reaction of a window to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionControl {
     /// Half of the window, then a packet more each round trip.
@@ -44,26 +45,26 @@ pub enum CongestionControl {
 /// A source with a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// How it answers to congestion.
+    /// Reaction to congestion.
     pub congestion_control: CongestionControl,
-    /// What a packet and its acknowledgement take together beside the simulated links.
+    /// Round-trip time of a packet and its acknowledgement beside the simulated links.
     pub rtt: Nanos,
 }
 
-/// What a window source did.
+/// The results of a window source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Packets sent, those sent again included.
     pub sent_packets: u64,
-    /// Packets that were heard of.
+    /// Acknowledged packets.
     pub delivered_packets: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
     /// Packets taken for lost.
     pub lost_packets: u64,
-    /// Marks of congestion that were heard of.
+    /// Acknowledged marks of congestion.
     pub marks: u64,
-    /// How often nothing was heard for a timeout.
+    /// Number of timeouts.
     pub timeouts: u64,
     /// Largest window, in packets.
     pub largest_window: f64,
@@ -84,7 +85,7 @@ pub(super) struct Window {
     tcp: Tcp,
     next: u32,
     under_way: BTreeMap<u32, UnderWay>,
-    /// What will be heard: when, of which packet, and whether it was marked.
+    /// Pending acknowledgements: time, packet, and true if it was marked.
     coming: BinaryHeap<Reverse<(Nanos, u32, bool)>>,
     pub(super) window: f64,
     threshold: f64,
@@ -150,13 +151,14 @@ impl Window {
         tag
     }
 
-    /// `at` is not before the last call of [`Window::hear`] or [`Window::send`]: `TrafficMix` sees to it. So no packet is acknowledged
-    /// before it was sent, and acknowledgements come in the order of time.
+    /// Schedules the acknowledgement of a packet. `at` is not before the last call of [`Window::hear`] or
+    /// [`Window::send`], which `TrafficMix` ensures. So no packet is acknowledged before it was sent, and
+    /// acknowledgements come in time order.
     pub(super) fn arrived(&mut self, at: Nanos, tag: u32, marked: bool) {
         self.coming.push(Reverse((at.saturating_add(self.tcp.rtt), tag, marked)));
     }
 
-    /// Hears of all packets that it is to hear of by `now`, and gives up those that are lost.
+    /// Processes all acknowledgements due by `now`, and gives up lost packets.
     pub(super) fn hear(&mut self, now: Nanos) {
         while let Some(&Reverse((at, tag, marked))) = self.coming.peek().filter(|Reverse((at, ..))| *at <= now) {
             self.coming.pop();
@@ -182,7 +184,7 @@ impl Window {
             self.under_way.remove(lost);
         }
         self.flow.lost_packets += lost.len() as u64;
-        // Packets that were under way when the window was cut say nothing new.
+        // Packets that were in flight when the window was cut carry no new information.
         let news = lost.iter().any(|&lost| lost >= self.cut_at) || (marked && tag >= self.cut_at);
         if news {
             self.cut();

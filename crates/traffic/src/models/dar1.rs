@@ -69,7 +69,7 @@ impl Dar1 {
     }
 }
 
-/// How long a frame is.
+/// The distribution of frame sizes.
 #[derive(Clone, Debug)]
 enum Sizes {
     /// In packets: rising sums of the probabilities of 0, 1, 2 ... packets.
@@ -144,7 +144,7 @@ impl Dar1Frames {
         })
     }
 
-    /// Goes on to the next frame.
+    /// Advances to the next frame.
     pub(super) fn next_frame(&mut self, random: &mut Random) {
         self.start = self.start.after(self.frame_time);
         self.sent = 0;

@@ -47,7 +47,7 @@ pub(crate) struct Mmpp {
     first: Vec<f64>,
     now: usize,
     at: Fine,
-    /// What is left of the stay in this state, in seconds.
+    /// Rest of the stay in this state, in seconds.
     left_s: f64,
 }
 

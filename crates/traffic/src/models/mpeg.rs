@@ -1,6 +1,7 @@
 //! MPEG video (\[drrpp\] section 4.4.3): pictures at equal distances, whose lengths depend on their kind.
 //!
-//! Where in a group a source starts is drawn at random: sources that start together do not send their I pictures together.
+//! The starting position of a source in its group is random: sources that start together do not send their I pictures
+//! together.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 
@@ -77,7 +78,7 @@ pub(crate) struct Pictures {
     at: Nanos,
     fraction: u64,
     place: usize,
-    /// What is left of the picture that is sent at `at`.
+    /// Rest of the picture that is sent at `at`.
     left: u32,
 }
 

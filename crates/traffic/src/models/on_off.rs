@@ -19,11 +19,11 @@ use crate::random::Random;
 /// Fewest packets of a mean on time: drawing one packet takes as many on times as its inverse.
 const MIN_PACKETS_ON: f64 = 1e-3;
 
-/// Fewest packets of the shortest Pareto on time. With k just above 2 nearly all on times are about as short as that, and the mean is
-/// made by a few that hardly ever come.
+/// Fewest packets of the shortest Pareto on time. With k just above 2 nearly all on times are about as short as that,
+/// and a few very rare ones determine the mean.
 const MIN_PACKETS_SHORTEST: f64 = 1e-6;
 
-/// How long an on time lasts.
+/// The distribution of on times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnTime {
     /// Exponentially distributed.
@@ -60,7 +60,7 @@ pub(crate) struct OnOff {
     on: OnTime,
     off_s: f64,
     at: Fine,
-    /// What is left of the on time at `at`.
+    /// Rest of the on time at `at`.
     on_left: Fine,
 }
 
@@ -111,7 +111,7 @@ impl OnOff {
         Fine::from_secs(self.off_s * random.exponential())
     }
 
-    /// Goes on by `gap` of on time.
+    /// Advances by `gap` of on time.
     fn advance(&mut self, mut gap: Fine, random: &mut Random) {
         while gap > self.on_left {
             gap = gap.since(self.on_left);

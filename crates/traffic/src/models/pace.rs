@@ -1,16 +1,16 @@
-//! How fast a source sends, and the time between its packets.
+//! The pace of a source, and the time between its packets.
 
 use fairlink_core::Rate;
 
 use crate::fine::Fine;
 use crate::length::PacketSize;
 
-/// How fast a source sends on average.
+/// The mean pace of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// This rate. Each packet is followed by the time it takes at the rate.
     Rate(Rate),
-    /// This many packets in 1000 s, whatever their length.
+    /// This many packets in 1000 s, of any length.
     Packets {
         /// Packets per 1000 s.
         per_1000_s: u64,

@@ -1,7 +1,7 @@
 //! Packets as they were recorded: their times and lengths, from a capture or a trace file.
 //!
-//! What was recorded first comes when the source becomes active, and all others at their distances from it. Of a part of a recording, such
-//! as the packets of one class, the first comes as much later as it did.
+//! The first recorded packet comes when the source becomes active, and all others at their distances from it. In a part
+//! of a recording, such as the packets of one class, the first keeps its distance from the start of the recording.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The recorded `packets`. They are brought into the order of time, and the first is moved to time zero. With `repeat`, they
-    /// begin anew for ever: after the last packet by the mean distance of two.
+    /// Makes a trace of the recorded `packets`. They are sorted by time, and the first is moved to time zero. With
+    /// `repeat`, they start over forever: after the last packet by the mean distance of two.
     ///
     /// # Errors
     /// [`SourceError::EmptyTrace`]; a packet without bytes.

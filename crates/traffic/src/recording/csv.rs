@@ -16,7 +16,7 @@ pub(super) struct Csv<W> {
 impl<W: Write> Csv<W> {
     pub(super) fn new(mut file: W) -> io::Result<Self> {
         file.write_all(HEAD.as_bytes())?;
-        // Whoever reads along sees the columns, and a place that takes nothing is known before the run.
+        // A reader of the growing file sees the columns, and an unwritable target is detected before the run.
         file.flush()?;
         Ok(Self { file })
     }

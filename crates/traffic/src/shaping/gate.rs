@@ -1,7 +1,7 @@
-//! How much of a curve's limits has been used.
+//! The used part of a curve's limits.
 //!
-//! Each limit has a state that says from when on a packet conforms. Where a packet conforms, it also conforms at any later time, if nothing is
-//! sent between: so the first time at which all limits let it through is the latest of theirs.
+//! Each limit has a state that gives the time from which a packet conforms. A packet that conforms also conforms at any
+//! later time, if nothing is sent between. So the first time at which all limits pass it is the latest of theirs.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 enum State {
     /// A token bucket.
     Bucket { level: u128, depth: u128, rate: u128, counted: Nanos },
-    /// What was sent in the last interval: when, and how much.
+    /// Packets sent in the last interval: times and amounts.
     Window { sent: VecDeque<(Nanos, u64)>, sum: u128, most: u64, every: Nanos, by_packets: bool },
     /// The least distance of two packets, and when the last one was sent.
     Gap { least: Nanos, last: Option<Nanos> },
@@ -71,7 +71,8 @@ impl Gate {
         self.states.iter_mut().all(|state| state.conforms(at, len))
     }
 
-    /// Sends a packet of `len` bytes that comes at `at` as soon as it conforms, behind the last one. When that is; `None` for never.
+    /// Sends a packet of `len` bytes that arrives at `at` as soon as it conforms, behind the last one. Returns that
+    /// time; `None` for never.
     pub(super) fn pass(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         // A line keeps the order, and knows to a fraction of a nanosecond when it is done.
         let on_a_line = self.states.iter().any(|state| matches!(state, State::Line { .. }));
@@ -187,7 +188,7 @@ impl State {
     }
 }
 
-/// What a packet counts for in a window.
+/// Units of a packet in a window.
 fn units(len: u32, by_packets: bool) -> u128 {
     if by_packets { 1 } else { len.into() }
 }
