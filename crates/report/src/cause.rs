@@ -163,7 +163,7 @@ impl ByCause {
         DropCause::ALL.into_iter().zip(self.0).filter(|(_, amount)| amount.packets > 0)
     }
 
-    /// Returns the amounts counted since `earlier`; `None` where `earlier` has more of a cause.
+    /// Returns the amounts counted since `earlier`; `None` if `earlier` has more of a cause.
     #[must_use]
     pub fn checked_sub(&self, earlier: &Self) -> Option<Self> {
         let mut since = *self;

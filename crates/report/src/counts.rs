@@ -60,7 +60,8 @@ impl Counts {
         self.received == self.sent + self.dropped + self.queued
     }
 
-    /// Returns the counts of the time since `earlier`, with the queue of now; `None` where a counter is lower than in `earlier`.
+    /// Returns the counts of the time since `earlier`, with the current queue; `None` if a counter is lower than in
+    /// `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let causes = self.dropped_by.zip(earlier.dropped_by);
@@ -77,7 +78,7 @@ impl Counts {
         })
     }
 
-    /// Returns the part of the received packets that was dropped; `None` where none was received.
+    /// Returns the part of the received packets that was dropped; `None` if none was received.
     #[must_use]
     pub fn lost(&self) -> Option<f64> {
         (self.received.packets > 0).then(|| self.dropped.packets as f64 / self.received.packets as f64)

@@ -49,28 +49,28 @@ pub struct ClassReport {
 }
 
 impl ClassReport {
-    /// Returns packets and bytes; zero where none were counted.
+    /// Returns packets and bytes; zero if they were not counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts.unwrap_or_default()
     }
 
-    /// Returns the delays; without packets and statistics where none were measured.
+    /// Returns the delays; without packets and statistics if they were not measured.
     #[must_use]
     pub fn delay(&self) -> Delay {
         self.delay_s.unwrap_or_default()
     }
 }
 
-/// The extension of a [`LinkReport`] that has none.
+/// The empty extension of a [`LinkReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoExtension {}
 
-/// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object whose keys stand among the
-/// link's, for what only one producer knows.
+/// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object with
+/// additional keys of one producer, beside the link's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
-    /// Its name. Absent where it has none.
+    /// Its name. Absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its scheduler. Absent where it is not known.
@@ -108,7 +108,7 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Why a number is absent, and other remarks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What only this producer knows.
+    /// Additional keys of this producer.
     #[serde(flatten)]
     pub extension: X,
 }
@@ -136,7 +136,7 @@ impl<C> LinkReport<C> {
 }
 
 impl<X> LinkReport<Vec<ClassReport>, X> {
-    /// Returns packets and bytes; zero where none were counted.
+    /// Returns packets and bytes; zero if they were not counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts.unwrap_or_default()

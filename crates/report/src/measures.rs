@@ -24,7 +24,7 @@ pub struct Measure {
     pub of_link: bool,
     /// The meaning, for people.
     pub help: &'static str,
-    /// The value; `None` where it is not known or there is none.
+    /// Returns the value; `None` if it is unknown or absent.
     pub get: fn(&Measured<'_>) -> Option<Value>,
 }
 
@@ -101,7 +101,7 @@ impl Value {
     }
 }
 
-/// What a measure is taken from.
+/// The sources of a measure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured<'a> {
     /// Packets and bytes.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The terms that a class is configured with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
-    /// Guaranteed rate in bit/s; `null` where the class has none.
+    /// Guaranteed rate in bit/s; `null` if the class has none.
     pub guarantee_bps: Option<u64>,
     /// Configured weight; `null` where the share is a guarantee.
     pub weight: Option<u64>,
@@ -32,7 +32,7 @@ impl Terms {
         Self { guarantee_bps, weight, ceiling_bps, share_all_busy_bps: Some(tree.rate_all_busy(class)) }
     }
 
-    /// Returns the rate that is the class's own in bit/s: its guarantee, or its share while all are busy where it has none.
+    /// Returns the class's own rate in bit/s: its guarantee, or else its share while all are busy.
     #[must_use]
     pub fn own_bps(&self) -> u64 {
         self.guarantee_bps.or(self.share_all_busy_bps).unwrap_or(0)
@@ -106,7 +106,7 @@ pub struct ClassBounds {
     /// Bytes by which the service of two backlogged hosts of the leaf may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts_apart_bytes: Option<u64>,
-    /// Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `null` where none is promised.
+    /// Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `null` if none is promised.
     pub delay_bound_s: Option<f64>,
     /// Traffic that the delay bound holds for: all of these limits. Absent where it is not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,6 +151,6 @@ pub struct Ideal {
     pub exact_bps: Option<String>,
     /// True where the class gets what it requests.
     pub satisfied: bool,
-    /// The class whose capacity limits it, `link` for the link; `null` where nothing limits it.
+    /// The class whose capacity limits it, `link` for the link; `null` if there is none.
     pub limited_by: Option<String>,
 }

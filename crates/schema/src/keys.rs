@@ -1,7 +1,8 @@
 //! The keys of `[link]` and `[[class]]`: one line each in [`CLASS`] and [`LINK`].
 //!
-//! A key that is a field of [`ClassConfig`] or [`LinkConfig`](fairlink_core::LinkConfig) has functions that get and set it. The others (names, matches) are
-//! read by hand. By hand as well is whatever concerns two keys: a guarantee excludes a weight, `hosts` needs `per`.
+//! A key that is a field of [`ClassConfig`] or [`LinkConfig`](fairlink_core::LinkConfig) has functions that get and set
+//! it. The others (names, matches) have hand-written readers. So have rules on two keys: a guarantee excludes a weight,
+//! `hosts` needs `per`.
 
 mod class;
 #[cfg(feature = "text")]
@@ -88,7 +89,7 @@ pub enum Kind {
     Buckets,
     /// The length of a leaf's queue.
     Buffer,
-    /// The word that says how hosts are told apart; the bytes have their number, too.
+    /// The word for the key of hosts; the bytes have its number, too.
     Per,
     /// A number of packets.
     Packets {
@@ -150,16 +151,16 @@ pub struct Key<C: 'static> {
     /// The classes that may have it.
     #[cfg(feature = "text")]
     pub place: Place,
-    /// Its bit in the bytes of the kernel module, 0 to 31; `None` where it is not among them, or at a fixed place.
+    /// Its bit in the bytes of the kernel module, 0 to 31; `None` if it is not among them, or at a fixed place.
     pub bit: Option<u8>,
-    /// Returns the value where it is not the default. `None` for a key that is no field of `C`.
+    /// Returns the value if it is not the default. `None` for a key that is not a field of `C`.
     pub get: Option<fn(&C) -> Option<Value>>,
-    /// Sets the value; a value of another kind sets nothing.
+    /// Sets the value; a value of another kind has no effect.
     pub set: Option<fn(&mut C, Value)>,
     /// The features that it asks a scheduler for.
     #[cfg(feature = "text")]
     pub features: &'static [Feature],
-    /// The default, in Markdown; empty where there is none.
+    /// The default, in Markdown; empty if there is none.
     #[cfg(feature = "text")]
     pub default: &'static str,
     /// The description, in Markdown.

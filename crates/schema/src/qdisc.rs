@@ -50,7 +50,7 @@ pub use labels::{LabelError, Labels, MAX_MINOR, MAX_NAME};
 pub use read::ReadError;
 pub use write::{WriteError, assemble};
 
-/// What the bytes begin with.
+/// The first bytes of a configuration.
 pub const MAGIC: [u8; 4] = *b"FLNK";
 /// The version that is written and read.
 pub const VERSION: u16 = 1;
@@ -67,22 +67,22 @@ pub const MAX_CATCH_UP: Nanos = Nanos(1_000_000_000);
 /// Length of the header in bytes.
 const HEADER: usize = 16;
 
-/// What a queueing discipline is told of a link.
+/// The configuration of a queueing discipline.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
     /// The link and its classes.
     pub tree: Hierarchy,
-    /// What a packet costs beyond its length.
+    /// Link-layer overhead of a packet.
     pub overhead: Overhead,
-    /// What to do with what the scheduler cannot honour.
+    /// Treatment of settings that the scheduler cannot honour.
     pub leniency: Leniency,
-    /// The leaf of packets that none is found for; without one they are dropped.
+    /// The leaf of unclassified packets; without one they are dropped.
     pub default: Option<ClassId>,
     /// Lateness that the link makes up for, at most [`MAX_CATCH_UP`].
     pub catch_up: Nanos,
-    /// By how much the timer may be late, at most [`MAX_CATCH_UP`].
+    /// Possible lateness of the timer, at most [`MAX_CATCH_UP`].
     pub slack: Nanos,
     /// Numbers and names of the classes.
     pub labels: Labels,

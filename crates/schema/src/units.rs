@@ -13,7 +13,7 @@ use core::fmt;
 use fairlink_core::{Nanos, Rate};
 use thiserror::Error;
 
-/// What a quantity measures.
+/// The dimension of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits per second.
@@ -89,16 +89,16 @@ const TIMES: [(&str, Factor); 4] =
 /// Why a quantity was refused. Every message repeats the text and says what is taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
-    /// Nothing is written.
+    /// An empty text.
     #[error("the {quantity} is empty")]
     Empty {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
     },
     /// A number alone.
     #[error("the {quantity} {text} has no unit")]
     MissingUnit {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -106,7 +106,7 @@ pub enum UnitError {
     /// A unit that is not one of this quantity's.
     #[error("\"{unit}\" is no unit of a {quantity}")]
     UnknownUnit {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         unit: String,
@@ -116,9 +116,9 @@ pub enum UnitError {
     BitsOrBytes {
         /// As written.
         unit: String,
-        /// What to write for bits.
+        /// Spelling for bits.
         bits: String,
-        /// What to write for bytes.
+        /// Spelling for bytes.
         bytes: String,
     },
     /// A size in `KB`.
@@ -126,15 +126,15 @@ pub enum UnitError {
     ThousandOr1024 {
         /// As written.
         unit: String,
-        /// What to write for 1000.
+        /// Spelling for a factor of 1000.
         thousand: String,
-        /// What to write for 1024.
+        /// Spelling for a factor of 1024.
         binary: String,
     },
     /// Not digits with at most one point between them.
     #[error("\"{text}\" does not begin with a number such as 10 or 1.5")]
     NotANumber {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -142,7 +142,7 @@ pub enum UnitError {
     /// Below zero.
     #[error("the {quantity} {text} is negative")]
     Negative {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -150,7 +150,7 @@ pub enum UnitError {
     /// Zero, where that is refused.
     #[error("the {quantity} {text} is zero; the smallest taken is {min}")]
     Zero {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -160,7 +160,7 @@ pub enum UnitError {
     /// Above the limit.
     #[error("the {quantity} {text} is above the limit of {limit}")]
     TooLarge {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -170,7 +170,7 @@ pub enum UnitError {
     /// A fraction of the smallest unit.
     #[error("the {quantity} {text} is not a whole number of {base}")]
     TooFine {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -186,7 +186,7 @@ pub enum UnitError {
 }
 
 impl UnitError {
-    /// What to do about it.
+    /// Returns advice on how to fix the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -243,7 +243,8 @@ pub fn parse_rate(text: &str, link: Option<Rate>) -> Result<Rate, UnitError> {
     })
 }
 
-/// `kbps` is kilobytes per second in tc and kilobits per second to nearly everyone else.
+/// Returns both readings of an ambiguous unit: `kbps` is kilobytes per second in tc, and usually kilobits per second
+/// elsewhere.
 fn bits_or_bytes(unit: &str, number: &Number<'_>) -> Option<(String, String)> {
     let prefix = match unit {
         "bps" => "",
@@ -275,7 +276,7 @@ pub enum QueueLength {
     Packets(u32),
     /// Bytes.
     Bytes(u32),
-    /// What a rate carries in this time.
+    /// Bytes of a rate in this time.
     Time(Nanos),
 }
 
@@ -312,7 +313,7 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     written.scaled(quantity, unit, u64::MAX, || show_time(Nanos::MAX)).map(Nanos)
 }
 
-/// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` where it is finer or does not fit.
+/// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` if it is finer or does not fit.
 #[must_use]
 pub fn parse_thousandths(text: &str) -> Option<u64> {
     match Number::parse(text)?.scaled(Factor::Ten(3)) {
@@ -376,7 +377,7 @@ impl<'a> Written<'a> {
 
     fn percent_of(&self, whole: u64) -> Result<u64, UnitError> {
         let quantity = Quantity::Rate;
-        // In parts of 10^-12 of a percent; finer shares are no use to anyone.
+        // In parts of 10^-12 of a percent; finer shares are useless.
         match self.number.scaled(Factor::Ten(12)) {
             Scaled::Exact(parts) if parts <= 100 * 10u128.pow(12) => {
                 Ok((parts * u128::from(whole) / (100 * 10u128.pow(12))) as u64)

@@ -1,4 +1,4 @@
-//! How fast the machine is while figures are taken: its clock, and how long a load takes that waits for the one before it.
+//! Speed of the machine during a measurement: its clock, and the latency of dependent loads.
 //!
 //! Figures of two machines, or of one machine at two times, can be compared where both are said for a clock of
 //! [`REFERENCE_GHZ`]. That is right for what is computed, and too kind to a fast clock where memory is waited for: so loads
@@ -11,7 +11,7 @@ use crate::random::Random;
 
 /// The clock that figures are said for.
 pub const REFERENCE_GHZ: f64 = 2.5;
-/// Each figure is the best of so many: a disturbance only ever makes it worse.
+/// Each figure is the best of this many runs: disturbances only ever make it worse.
 const RUNS: usize = 5;
 /// Bytes of a cache line.
 const LINE: usize = 64;

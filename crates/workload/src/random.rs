@@ -1,4 +1,4 @@
-//! Random numbers that cost next to nothing.
+//! A random number generator of negligible cost.
 
 /// xorshift64*: any generator will do. Same seed, same numbers.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What a workload is like, and the tree that it is for.
+//! The shape of a workload, and its tree.
 
 use std::str::FromStr;
 
@@ -17,13 +17,13 @@ pub(crate) const RATE: Rate = match Rate::from_bps(10_000_000_000) {
     Err(_) => Rate::MAX,
 };
 
-/// Which leaves send, and how much.
+/// The pattern of senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// Every leaf has packets all the time.
     #[default]
     Backlogged,
-    /// One leaf of a hundred, at least one, has packets all the time; they are scattered over the tree. The others have none.
+    /// One leaf in a hundred, at least one, always has packets; they are scattered over the tree. The others have none.
     Sparse,
     /// Every leaf has one packet, and half of the packets are queued: each arrival is at an idle leaf, each departure empties one.
     Churn,
@@ -43,7 +43,7 @@ impl Pattern {
         }
     }
 
-    /// How many of `leaves` leaves send.
+    /// Number of senders among `leaves` leaves.
     pub(crate) fn senders(self, leaves: usize) -> usize {
         match self {
             Self::Backlogged | Self::Churn => leaves,
@@ -51,8 +51,8 @@ impl Pattern {
         }
     }
 
-    /// Packets of each leaf that sends. With fewer than 4, a leaf would run empty when its turn comes early and its next arrival late. Where
-    /// there are few leaves, there are more packets, so that none runs empty within a batch.
+    /// Packets of each sending leaf. With fewer than 4, a leaf would run empty when its turn comes early and its next
+    /// arrival late. If there are few leaves, there are more packets, so that none runs empty within a batch.
     pub(crate) fn packets_each(self, leaves: usize) -> usize {
         let senders = self.senders(leaves).max(1);
         match self {
@@ -62,7 +62,7 @@ impl Pattern {
         }
     }
 
-    /// One packet of so many is on its way.
+    /// One packet in this many is in flight.
     pub(crate) const fn away_one_in(self) -> usize {
         match self {
             Self::Backlogged | Self::Sparse => 16,
@@ -80,7 +80,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// How the scheduler is called.
+/// The kind of calls of the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Calls {
     /// [`BATCH`] packets a call, or as many as there are.
@@ -101,23 +101,23 @@ impl Calls {
     }
 }
 
-/// What a workload is like.
+/// The shape of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Leaves of the tree, 1 or more.
     pub leaves: usize,
     /// Its levels, 1 or more; inner classes have about as many children at each.
     pub levels: usize,
-    /// Which leaves send.
+    /// Pattern of senders.
     pub pattern: Pattern,
-    /// How the scheduler is called.
+    /// Kind of calls of the scheduler.
     pub calls: Calls,
     /// True if each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
     /// accounted for, and few are held back.
     pub ceilings: bool,
     /// True if a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
     pub record: bool,
-    /// How long the rounds of `hls` are.
+    /// Length of the rounds of `hls`.
     pub rounds: RoundLength,
     /// Weights are drawn from 1 to this.
     pub weights: u64,
@@ -177,7 +177,7 @@ impl Shape {
         self.tree_holding(self.packets())
     }
 
-    /// The same tree below a link whose buffer holds `packets` packets, whatever the workload has.
+    /// Makes the same tree below a link whose buffer holds `packets` packets, instead of the workload's number.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`].

@@ -1,10 +1,10 @@
-//! What is measured.
+//! The measured object.
 
 use fairlink_core::{Hierarchy, SchedulerInfo, registry};
 
 use crate::error::WorkloadError;
 
-/// What is measured.
+/// The measured object.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
     /// The workload itself, without any queue. What it costs is to be subtracted.

@@ -12,7 +12,7 @@ use crate::rings::Rings;
 use crate::shape::{BATCH, Calls, RATE, Shape};
 use crate::subject::Subject;
 
-/// What a gateway keeps of a packet: a cache line.
+/// A gateway's record of a packet: a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Record {
@@ -21,10 +21,11 @@ struct Record {
     times: u32,
 }
 
-/// What is measured.
+/// The object that the workload drives.
 enum Driven {
     Scheduler(Box<dyn Scheduler>),
-    /// Nothing: packets leave in a fixed random order of their handles, so that their records are as far apart as under a scheduler.
+    /// No scheduler: packets leave in a fixed random order of their handles, so that their records are as far apart as
+    /// under a scheduler.
     Nothing {
         order: Vec<u32>,
         next: usize,
@@ -46,7 +47,7 @@ pub struct Workload {
     drops: Drops,
 }
 
-/// Counts what is dropped; nothing should be.
+/// Counts drops; there should be none.
 #[derive(Debug, Default)]
 struct Drops(u64);
 

@@ -35,9 +35,9 @@ pub enum Failure {
         /// Bytes that it may take.
         limit: u64,
     },
-    /// There is none.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
-    /// A class cannot go on as it was.
+    /// A class cannot survive the change.
     Change(ReconfigureError),
 }
 
@@ -146,7 +146,7 @@ fn read(bytes: &[u8], room: Room) -> Result<Config, Failure> {
     let known = counters.saturating_add(HostTables::memory(&config.tree));
     let needs =
         config.scheduler.memory_for(&config.tree).saturating_add(known).saturating_add(slots).saturating_add(tables);
-    // What a scheduler says that could not even be planned for want of memory: more than any machine has.
+    // The result of a scheduler that could not even be planned for lack of memory: more than any machine has.
     if needs > 1 << 62 {
         return Err(OutOfMemory { bytes: needs }.into());
     }
@@ -157,7 +157,7 @@ fn read(bytes: &[u8], room: Room) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Most packets that a link ever holds: those that are queued, those behind the scheduler, and one that arrives.
+/// Maximum number of packets that a link holds: queued ones, those behind the scheduler, and one that arrives.
 fn packets(config: &Config) -> u32 {
     let link = config.tree.link();
     link.max_queued.saturating_add(link.transmit_queue.map_or(0, |queue| queue.packets)).saturating_add(1)
@@ -186,7 +186,7 @@ fn facts(config: &Config) -> Facts {
 /// Classes whose counters are added up in one call.
 const ADDED_AT_ONCE: usize = 1024;
 
-/// What is known of a class beside its counters.
+/// The data of a class beside its counters.
 pub(crate) struct Known {
     pub(crate) minor: u16,
     pub(crate) parent_minor: u16,
@@ -208,7 +208,7 @@ pub(crate) struct Running {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     rates: Rates,
     hosts: HostTables,
-    /// How often it was changed.
+    /// Number of changes.
     generation: u64,
 }
 
@@ -250,7 +250,7 @@ impl Link {
 }
 
 impl Running {
-    /// Nothing was queued until now, whether the C side has asked for packets or not.
+    /// Records that nothing was queued until now, even if the C side has not asked for packets.
     pub(crate) fn rested(&mut self, now: Nanos) {
         self.driver.rested(now);
     }
@@ -289,7 +289,7 @@ impl Running {
         self.generation
     }
 
-    /// What is known of `class`; its record goes to `place`.
+    /// Returns the data of `class`, and writes its record to `place`.
     pub(crate) fn about(&self, config: &Config, class: ClassId, place: &mut [u8]) -> Option<Known> {
         let Config { tree, labels, .. } = config;
         if class.index() >= tree.len() {
@@ -304,8 +304,8 @@ impl Running {
         })
     }
 
-    /// Adds up what has passed the leaves at and below `class`, from the class `from` on, some at a time. Returns the class to go on
-    /// with.
+    /// Adds up the counters of the leaves at and below `class`, from the class `from` on, a limited number per call.
+    /// Returns the class to continue with.
     pub(crate) fn add_up(&self, tree: &Hierarchy, class: ClassId, from: ClassId, stats: &mut Stats) -> Option<ClassId> {
         let metered = self.driver.scheduler();
         stats.guarantee = guarantee(tree, class).bps();
@@ -353,8 +353,8 @@ fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
 pub(crate) struct Numbers<'a>(pub(crate) &'a Config);
 
 impl Numbers<'_> {
-    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, what tells its hosts apart to `hosts`, and to `classes` at
-    /// that number the class, with `inner` added where it is no leaf.
+    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, and the key of its hosts to
+    /// `hosts`. Writes the class to `classes` at that number, with `inner` added if it is not a leaf.
     pub(crate) fn write(
         &self,
         minors: &mut [u16],
@@ -376,7 +376,7 @@ impl Numbers<'_> {
     }
 }
 
-/// What tells the hosts of a class apart, as the C side knows it; 0 where they do not share it.
+/// Key of a class's hosts in the numbering of the C side; 0 if they are not kept apart.
 fn told_apart_by(tree: &Hierarchy, class: ClassId) -> u8 {
     match tree.config(class).hosts.filter(|_| tree.is_leaf(class)).map(|hosts| hosts.by) {
         None => 0,
@@ -406,14 +406,14 @@ impl Stats {
     }
 }
 
-/// What a link is to change to; afterwards, what it was.
+/// The new state of a link; after the commit, the old one.
 pub struct Change {
     ready: Option<MeteredChange>,
     retired: Option<MeteredRetired>,
     config: Config,
     rates: Rates,
     hosts: HostTables,
-    /// By old class, where it goes on.
+    /// By old class, its new id.
     went: Box<[Option<ClassId>]>,
 }
 

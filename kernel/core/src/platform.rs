@@ -1,4 +1,4 @@
-//! What the C side does for Rust: memory, drops and marks, and what follows a panic.
+//! Services of the C side for Rust: memory, drops and marks, and the handling of a panic.
 
 use core::ffi::c_void;
 #[cfg(not(test))]
@@ -10,7 +10,7 @@ unsafe extern "C" {
     fn fl_host_alloc(size: usize, align: usize) -> *mut u8;
     /// Frees what [`fl_host_alloc`] gave.
     fn fl_host_free(memory: *mut u8);
-    /// Goes back to where the C side called from. It would return where nobody called, which does not happen.
+    /// Jumps back to the point of the C side's call. It returns only if there was no call, which does not happen.
     fn fl_host_panic(file: *const u8, file_len: usize, line: u32);
     /// Takes a dropped packet back.
     fn fl_host_dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32);
@@ -25,7 +25,7 @@ unsafe extern "C" {
 /// Lets other tasks of this processor run. For calls that may sleep, between stretches of work that grow with the number of classes.
 pub(crate) fn pause() {
     #[cfg(not(test))]
-    // SAFETY: the C side does nothing where a call may not sleep.
+    // SAFETY: the C side does nothing if a call may not sleep.
     unsafe {
         fl_host_yield();
     }
@@ -53,7 +53,7 @@ pub(crate) fn marked(owner: *mut c_void, handle: u64) {
     let _ = (owner, handle);
 }
 
-/// What its new queue asks of the packet in `call`. Whether its host is in `host`.
+/// Gets the values that the packet's new queue needs into `call`. Returns true if its host is in `host`.
 pub(crate) fn moved(owner: *mut c_void, call: &mut crate::Call, host: &mut crate::Host) -> bool {
     #[cfg(not(test))]
     // SAFETY: `owner` is what the C side called with.
@@ -114,8 +114,8 @@ mod kernel {
         let (file, line) = info.location().map_or(("", 0), |place| (place.file(), place.line()));
         // SAFETY: every call of this crate is made through the guard, which this goes back to.
         unsafe { super::fl_host_panic(file.as_ptr(), file.len(), line) }
-        // What checks object files sees here that a panic ends.
-        // SAFETY: an instruction that the processor refuses.
+        // Shows checkers of object files that a panic does not return. SAFETY: an instruction that the processor
+        // refuses.
         unsafe { core::arch::asm!("ud2", options(noreturn, nomem, nostack)) }
     }
 }

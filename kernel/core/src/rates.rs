@@ -1,4 +1,4 @@
-//! How fast classes send, by samples of their counters about a second apart. It costs a packet nothing.
+//! Rates of classes, from samples of their counters about a second apart. There is no cost per packet.
 //!
 //! | here | meaning |
 //! | --- | --- |
@@ -18,11 +18,11 @@ use fairlink_core::{
 /// Classes that are sampled in one call, which the C side makes with a lock held.
 const AT_ONCE: usize = 256;
 
-/// What is told of a class.
+/// The reported rates of a class.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Samples taken; below 2 nothing of the following is known.
+    /// Number of samples; below 2 the following fields are unknown.
     pub samples: u64,
     /// Bytes sent in a second, averaged.
     pub bytes: u64,
@@ -103,12 +103,12 @@ impl Rates {
         self.left > 0
     }
 
-    /// What is known of a class.
+    /// Returns the rates of a class.
     pub(crate) fn told(&self, class: ClassId) -> Sampled {
         self.classes.get(class.index()).map(|class| class.told).unwrap_or_default()
     }
 
-    /// Goes on where those `before` a change of the tree were, by where each of their classes went.
+    /// Takes over the rates `before` a change of the tree, by the new ids of the classes.
     pub(crate) fn inherit(&mut self, before: &Self, went: &[Option<ClassId>]) {
         for (old, went) in before.classes.iter().zip(went) {
             if let Some(new) = went.and_then(|class| self.classes.get_mut(class.index())) {
@@ -168,7 +168,7 @@ impl Class {
     }
 }
 
-/// What a class is guaranteed: what its configuration says, else what it has if all send.
+/// Guaranteed rate of a class: from its configuration, or else its rate if all are backlogged.
 pub(crate) fn guarantee(tree: &Hierarchy, class: ClassId) -> Rate {
     match tree.config(class).share {
         Some(Share::Guarantee(rate)) => rate,

@@ -20,7 +20,7 @@ pub const DEFAULT_HOSTS: u16 = 256;
 const QUEUES: [QueueKind; 3] = [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel];
 const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 
-/// The keys, in the order of messages and of the manual. Those that have bytes stand in the order of their bits.
+/// The keys, in the order of messages and of the manual. Those with bytes are in the order of their bits.
 pub static CLASS: [ClassKey; 26] = keys! {
     ClassConfig;
     Any - "name" NAME, [] -, "required",

@@ -1,4 +1,4 @@
-//! What classes are called: minor numbers of tc, and names.
+//! Labels of classes: minor numbers of tc, and names.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -49,7 +49,7 @@ pub enum LabelError {
         /// Its length.
         len: usize,
     },
-    /// There is no memory for so many.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
 }
 
@@ -78,7 +78,7 @@ impl From<OutOfMemory> for LabelError {
     }
 }
 
-/// Makes room for `more` entries or says that there is none.
+/// Reserves room for `more` entries; fails if there is not enough memory.
 pub(crate) fn room<T>(all: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
     all.try_reserve(more).map_err(|_| OutOfMemory { bytes: (more as u64).saturating_mul(size_of::<T>() as u64) })
 }
@@ -144,13 +144,13 @@ impl Labels {
         Ok(self)
     }
 
-    /// How many classes have one, the link included.
+    /// Number of labelled classes, including the link.
     #[must_use]
     pub fn len(&self) -> usize {
         self.minors.len()
     }
 
-    /// Returns true if there is none beside the link.
+    /// Returns true if only the link has a label.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.minors.len() <= 1
@@ -172,7 +172,7 @@ impl Labels {
         }
     }
 
-    /// The class of a minor number; of none before [`Labels::sorted`].
+    /// Returns the class of a minor number; always `None` before [`Labels::sorted`].
     #[must_use]
     pub fn class(&self, minor: u16) -> Option<ClassId> {
         let at = self.by_minor.binary_search_by_key(&minor, |&(minor, _)| minor).ok()?;

@@ -24,9 +24,9 @@ pub enum ReadError {
     },
     /// They are fewer or more than their header says.
     Length {
-        /// What the header says.
+        /// Length in the header.
         said: u64,
-        /// How many there are.
+        /// Actual length.
         got: u64,
     },
     /// A record that does not end where its fields do.
@@ -40,7 +40,7 @@ pub enum ReadError {
     Value {
         /// The class, [`ClassId::ROOT`] for the link.
         class: ClassId,
-        /// What it is.
+        /// The field.
         what: &'static str,
         /// The value.
         value: u64,
@@ -49,7 +49,7 @@ pub enum ReadError {
         /// The largest value taken.
         max: u64,
     },
-    /// The class of packets that none is found for is no leaf.
+    /// The class of unclassified packets is not a leaf.
     Default {
         /// The class.
         class: ClassId,
@@ -175,7 +175,7 @@ impl<'a> Record<'a> {
         Rate::from_bps(bps).map_err(|_| ReadError::Value { class: self.class, what, value: bps, min, max })
     }
 
-    /// A slope, 0 for none.
+    /// Reads a slope, 0 for none.
     fn slope(&mut self, what: &'static str) -> Result<Option<Rate>, ReadError> {
         match self.u64()? {
             0 => Ok(None),

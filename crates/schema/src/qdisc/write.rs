@@ -24,7 +24,7 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
-    /// A class tells flows apart (`per = "flow"`), which the kernel module does not.
+    /// A class keeps flows apart (`per = "flow"`), which the kernel module does not support.
     FlowsApart {
         /// The class.
         class: ClassId,
@@ -58,7 +58,7 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
-/// Where bytes go.
+/// A destination of bytes.
 trait Sink {
     fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError>;
 }
@@ -163,7 +163,7 @@ impl<S: Sink> Writer<S> {
 }
 
 impl Writer<Vec<u8>> {
-    /// Writes a record, whose length stands before it.
+    /// Writes a record, with its length in front.
     fn record(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let start = self.0.len();
         self.u16(0)?;
@@ -203,8 +203,8 @@ impl Config {
         Ok(sealed(out.0))
     }
 
-    /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at most
-    /// [`MAX_RECORD`]. Allocates nothing. [`assemble`] makes a configuration of records again.
+    /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at
+    /// most [`MAX_RECORD`]. Allocates nothing. [`assemble`] makes a configuration from records.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`], and [`WriteError::Labels`] for a class that does not exist.
