@@ -1,4 +1,4 @@
-//! What a packet costs under each scheduler on this machine, side by side.
+//! Cost of a packet under each scheduler on this machine, side by side.
 //!
 //! A figure is the cost of one enqueue and one dequeue under a [workload](fairlink_workload): every leaf backlogged, or one of a hundred, or
 //! leaves that come and go with each packet. Arrivals are in a fresh random order. Classification is not part of it. Every packet is
@@ -19,7 +19,7 @@ pub use memory::{Memory, memory};
 /// Times each figure is measured; the median is reported.
 pub const REPETITIONS: usize = 7;
 
-/// What to measure.
+/// The configuration of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The schedulers.
@@ -28,7 +28,7 @@ pub struct Plan {
     pub leaves: Vec<usize>,
     /// Numbers of levels.
     pub levels: Vec<usize>,
-    /// Which leaves send, and how much.
+    /// Patterns of senders.
     pub patterns: Vec<Pattern>,
     /// Lengths of packets, in bytes.
     pub packet_bytes: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct Plan {
 pub struct Point {
     /// The scheduler; or `harness`, the workload alone, or `rings`, bare queues.
     pub scheduler: &'static str,
-    /// Which leaves send: `backlogged`, `sparse`, `churn`.
+    /// Pattern of senders: `backlogged`, `sparse`, `churn`.
     pub pattern: &'static str,
     /// Leaves of the tree.
     pub leaves: usize,
@@ -55,7 +55,7 @@ pub struct Point {
     pub levels: usize,
     /// Length of every packet.
     pub packet_bytes: u32,
-    /// How the scheduler was called: in `batches`, or for `single` packets.
+    /// Kind of calls of the scheduler: in `batches`, or for `single` packets.
     pub calls: &'static str,
     /// True if every class had a ceiling.
     pub ceilings: bool,
@@ -63,7 +63,7 @@ pub struct Point {
     pub record: bool,
 }
 
-/// What one packet cost.
+/// The cost of one packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// Of what.
@@ -79,7 +79,7 @@ pub struct Cost {
     pub instructions_per_packet: Option<f64>,
 }
 
-/// How fast the machine was at the start.
+/// Speed of the machine at the start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibration {
     /// Its clock, by a chain of operations of a cycle each.
@@ -104,13 +104,13 @@ pub struct Load {
 pub struct Report {
     /// The processor's name and the number of processors.
     pub machine: String,
-    /// How fast it was.
+    /// Its speed.
     pub calibration: Calibration,
     /// One entry per scheduler and workload, in the order measured.
     pub results: Vec<Cost>,
     /// The harness and bare rings under the same workloads.
     pub baselines: Vec<Cost>,
-    /// What schedulers need for a leaf and for a packet.
+    /// Memory of schedulers per leaf and per packet.
     pub memory: Vec<Memory>,
 }
 
@@ -156,7 +156,7 @@ impl Plan {
     }
 }
 
-/// What is measured by `subject` under `shape`.
+/// Returns the measurement point of `subject` under `shape`.
 fn point(subject: Subject, shape: &Shape) -> Point {
     Point {
         scheduler: subject.name(),
@@ -231,7 +231,7 @@ pub fn cost(info: &'static SchedulerInfo, tree: &Hierarchy, time: Duration) -> R
     let shape = Shape { len, max_packet: len, ..Shape::default() };
     let harness = ns(Subject::Harness, tree, shape, time / 4)?;
     let gross = ns(Subject::Scheduler(info), tree, shape, time)?;
-    // Never nothing: it is compared with others as a ratio.
+    // Never zero: it is compared with others as a ratio.
     Ok((gross - harness).max(0.1))
 }
 

@@ -1,8 +1,9 @@
 //! Every claim of the five papers that can be checked, as something that runs.
 //!
-//! A paper has a module; a claim is a [`Claim`] there and a line of the paper's table: its id, where it stands, what it says, and a
-//! function that tries it on a [`Lab`] and returns a [`Finding`]: quantities beside the paper's, tables, figures and scenarios to run
-//! again. [`run::try_claims`] tries many. What we know beyond the papers is in `beyond`, in the same form.
+//! A paper has a module; a claim is a [`Claim`] there and a line of the paper's table: its id, its place, its text, and
+//! a function. The function tries it on a [`Lab`] and returns a [`Finding`]: quantities beside the paper's, tables,
+//! figures and scenarios to run again. [`run::try_claims`] tries many. `beyond` has results beyond the papers, in the
+//! same form.
 
 use strsim::damerau_levenshtein;
 
@@ -27,9 +28,9 @@ pub use laboratory::{ClaimError, Effort, Lab, Workload};
 pub struct Paper {
     /// Its key in `docs/papers.md`.
     pub key: &'static str,
-    /// Its name in titles of figures: the scheduler that it is about.
+    /// Name of its scheduler, for titles of figures.
     pub name: &'static str,
-    /// Who wrote it.
+    /// Authors.
     pub authors: &'static str,
     /// Its title.
     pub title: &'static str,
@@ -37,14 +38,14 @@ pub struct Paper {
     pub claims: &'static [Claim],
 }
 
-/// What a paper says, and how it is tried.
+/// A claim of a paper, and the function that tries it.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// Its name, which no other claim has: the paper's key, a point, and a word or several, such as `hls.alpha.hdrr`.
     pub id: &'static str,
-    /// Where in the paper it stands.
+    /// Its place in the paper.
     pub place: &'static str,
-    /// What is claimed, as a sentence.
+    /// The claim, as a sentence.
     pub about: &'static str,
     /// The paper's value or ordering in a few words, such as `103.5 B`.
     pub says: &'static str,
@@ -105,7 +106,7 @@ pub fn keys() -> Vec<&'static str> {
 /// The claims that these words name, each once, in the order of the papers: an id, a paper's key, or `all`. No words mean all.
 ///
 /// # Errors
-/// The first word that names nothing, with the nearest names.
+/// The first word that matches no name, with the nearest names.
 pub fn select(words: &[impl AsRef<str>]) -> Result<Vec<&'static Claim>, UnknownClaim> {
     let all = || PAPERS.iter().flat_map(|paper| paper.claims);
     let names = |word: &str, claim: &Claim| word == "all" || word == claim.paper() || word == claim.id;

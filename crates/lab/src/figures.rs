@@ -28,7 +28,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// What a figure says of series that it has no room for.
+/// Note of a figure on series without room.
 fn left_out(count: usize) -> Option<String> {
     (count > 0).then(|| format!("{count} more in the CSV"))
 }

@@ -1,4 +1,5 @@
-//! What classes get before and after an import: under the other tool's own lending, simulated, and in the fluid ideal of what takes its place.
+//! Rates of classes before and after an import: under the other tool's own lending, simulated, and in the fluid ideal
+//! of the replacement.
 //!
 //! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that what it leaves is lent: the one for which the two
 //! differ most, among the branches below the first class that has several.
@@ -11,10 +12,10 @@ use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::steady::steady;
 use serde::Serialize;
 
-/// Who is busy, and what everyone gets.
+/// A set of busy leaves, and the rates of all classes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// The class below which nobody sends; `None` where everyone does.
+    /// The class without busy leaves below it; `None` if all are busy.
     pub pauses: Option<String>,
     /// The simulation that the rates before are from.
     #[serde(flatten)]
@@ -23,13 +24,13 @@ pub struct Case {
     pub classes: Vec<Share>,
 }
 
-/// How long a simulation was, and how steady its rates.
+/// Length of a simulation, and stability of its rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
-    /// Its packets; 0 where there was none.
+    /// Its packets; 0 if there was none.
     pub packets: u64,
-    /// How far a class's rate in the second half of them is from that in the first half at most, as a part of the larger. Above 0.02 they
-    /// were too few for steady rates.
+    /// Largest difference between a class's rates in the two halves of the packets, as a part of the larger. Above 0.02
+    /// there were too few packets for stable rates.
     pub apart: f64,
 }
 
@@ -38,9 +39,9 @@ pub struct Simulated {
 pub struct Share {
     /// Its name.
     pub name: String,
-    /// Its rate under the other tool; `None` where that has no rule.
+    /// Its rate under the other tool; `None` if that has no rule.
     pub before_bps: Option<f64>,
-    /// Its rate under what takes its place; `None` where that has no rule.
+    /// Its rate under the replacement; `None` if that has no rule.
     pub after_bps: Option<f64>,
 }
 
@@ -58,8 +59,8 @@ const ABOVE: f64 = 0.02;
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
-/// The leaves `unreachable` of `after`, which no frame can reach, get nothing there. In `before` they are busy, unless it is the same link: the other tool reached
-/// them in a way that was not imported.
+/// The leaves `unreachable` of `after`, which no frame can reach, get zero there. In `before` they are busy, unless it
+/// is the same link: the other tool reached them in a way that was not imported.
 ///
 /// # Errors
 /// [`BuildError`] where `before` is no tree for its scheduler.
@@ -123,7 +124,8 @@ fn path(link: &LinkFile, class: ClassId) -> impl Iterator<Item = ClassId> {
     std::iter::successors(Some(class), |&class| link.tree.parent(class)).take_while(|&class| class != ClassId::ROOT)
 }
 
-/// The children with busy leaves of the first class from the link down that has several such; none where there is no such class.
+/// Returns the children with busy leaves of the first class from the link down that has several such; empty if there is
+/// no such class.
 fn branches(link: &LinkFile, busy: &[ClassId]) -> Vec<ClassId> {
     let mut used = vec![false; link.tree.len()];
     for &leaf in busy {
@@ -150,7 +152,7 @@ fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
     Demand::new(&link.tree, all).expect("leaves of this tree, each once")
 }
 
-/// What the link's scheduler gives the leaves `busy` by its own rule; `None` where that is not computed.
+/// Returns the rates of the leaves `busy` by the own rule of the link's scheduler; `None` if they are not computed.
 fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
     let link = after.link;
     let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
@@ -164,7 +166,7 @@ fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Op
     busy.iter().map(leaf).collect()
 }
 
-/// How far the fluids of both are apart, in bit/s.
+/// Difference of both fluids, in bit/s.
 fn fluid_difference(before: &LinkFile, after: &After<'_>, busy: &[ClassId]) -> f64 {
     let there = counterparts(before, after.link, busy);
     let known: Vec<ClassId> = there.iter().copied().flatten().collect();
@@ -211,7 +213,7 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Ve
     }
     let first = (first_bytes(link, &leaves) / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1] / 2);
     let run = steady(link.info(), &link.tree, &leaves, link.mtu, [first, PACKETS[1]])?;
-    // In the long run nothing is above its ceiling, which a stretch may be by a packet or a burst.
+    // In the long run no rate exceeds its ceiling; a stretch may, by a packet or a burst.
     let most = |leaf: ClassId| {
         let ceilings = path(link, leaf).filter_map(|class| link.tree.config(class).ceiling);
         ceilings.map(|ceiling| ceiling.bps() as f64).fold(f64::INFINITY, f64::min)
@@ -224,8 +226,8 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Ve
     Ok((Simulated { packets: run.packets, apart: run.apart }, rates))
 }
 
-/// What the link sends in the first stretch of a simulation in bytes: [`ROUNDS`] rounds, and [`BURSTS`] times as long as any class needs for its burst at its
-/// own rate. What a burst brings later than that is less than 2 % of that rate.
+/// Length of the first stretch of a simulation in bytes of the link: [`ROUNDS`] rounds, and [`BURSTS`] times the
+/// longest duration of a class's burst at its own rate. Later effects of a burst are less than 2 % of that rate.
 fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
     let Ok(plan) = Plan::of(&link.tree) else { return 0 };
     let quanta: u64 = leaves.iter().map(|leaf| plan.quanta[leaf.index()]).sum();
@@ -319,13 +321,14 @@ mod tests {
 
     #[test]
     fn the_branch_that_pauses_is_the_one_that_tells_most_or_the_largest_without_a_rule() {
-        // B and C have quanta as their guarantees are, so that A's pause shows nothing, although A is the largest.
+        // B and C have quanta in proportion to their guarantees, so that A's pause shows no effect, although A is the
+        // largest.
         let classes = [("A", 50, 20_000, 2000), ("B", 30, 3000, 2000), ("C", 20, 2000, 2000)];
         let after = siblings("hls", &classes);
         let cases = compared(Some(&siblings("htb", &classes)), &after, &[], &[]).unwrap();
         assert_eq!(cases[1].pauses.as_deref(), Some("B"));
         assert_eq!(compared(None, &after, &[], &[]).unwrap()[1].pauses.as_deref(), Some("A"));
-        // One class alone has nobody to pause for.
+        // A single class has no other to pause for.
         assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[], &[]).unwrap().len(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! The report of tried claims: one HTML page that needs nothing else, and the same as Markdown without plots.
+//! The report on tried claims: one self-contained HTML page, and the same as Markdown without plots.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::claims::run::Outcome;
 use crate::claims::{PAPERS, Verdict};
 use crate::figures::figure::Figure;
 
-/// What is not a paper.
+/// Table of claims without a paper.
 const BEYOND: &str = "beyond";
 const STYLE: &str = include_str!("page/style.css");
 
@@ -20,13 +20,13 @@ pub struct Facts {
     pub machine: String,
     /// Version and commit of fairlink.
     pub version: String,
-    /// What was typed.
+    /// Command line.
     pub command: String,
     /// True if fewer runs were made.
     pub quick: bool,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub took_s: f64,
-    /// True if claims are missing because somebody ended it.
+    /// True if claims are missing because the user stopped the run.
     pub interrupted: bool,
 }
 
@@ -51,7 +51,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The word, and a sign that is told apart without colour.
+/// The word, and a sign that is distinct without colour.
 fn said(verdict: Verdict) -> (&'static str, &'static str) {
     let sign = match verdict {
         Verdict::Agrees => "✓",
@@ -184,7 +184,7 @@ fn figure(picture: &Figure, page: &mut String) {
     );
 }
 
-/// A drawing within a page has no name space of its own to declare, and its size is the page's to say.
+/// An inline drawing declares no name space, and the page sets its size.
 fn inline(svg: &str) -> String {
     let Some((_, size)) = svg.split_once(" viewBox=") else { return svg.to_owned() };
     format!("<svg viewBox={size}")

@@ -5,7 +5,7 @@
 pub struct RateUnit {
     /// Its name, such as `Mbit/s`.
     pub name: &'static str,
-    /// How many bit/s it is.
+    /// Its size in bit/s.
     pub bps: f64,
 }
 

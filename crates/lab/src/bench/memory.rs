@@ -1,10 +1,10 @@
-//! What a scheduler needs for a leaf and for a packet, by what it says of itself: the suite of the core holds it to that.
+//! Memory of a scheduler per leaf and per packet, by its own declaration, which the contract suite of the core checks.
 
 use fairlink_core::SchedulerInfo;
 use fairlink_workload::{Shape, Subject, WorkloadError};
 use serde::Serialize;
 
-/// What a scheduler needs for a leaf and for a packet.
+/// The memory of a scheduler per leaf and per packet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
     /// The scheduler.
@@ -19,7 +19,8 @@ pub struct Memory {
     pub bytes_per_queued_packet: f64,
 }
 
-/// What `info` needs for a tree of `leaves` leaves in `levels` levels; nothing where it takes no such tree.
+/// Returns the memory of `info` for a tree of `leaves` leaves in `levels` levels; `None` if it does not support the
+/// tree.
 ///
 /// # Errors
 /// [`WorkloadError::Tree`].

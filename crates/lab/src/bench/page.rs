@@ -1,4 +1,4 @@
-//! A report of costs as Markdown tables and as a figure: for `docs/cost.md`, and for whoever compares two states of the code.
+//! A report of costs as Markdown tables and as a figure: for `docs/cost.md`, and to compare two states of the code.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::figures::MAX_DRAWN;
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
-/// What is read of the JSON of another run: an earlier one of this code, or one of another program under the same workloads.
+/// The parts used of another run's JSON: an earlier one of this code, or one of another program under the same
+/// workloads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Other {
     results: Vec<Known>,
@@ -18,7 +19,7 @@ pub struct Other {
     baselines: Vec<Known>,
 }
 
-/// What a packet cost, whoever measured it.
+/// The cost of a packet, from any measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Known {
     scheduler: String,

@@ -1,4 +1,4 @@
-//! What was found of a claim: quantities beside what the paper says of them, tables, figures, and how to run it again.
+//! The finding on a claim: quantities beside the paper's, tables, figures, and commands to repeat it.
 
 use fairlink_sim::statistics::Estimate;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::figures::figure::Figure;
 use crate::human;
 
-/// What a number measures. JSON has it in the base unit.
+/// The unit of a number. JSON has it in the base unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Bytes.
@@ -27,7 +27,7 @@ pub enum Unit {
     /// A number of times: one quantity over another.
     #[serde(rename = "times")]
     Times,
-    /// How many there are.
+    /// A number of things.
     #[serde(rename = "count")]
     Count,
     /// A number without unit.
@@ -58,7 +58,7 @@ fn digits(value: f64) -> String {
     if value.abs() < 1000.0 { human::digits(value) } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
 }
 
-/// What was found for one quantity.
+/// The result for one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
     /// The number, or the mean of several runs.
@@ -79,12 +79,12 @@ impl From<Estimate> for Value {
     }
 }
 
-/// What a paper says of a quantity, and how far ours may be from it. The interval of ours does not widen what is accepted.
+/// A paper's statement on a quantity, and the accepted deviation. Our confidence interval does not widen it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
     /// This value, within a part of it: 0.05 for 5 %.
     Near(f64, f64),
-    /// This value, within so much of the same unit.
+    /// This value, within a tolerance in the same unit.
     Within(f64, f64),
     /// From the first to the second.
     Between(f64, f64),
@@ -92,14 +92,14 @@ pub enum Expected {
     AtMost(f64),
     /// No less than this.
     AtLeast(f64),
-    /// The paper gives this value, and does not claim it for our case: ours stands beside it unjudged.
+    /// The paper gives this value, but does not claim it for our case: ours is shown beside it unjudged.
     Beside(f64),
     /// The paper gives no value: ours is shown unjudged.
     Nothing,
 }
 
 impl Expected {
-    /// Returns true if `value` is as expected; `None` where nothing is judged. What is not a number never is.
+    /// Returns true if `value` is as expected; `None` if it is not judged. NaN is never accepted.
     #[must_use]
     pub fn accepts(self, value: f64) -> Option<bool> {
         // A last digit of a float is no disagreement.
@@ -140,11 +140,11 @@ impl Expected {
     }
 }
 
-/// What becomes of a comparison.
+/// The verdict on a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing was claimed: shown for the reader.
+    /// No claim: shown for the reader.
     Shown,
     /// As the paper says.
     Agrees,
@@ -186,7 +186,7 @@ impl Verdict {
     }
 }
 
-/// How ours may be other than the paper says without disagreeing: between which values, with which verdict, and why.
+/// An explained deviation from the paper: its range, its verdict, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 struct Departure {
     least: f64,
@@ -198,13 +198,14 @@ struct Departure {
 /// One quantity of a claim: the paper's and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What is compared, in words: `growth of the mean delay from 0 to 20 packets/s`. No other row of the claim has it.
+    /// The compared quantity, in words: `growth of the mean delay from 0 to 20 packets/s`. Unique among the rows of the
+    /// claim.
     pub what: String,
     /// Its unit.
     pub unit: Unit,
-    /// What the paper says of it.
+    /// The paper's statement.
     pub paper: Expected,
-    /// What we found.
+    /// Our result.
     pub ours: Value,
     /// The sentence of the paper that is judged, where it is another than the claim's.
     pub sentence: Option<&'static str>,
@@ -224,7 +225,7 @@ impl Row {
         Self::new(what, Unit::Count, Expected::AtMost(0.0), violations as f64)
     }
 
-    /// A quantity that the paper says nothing of.
+    /// Makes a row for a quantity without a statement in the paper.
     #[must_use]
     pub fn shown(what: impl Into<String>, unit: Unit, ours: impl Into<Value>) -> Self {
         Self::new(what, unit, Expected::Nothing, ours)
@@ -251,7 +252,7 @@ impl Row {
         Self { sentence: Some(sentence), ..self }
     }
 
-    /// What becomes of it.
+    /// Returns the verdict on it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.paper.accepts(self.ours.mean) {
@@ -293,7 +294,7 @@ impl Row {
 /// A table of the report: what a paper has as a table, or the sensitivity to what it does not say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its content.
     pub title: String,
     /// The heads of its columns. The first column has words, the others numbers.
     pub head: Vec<String>,
@@ -314,23 +315,23 @@ impl Table {
     }
 }
 
-/// How to run something again without the laboratory.
+/// A command to repeat a run without the laboratory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rerun {
     /// The scenario file's name.
     pub file: String,
     /// Its text.
     pub text: String,
-    /// What to type after `fairlink`, with the file's name in it.
+    /// Arguments of `fairlink`, including the file's name.
     pub command: String,
 }
 
 /// All that was found of a claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
-    /// Quantities; the first one stands for the claim where there is room for one.
+    /// Quantities; the first one represents the claim in short summaries.
     pub rows: Vec<Row>,
-    /// What we ran, in a few sentences, with what the text leaves open and what was chosen.
+    /// Description of the run in a few sentences, with the choices made where the text is open.
     pub note: String,
     /// Tables.
     pub tables: Vec<Table>,
@@ -368,7 +369,7 @@ impl Finding {
         self
     }
 
-    /// The worst verdict of its rows. A claim without any judged row does not agree: nothing was checked.
+    /// Returns the worst verdict of its rows. A claim without any judged row does not agree: nothing was checked.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.rows.iter().map(Row::verdict).max() {

@@ -16,12 +16,12 @@ use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 use super::finding::{Rerun, Row};
 use fairlink_api::links_of;
 
-/// How much is run.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Fewer and shorter runs, so that all claims take a few minutes; intervals are wider.
     Quick,
-    /// As many runs as the papers made, or more.
+    /// At least as many runs as the papers made.
     Full,
 }
 
@@ -67,7 +67,7 @@ impl ClaimError {
     }
 }
 
-/// A scenario file of a claim, as text: whoever reads a report can run it alone.
+/// A scenario file of a claim, as text: a reader of a report can run it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// The file's name, such as `fig51.toml`.
@@ -79,7 +79,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A scenario file. The texts have long queues where they say nothing of them: leaves without a `buffer` hold 1000 packets.
+    /// Makes a scenario file. The texts assume long queues if they give no length: leaves without a `buffer` hold 1000
+    /// packets.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: with_long_queues(&text.into()), beside: None }
@@ -102,7 +103,7 @@ impl Workload {
         Ok(Self { text: template.with(settings), ..self.clone() })
     }
 
-    /// How to run it again: `arguments` follow the file's name.
+    /// Returns the command to repeat it: `arguments` follow the file's name.
     #[must_use]
     pub fn rerun(&self, arguments: &str) -> Rerun {
         let space = if arguments.is_empty() { "" } else { " " };
@@ -110,10 +111,10 @@ impl Workload {
         Rerun { file: self.name.clone(), text: self.text.clone(), command }
     }
 
-    /// The file, read for this scheduler, whatever of it the scheduler cannot honour.
+    /// Reads the file for this scheduler, and ignores settings that the scheduler cannot honour.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the file.
     pub fn read(&self, scheduler: &str) -> Result<Scenario, ClaimError> {
         let options = ReadOptions { leniency: Leniency::Ignore, scheduler: Some(scheduler) };
         let beside = self.beside.iter().map(|(name, text)| (name, text.as_bytes()));
@@ -125,9 +126,9 @@ impl Workload {
 /// Runs that are the same give the same; the key says what they are.
 type Played = BTreeMap<String, Arc<OnceLock<Result<Arc<Vec<Run>>, String>>>>;
 
-/// Where claims are tried.
+/// The laboratory that tries claims.
 pub struct Lab<'a> {
-    /// How much is run.
+    /// Amount of work.
     pub effort: Effort,
     /// Rows that real packets brought, by claim.
     pub real: BTreeMap<&'static str, Vec<Row>>,
@@ -167,7 +168,7 @@ impl<'a> Lab<'a> {
         if (self.stop)() { Err(ClaimError::Stopped) } else { Ok(()) }
     }
 
-    /// How many threads there are at most.
+    /// Maximum number of threads.
     pub(super) fn threads(&self) -> usize {
         self.threads
     }
@@ -189,7 +190,7 @@ impl<'a> Lab<'a> {
     /// What was run before is not run again.
     ///
     /// # Errors
-    /// What is wrong with the scenario or its simulation; [`ClaimError::Stopped`].
+    /// The error in the scenario or its simulation; [`ClaimError::Stopped`].
     pub fn play(
         &self,
         workload: &Workload,
@@ -210,7 +211,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// As [`Lab::play`], with an observer that is made for each run, in no order. Nothing is kept for others.
+    /// Like [`Lab::play`], with an observer that is made for each run, in any order. The runs are not cached.
     ///
     /// # Errors
     /// As [`Lab::play`].
@@ -277,7 +278,8 @@ pub fn longest_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay().max
 }
 
-/// What `value` says of the runs of scheduler `one` less what it says of those of `other`, run by run on the same arrivals.
+/// Estimates the difference of `value` between the runs of scheduler `one` and those of `other`, run by run on the same
+/// arrivals.
 ///
 /// # Errors
 /// No pair of runs has it.
@@ -293,7 +295,7 @@ pub fn difference(
     difference.ok_or_else(|| ClaimError::other(format!("no runs of {one} and {other} to compare")))
 }
 
-/// The same text with `buffer = "1000p"` at each leaf that has none.
+/// Returns the text with `buffer = "1000p"` added to each leaf without a buffer.
 fn with_long_queues(text: &str) -> String {
     const BUFFER: &str = "buffer = \"1000p\"";
     let is_parent = |name: &str| text.contains(&format!("parent = {name}"));
@@ -307,7 +309,7 @@ fn with_long_queues(text: &str) -> String {
     let mut lines = text.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
         if line.trim_end().split('#').next().is_some_and(|head| head.trim().ends_with("class]]")) {
-            // A table of its own: all lines up to the next table.
+            // One TOML table: all lines up to the next table.
             let mut block = vec![line];
             while let Some(line) = lines.next_if(|line| !line.trim_start().starts_with('[')) {
                 block.push(line);

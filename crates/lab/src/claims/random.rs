@@ -35,11 +35,11 @@ impl SeededRng {
 /// A class of a random tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RandomClass {
-    /// Its place among the classes; nothing below the link.
+    /// Index of its parent among the classes; none below the link.
     pub(super) parent: Option<usize>,
     /// Its weight.
     pub(super) weight: u64,
-    /// How far it is from the link, from 1.
+    /// Its distance from the link, from 1.
     pub(super) level: u64,
     /// True if it has no children.
     pub(super) leaf: bool,

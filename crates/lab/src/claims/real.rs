@@ -1,4 +1,5 @@
-//! What the papers measured on real systems, on real packets: the claims that can be, and what is asked of whoever plays them.
+//! The papers' measurements on real systems, repeated on real packets where possible, and the interface to the program
+//! that sends them.
 //!
 //! Rates are scaled to what a small machine does beside its other work, and it says so. The numbers are those of a machine that is not
 //! alone: what is judged are orders and shares, within `TOLERANCE`.
@@ -8,7 +9,7 @@ use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
 use crate::measure::relative;
 use fairlink_sim::{Options, Phase};
 
-/// How far real rates may be from the ideal ones, as a part of them.
+/// Maximum relative deviation of real rates from the ideal ones.
 const TOLERANCE: f64 = 0.05;
 /// Spans of the pool's script, in seconds, and what its rates may be off, as the simulation has them.
 const EARLY: (f64, f64) = (2.6, 3.6);
@@ -63,13 +64,13 @@ const REAL: [(&str, Try); 10] = [
     ("drrpp.fig510", fig510),
 ];
 
-/// How a claim is tried on real packets, where it can be.
+/// Returns the function that tries a claim on real packets, if there is one.
 #[must_use]
 pub fn real(claim: &Claim) -> Option<Try> {
     REAL.iter().find(|(id, _)| *id == claim.id).map(|&(_, attempt)| attempt)
 }
 
-/// With ports for the leaves, as the gateway tells classes apart, and a class for frames of nobody.
+/// Adds ports for the leaves, by which the gateway classifies, and a class for unmatched frames.
 fn with_ports(workload: &Workload) -> Result<Workload, ClaimError> {
     let tree = workload.read("hls")?.link;
     let mut text = String::new();

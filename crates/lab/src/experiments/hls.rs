@@ -54,7 +54,7 @@ const B1: ClassId = ClassId(5);
 const B2: ClassId = ClassId(6);
 const C: ClassId = ClassId(7);
 
-/// How many seconds a phase lasts in the paper, and which leaves send in it.
+/// Length of a phase in the paper, in seconds, and the leaves that send in it.
 type Phase = (u64, &'static [ClassId]);
 const LEAVES_STOP: [Phase; 5] =
     [(5, &[A1, A2, B1, B2, C]), (5, &[A2, B1, B2, C]), (5, &[A2, B2, C]), (5, &[A2, B2]), (5, &[B2])];

@@ -1,6 +1,6 @@
-//! Axes: which values they span, where they have ticks, and what stands there.
+//! Axes: their ranges, ticks, and labels.
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 enum Scale {
     Linear,
@@ -9,7 +9,7 @@ enum Scale {
     Names(Vec<String>),
 }
 
-/// What stands at ticks.
+/// The unit of tick labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// Numbers alone; the label has the unit.
@@ -21,7 +21,7 @@ enum Unit {
 /// An axis of a [`Panel`](super::figure::Panel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its quantity, with the unit.
     pub label: String,
     scale: Scale,
     unit: Unit,
@@ -48,7 +48,7 @@ impl Axis {
             [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|&nice| nice >= value * (1.0 - 1e-9))
         };
         let max = above(max).unwrap_or(max);
-        // What is below a value is one over what is above one over it.
+        // The range below one mirrors that above one: a value below is one over a value above.
         let min = above(1.0 / min).map_or(min, |over| 1.0 / over).min(max / 10.0);
         Self { label: label.into(), scale: Scale::Log, unit: Unit::Plain, min, max }
     }
@@ -66,7 +66,7 @@ impl Axis {
         Self { unit: Unit::Time, ..self }
     }
 
-    /// Where a value is, from 0 at the start to 1 at the end; `None` where it cannot be on this axis.
+    /// Position of a value, from 0 at the start to 1 at the end; `None` if it cannot be on this axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = match self.scale {
             Scale::Log if value <= 0.0 => return None,
@@ -76,14 +76,14 @@ impl Axis {
         at.is_finite().then_some(at)
     }
 
-    /// Where ticks are and what stands there, in their order.
+    /// Positions and labels of the ticks, in order.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         match &self.scale {
             Scale::Names(names) => names.iter().enumerate().map(|(n, name)| (n as f64 + 0.5, name.clone())).collect(),
             Scale::Log => {
                 let (low, high) = self.powers();
                 let each = ((high - low).max(0) as usize).div_ceil(most.max(1)).max(1);
-                // Where there are few powers of ten, 2 and 5 have ticks as well.
+                // With few powers of ten, 2 and 5 have ticks as well.
                 let of: &[f64] = if high - low < 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let values = (low - 1..=high).filter(|power| (power - low) % each as i32 == 0 || of.len() > 1);
                 let values = values.flat_map(|power| of.iter().map(move |n| n * 10f64.powi(power)));

@@ -1,29 +1,29 @@
-//! What classes got under several schedulers, phase by phase, as bars beside each other with the ideal as a mark.
+//! Rates of classes under several schedulers, phase by phase, as bars side by side with the ideal as a mark.
 
 use super::svg::{Anchor, Stroke, Svg, text_width};
 use crate::human;
 
-/// What one class got in one phase.
+/// The rates of one class in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Got<'a> {
     /// The class.
     pub class: &'a str,
-    /// What the fluid ideal gives it, in bit/s.
+    /// Its fluid ideal, in bit/s.
     pub ideal_bps: f64,
-    /// What it got under each scheduler, in bit/s; not a number where it was not played.
+    /// Its rate under each scheduler, in bit/s; NaN if that was not run.
     pub measured_bps: Vec<f64>,
 }
 
 /// A phase and its classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase<'a> {
-    /// What it is called, such as `2.5 .. 5 s`.
+    /// Its name, such as `2.5 .. 5 s`.
     pub name: String,
     /// In the order in which they are drawn.
     pub classes: Vec<Got<'a>>,
 }
 
-/// Colours of the schedulers, told apart by most colour-blind readers and in grey.
+/// Colours of the schedulers, distinct for most colour-blind readers and in grey.
 const COLOURS: [&str; 4] = ["#0072b2", "#e69f00", "#00795a", "#cc79a7"];
 const LEFT: f64 = 150.0;
 const BARS: f64 = 560.0;

@@ -1,4 +1,4 @@
-//! How delays are distributed: their shares, their tails, and box plots of classes and schedulers side by side.
+//! Distributions of delays: their shares, their tails, and box plots of classes and schedulers side by side.
 
 use fairlink_sim::{Distribution, Run};
 
@@ -62,7 +62,8 @@ fn delay_axis(distributions: &[&Distribution], label: &str) -> Axis {
     }
 }
 
-/// Of each class the share of packets that took at most so long, and below it the share that took longer, by powers of ten.
+/// For each class the share of packets with at most a given delay, and below it the share with a longer one, by powers
+/// of ten.
 #[must_use]
 pub fn distributions(delays: &[Delays], title: &str) -> Figure {
     let drawn = &delays[..delays.len().min(MAX_DRAWN)];
@@ -85,7 +86,7 @@ pub fn distributions(delays: &[Delays], title: &str) -> Figure {
             }
             below = at_most as f64 / count;
             share.push((delay, below));
-            // The tail ends where one packet is left: none takes longer than the longest.
+            // The tail ends at one remaining packet: none takes longer than the longest.
             let above = (count - at_most as f64).max(0.0) / count;
             tail.push((delay, if above > 0.0 { above } else { tail.last().map_or(1.0, |last: &(f64, f64)| last.1) }));
         }

@@ -1,8 +1,8 @@
-//! The pieces of every figure: panels one below the other on a common width, series and boxes on them, events below the x axis, and
-//! a legend below all, so that it covers nothing.
+//! The parts of every figure: panels one below the other on a common width, series and boxes on them, events below the
+//! x axis, and a legend below all, so that it covers nothing.
 //!
-//! Series differ in colour, in dashes and in markers at once, so that they are told apart in grey. Of lines that coincide, those drawn
-//! first are wider, and their markers stand at other places.
+//! Series differ in colour, in dashes and in markers at once, so that they are distinct in grey. Of lines that
+//! coincide, those drawn first are wider, and their markers are at other places.
 
 use super::axis::Axis;
 use super::svg::Stroke;
@@ -25,7 +25,7 @@ const MARKERS: [Marker; 7] = [
 ];
 const GREY: &str = "#8c8c8c";
 
-/// The shape that stands at points.
+/// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Circle,
@@ -37,7 +37,7 @@ enum Marker {
     TriangleDown,
 }
 
-/// How a series looks.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesStyle {
     colour: &'static str,
@@ -97,7 +97,7 @@ impl SeriesStyle {
     }
 }
 
-/// How the points of a series are joined.
+/// The connection of the points of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// By straight lines.
@@ -111,15 +111,15 @@ pub enum Join {
 /// Points that belong together. A point that is not finite interrupts the line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says; nothing where empty. Series of one name and look share an entry.
+    /// Its legend; none if empty. Series of one name and style share an entry.
     pub name: String,
     /// x and y, in the order of x.
     pub points: Vec<(f64, f64)>,
-    /// Half lengths of error bars by point; none where shorter than the points.
+    /// Half lengths of error bars by point; none if shorter than the points.
     pub errors: Vec<f64>,
-    /// How points are joined.
+    /// Connection of the points.
     pub join: Join,
-    /// How it looks.
+    /// Style.
     pub look: SeriesStyle,
 }
 
@@ -152,7 +152,7 @@ impl Series {
 /// A box plot of one distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxPlot {
-    /// What the legend says.
+    /// Its legend.
     pub name: String,
     /// Its middle and its width on the x axis.
     pub x: f64,
@@ -168,7 +168,7 @@ pub struct BoxPlot {
     pub mean: f64,
     /// A dot above the whisker.
     pub max: f64,
-    /// How it looks.
+    /// Style.
     pub look: SeriesStyle,
 }
 
@@ -177,14 +177,14 @@ pub struct BoxPlot {
 pub struct Event {
     /// When.
     pub x: f64,
-    /// What, in a word or two.
+    /// The event, in a word or two.
     pub text: String,
 }
 
 /// A rectangle with axes and what is drawn in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What stands above it; nothing where empty.
+    /// Its title; none if empty.
     pub title: String,
     /// Along the bottom.
     pub x: Axis,
@@ -198,7 +198,7 @@ pub struct Panel {
     pub spreads: Vec<BoxPlot>,
     /// x of vertical lines, such as borders of phases.
     pub borders: Vec<f64>,
-    /// What happened, marked below the x axis.
+    /// Events, marked below the x axis.
     pub events: Vec<Event>,
 }
 
@@ -238,7 +238,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Points on paper; `None` for a screen.
+    /// Width in points on paper; `None` for a screen.
     #[must_use]
     pub fn points(self) -> Option<f64> {
         match self {

@@ -58,14 +58,14 @@ impl<'a> Files<'a> {
     }
 }
 
-/// What happened during runs, marked in figures against time.
+/// Events of runs, marked in figures against time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marks {
     /// Marked below the x axis of each panel.
     pub events: Vec<Event>,
-    /// A sentence below the legend; nothing where empty.
+    /// A sentence below the legend; none if empty.
     pub note: String,
-    /// What was played, such as the scenario's file; titles begin with it. Nothing where empty.
+    /// The input, such as the scenario's file; titles begin with it. None if empty.
     pub scenario: String,
     /// The width of figures.
     pub width: Width,

@@ -53,8 +53,8 @@ pub fn series_csv(windows: &Windows) -> String {
     text
 }
 
-/// Rates of the leaves that are ever busy and of inner classes (in grey) against time, on the ideals of the leaves, with the borders
-/// of phases.
+/// Rates of the leaves that are ever busy and of inner classes (in grey) against time, on the ideals of the leaves,
+/// with the borders of phases.
 #[must_use]
 pub fn rates(run: &Run, windows: &Windows, title: &str) -> Figure {
     let (leaves, more) = busiest(&[(run, windows)]);
@@ -154,7 +154,7 @@ fn borders(run: &Run) -> Vec<f64> {
     run.phases.iter().skip(1).map(|phase| phase.start_s).collect()
 }
 
-/// Values that hold for a window each; where there is none, the line is interrupted.
+/// Values that are valid for a window each; a missing one interrupts the line.
 fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = windows
         .rows
@@ -170,7 +170,7 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
     points
 }
 
-/// Where the axis of rates ends, in bit/s.
+/// End of the axis of rates, in bit/s.
 fn top(runs: &[(&Run, &Windows)]) -> f64 {
     let rates = |&(run, _): &(&Run, _)| run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
     let fastest = runs.iter().map(rates).fold(0.0, f64::max);

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use svg2pdf::usvg::{self, fontdb};
 use svg2pdf::{ConversionOptions, PageOptions};
 
-/// CSS, and so SVG, has so many pixels an inch.
+/// Pixels per inch in CSS, and so in SVG.
 const PIXELS_PER_INCH: f32 = 96.0;
 
 /// Why a drawing has no PDF.

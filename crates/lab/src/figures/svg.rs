@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Width of a letter as a part of its height, on the safe side for the fonts that are in use.
 const LETTER: f64 = 0.6;
 
-/// Where a text stands beside its point.
+/// The alignment of a text at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -13,7 +13,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stroke<'a> {
     pub(super) colour: &'a str,
@@ -106,7 +106,7 @@ impl Svg {
         self.printed(width, height, (px(width), px(height)), title)
     }
 
-    /// All of it, on white, on paper: so many points wide.
+    /// Returns the whole drawing on white, for paper: `points` wide.
     pub(super) fn finish_in_points(self, width: f64, height: f64, points: f64, title: &str) -> String {
         let size = (format!("{}pt", px(points)), format!("{}pt", px(height * points / width)));
         self.printed(width, height, size, title)

@@ -1,4 +1,4 @@
-//! What became of every class when a number of the scenario was changed.
+//! Results of all classes as a function of a number of the scenario.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// What a key that is swept measures.
+/// The quantity of a swept key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits per second.
@@ -31,7 +31,7 @@ pub enum Quantity {
 pub struct Key {
     /// Its path.
     pub name: String,
-    /// What it measures.
+    /// Its quantity.
     pub quantity: Quantity,
 }
 
@@ -81,7 +81,7 @@ pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
     text
 }
 
-/// What a panel shows of a class.
+/// The value of a class that a panel shows.
 type Measure = fn(&ClassSummary) -> Option<Estimate>;
 
 /// Rate, mean delay, 99th percentile of the delay and losses against the first key; a line for each class, scheduler and setting of the

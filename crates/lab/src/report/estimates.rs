@@ -8,7 +8,7 @@ use crate::figures::sweep::{Key, Quantity, shown};
 use crate::rate_unit::RateUnit;
 use crate::table::fitted;
 
-/// A mean and half of its 95 % interval, both with so many decimals: `12.34 ± 0.05`.
+/// Formats a mean and half of its 95 % interval, both with `decimals` decimals: `12.34 ± 0.05`.
 fn plus_minus(estimate: Estimate, size: f64, decimals: usize) -> String {
     let mean = estimate.mean / size;
     match estimate.ci95 {
@@ -42,7 +42,7 @@ fn text(head: &[String], rows: &[Vec<String>], first_number: usize, width: Optio
     plain(&fitted(head, rows, first_number..head.len(), width))
 }
 
-/// What each leaf sent, waited and lost, the mean of all runs.
+/// Rate, delays and losses of each leaf, the mean of all runs.
 #[must_use]
 pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -51,8 +51,8 @@ pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String
     text(&head, &summary.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
-/// Rates by phase after settling, schedulers side by side beside what max-min fairness gives, and Jain's index of each phase. Leaves that should get
-/// nothing and got nothing are left out.
+/// Rates by phase after settling, schedulers side by side beside the max-min fair rates, and Jain's index of each
+/// phase. Leaves with an ideal and a rate of zero are left out.
 #[must_use]
 pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let Some(first) = summaries.first() else { return String::new() };

@@ -1,4 +1,4 @@
-//! What was measured of a scheduler's promises, beside its bounds.
+//! Measurements of a scheduler's promises, beside its bounds.
 
 use fairlink_sim::{ClassMetrics, Measured, Run};
 

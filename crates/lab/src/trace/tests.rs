@@ -3,7 +3,7 @@ use super::*;
 /// Numbers of packets, and what became of them.
 type Packets = Vec<(u64, Option<Fate>)>;
 
-/// What a sink was given.
+/// The packets that a sink received.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Packets>>);
 

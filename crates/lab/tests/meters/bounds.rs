@@ -67,8 +67,7 @@ impl Conforming {
     }
 }
 
-/// "A packet that its queue has room for has left after so long if its class never sends more than what stands beside it": packets that left
-/// before their class sent more.
+/// Judges the delay bound: packets that left before their class exceeded its burst or rate.
 fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     for &leaf in stage.tree.leaves() {
         let Some(bound) = &printed.delays[leaf.index()] else { continue };
@@ -81,7 +80,7 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
             match event.what {
                 What::Came => {
                     came.insert(event.number, event.at);
-                    // Every limit has to hear of it.
+                    // Every limit has to see the packet.
                     let broken =
                         limits.iter_mut().filter_map(|limit| (!limit.takes(event.at, event.len)).then_some(()));
                     if broken.count() > 0 {
@@ -310,7 +309,7 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     }
 }
 
-/// How far a class is behind its share of what the link sends while it has packets.
+/// Lag of a class behind its share of the link's service while it has packets.
 fn worst_case(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let tree = &stage.tree;
     let share = |class: ClassId| tree.share_all_busy(class) as f64 / (1u128 << 64) as f64;

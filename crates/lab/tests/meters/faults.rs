@@ -45,7 +45,7 @@ fn seen(scheduler: &'static str, classes: &[(&'static str, u64)]) -> Seen {
     links.remove(0)
 }
 
-/// What each meter finds, whatever the others do.
+/// Returns the result of each meter, independently of the others.
 fn found(seen: &Seen) -> BTreeMap<&'static str, String> {
     let mut judge = Judge::default();
     account::account(seen, &mut judge);
@@ -56,7 +56,7 @@ fn found(seen: &Seen) -> BTreeMap<&'static str, String> {
     judge.found
 }
 
-/// The meters that find something after `fault`, and nothing before it.
+/// Returns the meters that report something after `fault`, but not before it.
 fn meters(mut seen: Seen, fault: impl FnOnce(&mut Vec<Event>)) -> Vec<&'static str> {
     let before = found(&seen);
     assert!(before.is_empty(), "{before:?}");
@@ -146,7 +146,7 @@ fn a_link_that_idles_or_is_too_fast_is_found() {
 
 #[test]
 fn a_class_that_is_passed_over_is_found_by_what_is_printed_of_it() {
-    // The class with more than a largest packet a round waits for so many packets of 1 ms.
+    // The class with more than a largest packet a round waits for this many packets of 1 ms.
     let waits = |count| meters(two(), move |events| postponed(events, (400, count), |event| event.class == 1));
     assert_eq!(waits(2), Vec::<&str>::new());
     let found = waits(120);
@@ -166,7 +166,7 @@ fn a_class_that_is_passed_over_is_found_by_what_is_printed_of_it() {
 #[test]
 fn a_class_that_gets_less_or_more_for_long_is_found_by_its_shares() {
     let classes = [("guarantee = \"6mbit\"", 9), ("guarantee = \"4mbit\"", 9)];
-    // What the second class has before the window that is judged, it lacks in it: 120 packets of 960.
+    // The second class's service before the judged window is missing in it: 120 packets of 960.
     let less = |events: &mut Vec<Event>| postponed(events, (300, 600), |event| event.class == 1);
     assert_eq!(meters(seen("drr", &classes), less), ["ideal", "model", "shares"]);
     let ceiling = [("ceiling = \"3mbit\"; ceiling_burst = \"20kB\"", 9), ("", 9)];

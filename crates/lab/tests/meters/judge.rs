@@ -1,13 +1,13 @@
-//! What meters say of a case.
+//! Verdicts of meters on a case.
 
 use std::collections::BTreeMap;
 
-/// What was found, and how much was judged.
+/// The faults, and the number of judgements.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// The first finding of each meter.
     pub(crate) found: BTreeMap<&'static str, String>,
-    /// How often each meter looked at something.
+    /// Number of judgements of each meter.
     pub(crate) judged: BTreeMap<&'static str, u64>,
 }
 

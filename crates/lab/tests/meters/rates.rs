@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 0.02;
 /// By which part a rate may be off progressive filling, which these schedulers follow but for packets at the edges.
 const EXACT: f64 = 0.003;
 
-/// What classes did from a time on.
+/// The traffic of classes from a time on.
 struct Window {
     seconds: f64,
     /// By class, those with children too, in bit/s.
@@ -22,7 +22,7 @@ struct Window {
     came: Vec<f64>,
     /// True if a leaf had packets all along.
     busy: Vec<bool>,
-    /// What packets at both ends of the window are worth, in bit/s.
+    /// Rate equivalent of packets at both ends of the window, in bit/s.
     edge: f64,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn steady(seen: &Seen, edges: f64, judge: &mut Judge) {
     }
 }
 
-/// What a class may count on: its guarantee, where all classes above it have one, and no ceiling is below it.
+/// The rate guaranteed to a class: its guarantee, if all classes above it have one, and no ceiling is below it.
 fn guarantee(tree: &Hierarchy, leaf: ClassId) -> Option<f64> {
     let mut least = f64::INFINITY;
     for class in path(tree, leaf) {
@@ -123,7 +123,7 @@ fn guarantee(tree: &Hierarchy, leaf: ClassId) -> Option<f64> {
 /// A leaf that has packets all along gets its guarantee.
 fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     let (tree, info) = (&stage.tree, stage.info);
-    // What other keys overrule, and schedulers without shares.
+    // Settings overruled by other keys, and schedulers without shares.
     let overruled = |class: ClassId| {
         let config = tree.config(class);
         config.quantum.is_some() && !matches!(info.sharing, Sharing::Lenders | Sharing::Allotted)
@@ -138,7 +138,7 @@ fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     if none.contains(&info.name) || tree.classes().any(overruled) {
         return;
     }
-    // What `check` prints as the share while all are busy may be less.
+    // The share while all are busy, as printed by `check`, may be less.
     let all_busy = Rule::of(info, tree, Traffic::unknown())
         .and_then(|rule| rule.rates(&Demand::uniform(tree, Request::Unlimited)));
     for &leaf in tree.leaves().iter().filter(|leaf| window.busy[leaf.index()]) {

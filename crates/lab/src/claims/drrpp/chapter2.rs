@@ -60,7 +60,8 @@ pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             waits[of].push(longest - LEN * 8.0 / LINK_BPS);
         }
         let [scfq, wfq] = [0, 1].map(|of: usize| waits[of].last().copied().unwrap_or(f64::NAN));
-        // Golestani: L_i / g_i for each packet of its own before it, of which bursts of a Poisson flow have some, and a packet of each other.
+        // Golestani: L_i / g_i for each packet of its own before it, of which bursts of a Poisson flow have some, and a
+        // packet of each other.
         let others = f64::from(sessions - 1) * LEN * 8.0 / LINK_BPS;
         beyond += usize::from(scfq > others + 8.0 * LEN * 8.0 / 5e6);
         table.row([sessions.to_string(), human::time(scfq), human::time(others), human::time(wfq)]);
@@ -205,7 +206,7 @@ pub(super) fn lot(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler drr++ --scheduler hls --lenient")))
 }
 
-/// A flow with a buffer of so many packets, by UDP or TCP.
+/// A flow with a buffer of `buffer` packets, by UDP or TCP.
 fn transport(source: &str, buffer: u32) -> Workload {
     let mut text = link("One flow beside another of random packets", "20s", "2mbit", "");
     class(&mut text, "flow", &format!("weight = 1\nbuffer = \"{buffer}p\""), source);
@@ -264,7 +265,7 @@ pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(short.rerun("--scheduler drr")))
 }
 
-/// What an arrival curve says, checked packet by packet: nanoseconds and bytes.
+/// A check of an arrival curve, packet by packet: nanoseconds and bytes.
 type Check = fn(&[(u64, u64)]) -> usize;
 
 /// Most bytes in any window of `every` nanoseconds that ends with a packet; the window is half open.
@@ -459,7 +460,7 @@ pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(scenario("push_out").rerun("--scheduler drr++-mw00")))
 }
 
-/// Lengths of the packets of three flows of one class, by which they are told apart, and when each begins in seconds.
+/// Lengths of the packets of three flows of one class, which identify them, and their start times in seconds.
 const FLOWS: [(u32, u32); 3] = [(1000, 0), (999, 4), (998, 8)];
 
 /// A class whose flows come as they like, beside another class. The first one sends all that it may.

@@ -18,7 +18,7 @@ const LARGEST: u32 = 1500;
 /// Points of a random group that are drawn.
 const DRAWN: usize = 250;
 
-/// Who the best-effort flows are.
+/// The kind of best-effort flows.
 #[derive(Clone, Copy, PartialEq)]
 enum Others {
     /// One flow with packets of random lengths.
@@ -114,13 +114,13 @@ impl Case {
     }
 }
 
-/// The longest delay of the latency-critical flow, in seconds; 0 where it has sent nothing.
+/// Returns the longest delay of the latency-critical flow, in seconds; 0 if it has sent nothing.
 fn longest(lab: &Lab<'_>, workload: &Workload, scheduler: &str, runs: u64) -> Result<f64, ClaimError> {
     let played = lab.watched(workload, &[scheduler], runs, &Options::default(), None)?;
     Ok(played.iter().filter_map(|run| longest_delay(run, "lc")).fold(0.0, f64::max))
 }
 
-/// What random cases of one kind have shown.
+/// The results of random cases of one kind.
 #[derive(Default)]
 struct Shown {
     beyond_theorem: usize,
@@ -194,7 +194,8 @@ fn by_count(n: u32) -> Workload {
     Workload::new("latency.toml", text)
 }
 
-/// What the theorems say for [`by_count`]: sigma / r + latency under DRR++ and under DRR+, each with the rate that its rounds give.
+/// The theorems' bounds for [`by_count`]: sigma / r + latency under DRR++ and under DRR+, each with the rate given by
+/// its rounds.
 fn bounds(n: u32) -> [f64; 2] {
     let (quantum, frame) = (f64::from(LARGEST), f64::from(LARGEST * (n + 1)));
     let new = 2.0 * quantum + 4.0 * quantum;

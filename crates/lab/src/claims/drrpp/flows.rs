@@ -21,7 +21,7 @@ pub(super) const NEW: usize = 0;
 pub(super) const OLD: usize = 1;
 /// The flows: the latency-critical one and the best-effort ones.
 pub(super) const FLOWS: [&str; 4] = ["lc", "be1", "be2", "be3"];
-/// What figures call them.
+/// Their names in figures.
 pub(super) const NAMES: [&str; 4] = ["latency-critical", "best-effort 1", "best-effort 2", "best-effort 3"];
 /// The rate of the link in the exponential runs, in bit/s. DIFFERENCE: the thesis says 125 kbit/s once; its arithmetic and its utilisations need
 /// 250.
@@ -29,14 +29,14 @@ pub(super) const LINK_BPS: f64 = 250e3;
 /// Mean length of a packet of the exponential traffic, header included, in bytes.
 pub(super) const PACKET: f64 = 410.0;
 
-/// How many runs of 100 s there are of each point: a multiple of the thesis' five.
+/// Number of runs of 100 s for each point: a multiple of the thesis' five.
 pub(super) fn runs(lab: &Lab<'_>) -> u64 {
     lab.by_effort(10, 50)
 }
 
 /// Runs of one scenario under both schedulers, on the same arrivals.
 pub(super) struct Point {
-    /// Where it stands on the x axis.
+    /// Its position on the x axis.
     pub(super) x: f64,
     runs: Arc<Vec<Run>>,
 }
@@ -47,7 +47,7 @@ impl Point {
         Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())? })
     }
 
-    /// What `value` says of each run under a scheduler, by seed.
+    /// Returns `value` of each run under a scheduler, by seed.
     pub(super) fn values(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
         let each = self.runs.len() / SCHEDULERS.len();
         self.runs[scheduler * each..][..each].iter().map(value).collect()
@@ -63,7 +63,7 @@ impl Point {
         of(&self.delays(scheduler, flow))
     }
 
-    /// How much longer a flow's mean delay is under DRR+ than under DRR++, seed by seed.
+    /// Difference of a flow's mean delays under DRR+ and DRR++, seed by seed.
     pub(super) fn gain(&self, flow: &str) -> Result<Estimate, ClaimError> {
         difference(&self.delays(OLD, flow), &self.delays(NEW, flow))
     }
@@ -127,8 +127,8 @@ pub(super) fn delay_panel(title: &str, x: Axis, series: Vec<Series>) -> Panel {
     panel
 }
 
-/// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
-/// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
+/// Theorem 1 as in `fairlink check`, in seconds, for a scenario of the exponential traffic in which the
+/// latency-critical flow `lc` sends `lambda` packets a second. `None` if a round cannot carry the flow by the theorem.
 pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, ClaimError> {
     let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
     let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);

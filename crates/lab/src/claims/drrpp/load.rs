@@ -34,7 +34,7 @@ fn quantum(lambda: u32) -> u32 {
     QUANTUM_LC * lambda.min(20) / LAMBDA_LC
 }
 
-/// The scenario with nothing between scheduler and link, at one load.
+/// Returns the scenario without a queue between scheduler and link, at one load.
 pub(super) fn bare(lambda: u32) -> Result<Workload, ClaimError> {
     if lambda == 0 {
         return Ok(Workload::new("fig51-alone.toml", FLOWS_ALONE));
@@ -48,7 +48,7 @@ pub(super) fn bare(lambda: u32) -> Result<Workload, ClaimError> {
     Workload::new(format!("fig51-{lambda}.toml"), BARE).with(&settings)
 }
 
-/// The whole sweep; whoever asks second gets the same runs.
+/// Returns the whole sweep; a second call gets the same runs.
 fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, ClaimError> {
     lambdas.iter().map(|&lambda| Point::play(lab, lambda.into(), &bare(lambda)?)).collect()
 }
@@ -302,7 +302,7 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(bare(20)?.rerun("--runs 10 --scheduler drr+")))
 }
 
-/// The contract of the latency-critical flow: 135 % of its mean rate, in bytes in so long a time.
+/// The contract of the latency-critical flow: 135 % of its mean rate, in bytes per `millis`.
 pub(super) fn contract(lambda: u32, millis: u32) -> u64 {
     (1.35 * PACKET * f64::from(lambda) * f64::from(millis) / 1e3).round() as u64
 }
@@ -319,7 +319,7 @@ const TABLE_52: [(u32, f64, f64); 8] = [
     (20, 1743.618e-3, 2.689e-3),
 ];
 
-/// What the table is, in the text's words.
+/// Title of the table, in the text's words.
 const TABLE: &str = "LC delay in DRR+ and DRR++. [Table 5.2]";
 /// Why the factor is smaller.
 const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in the text, and by fewer of them. When a seed breaks the contract depends on the contract's period, which the text does not \
@@ -440,7 +440,7 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Mean delays of the three best-effort flows", &["scheduler, packets/s", "be1", "be2", "be3"]);
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
-        // How far two flows' means are apart at most, as a part of their two half intervals.
+        // Maximum distance of two flows' means, as a part of their two half intervals.
         let mut overlap = 0.0f64;
         for (one, other) in PAIRS {
             for point in points {
@@ -495,7 +495,7 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(bare(18)?.rerun("--runs 10 --lenient --scheduler drr++ --scheduler drr+")))
 }
 
-/// How far two flows' delays are apart in each run, as a part of their mean.
+/// Differences of two flows' delays in each run, as a part of their mean.
 fn parts(point: &Point, scheduler: usize, one: &str, other: &str) -> Vec<Option<f64>> {
     let (one, other) = (point.delays(scheduler, one), point.delays(scheduler, other));
     one.iter().zip(&other).map(|(&one, &other)| Some((one? - other?) / ((one? + other?) / 2.0))).collect()

@@ -83,8 +83,8 @@ impl Case {
                 quantum * len
             )
         };
-        // The best-effort classes come first, so that a round knows how many there are. One packet more than the rounds take keeps
-        // everybody backlogged to their end.
+        // The best-effort classes come first, so that a round knows their number. One packet more than the rounds take
+        // keeps all classes backlogged to their end.
         let mut classes: Vec<String> = (1..=n)
             .map(|class_n| class(&format!("be{class_n}"), best_effort, "", best_effort * Self::ROUNDS + 1))
             .collect();
@@ -216,7 +216,7 @@ fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usi
 const SAME_ORDER: &str =
     "So we can get the service order shown in Figure 2.1. We also find that WFQ has the same order as SCFQ.";
 
-/// Figure 2.1: Virtual Clock punishes who used an idle link.
+/// Figure 2.1: Virtual Clock punishes a flow that used an idle link.
 pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let all = figure_21("burst = \"500p\"\n");
     let at_rate = figure_21("");
@@ -259,7 +259,7 @@ pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(alone(&all, "--scheduler virtual-clock --scheduler scfq --scheduler wfq --trace order.csv")))
 }
 
-/// What the others offer, as a part of the link, in percent.
+/// Offered load of the others, as a part of the link, in percent.
 const OTHERS: [u32; 6] = [0, 25, 50, 75, 100, 150];
 /// The topmost frame of `hrr`: 64 packets of 1500 B at 100 Mbit/s, in seconds.
 const FRAME: f64 = 64.0 * 1500.0 * 8.0 / 100e6;

@@ -1,7 +1,8 @@
 //! Section 2.3.4: the potentials of rate-proportional servers, beside the virtual time of SCFQ.
 //!
-//! The fluid server serves those of its backlogged sessions whose potentials are least, at rates in proportion to their own. Its potentials are in
-//! nanoseconds of link time over a session's part of the link. Written of the text; the schedulers know none of it.
+//! The fluid server serves those of its backlogged sessions with the least potentials, at rates in proportion to their
+//! own. Its potentials are in nanoseconds of link time over a session's part of the link. Written from the text,
+//! independently of the schedulers.
 
 use std::collections::VecDeque;
 
@@ -71,7 +72,7 @@ impl Fluid {
         self.sessions.iter().filter(|session| session.backlog > 0.0)
     }
 
-    /// How fast P(t) grows.
+    /// Growth rate of P(t).
     fn slope(&self) -> f64 {
         match self.system {
             System::RealTime => 1.0,
@@ -79,7 +80,7 @@ impl Fluid {
         }
     }
 
-    /// Goes on to `to`: from one change of the sessions served to the next.
+    /// Advances to `to`, from one change of the served sessions to the next.
     fn advance(&mut self, to: f64) {
         while self.now < to {
             let least = self.backlogged().map(|session| session.potential).fold(f64::INFINITY, f64::min);
@@ -168,7 +169,7 @@ fn part(rates: &[u64], session: usize) -> f64 {
 /// Packets of a session that are queued, by place among the arrivals.
 type Queue = VecDeque<usize>;
 
-/// What happens to a scheduler.
+/// An event of a scheduler.
 enum Event<'a> {
     /// A packet comes, the one at this place among the arrivals.
     Comes(usize),
@@ -176,7 +177,7 @@ enum Event<'a> {
     Goes(usize, &'a [Queue]),
 }
 
-/// Runs a scheduler over the arrivals and tells `watch` of each packet.
+/// Runs a scheduler over the arrivals and calls `watch` for each packet.
 fn drive(
     scheduler: &str,
     rates: &[u64],

@@ -18,7 +18,7 @@ const HIGH: &str = include_str!("../../../../../scenarios/thesis/fig58.toml");
 const QUANTA: [u32; 9] = [800, 1200, 1600, 2000, 2400, 2800, 3200, 3600, 4000];
 /// The whole sweep by command.
 const RERUN: &str = "--runs 10 --lenient --scheduler drr++ --scheduler drr+ --sweep class.lc.quantum=800B..4000B..400B";
-/// Periods of the contract in ms. The thesis gives none; 1 s is what the scenario files have.
+/// Periods of the contract in ms. The thesis gives none; the scenario files have 1 s.
 const PERIODS: [u32; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 /// The period of the scenario files, in ms.
 const PERIOD: u32 = 1000;
@@ -40,7 +40,7 @@ fn high() -> Workload {
     Workload::new("fig58.toml", HIGH)
 }
 
-/// The whole sweep; whoever asks second gets the same runs.
+/// Returns the whole sweep; a second call gets the same runs.
 fn sweep(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<Point>, ClaimError> {
     let point = |quantum: u32| {
         let bytes = format!("{quantum}B");
@@ -146,7 +146,7 @@ fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Fi
     Ok(Figure::new(title, panels))
 }
 
-/// How the counts of both schedulers compare at each quantum.
+/// Compares the counts of both schedulers at each quantum.
 fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
     let head = ["quantum", "TotalRounds DRR++", "DRR+", "LCService DRR++", "DRR+", "LCBacklog DRR++", "DRR+"];
     let mut table = Table::new("What the schedulers counted, mean of the runs", &head);
@@ -167,7 +167,7 @@ fn per_round(point: &Point, scheduler: usize) -> Result<f64, ClaimError> {
     Ok(of(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
 }
 
-/// What LCService is over TotalRounds at other loads: the reason for the departure, checked.
+/// LCService over TotalRounds at other loads: the reason for the departure, checked.
 fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     let mut table = Table::new(
         "LCService over TotalRounds by load, with a quantum of 800 B",
@@ -352,7 +352,7 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(high().rerun(RERUN)))
 }
 
-/// How the ratio depends on what the link really carries, with a period of 1 s.
+/// The ratio as a function of the link's true rate, with a period of 1 s.
 fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     const QUANTA: [&str; 3] = ["800B", "1200B", "2000B"];
     let head = ["rate", "offered, part of it", "800 B", "1200 B", "2000 B"];

@@ -10,7 +10,7 @@ use crate::human;
 const JITTER: &str = include_str!("../../../../../scenarios/network/jitter.toml");
 /// Links of the route.
 const LINKS: usize = 3;
-/// What each link promises, in nanoseconds: `delay_jitter` of the file.
+/// Promise of each link, in nanoseconds: `delay_jitter` of the file.
 const PROMISED: u64 = 4_000_000;
 
 /// Section 2.3.5: delay-jitter regulators.
@@ -96,7 +96,7 @@ impl Drop for Stamps {
     }
 }
 
-/// What was found between two links.
+/// The results between two links.
 struct Between {
     packets: usize,
     /// The largest difference of waiting and holding together from what the link promises, in nanoseconds.

@@ -1,6 +1,7 @@
 //! Section 4.1: two threads that share the flow list. One enqueues, the other dequeues, and each waits only while the other uses the list.
 //!
-//! The threads are real ([`shared`]); time is the link's, so that nothing depends on the machine. They run in two ways:
+//! The threads are real ([`shared`]); time is the link's, so that the results do not depend on the machine. They run in
+//! two ways:
 //! * By the clock of the link: the enqueuing thread hands over a packet once the link's clock has reached its arrival, and the dequeuing
 //!   thread asks for the next packet once all that arrived by then is there. What leaves, and when, is compared with the simulator, which has one
 //!   thread.
@@ -53,7 +54,7 @@ enum Call {
     Dequeue { at: Nanos, left: Option<Left> },
 }
 
-/// What the two threads share: a scheduler with its flow list, and the link behind it.
+/// The state that the two threads share: a scheduler with its flow list, and the link behind it.
 struct FlowList {
     rate: Rate,
     driver: Driver<Box<dyn Scheduler>>,
@@ -97,7 +98,8 @@ impl FlowList {
     }
 }
 
-/// One run of the simulator: what came, and when the last bit of each packet left; nothing for those that were queued at the end.
+/// One run of the simulator: the arrivals, and the departure of the last bit of each packet; `None` for those that were
+/// queued at the end.
 #[derive(Default)]
 struct OneThread {
     coming: Vec<Coming>,
@@ -144,7 +146,8 @@ fn account(coming: &[Coming], left: impl Iterator<Item = Left>) -> (usize, usize
     (strange + times.iter().filter(|&&times| times != 1).count(), overtaken)
 }
 
-/// Answers that differ where one thread makes the same calls in the same order with a scheduler of its own.
+/// Counts answers that differ from those of one thread that makes the same calls in the same order with its own
+/// scheduler.
 fn repeated(coming: &[Coming], calls: &[Call], mut alone: FlowList) -> usize {
     for call in calls {
         match *call {
@@ -155,8 +158,8 @@ fn repeated(coming: &[Coming], calls: &[Call], mut alone: FlowList) -> usize {
     alone.calls.iter().zip(calls).filter(|(alone, shared)| alone != shared).count()
 }
 
-/// Packets that leave at another time than under one thread. The simulator has an end, and the threads go on until all have left: those that
-/// were queued at its end count if they leave before the last that it sent.
+/// Counts packets that leave at another time than under one thread. The simulator has an end, but the threads continue
+/// until all packets have left. Those that were queued at its end count if they leave before the last that it sent.
 fn elsewhere(one: &OneThread, left: impl Iterator<Item = Left>) -> usize {
     let last = one.done.iter().flatten().max().copied().unwrap_or(Nanos::ZERO);
     let mut of_two = vec![None; one.done.len()];

@@ -1,4 +1,5 @@
-//! What the sources send, and whose clocks measured it: Table 5.1, the burstiness of MPEG video, the study of clocks.
+//! Traffic of the sources, and clocks of the measurements: Table 5.1, the burstiness of MPEG video, the study of
+//! clocks.
 
 use fairlink_config::Scenario;
 use fairlink_sim::statistics::Estimate;
@@ -33,9 +34,9 @@ const TABLE_51: [(u32, f64, f64); 9] = [
 const PAYLOAD: f64 = 370.0;
 /// Further rates at which sigma is taken, in percent of the mean rate. The text takes it at "the service rate allocated to the flow".
 const RHOS: [u64; 5] = [100, 105, 110, 135, 200];
-/// How the text defines sigma.
+/// The text's definition of sigma.
 const SIGMA: &str = "The burstiness, σ, is calculated as: σ >= A(τ, t) - ρ(t - τ). where A(τ, t) is the total number of arrivals during (τ, t) and ρ is the service rate allocated to the flow.";
-/// How far sigma of 100 s may be from what [`predicted`] has.
+/// Maximum ratio of sigma over 100 s to its [`predicted`] value.
 const PREDICTED_WITHIN: f64 = 1.5;
 /// The rates for MPEG video. 102 % is the one at which both of the text's numbers come out in runs of 100 s: a fit.
 const MPEG_RHOS: [u64; 5] = [100, 101, 102, 105, 135];
@@ -46,9 +47,9 @@ fn read(name: &str, text: &str) -> Result<Scenario, ClaimError> {
     Workload::new(name, text).read("drr++")
 }
 
-/// What one source sends in all runs.
+/// The traffic of one source in all runs.
 struct Sent {
-    /// What the model sends in the long run, in bit/s.
+    /// Long-run rate of the model, in bit/s.
     expected: f64,
     /// In bit/s.
     rate: Estimate,
@@ -298,7 +299,7 @@ pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(rerun))
 }
 
-/// How long each made-up measurement lasts, in seconds: that of a run in Figures 4.4 and 4.5.
+/// Length of each synthetic measurement, in seconds: that of a run in Figures 4.4 and 4.5.
 const CLOCK_RUN: f64 = 1500.0;
 
 /// Two clocks as the text found them: 130 ms and 160 ms in five runs of 25 minutes, with drift, and jumps at random times.
@@ -314,7 +315,7 @@ fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
     }
 }
 
-/// What the stamps say; and when the first packet was sent, in seconds.
+/// Returns the clocks estimated from the stamps, and the time of the first packet, in seconds.
 fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(CLOCK_RUN, seed) {
@@ -361,7 +362,7 @@ pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             results.into_iter().zip(&mut held).for_each(|(held, count)| *count += u32::from(held));
             for step in 0..=60 {
                 let at = CLOCK_RUN * f64::from(step) / 60.0;
-                // Around a jump nobody can say on which side a packet is.
+                // Around a jump the side of a packet is unknown.
                 if of.jumps.iter().all(|&(jump, _)| (at - jump + first).abs() > 5.0) {
                     worst = worst.max((found.offset_at(at) - of.offset_at(first + at) - of.shortest_s).abs());
                 }
@@ -376,7 +377,7 @@ pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         Expected::AtLeast(0.95),
         part(found_all, tried),
     )];
-    // Stated for 95 %; as many runs scatter by so much.
+    // Stated for 95 %; this allows for the scatter of this number of runs.
     let least = 0.95 - 3.0 * (0.95 * 0.05 / f64::from(found_all.max(1))).sqrt();
     for (name, count) in names.into_iter().zip(held) {
         rows.push(Row::new(

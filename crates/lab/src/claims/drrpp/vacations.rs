@@ -11,7 +11,7 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Worklo
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
-/// What each best-effort flow offers so that it always has packets.
+/// Offered load that keeps each best-effort flow backlogged.
 const BUSY: &str = "40";
 /// The best-effort quantum at the right end of Figure 5.1.
 const QUANTUM: f64 = 2666.0;
@@ -35,7 +35,7 @@ fn busy(lambda: u32) -> Result<Workload, ClaimError> {
 struct Seen {
     /// Lengths of visits to a best-effort flow, in seconds.
     visits: Vec<f64>,
-    /// How long the server was away, of packets that came to an empty queue, in seconds.
+    /// Absence of the server, for packets that came to an empty queue, in seconds.
     waits: Vec<f64>,
 }
 

@@ -78,7 +78,7 @@ fn least(points: &[Point], estimate: impl Fn(&Point) -> Result<f64, ClaimError>)
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(estimate(point)?)))
 }
 
-/// Both schedulers keep the link busy on the same arrivals, so that as many bytes wait as long, whoever they belong to.
+/// Both schedulers keep the link busy on the same arrivals, so that total bytes times wait is equal, for any owners.
 fn conserved(new: Waits, old: Waits, link: Link) -> Row {
     Row::new(
         format!("{}: bytes times their wait, all flows together, DRR+ over DRR++", link.words),
@@ -107,7 +107,7 @@ fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Pa
             })?);
         }
     }
-    // Where nothing grows by an order of magnitude, from zero on.
+    // If no value grows by an order of magnitude, from zero on.
     let (least, most) = span(&series);
     if most > 5.0 * least {
         return Ok(delay_panel(&title, x, series).high(270.0));
@@ -159,7 +159,7 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let busy = scenario(STATED.rate, 30, QUANTUM)?;
     let (new, old) = (waits(lab, &busy, NEW)?, waits(lab, &busy, OLD)?);
     let limit = new.all() / new.first;
-    // What the link carries at so many packets per second, as a part of 1.2 Mbit/s.
+    // Load of the link at `lambda` packets per second, as a part of 1.2 Mbit/s.
     let load = |lambda: f64| (614_400.0 + 3.0 * lambda * 410.0 * 8.0) / 1.2e6;
     let climb = |points: &[Point]| -> Result<f64, ClaimError> {
         Ok(mean(points, 30, NEW, "be1")? / mean(points, 13, NEW, "be1")?)
@@ -310,7 +310,7 @@ pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(rerun))
 }
 
-/// How much of the fall of the video's delay from 3000 to 27000 B is done at this quantum.
+/// The part of the fall of the video's delay from 3000 to 27000 B that is reached at this quantum.
 fn done(points: &[Point], quantum: u32, scheduler: usize) -> Result<f64, ClaimError> {
     let [first, here, last] = [3000, quantum, 27_000].map(|quantum| mean(points, quantum, scheduler, "lc"));
     let (first, here, last) = (first?, here?, last?);

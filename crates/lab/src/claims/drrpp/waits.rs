@@ -1,4 +1,4 @@
-//! Conservation of waiting: a scheduler that keeps the link busy only decides who waits.
+//! Conservation of waiting: a scheduler that keeps the link busy only decides which packets wait.
 //!
 //! On the same arrivals the bytes in all queues are the same at any time under every work-conserving scheduler, but for the packet on the
 //! link. So bytes times their wait add up to the same (Kleinrock's conservation law), and no flow can wait longer under one scheduler
@@ -70,7 +70,7 @@ impl Drop for Watch {
     }
 }
 
-/// What waited how long under a scheduler.
+/// Measures bytes and their waits under a scheduler.
 pub(super) fn waits(lab: &Lab<'_>, workload: &Workload, scheduler: usize) -> Result<Waits, ClaimError> {
     let total = Arc::new(Mutex::new([0i128; 2]));
     let observer = || -> Box<dyn Observer> {

@@ -112,7 +112,7 @@ impl Sums {
     }
 }
 
-/// What was counted of a kind of matches: the first packet of each class, and all later ones.
+/// The counts for a kind of matches: the first packet of each class, and all later ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     first: Sums,

@@ -39,7 +39,7 @@ const EVEN: [&[usize]; 3] = [&[10], &[10, 10], &[10, 10, 10]];
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     enqueue: f64,
-    /// Dequeue by the real-time criterion; not a number where it chose nothing.
+    /// Dequeue by the real-time criterion; NaN if it chose no packet.
     real_time: f64,
     /// By the link-sharing criterion.
     sharing: f64,
@@ -52,7 +52,8 @@ struct Costs {
 /// One of the figures.
 type Reading = fn(&Costs) -> f64;
 
-/// A tree of equal sessions with lines for both criteria, each class with so many children, from the link down.
+/// Makes a tree of equal sessions with lines for both criteria, with the given number of children per class at each
+/// level, from the link down.
 pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, ClaimError> {
     tree_of(fanouts, |_| 1000)
 }
@@ -139,7 +140,7 @@ pub(super) fn backlog(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
 /// A call that takes longer was interrupted: something else ran on the processor. It is left out.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// What reading the clock twice takes, in nanoseconds, by the median.
+/// Duration of two clock readings in nanoseconds, by the median.
 fn clock() -> f64 {
     let mut times: Vec<u128> = (0..2001)
         .map(|_| {
@@ -201,9 +202,9 @@ pub(super) struct Made {
 
 /// Measures calls of a scheduler one by one.
 pub(super) trait Meter<W> {
-    /// What is read before a call.
+    /// The reading before a call.
     type Mark;
-    /// What a call took.
+    /// The cost of a call.
     type Took;
 
     fn begin(&self, hfsc: &Hfsc<W>) -> Self::Mark;
@@ -380,7 +381,8 @@ pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64
 const LINEAR: &str = "families of up to 64 classes are sorted lists here and larger ones tournaments: the third level of the text's hierarchy has ten classes \
                       a parent, the second had a hundred in the hierarchy of two levels";
 
-/// How far the figure of two levels is from the straight line through those of one and of three, as a part of the latter.
+/// Deviation of the figure of two levels from the straight line through those of one and of three, as a part of the
+/// latter.
 fn off_line(name: &'static str, costs: &[Costs], value: Reading) -> Row {
     let [one, two, three] = [0, 1, 2].map(|at| value(&costs[at]));
     let off = (two - f64::midpoint(one, three)).abs() / three;

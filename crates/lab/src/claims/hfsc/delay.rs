@@ -8,7 +8,7 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
-/// What the longest packet takes on the link, in seconds.
+/// Duration of the longest packet on the link, in seconds.
 const PACKET: f64 = 8.0 * 8192.0 / 10e6;
 /// When the on-off source is on in the scenario, in seconds; it is off between. The text does not say how long it is either.
 const ON: [(f64, f64); 3] = [(2.0, 4.0), (6.0, 8.0), (10.0, 12.0)];

@@ -13,7 +13,7 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// In bit/s.
 const LINK: u64 = 10_000_000;
-/// The leaf has this at every depth, in bit/s, and sends packets of so many bytes.
+/// Rate of the leaf at every depth, in bit/s, and length of its packets in bytes.
 const RATE: u64 = 100_000;
 const LEN: f64 = 250.0;
 /// All others send such packets.

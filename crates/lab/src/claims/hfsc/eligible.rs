@@ -13,9 +13,9 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 const LINK: u64 = 10_000_000;
 /// Largest packet of random sets, in bytes.
 const LARGEST: u64 = 1500;
-/// What it takes there, in seconds.
+/// Its duration on the link, in seconds.
 const PACKET: f64 = 8.0 * LARGEST as f64 / LINK as f64;
-/// How long random sets run, in nanoseconds.
+/// Length of the runs of random sets, in nanoseconds.
 const UNTIL: u64 = 300_000_000;
 const MS: u64 = 1_000_000;
 
@@ -93,7 +93,7 @@ impl Seen {
     }
 }
 
-/// Goes through a recorded run with a model of its own.
+/// Replays a recorded run on an independent model.
 fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent: &[Sent]) -> Result<Seen, ClaimError> {
     lab.go_on()?;
     let mut model = Model::new(curves);
@@ -173,7 +173,7 @@ fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, Se
     Ok((curves, arrivals, dice))
 }
 
-/// What random sets came to.
+/// The results of random sets.
 #[derive(Default)]
 struct Sets {
     seen: Seen,

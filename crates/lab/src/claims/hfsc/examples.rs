@@ -10,7 +10,7 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bits of an 8 KB packet.
 const PACKET_BITS: f64 = 8.0 * 8192.0;
-/// What such a packet takes at 10 Mbit/s, in seconds.
+/// Duration of such a packet at 10 Mbit/s, in seconds.
 const PACKET_S: f64 = PACKET_BITS / 10e6;
 
 /// Session 2 of Figure 3 and session 1 of Figure 4 come then, in seconds. The text gives no number.
@@ -58,7 +58,7 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let curves = Workload::new("fig2-curves.toml", include_str!("../../../../../scenarios/hfsc/fig2-curves.toml"));
     let coupled = record(lab, &lines, "sced", &lines)?;
     let decoupled = record(lab, &curves, "sced", &curves)?;
-    // Both always have packets, for long enough that a packet more or less is nothing.
+    // Both are backlogged for long enough that one packet does not matter.
     let greedy = lines.text.replace("model = \"cbr\"", "model = \"greedy\"").replace("packets_per_second = 30\n", "");
     let greedy = greedy.replace("duration = \"500ms\"", "duration = \"20s\"");
     let greedy = Workload::new("fig2-saturated.toml", greedy);
@@ -187,7 +187,7 @@ struct Letters {
     alpha: f64,
     beta: f64,
     t: f64,
-    /// How long the curve of session 1 is flat, in seconds.
+    /// Length of the flat part of session 1's curve, in seconds.
     flat: f64,
 }
 
@@ -218,7 +218,7 @@ impl Letters {
     }
 }
 
-/// What the three schedulers do in Figure 3.
+/// The runs of the three schedulers in Figure 3.
 struct Played {
     sced: Record,
     shared: Record,
@@ -242,7 +242,7 @@ impl Played {
     }
 }
 
-/// Figure 3: who pays for what was left over.
+/// Figure 3: punishment for the use of excess bandwidth.
 pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("fig3.toml", include_str!("../../../../../scenarios/hfsc/fig3.toml"));
     let played = Played::of(lab, &workload)?;
@@ -348,7 +348,8 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const B_RATE: f64 = 4e6;
     let text = include_str!("../../../../../scenarios/hfsc/fig4.toml");
     let workload = Workload::new("fig4.toml", text);
-    // What B got less than its curve, 4 Mbit/s, brings from `from` on, at most; it is most just before one of its packets has left.
+    // Maximum shortfall of B below the yield of its curve, 4 Mbit/s, from `from` on; it peaks just before one of its
+    // packets has left.
     let lacks = |run: &Record, from: f64, to: f64| {
         let mut sent = 0.0;
         let mut worst = 0.0f64;

@@ -17,7 +17,7 @@ const PACKET_NS: u64 = 1_000_000;
 
 const BOUNDED: &str = "By doing this, we ensure that the discrepancy between the virtual times of any two active sibling sessions is bounded (see Section 5).";
 
-/// Who comes, and when.
+/// The order of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comes {
     /// Sessions of one weight join one by one, stay, and have a packet that is due at once.
@@ -57,7 +57,7 @@ fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// How far virtual times were apart at most, over one packet of each of the two sessions that are active for good.
+/// Maximum difference of virtual times, over one packet of each of the two permanently active sessions.
 fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, ClaimError> {
     let tree = tree(comes, sessions)?;
     let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?.with_joins(joins);

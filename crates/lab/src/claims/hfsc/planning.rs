@@ -21,7 +21,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// What Figure 8 maps them to: first slope, length of the first piece in nanoseconds, second slope; before rounding.
+    /// The curve by Figure 8: first slope, length of the first piece in nanoseconds, second slope; before rounding.
     fn as_printed(self) -> (f64, f64, f64) {
         let (bits, delay, rate) = (8.0 * self.burst as f64, self.delay as f64, self.rate as f64);
         let steep = bits * 1e9 / delay;
@@ -110,7 +110,7 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         rows.push(Row::new(format!("{name}: x"), Unit::Seconds, Expected::Within(knee / 1e9, 1e-9), x / 1e9));
         table.row([name.to_owned(), format!("{}", m1 / 1e3), format!("{}", x / 1e6), format!("{}", m2 / 1e3)]);
         let end = 25.0;
-        // In kilobytes after so many seconds.
+        // In kilobytes after `y` seconds.
         let at = |y: f64| (m1 * y.min(x / 1e9) + m2 * (y - x / 1e9).max(0.0)) / 8e3;
         let x_axis = Axis::linear("time in ms", 0.0, end);
         let top = (at(end / 1e3) * 1.2).max(asked.burst as f64 * 1.2e-3);
@@ -144,7 +144,7 @@ fn figure_10(ftp_us: f64, [video, ftp]: [u32; 2]) -> Workload {
     Workload::new("hfsc-fig10.toml", text)
 }
 
-/// When the set asks for more than the link, in seconds, by the theory and by the scheduler; `None` where it is admitted.
+/// Time at which the set exceeds the link, in seconds, by the theory and by the scheduler; `None` if it is admitted.
 type Verdicts = (Option<f64>, Option<f64>);
 
 fn admitted(workload: &Workload) -> Result<Verdicts, ClaimError> {

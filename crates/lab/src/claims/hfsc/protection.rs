@@ -12,13 +12,13 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const COMPARED: [&str; 4] = ["hfsc", "cbq-ancestor-only", "cbq-formal", "cbq-top-level"];
 /// "Many active CMU video streams": how many. Each is a leaf, as the paper has it for sessions.
 const STREAMS: usize = 12;
-/// What they offer together in Mbit/s: more than CMU's 25, so that they take all of it.
+/// Their total offered load in Mbit/s: more than CMU's 25, so that they take all of it.
 const OFFERED: f64 = 30.0;
-/// What the streams offer together where CMU has data, too, in Mbit/s: within their guarantee of 10.
+/// Total offered load of the streams if CMU has data, too, in Mbit/s: within their guarantee of 10.
 const USUAL: f64 = 9.0;
-/// What U. Pitt's real-time curve asks for: a packet within this, in seconds.
+/// Delay target of U. Pitt's real-time curve for a packet, in seconds.
 const TARGET: f64 = 0.001;
-/// What a packet of 1500 B takes at 45 Mbit/s, in seconds.
+/// Duration of a packet of 1500 B at 45 Mbit/s, in seconds.
 const PACKET: f64 = 8.0 * 1500.0 / 45e6;
 /// Left out at the start, in seconds.
 const WARMUP: f64 = 0.5;
@@ -66,7 +66,7 @@ fn figure_1(name: &str, video: f64, data: bool, seed: u32) -> Workload {
     Workload::new(name, text)
 }
 
-/// What U. Pitt sees, in seconds, and what its data gets in bit/s.
+/// Delays of U. Pitt, in seconds, and the rate of its data in bit/s.
 #[derive(Clone, Copy, Debug)]
 struct Pitt {
     longest: f64,

@@ -58,7 +58,7 @@ pub(super) enum Rule {
     Shared,
 }
 
-/// Whom link-sharing chooses.
+/// The choice of link-sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// The least virtual time.
@@ -67,11 +67,12 @@ pub(super) enum Order {
     Favour(usize),
 }
 
-/// What happened.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub sent: Vec<Sent>,
-    /// The worst miss of a deadline of each session's curve in seconds, by a meter of its own; nothing where nothing was sent.
+    /// The worst miss of a deadline of each session's curve in seconds, by an independent meter; `None` without
+    /// packets.
     pub misses: Vec<Option<f64>>,
 }
 
@@ -86,7 +87,7 @@ impl Played {
         in_time(&self.sent)
     }
 
-    /// The longest that a session got nothing in (from, to], in seconds.
+    /// Longest time without service of a session in (from, to], in seconds.
     pub(super) fn longest_gap(&self, session: usize, from: f64, to: f64) -> f64 {
         let (mut last, mut gap) = (from, 0.0f64);
         for packet in self.sent.iter().filter(|packet| packet.session == session) {
@@ -128,7 +129,7 @@ pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarc
     tree.build().map_err(ClaimError::other)
 }
 
-/// What the real-time criterion knows, kept beside a scheduler.
+/// The state of the real-time criterion, kept beside a scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     pub sessions: Vec<Session>,
@@ -176,15 +177,15 @@ impl Model {
         of.eligible(now) >= Ratio::from_integer(of.served)
     }
 
-    /// By how much the sum of E_i is above E, in bytes; nothing where E has no bound. Neither knows here what was served.
+    /// Excess of the sum of E_i over E, in bytes; `None` if E has no bound. Neither depends here on the past service.
     pub(super) fn over(&self, link: u64, now: i128) -> Option<f64> {
         let exact = required(&self.sessions, link, now, Below::Curve)?;
         let over = estimated(&self.sessions, now, Below::Curve) - exact;
         Some(*over.numer() as f64 / *over.denom() as f64 / service_of(1) as f64)
     }
 
-    /// Returns true if E would be above what active sessions have had together, and so many bytes, if none were served for a nanosecond:
-    /// equation (8).
+    /// Returns true if E would exceed the total service of active sessions plus `less` bytes, if none were served for a
+    /// nanosecond: equation (8).
     pub(super) fn is_asked(&self, link: u64, now: i128, below: Below, less: u64) -> bool {
         let had = Ratio::from_integer(served(&self.sessions) + service_of(less));
         required(&self.sessions, link, now + 1, below).is_none_or(|exact| exact > had)
@@ -317,7 +318,7 @@ pub(super) fn bursts(dice: &mut SeededRng, sessions: usize, until: u64, largest:
     arrivals
 }
 
-/// So many packets of one length at once.
+/// `packets` packets of one length at once.
 pub(super) fn at_once(at: u64, session: usize, len: u32, packets: u64) -> impl Iterator<Item = Arrival> {
     (0..packets).map(move |_| Arrival { at, session, len })
 }

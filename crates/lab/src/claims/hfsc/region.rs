@@ -72,7 +72,7 @@ fn gps(set: &[Asks; 2], share: f64) -> [f64; 2] {
     delays[other] = if until.is_infinite() {
         f64::INFINITY
     } else {
-        // Served at its rate until the other one has nothing left, then with what that one leaves.
+        // Served at its rate until the other one is empty, then with the rest of the link.
         let before = rates[other] * until;
         if own.burst >= before {
             until + (own.burst - before) / (LINK - set[first].rate)
@@ -84,8 +84,8 @@ fn gps(set: &[Asks; 2], share: f64) -> [f64; 2] {
     delays
 }
 
-/// Returns true if GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes its delay shorter
-/// and the other's longer; `None` where the two sides are too near to tell.
+/// Returns true if GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes
+/// its delay shorter and the other's longer; `None` if the two sides are too close to decide.
 fn any_weights(set: &[Asks; 2], slack: f64) -> Option<bool> {
     let late = |share: f64| {
         let delays = gps(set, share);
@@ -287,7 +287,7 @@ mod tests {
                     left -= more;
                 }
             }
-            // What one does not need goes to the other.
+            // Unused bandwidth of one goes to the other.
             for at in [0, 1] {
                 let more = left.min(set[at].burst + set[at].rate * (now + STEP) - served[at]).max(0.0);
                 served[at] += more;

@@ -16,7 +16,7 @@ pub(super) struct Request {
 
 /// Requests by session, each once. Of equal deadlines the smaller session comes first.
 pub(super) trait Requests {
-    /// Puts in the request of a session that has none.
+    /// Inserts the request of a session without one.
     fn add(&mut self, session: usize, request: Request);
 
     /// The session whose request has the least deadline of those that are eligible at `now`, which never goes back.
@@ -244,7 +244,7 @@ impl Calendar {
     fn resize(&mut self, days: usize) {
         let mut all: Vec<(u64, usize)> = self.days.iter_mut().flat_map(std::mem::take).collect();
         all.sort_unstable();
-        // As many as Brown takes; those that are far away say nothing of the next.
+        // As many as in Brown's method; distant ones carry no information on the next.
         let sample = &all[..all.len().min(25)];
         let span = sample.last().map_or(0, |&(last, _)| last - sample[0].0);
         self.day = (3 * span / sample.len().max(1) as u64).max(1);
@@ -443,7 +443,7 @@ mod tests {
                     tried.iter_mut().for_each(|(_, requests)| requests.add(session, request));
                     continue;
                 }
-                // The one that is chosen leaves or, where none is, one that sleeps.
+                // The chosen one leaves, or else one that sleeps.
                 let chosen = plain.first(now);
                 for (name, requests) in &mut tried {
                     assert_eq!(requests.first(now), chosen, "{name} at {now}, case {case}");

@@ -7,7 +7,7 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bytes of a packet in Figure 12.
 const PACKET: f64 = 512.0;
-/// How long the on-off source is on and off there, in seconds: the text does not say.
+/// Length of the on and off periods of the on-off source, in seconds: not given in the text.
 const PHASE: f64 = 2.0;
 /// Left out after each change, in seconds.
 const SETTLE: f64 = 0.1;
@@ -30,7 +30,7 @@ fn mean_rate(run: &Record, class: &str, on: bool, phase: f64, end: f64) -> f64 {
     8.0 * bytes / time
 }
 
-/// What a leaf below the fifth class should get while the on-off source is on or off.
+/// Expected rate of a leaf below the fifth class while the on-off source is on or off.
 fn share(name: &str, rate: f64, on: bool) -> f64 {
     match (on, name) {
         (true, _) => rate,

@@ -204,7 +204,7 @@ pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// What became of sessions whose packets leave by their deadlines, or late.
+/// Counts of sessions whose packets leave by their deadlines, or late.
 #[derive(Default)]
 struct Guaranteed {
     packets: usize,
@@ -237,7 +237,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
         let whole = |more: i128| session.deadline(more).map(|due| due.floor().to_integer());
         let Some(due) = whole(len) else { break };
         let next = arrivals.get(place + 1).map_or(len, |next| service_of(u64::from(next.len)));
-        // What link-sharing sends does not count: the next packet has to leave by what is its deadline then.
+        // Service by link-sharing does not count: the next packet has to leave by its later deadline.
         let shared = dice.one_in(3) && whole(next).is_some_and(|due| due >= now);
         let last = if shared { due.min(whole(next).unwrap_or(due)) } else { due };
         let done = if dice.one_in(2) { last } else { now + i128::from(dice.below((last - now).max(0) as u64 + 1)) };

@@ -72,7 +72,7 @@ impl Meter<Counted> for Counts {
 impl Counts {
     fn of(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
-        // As in the text, later where there are so many sessions that not all would have sent.
+        // As in the text; later if there are too many sessions for all to have sent.
         let from = FROM.max(2 * tree.leaves().len() as u64);
         let span = from..from + (TO - FROM);
         let comes = if backlogged { backlog(tree, span.end) } else { arrivals(tree, 2 * span.end) };
@@ -205,7 +205,7 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_table(table("Entries and nodes changed or compared", rows_of_table)))
 }
 
-/// What the third level adds over what the second adds.
+/// Ratio of the third level's increment to the second's.
 fn thirds(what: String, [one, two, three]: [f64; 3]) -> Row {
     Row::new(what, Unit::Times, Expected::Near(1.0, 0.1), (three - two) / (two - one))
 }
@@ -285,7 +285,7 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         ));
         for (what, value) in [READINGS[1], READINGS[2]] {
             let more = value(&busy) / value(&usual);
-            // Equal sessions leave nothing to the link-sharing criterion.
+            // Equal sessions leave no packets to the link-sharing criterion.
             if more.is_finite() {
                 let what = format!("{name}: {what}: entries when all are backlogged over those with two-state sources");
                 let row = Row::new(what, Unit::Times, Expected::AtLeast(1.0), more)

@@ -12,11 +12,11 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// Numbers of sessions.
 const SESSIONS: [usize; 4] = [10, 100, 1000, 10_000];
-/// Beyond so many sessions looking at all requests takes too long.
+/// Maximum number of sessions for the pass over all requests; more take too long.
 const MOST_PLAIN: usize = 1000;
 /// Times of requests are in parts of a nanosecond, as the scheduler has them.
 const TICKS: u64 = 1 << 12;
-/// By so many of them a deadline of the scheduler may be late.
+/// Maximum lateness of a deadline of the scheduler, in these units.
 const ROUNDING: u64 = 4;
 
 /// Keeps the requests of a running scheduler in a structure, and sees what it would choose.
@@ -107,7 +107,7 @@ impl Follower {
         self.queued[session] -= 1;
         if in_time || self.queued[session] == 0 {
             self.each(measured, false, |requests| requests.remove(session));
-            // What the other criterion sends leaves the deadline as it is.
+            // Packets sent by the other criterion do not change the deadline.
             self.lines[session].packets += u64::from(in_time);
             if self.queued[session] > 0 {
                 self.request(session, measured, false);
@@ -159,7 +159,8 @@ pub(super) fn unequal(session: usize) -> u64 {
     if session.is_multiple_of(2) { 490 + some } else { 1490 - some }
 }
 
-/// What is measured of a number of sessions: steps for a packet by structure, of enqueue and dequeue, and the scheduler's own.
+/// The measurements for a number of sessions: steps for a packet by structure, of enqueue and dequeue, and the
+/// scheduler's own.
 struct Found {
     steps: Vec<(&'static str, [f64; 2])>,
     other: usize,
@@ -227,7 +228,7 @@ pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, ClaimErr
     for (load, at) in [("two-state sources", 0), ("all backlogged", 1)] {
         let growth = total(3, 1)[at] / total(1, 1)[at];
         rows.push(if at == 0 {
-            // How many sessions are active, which is what the sentence is about, is not the same part of both.
+            // The number of active sessions, the subject of the sentence, is a different part of both.
             Row::shown(format!("{load}: steps of the tree for 10,000 sessions over those for 100"), Unit::Times, growth)
         } else {
             Row::new(

@@ -16,11 +16,11 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const LINK: u64 = 10_000_000;
 /// Largest packet there, in bytes.
 const LARGEST: u32 = 1500;
-/// What it takes on the link, in seconds.
+/// Its duration on the link, in seconds.
 const PACKET: f64 = 8.0 * LARGEST as f64 / LINK as f64;
 /// Length of a run of `hfsc.theorem2`, in seconds.
 const SECONDS: f64 = 0.4;
-/// How long a tree of `hfsc.theorem3` is driven, in nanoseconds.
+/// Length of a run of a tree of `hfsc.theorem3`, in nanoseconds.
 const DRIVEN: u64 = 400_000_000;
 /// Deepest trees.
 const LEVELS: u64 = 5;
@@ -139,7 +139,7 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimErr
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let found = misses(lab, "hfsc", cases)?;
-    // The same check where nobody knows of deadlines: it can fail.
+    // The same check on a scheduler without deadlines: it can fail.
     let blind = misses(lab, "hpfq", cases / 10)?;
     let largest = |of: &Misses| of.by_tree.iter().map(|tree| tree.1).fold(0.0, f64::max);
     let rows = vec![
@@ -196,7 +196,7 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// How far apart virtual times were, of all groups of siblings.
+/// The differences of virtual times, over all groups of siblings.
 #[derive(Default)]
 struct Apart {
     exceeded: usize,
@@ -320,7 +320,8 @@ fn apart(lab: &Lab<'_>, real_time: bool, cases: u64) -> Result<Apart, ClaimError
     Ok(found)
 }
 
-/// Two sessions of which the first has real-time service above its share: how far apart virtual times are after so long, in seconds.
+/// Two sessions of which the first has real-time service above its share: returns the difference of virtual times after
+/// `seconds`, in seconds.
 fn without_bound(seconds: u64) -> Result<f64, ClaimError> {
     let text = "duration = \"1s\"\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n[[class]]\nname = \"a\"\nweight = 1\n\
                 real_time = { rate = \"6mbit\" }\nbuffer = \"100000p\"\n[[class]]\nname = \"b\"\nweight = 4\nbuffer = \"100000p\"\n\

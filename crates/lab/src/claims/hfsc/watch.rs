@@ -21,7 +21,7 @@ pub(super) struct Sent {
     pub len: f64,
 }
 
-/// What happened in a run.
+/// The record of a run.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     names: Vec<String>,
@@ -59,10 +59,10 @@ impl Record {
         gap.max(to - last)
     }
 
-    /// By how much the class missed a deadline of its curve at worst, in seconds.
+    /// Returns the worst miss of a deadline of the class's curve, in seconds.
     ///
     /// # Errors
-    /// It has no curve, or nothing was sent.
+    /// It has no curve, or no packet was sent.
     pub(super) fn miss(&self, name: &str) -> Result<f64, ClaimError> {
         let index = self.names.iter().position(|known| known == name);
         let miss = index.and_then(|index| self.misses[index]);

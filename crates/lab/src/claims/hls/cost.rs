@@ -76,7 +76,8 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let what =
             format!("{shape}: classes that hls updates for a packet, over those that htb and cbq update, the largest");
         let row = Row::new(what, Unit::Times, Expected::AtMost(1.0), most);
-        // A leaf of a flat tree is all that HTB and CBQ update, too. A visit that finds less balance than a packet sends nothing.
+        // In a flat tree, HTB and CBQ also update only the leaf. A visit that finds less balance than a packet sends
+        // nothing.
         rows.push(if flat { row.departing(1.0, 1.01, EMPTY_VISITS) } else { row });
         let growth = |of: fn(&Work) -> f64| work.last().map_or(f64::NAN, of) / work.first().map_or(f64::NAN, of);
         let what = format!(
@@ -266,7 +267,7 @@ impl Filters {
         Match { version: Some(IpVersion::V4), proto: Some(PROTO), dport: Some(ports), ..Match::ANY }
     }
 
-    /// How many filters are compared until a class is found where each node has `fanout` of them, the mean over all leaves.
+    /// Mean number of compared filters until a class is found, over all leaves, if each node has `fanout` of them.
     fn compared(&self, fanout: usize) -> f64 {
         let mut compared = 0usize;
         for leaf in 0..self.ports.len() {

@@ -18,7 +18,7 @@ const QUEUE: u32 = 20;
 /// Rate of the link in Mbit/s.
 pub(super) const LINK: f64 = 100.0;
 
-/// A class: name, parent or nothing, guarantee in Mbit/s.
+/// A class: name, parent or empty, guarantee in Mbit/s.
 pub(super) type Class = (&'static str, &'static str, f64);
 /// A leaf that sends, and when: from and to in seconds.
 pub(super) type Sender = (&'static str, Vec<(f64, f64)>);
@@ -172,7 +172,7 @@ pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun(RERUN)))
 }
 
-/// What of its guarantees CBQ kept, as parts of them.
+/// The parts of its guarantees that CBQ kept.
 struct Kept {
     /// The least of any leaf that sends.
     leaf: f64,
@@ -235,7 +235,7 @@ fn kept(name: &str, kept: &Kept) -> [Row; 3] {
     ]
 }
 
-/// How quickly HLS is at its HMM fair rates when the set of active flows has changed.
+/// Convergence time of HLS to its HMM fair rates after a change of the set of active flows.
 pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
         .map(|(class, end)| (class, vec![(0.0, end)]))

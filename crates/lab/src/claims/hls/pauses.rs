@@ -10,7 +10,7 @@ use crate::measure::TOLERANCE;
 /// On phases of a run.
 const ON: usize = 5;
 const SCHEDULERS: [&str; 4] = ["hls", "htb", "cbq-formal", "cbq-top-level"];
-/// What B1 and C1 are guaranteed of the 25 Mbit/s of their parents. The text does not say.
+/// Guarantees of B1 and C1 out of the 25 Mbit/s of their parents. The text does not give them.
 const SETTINGS: [(f64, f64); 9] = [
     (12.5, 12.5),
     (1.0, 1.0),
@@ -56,7 +56,7 @@ fn on(run: &Run) -> Result<Vec<[f64; 3]>, ClaimError> {
     }
 }
 
-/// How far rates are from an outcome: the largest difference of a class, in Mbit/s.
+/// Distance of rates from an outcome: the largest difference of a class, in Mbit/s.
 fn from(rates: &[f64; 3], outcome: &[f64; 3]) -> f64 {
     rates.iter().zip(outcome).map(|(rate, other)| (rate - other).abs()).fold(0.0, f64::max)
 }

@@ -1,5 +1,5 @@
-//! What holds at every moment of every run, on random trees: the measured fairness and gap within their bounds, equation (12), Theorem 2
-//! and Lemma 1.
+//! Invariants of every moment of every run, on random trees: the measured fairness and gap within their bounds,
+//! equation (12), Theorem 2 and Lemma 1.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// What was used of a bound.
+/// The used part of a bound.
 #[derive(Default)]
 struct Used {
     cases: u64,
@@ -177,7 +177,7 @@ pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), ClaimError
     Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(ClaimError::other)?, CREDITS_PER_BYTE))
 }
 
-/// How much of its bound the worst class of each tree used, in order.
+/// The part of its bound that the worst class of each tree used, sorted.
 fn shares(used: &[Vec<f64>; 2]) -> Figure {
     let mut panel =
         Panel::new("", Axis::linear("share of trees", 0.0, 1.0), Axis::linear("measured / bound", 0.0, 1.05));
@@ -209,7 +209,7 @@ fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// What happened at a step.
+/// An event of a step.
 enum Event {
     /// A packet that fits: its class, handle and length in bytes.
     Queued(ClassId, u64, u32),
@@ -253,7 +253,7 @@ fn drive(
     Ok(())
 }
 
-/// How many cases are driven, as a sentence.
+/// The number of cases, as a sentence.
 fn driven(cases: u64, events: u64) -> String {
     format!(
         "{cases} random trees of 2 to 30 classes on up to five levels, weights 1 to 2000, packets of 1 to {LARGEST} B that come and go: {events} \

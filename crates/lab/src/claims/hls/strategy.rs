@@ -1,4 +1,4 @@
-//! Who gains by lying about demand, or by rearranging guarantees among his own descendants.
+//! Gains from misreporting demand, or from rearranging guarantees among a class's own descendants.
 
 use fairlink_core::registry::find;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, Share};
@@ -12,7 +12,8 @@ use num_traits::Zero;
 use crate::claims::random::{RandomClass, SeededRng, classes};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
-/// Figure 1 in Mbit/s, of which A1 and B2 send: nothing depends on how A shares its guarantee, says the paper.
+/// Figure 1 in Mbit/s, of which A1 and B2 send: according to the paper, A's distribution of its guarantee has no
+/// effect.
 const SCENARIO: &str = include_str!("../../../../../scenarios/hls/strategy.toml");
 /// The link of the random trees, in bit/s.
 const LINK: u64 = 1_000_000_000;
@@ -101,7 +102,7 @@ fn demand(dice: &mut SeededRng, tree: &Hierarchy) -> Result<Demand, ClaimError> 
     Demand::new(tree, requests.collect::<Vec<_>>()).map_err(ClaimError::other)
 }
 
-/// What A gets of packets, by how it shares its guarantee.
+/// A's rate with packets, by its distribution of its guarantee.
 fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
     let mut table =
         Table::new("Rate of A in Mbit/s by the guarantees of A1, which sends, and of A2", &["A1 / A2", "hls", "htb"]);

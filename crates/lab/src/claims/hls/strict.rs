@@ -1,4 +1,5 @@
-//! Section IX: a strict guarantee holds in every interval in which a class is backlogged, whatever it got before.
+//! Section IX: a strict guarantee holds in every interval in which a class is backlogged, regardless of earlier
+//! service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const ALONE_THEN_NOT: &str = include_str!("../../../../../scenarios/hls/strict.toml");
 /// When the other begins, in seconds.
 const BEGINS: f64 = 2.0;
-/// The same with curves of two pieces: nothing for a second and then the guarantee for a, the link for half a second and then the guarantee for b.
+/// The same with curves of two pieces: zero for a second and then the guarantee for a, the link for half a second and
+/// then the guarantee for b.
 const CURVES: [(&str, &str); 2] = [
     ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"0bit\", d = \"1s\", m2 = \"5mbit\" }"),
     ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"10mbit\", d = \"500ms\", m2 = \"5mbit\" }"),
@@ -29,8 +31,8 @@ const DRAWBACK: &str = "Rate guarantees of these service curves share a drawback
                         guaranteed rate for some time, may be later served at a rate below its guarantee.";
 const SCHEDULERS: [&str; 7] = ["hls", "hfsc", "virtual-clock", "sced", "wfq", "htb", "drr"];
 
-/// How far each class fell behind its guarantee: the largest g (t - s) - W(s, t] over intervals in which it is backlogged. Where W jumps
-/// when a packet has left, the largest is just before.
+/// Lag of each class behind its guarantee: the largest g (t - s) - W(s, t] over intervals in which it is backlogged. W
+/// jumps when a packet has left, so the largest lag is just before.
 #[derive(Default)]
 struct Behind {
     /// By class: bytes per second.
@@ -44,7 +46,7 @@ struct Behind {
     course: Points,
 }
 
-/// What is left when the run is over.
+/// The results that remain after the run.
 type Shared = Arc<Mutex<BTreeMap<ClassId, f64>>>;
 type Course = Arc<Mutex<Points>>;
 /// Times in seconds and bytes behind.
@@ -161,7 +163,7 @@ fn constant(workload: &Workload) -> Result<Vec<f64>, ClaimError> {
     Ok(bounds.iter().zip(&guarantees).map(of).collect())
 }
 
-/// Who falls behind his guarantee, and how far.
+/// Classes behind their guarantees, and their lags.
 pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("strict.toml", ALONE_THEN_NOT);
     let a = ClassId(1);
@@ -195,7 +197,8 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             panel.series.push(Series::line(name, highest.collect(), SeriesStyle::nth(n)));
         }
     }
-    // Service curves that are not lines: what the curve owes a for a second is nothing, and b may have the whole link for half of one.
+    // Service curves that are not lines: the curve owes a nothing for a second, and b may have the whole link for half
+    // of one.
     let mut text = ALONE_THEN_NOT.to_owned();
     for (line, curve) in CURVES {
         text = text.replacen(line, curve, 1);

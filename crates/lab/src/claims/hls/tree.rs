@@ -209,7 +209,7 @@ pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows))
 }
 
-/// Guarantees that are given as nothing but weights are kept (Section IX, against \[18\]).
+/// Guarantees that are given only as weights are kept (Section IX, against \[18\]).
 pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(500, 10_000);
     let (mut compared, mut short, mut flat_short) = (0u64, 0usize, 0usize);

@@ -19,7 +19,7 @@ pub(super) const BOTH: (f64, f64) = (4.6, 9.0);
 const SECOND: (f64, f64) = (9.6, 14.0);
 /// The tolerance of rates.
 const PART: f64 = 0.05;
-/// What the text expects of CBQ's weights.
+/// The text's expectation of CBQ's weights.
 const TWICE: &str =
     "According to weights the class A should get two times more than B: rA = … ~= 67 kBps rB = … ~= 33 kBps";
 pub(super) const AGAIN: &str = "--window 200ms --out plots";
@@ -189,7 +189,7 @@ impl Drop for Excess {
     }
 }
 
-/// What flow 0 sends beyond its ceil of 80 kB/s with this burst.
+/// Traffic of flow 0 beyond its ceil of 80 kB/s with this burst.
 fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), ClaimError> {
     let tc = HTB.replace("ceil 80kbps burst 2k", &format!("ceil 80kbps burst {burst} cburst {burst}"));
     let workload = scenario("burst.toml", &tc, ONE_DEVICE)?;
@@ -406,7 +406,7 @@ pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             run.duration_s,
         ));
         for (n, (class, packets)) in sends.into_iter().enumerate() {
-            // A script says nothing of a flow that it does not have.
+            // A script has no commands for a flow that does not exist.
             if !text.contains(&format!("R\t{n}\t")) {
                 continue;
             }

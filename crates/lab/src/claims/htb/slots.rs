@@ -26,9 +26,9 @@ const SETTLED: (f64, f64) = (6.0, 9.0);
 const LATE: (f64, f64) = (11.0, 14.0);
 /// The tolerance of settled rates.
 const PART: f64 = 0.1;
-/// What the text says of 6 s and later.
+/// The text on 6 s and later.
 const SETTLES: &str = "At time 6 is starts to estimate well and ratio is correct (yellow vs. blue line).";
-/// Demand is measured over so many seconds.
+/// Window of the measured demand, in seconds.
 const MEASURED_OVER: f64 = 0.5;
 /// Such spans in the script.
 const SPANS: usize = 28;
@@ -59,7 +59,8 @@ impl Observer for Demands {
     }
 }
 
-/// What an exact pool gives flows 0 to 2 in each span, in bit/s: HMM on the merged tree, over demand as measured in that span.
+/// Rates of flows 0 to 2 under an exact pool in each span, in bit/s: HMM on the merged tree, over demand as measured in
+/// that span.
 fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, ClaimError> {
     let script = workload.read("htb")?.scripts;
     let script = script.first().ok_or_else(|| ClaimError::other("no script"))?;
@@ -237,7 +238,7 @@ pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             .map(|name| rate(first(&runs).ok()?, name, (10.0, 20.0)).into())
             .map(|rate: Option<f64>| rate.unwrap_or(f64::NAN));
         table.row([rule.to_owned(), format!("{:.1}", rates[0] / KB), format!("{:.1}", rates[1] / KB)]);
-        // Of the 20 that are nobody's base.
+        // Of the 20 that belong to no base.
         let beyond = [rates[0] - 50.0 * KB, rates[1] - 30.0 * KB].map(|bps| bps.max(0.0));
         borrowed.push(beyond[0].max(beyond[1]) / (beyond[0] + beyond[1]));
     }

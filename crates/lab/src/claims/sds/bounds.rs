@@ -1,4 +1,4 @@
-//! What holds always: Theorem 1, Corollary 1, equation (7), and PGPS against its fluid GPS, on random traffic.
+//! Invariants: Theorem 1, Corollary 1, equation (7), and PGPS against its fluid GPS, on random traffic.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -247,7 +247,7 @@ fn random(
     Ok(tried)
 }
 
-/// A claim on all policies, and what PGPS makes of the same.
+/// A claim on all policies, and the result of PGPS for the same traffic.
 fn always(
     lab: &Lab<'_>,
     salt: u64,
@@ -311,7 +311,7 @@ pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 /// A session that always has packets, and never many.
 const SHORT: &str = include_str!("../../../../../scenarios/sds/short-queue.toml");
-/// What it has queued, in bytes.
+/// Its queue, in bytes.
 const SHORT_QUEUE: f64 = 8.0 * 12.0;
 
 /// Equation (7).

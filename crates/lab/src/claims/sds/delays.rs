@@ -11,7 +11,7 @@ use crate::human;
 
 /// Names of the two in figures.
 const NAMES: [&str; 2] = ["PGPS", "FQ-LDF"];
-/// Large enough that nothing is lost.
+/// Large enough for no losses.
 const LARGE: &str = "1000000p";
 
 /// Delays that were exceeded by each part of the packets.
@@ -101,7 +101,7 @@ pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>
     })
 }
 
-/// What boxes show.
+/// Legend of the boxes.
 pub(super) const BOXES: &str =
     "Box: quartiles and median over connections of all runs; whiskers: least and largest; marker: mean.";
 
@@ -125,7 +125,7 @@ fn each(runs: &[Run], of: fn(&fairlink_report::ClassReport) -> Option<f64>) -> V
     values
 }
 
-/// What so large a part of sorted values is not above.
+/// Quantile of sorted values.
 fn part_of(values: &[f64], part: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     values.get((last as f64 * part).round() as usize).copied().unwrap_or(f64::NAN)

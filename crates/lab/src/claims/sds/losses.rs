@@ -18,9 +18,10 @@ const TABLE_1: [(u32, f64, Option<f64>); 8] = [
 ];
 /// The utilisation.
 pub(super) const BUSY: f64 = 0.98;
-/// That of video sources where losses are looked at. The text does not say; at the 0.88 of Figure 3 losses come minutes apart.
+/// Load of video sources in the study of losses. The text does not give it; at the 0.88 of Figure 3 losses are minutes
+/// apart.
 const VIDEO_BUSY: f64 = 0.95;
-/// How near to one a ratio is that the text calls mostly similar.
+/// Distance from one of a ratio that the text calls mostly similar.
 const ALIKE: f64 = 0.15;
 /// Sources.
 const COUNT: u32 = 32;

@@ -38,7 +38,7 @@ struct Buffers {
     data: u32,
 }
 
-/// What a mixture is made of.
+/// The configuration of a mixture.
 #[derive(Clone, Copy)]
 struct Mixture {
     link: f64,
@@ -230,7 +230,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-lto --runs 4")))
 }
 
-/// What the text leaves open, otherwise.
+/// Other choices where the text is open.
 fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     let (seeds, seconds) = lab.by_effort((2, 1.5), (5, 20.0));
     let ten_ms = (0.010 * FIGURE_4.link / 32.0 / f64::from(CELL) / 8.0) as u32;
@@ -267,7 +267,7 @@ pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let played = Compared::play(lab, &workload, &SCHEDULERS, seeds)?;
     let equal = Compared::play(lab, &FIGURE_4.workload("fig4.toml", seconds), &SCHEDULERS, seeds)?;
     let mut rows = orderings("mean delay", &played, mean_delay)?;
-    // How many times as long the mean delay of voice is under PGPS.
+    // Ratio of the mean delays of voice under PGPS and here.
     let times = |played: &Compared| played.ratio(|run| mean_delay(run, KINDS[0])).map(|ratio| 1.0 / ratio);
     rows.push(Row::new(
         "voice: mean delay under PGPS over FQ-LTO, over the same with equal guarantees (Figure 4)",

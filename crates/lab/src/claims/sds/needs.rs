@@ -1,4 +1,5 @@
-//! What the policies are for: longest queue first as the baseline, kinds with very different limits of delay, leaky buckets that are known, and policing.
+//! Purposes of the policies: longest queue first as the baseline, kinds with very different limits of delay, known
+//! leaky buckets, and policing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +45,7 @@ impl Drop for Longest {
     }
 }
 
-/// The longest queue of any class in runs that lose nothing, in packets.
+/// Returns the longest queue of any class in runs without losses, in packets.
 fn longest_queue(lab: &Lab<'_>, workload: &Workload, scheduler: &str, seeds: u64) -> Result<f64, ClaimError> {
     let found = Arc::new(Mutex::new(0));
     let observer =
@@ -152,7 +153,7 @@ const KINDS: [&str; 3] = ["CBR", "voice", "video"];
 /// CBR, voice and video with limits of delay that are far apart.
 #[derive(Clone, Copy)]
 struct Mix {
-    /// How much of the link they use.
+    /// Used part of the link.
     busy: f64,
     /// Guarantees of the kinds as parts of their mean rates.
     assigned: [f64; 3],
@@ -160,11 +161,11 @@ struct Mix {
     buffers: [u32; 3],
 }
 
-/// Where video is guaranteed more than its mean, as in Figure 4, and the others a little less, so that they may lose as well.
+/// Video has a guarantee above its mean, as in Figure 4, and the others slightly less, so that they may lose as well.
 const UNEVEN: Mix = Mix { busy: 0.85, assigned: [0.9, 0.9, 1.5], buffers: [5, 150, 1000] };
 /// The same with buffers that hardly lose anything.
 const LARGE: Mix = Mix { buffers: [50, 1200, 12_000], ..UNEVEN };
-/// Where the guarantees are a little too small and the link is congested for long.
+/// The guarantees are slightly too small and the link is congested for long.
 const CONGESTED: Mix = Mix { busy: 0.97, assigned: [0.95; 3], buffers: [5, 150, 3000] };
 
 impl Mix {
@@ -294,7 +295,7 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     };
     let [cbr, voice, _] = CONGESTED.means();
     let assigned = CONGESTED.assigned[0];
-    // What a kind gets beyond its guarantees, as a part of what it lacks beyond them.
+    // Service of a kind beyond its guarantees, as a part of its need beyond them.
     let beyond = |n: usize, kind: &str, mean: f64| {
         let rate = move |run: &Run| {
             let guaranteed = f64::from(EACH) * assigned * mean;

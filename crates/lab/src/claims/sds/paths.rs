@@ -95,7 +95,7 @@ impl Path {
         Self { workload: Workload::new("path.toml", text + &peers + &sources), links, sigma, rate, longest }
     }
 
-    /// What PGPS promises over all links: sigma / g + (K - 1) L_i / g + K L_max / r, in seconds.
+    /// The bound of PGPS over all links: sigma / g + (K - 1) L_i / g + K L_max / r, in seconds.
     fn bound(&self) -> f64 {
         let own = self.sigma as f64 + (self.links - 1) as f64 * self.longest as f64;
         own * 8.0 / self.rate as f64 + self.links as f64 * 1500.0 * 8.0 / PATH_LINK
@@ -190,7 +190,7 @@ fn shaped(seconds: f64) -> Workload {
 pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let workload = shaped(seconds);
-    // What GPS promises a connection with a 32nd of the link: it sends sigma at that rate.
+    // The bound of GPS for a connection with a 32nd of the link: it sends sigma at that rate.
     let bound = f64::from(BURST * CELL) * 8.0 / (LINK / 32.0);
     let mut table = Table::new(
         "Delays as parts of the bound of GPS, mean of the connections",

@@ -1,4 +1,4 @@
-//! What the text suggests beside: the second candidate, and the same redistribution over service curves.
+//! Further suggestions of the text: the second candidate, and the same redistribution over service curves.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
-/// The source that sends more than it should: so many times its guarantee, by a clock of its own.
+/// Load of the misbehaving source, as a multiple of its guarantee, timed independently.
 const OFFERS: f64 = 4.0;
 /// Sources beside it, and the buffer of each in packets.
 const HONEST: u32 = 15;
 const BUFFER: u32 = 150;
-/// What each of those sends, as a part of its guarantee.
+/// Load of each of those, as a part of its guarantee.
 const HONEST_LOAD: f64 = 0.8;
 
 /// One source overflows its buffer on purpose, or sends as the others do.

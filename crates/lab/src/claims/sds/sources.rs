@@ -10,7 +10,7 @@ use fairlink_sim::{Distribution, Options, Run};
 
 use crate::claims::{ClaimError, Lab, Workload};
 
-/// The link in bit/s where nothing else says it: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
+/// Default link in bit/s: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
 pub(super) const LINK: f64 = 28.0 * 1.5e6 / 0.88;
 /// Length of a packet in bytes: a cell, as the title of Table I says.
 pub(super) const CELL: u32 = 53;
@@ -51,7 +51,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// None yet, on a link of this rate with packets of this length.
+    /// Makes an empty scenario on a link of this rate with packets of this length.
     pub(super) fn new(comment: &str, link: f64, packet: u32, seconds: f64) -> Self {
         let head = format!(
             "# {comment}\n\nduration = \"{:.0}ms\"\n\n[link]\nrate = \"{link:.0}bit\"\nmtu = \"{packet}B\"\n",
@@ -90,7 +90,7 @@ impl Sources {
         self.add(name, keys, &source);
     }
 
-    /// A recording, played again and again from `start` to `end` in seconds. It has lengths of its own.
+    /// Adds a recording, played repeatedly from `start` to `end` in seconds. It has its own lengths.
     pub(super) fn recorded(&mut self, name: &str, keys: &str, file: &str, start: u64, end: u64) {
         let _ = write!(self.head, "\n[[class]]\nname = \"{name}\"\n{keys}\n");
         let _ = write!(

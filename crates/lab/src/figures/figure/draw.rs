@@ -1,4 +1,4 @@
-//! How a figure becomes lines and letters.
+//! Rendering of a figure to lines and letters.
 
 use super::super::svg::{Anchor, Stroke, Svg, text_width};
 use super::{BoxPlot, Event, Figure, GREY, Join, Marker, Panel, Series, SeriesStyle, Width};
@@ -17,12 +17,12 @@ const RIGHT: f64 = 24.0;
 const SIZE: f64 = 14.0;
 /// Size of a title on a screen.
 const HEADLINE: f64 = 18.0;
-/// Markers on a line are about so far from each other.
+/// Approximate distance of markers on a line.
 const MARKER_EVERY: f64 = 90.0;
 /// Rows of texts of events below an axis.
 const EVENT_ROWS: usize = 3;
 
-/// What a figure is drawn on.
+/// The canvas of a figure.
 #[derive(Clone, Copy)]
 struct Sheet {
     width: f64,
@@ -85,7 +85,7 @@ impl Figure {
         svg.finish(WIDE, y + 18.0, &self.title)
     }
 
-    /// Panels and legend as SVG for a page that has title and notes as text of its own: for wide screens and for narrow ones.
+    /// Returns panels and legend as SVG for a page with separate title and notes: for wide screens and for narrow ones.
     #[must_use]
     pub fn for_page(&self) -> [String; 2] {
         [WIDE, NARROW].map(|width| {
@@ -143,7 +143,7 @@ impl Figure {
     }
 }
 
-/// Lines of at most so many letters, broken between words. A word that is longer stays whole.
+/// Breaks a text between words into lines of at most `most` letters. A longer word stays whole.
 fn broken(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -160,7 +160,7 @@ fn broken(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// As [`broken`], and words that are longer than a line go on in the next one.
+/// Like [`broken`], but words that are longer than a line continue in the next one.
 fn fitted(text: &str, most: usize) -> Vec<String> {
     let cut = |line: String| {
         let letters: Vec<char> = line.chars().collect();
@@ -252,14 +252,14 @@ impl Panel {
         let mut label = ends + 5.0;
         for line in fitted(&self.x.label, ((sheet.width - 12.0) / text_width("x", SIZE)) as usize) {
             label += SIZE + 3.0;
-            // One that is longer than the panel stands further to the left.
+            // A text that is longer than the panel moves further to the left.
             let rightmost = sheet.width - 6.0 - text_width(&line, SIZE) / 2.0;
             svg.text(&line, ((LEFT + sheet.inner() / 2.0).min(rightmost), label), SIZE, Anchor::Middle);
         }
         label + 8.0
     }
 
-    /// Returns true if names along the x axis would run into each other in one row, and stand in two.
+    /// Returns true if names along the x axis would overlap in one row, and need two.
     fn crowded(&self, sheet: Sheet) -> bool {
         let ticks = self.x.ticks(sheet.ticks());
         let room = sheet.inner() / ticks.len().max(1) as f64;
@@ -309,7 +309,7 @@ impl Panel {
     }
 }
 
-/// At most so many letters.
+/// Shortens a text to at most `most` letters.
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
