@@ -48,7 +48,7 @@ impl Axis {
             [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|&nice| nice >= value * (1.0 - 1e-9))
         };
         let max = above(max).unwrap_or(max);
-        // The range below one mirrors that above one: a value below is one over a value above.
+        // Rounding down is the inverse of rounding up: below(x) = 1 / above(1 / x).
         let min = above(1.0 / min).map_or(min, |over| 1.0 / over).min(max / 10.0);
         Self { label: label.into(), scale: Scale::Log, unit: Unit::Plain, min, max }
     }
