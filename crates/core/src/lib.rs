@@ -77,14 +77,14 @@
 //! [`SchedulerInfo::memory`] gives the size beforehand. Afterwards a scheduler allocates nothing.
 //!
 //! # Features
-//! * `invariants` (on by default): `Scheduler::check_invariants` says in words which invariant is broken. Without the feature the
-//!   method is not there, and no text formatting is linked for it.
+//! * `invariants` (on by default): `Scheduler::check_invariants` describes the violated invariant. Without the feature
+//!   the method does not exist, and no text formatting is linked for it.
 //! * `serde`: [`Amount`] can be written and read by serde.
 //! * `schema`: [`Amount`] has a JSON schema.
 //!
 //! # One scheduler alone
-//! Only [`registry`] knows all schedulers. A program that names one, as the example does, links no other. This holds for
-//! [`schedulers::hls::INFO`] as well, because an `INFO` refers to its own scheduler only.
+//! Only [`registry`] names all schedulers. A program that names one, as the example does, links no other. This holds
+//! for [`schedulers::hls::INFO`] as well, because an `INFO` refers to its own scheduler only.
 //!
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![no_std]

@@ -261,8 +261,9 @@ pub(crate) struct Step {
     pub(crate) largest: u32,
 }
 
-/// W_i(t1, t2) >= share W(t1, t2) - the sum over `path`, from the leaf up, of (L + (L_max - L) s) times the share of what is
-/// below, while the class is backlogged, whenever one of its packets has left. For flat classes the path has one step: WF2Q+'s bound.
+/// W_i(t1, t2) >= share W(t1, t2) - the sum over `path`, from the leaf up, of (L + (L_max - L) s) times the share of
+/// the part below, while the class is backlogged, whenever one of its packets has left. For flat classes the path has
+/// one step: WF2Q+'s bound.
 pub(crate) fn service_is_worst_case_fair(served: &[Served], class: u32, path: &[Step]) -> Result<(), TestCaseError> {
     // Everything times the product of all `siblings`, and times ns per byte.
     let whole: i128 = path.iter().map(|step| i128::from(step.siblings)).product();
@@ -289,14 +290,14 @@ pub(crate) fn service_is_worst_case_fair(served: &[Served], class: u32, path: &[
     Ok(())
 }
 
-/// Queues all of `packets` (class, length) at once and takes them out; the classes in order.
+/// Queues all of `packets` (class, length) at once and dequeues them; returns the classes in order.
 pub(crate) fn order(scheduler: &mut dyn Scheduler, packets: &[(u32, u32)]) -> Vec<u32> {
     let arrivals: Vec<_> = packets.iter().map(|&(class, len)| Arrival { at: 0, class, len }).collect();
     run(scheduler, &arrivals).iter().map(|packet| packet.class).collect()
 }
 
-/// The example of \[drrpp\] Figure 2.1: two classes of the same rate. The first is alone for 900 packets; from then on both are
-/// backlogged. The classes of what is sent from then on.
+/// The example of \[drrpp\] Figure 2.1: two classes of the same rate. The first is alone for 900 packets; from then on
+/// both are backlogged. Returns the classes of the packets sent from then on.
 pub(crate) fn figure_2_1(scheduler: &mut dyn Scheduler) -> VecDeque<u32> {
     let packet = 1500 * NS_PER_BYTE;
     let mut arrivals: Vec<_> = (0..900).map(|k| Arrival { at: k * packet, class: 1, len: 1500 }).collect();

@@ -25,7 +25,8 @@ pub(crate) struct Served {
 
 /// A scheduler with a separate loop for packets that arrive at plain leaves.
 pub(crate) trait PlainIn {
-    /// Queues packets of `batch` from the first on until one is not for a plain leaf, or is to be dropped. Returns how many.
+    /// Queues packets of `batch` from the first on until one is not for a plain leaf, or is to be dropped. Returns
+    /// their number.
     fn push_plain(&mut self, batch: &[Packet]) -> usize;
 
     /// Queues any packet.

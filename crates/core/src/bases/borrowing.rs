@@ -12,9 +12,9 @@
 //! standing, moves between two sets of its parent, with all leaves below it. A class whose set became empty leaves its
 //! parent's.
 //!
-//! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
-//! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for each class,
-//! level of lenders and priority by a number.
+//! **Turns** belong to the caller. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
+//! [`BorrowingTree::children`] takes them within a level, going down from the root; the caller keeps a state by number
+//! for each class, level of lenders and priority.
 //!
 //! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all
 //! leaves: the same, times the number of searched levels. Nothing is allocated after construction. Memory: one bit per
@@ -45,7 +45,7 @@ const ROOT: u32 = ClassId::ROOT.0;
 pub(crate) enum Standing {
     /// It lends; for a leaf: it sends on its own account.
     Lends,
-    /// Its parent is asked instead.
+    /// It passes requests to its parent.
     Borrows,
     /// It neither lends nor borrows; classes below it may lend.
     Stays,
@@ -61,7 +61,7 @@ struct Node {
     /// The children, in `BorrowingTree::children`.
     first_child: u32,
     children: u32,
-    /// The number of its first turn, where its first set lies in `BorrowingTree::words`, and the words of each.
+    /// The number of its first turn, the start of its first set in `BorrowingTree::words`, and the words of each.
     first_turn: u32,
     first_word: usize,
     words: u32,
@@ -76,9 +76,9 @@ struct Node {
 /// The children of a class through which lenders of one level are reached, for one priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildSet<'a> {
-    /// The number, below [`BorrowingTree::turns`], of what the caller keeps of it for the lenders that were asked for.
+    /// Number of the caller's state for the requested lenders, below [`BorrowingTree::turns`].
     pub(crate) number: u32,
-    /// True if it is of the level of its class: whether the class lends.
+    /// True if the set is of the level of its class, which then lends.
     pub(crate) is_own: bool,
     words: &'a [u64],
     children: &'a [u32],
@@ -193,8 +193,8 @@ impl BorrowingTree {
         Ok(borrowing)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, and the number of its turns; as many as can be counted
-    /// where there is no memory to find out.
+    /// Memory of an instance for `tree`, in bytes, including construction, and the number of its turns; the maximum if
+    /// there is no memory to compute it.
     pub(crate) fn memory(tree: &Hierarchy) -> (u64, u64) {
         let Ok(levels) = levels(tree) else { return (u64::MAX / 4, u64::MAX / 16) };
         let priorities = usize::from(Plan::priorities(tree));
@@ -216,7 +216,7 @@ impl BorrowingTree {
         self.changes
     }
 
-    /// Asks for what is kept of `class`.
+    /// Prefetches the state of `class`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, class: u32) {
         prefetch(&self.nodes, class as usize);
@@ -257,7 +257,7 @@ impl BorrowingTree {
         (parent, level, standing)
     }
 
-    /// Says what `class` does from now on.
+    /// Sets the standing of `class`.
     pub(crate) fn stand(&mut self, class: u32, standing: Standing) {
         let Node { standing: old, level, .. } = self.nodes[class as usize];
         if old == standing {
@@ -361,7 +361,7 @@ impl BorrowingTree {
         }
     }
 
-    /// `class` has something at `level` and `priority`: puts it into its parent's set, and so on upwards.
+    /// Puts `class`, which has an entry at `level` and `priority`, into its parent's set, and so on upwards.
     fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
         self.changes += 1;
         while class != ROOT
@@ -470,7 +470,7 @@ impl BorrowingTree {
         turns[parent as usize] = (position + 1) << 1;
     }
 
-    /// Checks that every class is in its parent's sets exactly where it should be.
+    /// Checks that every class is in exactly the right sets of its parent.
     ///
     /// # Errors
     /// The class and the set, in words.
@@ -519,7 +519,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns true if what `class` has at its own level may be taken, when `above` says so of its parent.
+    /// Returns true if entries of `class` at its own level may be served, given `above`, the same for its parent.
     fn own(&self, class: u32, above: bool) -> bool {
         let node = &self.borrowing.nodes[class as usize];
         match node.standing {

@@ -2,17 +2,17 @@
 //! the children of one class. Its only inputs are their indices and the lengths at their heads. Only leaves hold
 //! packets.
 //!
-//! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
-//! packet, the *head*, chosen among the heads of its children. A head that was offered is not taken back when a better
-//! one arrives. When its last bit has left, every class on its path chooses anew, from the leaf up.
+//! In this way a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
+//! packet, the *head*, chosen among the heads of its children. An offered head is not taken back when a better one
+//! arrives. When its last bit has left, every class on its path chooses again, from the leaf up.
 //!
 //! A packet is in transmission from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a
 //! link has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is
 //! not idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate determine
 //! the part of a packet that is already sent.
 //!
-//! **Cost per packet.** Two steps of the discipline at each level.
-//! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
+//! **Cost per packet.** Two steps of the discipline at each level. **Invariants.** A child is known to its parent's
+//! discipline exactly while it has a head, waiting or in transmission.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
     fn complete(&mut self, child: u32, len: u32, next: Option<u32>);
 
-    /// The child that is probably selected when `by` others have been, where that is known.
+    /// Returns the child that is probably selected after `by` others, if it is known.
     fn ahead(&self, by: u32) -> Option<u32>;
 
     /// Asks for the cache lines that it has of `child`.
@@ -92,7 +92,8 @@ const NIL: u32 = u32::MAX;
 #[repr(align(64))]
 struct Class {
     queue: LeafQueue,
-    /// Index of the parent among the inner classes; of itself where `slot` is [`NIL`]: then it is an inner class.
+    /// Index of the parent among the inner classes; of the class itself if `slot` is [`NIL`]: then it is an inner
+    /// class.
     inner: u32,
     /// Index among the children of its parent.
     slot: u32,
@@ -109,7 +110,7 @@ struct Inner<D> {
     head: u32,
     /// The child that `head` is below.
     head_slot: u32,
-    /// It is on the path of the packet under way.
+    /// True if it is on the path of the packet in transmission.
     sending: bool,
 }
 
@@ -154,13 +155,13 @@ impl<D: Discipline> Composed<D> {
         Ok(composed)
     }
 
-    /// Bytes that a flat one for `tree` takes, with what it takes to be built.
+    /// Memory of a flat instance for `tree`, in bytes, including construction.
     pub(crate) fn flat_memory(tree: &Hierarchy) -> u64 {
         let leaves = tree.leaves().len();
         Self::memory(tree, 1) + D::memory(leaves) + virtual_time::memory_of_weights(leaves)
     }
 
-    /// Bytes that a hierarchical one for `tree` takes, with what it takes to be built.
+    /// Memory of a hierarchical instance for `tree`, in bytes, including construction.
     pub(crate) fn hierarchical_memory(tree: &Hierarchy) -> u64 {
         let inner = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
         let most = inner.clone().max().unwrap_or(0);
@@ -247,7 +248,7 @@ impl<D: Discipline> Composed<D> {
         }
     }
 
-    /// Lets an inner class choose what it offers; the length of that.
+    /// Lets an inner class choose its offer; returns the offer's length.
     fn choose_head(&mut self, at: u32) -> Option<u32> {
         let inner = &mut self.inners[at as usize];
         let Some(slot) = inner.discipline.select() else {
@@ -261,7 +262,7 @@ impl<D: Discipline> Composed<D> {
         self.classes[head as usize].queue.head_len()
     }
 
-    /// The packet under way has left: every class on its path chooses anew, but for the root, which does so when asked.
+    /// Ends the transmission: every class on its path chooses again, except the root, which chooses when it is asked.
     fn finish(&mut self) {
         let Some(UnderWay { leaf, len, .. }) = self.under_way.take() else { return };
         let class = &self.classes[leaf as usize];
@@ -282,7 +283,7 @@ impl<D: Discipline> Composed<D> {
 
 /// Asking for cache lines before they are needed.
 impl<D: Discipline> Composed<D> {
-    /// The leaf that is probably sent when `by` others have been, where the discipline of the root knows it.
+    /// Returns the leaf that is probably sent after `by` others, if the discipline of the root knows it.
     #[inline(always)]
     fn ahead(&self, by: u32) -> Option<u32> {
         let root = &self.inners[ROOT as usize];
@@ -294,7 +295,7 @@ impl<D: Discipline> Composed<D> {
         Some(self.inners[child as usize].head).filter(|&leaf| leaf != NIL)
     }
 
-    /// Asks for what the next packets need: far ahead for what the discipline has of a leaf, then for the leaf, then for the packet
+    /// Prefetches for the next packets: far ahead the discipline's data of a leaf, then the leaf, then the packet
     /// behind its head.
     #[inline]
     fn look_ahead(&self) {
@@ -315,8 +316,8 @@ impl<D: Discipline> Composed<D> {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or what the discipline has of a leaf that is
-    /// empty.
+    /// Prefetches for arriving packets: their leaves, then the tails of their queues, or the discipline's data of an
+    /// empty leaf.
     fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch(&self.classes, packet.class.index());

@@ -35,7 +35,7 @@ struct Flow<S> {
     fifo: bool,
 }
 
-// On one cache line where a scheduler needs no more than 16 bytes.
+// On one cache line if a scheduler needs at most 16 bytes.
 const _: () = assert!(size_of::<Flow<[u64; 2]>>() == 64);
 
 /// The leaves of a hierarchy by class id, each with its queue and a state `S` of the scheduler's.
@@ -47,7 +47,7 @@ pub(crate) struct Flows<S> {
 }
 
 impl<S> Flows<S> {
-    /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
+    /// Makes the leaves of `tree`. `state` is called for every class id, including those that are not leaves.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -85,7 +85,7 @@ impl<S> Flows<S> {
         bytes_of::<Flow<S>>(tree.len()) + PacketSlab::fifo_memory(tree)
     }
 
-    /// Queues a packet, or drops it. `Some` if it was queued: whether it is now the only one of its leaf.
+    /// Queues a packet, or drops it. `Some` if it was queued: true if it is now the only one of its leaf.
     #[inline]
     pub(crate) fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
         let Some(flow) = self.flows.get_mut(packet.class.index()).filter(|flow| flow.leaf) else {
@@ -150,7 +150,7 @@ impl<S> Flows<S> {
         self.flows.iter_mut().map(|flow| &mut flow.state)
     }
 
-    /// All classes by id, also those that are no leaves and never have packets.
+    /// All classes by id, including those that are not leaves and never have packets.
     #[cfg(feature = "invariants")]
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> + use<S> {
         0..self.flows.len() as u32
@@ -217,8 +217,8 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.backlog(&self.slab)
     }
 
-    /// Checks that `listed` are exactly the leaves with packets, each once, but for those that the scheduler keeps elsewhere, and that the
-    /// bytes add up.
+    /// Checks that `listed` are exactly the leaves with packets, each once, except those that the scheduler keeps
+    /// elsewhere, and that the bytes add up.
     ///
     /// # Errors
     /// The broken invariant, in words.
@@ -227,7 +227,7 @@ impl<S> Flows<S> {
         self.check_with(listed, elsewhere, None)
     }
 
-    /// The same where the class `sending`, the packet of which may be on its way, may be listed without another.
+    /// The same, except that the class `sending`, whose packet may be in transmission, may be listed without another.
     ///
     /// # Errors
     /// The broken invariant, in words.

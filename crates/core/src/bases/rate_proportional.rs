@@ -17,11 +17,11 @@
 //! has a latency of L_i / rho_i + L_max / r, for any potential. Its fairness depends on how far its potential may fall
 //! below those of the classes.
 //!
-//! **Cost per packet.** O(log n) of the active leaves, and what the potential costs.
-//! **Invariants.** A class with packets is in `heads` under the stamp of its first one.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
-//! **Validation.** The conditions and the latency as property tests for both potentials; [`virtual_clock`](crate::schedulers::virtual_clock), which
-//! computes its stamps in time and not in virtual time, as an oracle for it in real time.
+//! **Cost per packet.** O(log n) of the active leaves, plus the cost of the potential. **Invariants.** A class with
+//! packets is in `heads` under the stamp of its first one. **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Validation.** The conditions and the latency as property tests for both potentials;
+//! [`virtual_clock`](crate::schedulers::virtual_clock), which computes its stamps in time and not in virtual time, as
+//! an oracle for it in real time.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -131,7 +131,7 @@ impl<P: Potential> Rps<P> {
         })
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     pub(crate) fn memory(tree: &Hierarchy) -> u64 {
         Flows::<Session>::fifo_memory(tree)
             + TagSlab::memory(tree.link().max_queued)
@@ -176,7 +176,7 @@ impl<P: Potential> Scheduler for Rps<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        // The potential is looked at when packets arrive, and only then.
+        // The potential is only read when packets arrive.
         self.now = self.now.max(now);
         let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };
         let Some(packet) = self.flows.pop(index, now, drops) else {
@@ -211,7 +211,7 @@ impl<P: Potential> Scheduler for Rps<P> {
         let weights = |flows: &Flows<Session>, class: u32| flows.state(class).pace.divisor();
         if self.rate != with.rate || (0..flows.len()).any(|class| weights(flows, class) != weights(&with.flows, class))
         {
-            // Until now it went on with the weights and the rate before; between arrivals only where these change.
+            // Until now it had the previous weights and rate; between arrivals it advances only when these change.
             self.potential.advance(self.now, |class| weights(flows, class));
         }
         self.rate = with.rate;

@@ -1,4 +1,4 @@
-//! Packets and their bytes: what is queued, and what was counted.
+//! Numbers of packets and their bytes.
 
 use core::iter::Sum;
 use core::ops::{Add, AddAssign};

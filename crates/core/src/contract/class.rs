@@ -42,7 +42,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Returns true if it decides by itself what to drop.
+    /// Returns true if the queue itself decides which packets to drop.
     #[must_use]
     pub const fn is_active(self) -> bool {
         !matches!(self, Self::Fifo)
@@ -75,7 +75,7 @@ pub struct Contract {
 pub struct LeakyBucket {
     /// Depth in bytes.
     pub burst: u64,
-    /// Largest rate while the bucket lasts.
+    /// Largest rate while the bucket is not empty.
     pub peak: Rate,
     /// Rate in the long run.
     pub rate: Rate,
@@ -117,7 +117,7 @@ impl From<LeakyBucket> for LeakyBuckets {
     }
 }
 
-/// The part of a packet that says of which host it is.
+/// The part of a packet that identifies its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKey {
     /// The source address of the IP packet.
@@ -171,14 +171,14 @@ impl Hosts {
 /// The configuration of one class. Each scheduler honours part of it and refuses the rest ([`Feature`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Guarantee or weight. Where no sibling says anything, each counts as weight 1.
+    /// Guarantee or weight. If no sibling has one, each counts as weight 1.
     pub share: Option<Share>,
     /// Maximum rate.
     pub ceiling: Option<Rate>,
-    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class, and of a leaf under a scheduler
-    /// without token buckets that promises a delay: the burst of its traffic.
+    /// Token depth in bytes behind the guarantee; derived if absent. Of a latency-critical class, and of a leaf under a
+    /// scheduler without token buckets that promises a delay: the burst of its traffic.
     pub burst: Option<u64>,
-    /// Token depth in bytes behind the ceiling; derived where absent.
+    /// Token depth in bytes behind the ceiling; derived if absent.
     pub ceiling_burst: Option<u64>,
     /// 0 is served first.
     pub priority: Option<u8>,
@@ -188,7 +188,7 @@ pub struct ClassConfig {
     pub isolated: bool,
     /// Latency class of DRR+, DRR++, HLS.
     pub latency_critical: bool,
-    /// Quantum in bytes; in proportion to the share where absent.
+    /// Quantum in bytes; in proportion to the share if absent.
     pub quantum: Option<u32>,
     /// DRR+'s contract.
     pub contract: Option<Contract>,
@@ -209,8 +209,7 @@ pub struct ClassConfig {
     /// Hosts that the leaf's queue keeps apart: active hosts share the leaf's rate equally.
     /// [`with_host`](super::packet::with_host) assigns a packet to a host. `None` if hosts are not kept apart.
     pub hosts: Option<Hosts>,
-    /// True if an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
-    /// FIFO.
+    /// True if an active queue marks ECN-capable packets instead of dropping them. Without effect on a FIFO.
     pub ecn: bool,
 }
 
@@ -316,8 +315,8 @@ pub enum RoundLength {
     /// As short as the weights allow. Weights are used unchanged, or divided if they are too large for a round.
     #[default]
     Short,
-    /// The weights are scaled up, too, until they hand out as much as the largest packets. So a leaf sends a packet in nearly every visit,
-    /// which costs less, and the bounds are up to twice those of the smallest weights.
+    /// The weights are also scaled up, until they allot as much as the largest packets. So a leaf sends a packet in
+    /// nearly every visit, which costs less, and the bounds are up to twice those of the smallest weights.
     Long,
 }
 

@@ -39,9 +39,9 @@ pub enum BuildError {
         /// Description of the offending setting.
         what: &'static str,
     },
-    /// There is no memory for it.
+    /// Not enough memory.
     OutOfMemory {
-        /// Bytes that were asked for at once.
+        /// Size of the refused allocation, in bytes.
         bytes: u64,
     },
     /// The guaranteed curves together ask for more than the link carries.

@@ -23,7 +23,7 @@ pub const MAX_WEIGHT: u64 = 1_000_000_000_000;
 /// Largest packet that any link may be configured to carry, in accounted bytes.
 pub const MAX_PACKET: u32 = 1 << 20;
 
-/// Why a hierarchy was refused. Classes are named by id; the caller knows their names.
+/// The reason why a hierarchy was refused. Classes are named by id; the caller knows their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HierarchyError {
     /// A parent that was not added before.
@@ -90,7 +90,7 @@ pub enum HierarchyError {
     NoClasses,
     /// Not enough memory for the classes.
     OutOfMemory {
-        /// Bytes that were asked for at once.
+        /// Size of the refused allocation, in bytes.
         bytes: u64,
     },
 }
@@ -334,7 +334,8 @@ impl Hierarchy {
         Ok(self)
     }
 
-    /// The same classes below `link`, with what each of them says as `change` leaves it. Ids stay what they are.
+    /// Makes a tree with the same classes below `link`, each with its configuration as modified by `change`. Ids stay
+    /// the same.
     ///
     /// # Errors
     /// As [`HierarchyBuilder::add`] and [`HierarchyBuilder::build`].
@@ -358,7 +359,7 @@ impl Hierarchy {
         self.nodes.len()
     }
 
-    /// Returns true if there is no class, which is never so for a hierarchy that was built.
+    /// Returns true if there is no class, which never holds for a built hierarchy.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.len() <= 1
@@ -412,7 +413,7 @@ impl Hierarchy {
         &self.nodes[class.index()].config
     }
 
-    /// The weight relative to the siblings: the guarantee in bit/s where the class has one.
+    /// Returns the weight relative to the siblings: the guarantee in bit/s if the class has one.
     #[must_use]
     pub fn weight(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].weight

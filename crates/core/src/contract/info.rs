@@ -55,7 +55,7 @@ pub struct SchedulerInfo {
     pub work_conserving: WorkConserving,
     /// Cost per packet, in the number of leaves and levels.
     pub cost: &'static str,
-    /// The rule by which it shares in the long run.
+    /// The long-run sharing rule.
     pub sharing: Sharing,
     /// Guarantees of the scheduler.
     pub promises: Promises,
@@ -64,7 +64,7 @@ pub struct SchedulerInfo {
     pub memory: fn(&Hierarchy) -> u64,
     /// Makes one for a tree whose features it supports, or for any tree under [`Leniency::Ignore`]. Each class of the
     /// members is a child of the root and borrows from its lender. Without [`Feature::Pool`] the members are ignored.
-    /// [`SchedulerInfo::build`] is for callers: it puts behind the scheduler what the link asks for.
+    /// Callers use [`SchedulerInfo::build`], which also adds the transmit queue of the link.
     pub build: Build,
 }
 
@@ -104,7 +104,7 @@ pub enum Leniency {
     Ignore,
 }
 
-/// A box around a scheduler, or an error where there is no memory for it.
+/// Boxes a scheduler; fails if there is not enough memory.
 pub(crate) fn boxed<S: Scheduler + 'static>(scheduler: S) -> Result<Box<dyn Scheduler>, BuildError> {
     Ok(one(scheduler)?)
 }

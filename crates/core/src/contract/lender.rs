@@ -55,7 +55,7 @@ pub trait Lender: fmt::Debug + Send {
     /// The time from which on asking again can make a difference. It is later than `now`.
     fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos>;
 
-    /// A packet of `bytes` was sent below the class, borrowed or not. `more` says whether others wait there.
+    /// Called when a packet of `bytes` was sent below the class, borrowed or not. `more` is true if others wait there.
     fn sent(&mut self, now: Nanos, bytes: u32, more: bool);
 
     /// Returns the reading of the lender's own meter for the class, in bit/s, as of its last call; `None` if it has no

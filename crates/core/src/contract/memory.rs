@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// Memory was asked for and refused.
+/// A refused allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for at once.
+    /// Size of the allocation, in bytes.
     pub bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Link-layer overhead: the length that a scheduler accounts for a frame on the wire.
 //!
-//! A frame here is what an Ethernet interface hands over: from the destination address to the end of the payload, without
-//! preamble, frame check sequence and gap.
+//! A frame here is the unit that an Ethernet interface passes on: from the destination address to the end of the
+//! payload, without preamble, frame check sequence and gap.
 
 /// The way a link layer splits frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ mod tests {
             (Overhead::PTM.accounted(56), Overhead::PTM.accounted(120), Overhead::PTM.accounted(121)),
             (70, 130, 132)
         );
-        // 42 B and 18 B are 60 B: two cells, of which the second is mostly padding.
+        // 42 B and 18 B are 60 B: two cells, the second mostly padding.
         assert_eq!(
             (Overhead::ATM.accounted(42), Overhead::ATM.accounted(30), Overhead::ATM.accounted(31)),
             (106, 53, 106)

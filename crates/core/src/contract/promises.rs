@@ -33,7 +33,7 @@ impl Ratio {
         Self { numerator: value, denominator: 1 }
     }
 
-    /// `part / whole` of it, where it is itself a part of 1. Exact where the denominator of that is below 2^64, else rounded down.
+    /// Returns `part / whole` of it, a part of 1 itself. Exact if its denominator is below 2^64, else rounded down.
     #[must_use]
     fn part(self, part: u64, whole: u64) -> Self {
         let lowest = |one: u128, other: u128| {
@@ -196,7 +196,7 @@ pub struct RoundTerms {
 /// The kind of bound on the wait of a backlogged leaf for its next visit.
 #[derive(Clone, Copy, Debug)]
 pub enum TransmissionGap {
-    /// \[hls\] Theorem 5: two rounds, and what latency-critical leaves may be ahead by.
+    /// \[hls\] Theorem 5: two rounds, plus the advances of latency-critical leaves.
     TwoRounds,
     /// \[hls\] Theorem 6: the longest round of visits.
     LongestRound,

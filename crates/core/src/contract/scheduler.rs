@@ -1,7 +1,7 @@
 //! The contract between a scheduler and its caller.
 //!
-//! * The caller owns time. `now` never decreases from call to call. If it does all the same, a scheduler continues with the latest time that
-//!   it has seen.
+//! * The caller owns time. `now` must not decrease from call to call. If it does, a scheduler continues with the latest
+//!   time that it has seen.
 //! * The caller owns packets. A scheduler sees a handle, a length and a class. It returns every packet exactly once: from
 //!   [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
 //! * Nothing is allocated after construction. Every loop is bounded. No packet causes a panic.
@@ -324,15 +324,17 @@ pub trait Scheduler: Any + Send {
         false
     }
 
-    /// Returns true if what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue)
-    /// now: a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
+    /// Returns true if the head packet of `class` would now go into the priority queue of a [transmit
+    /// queue](crate::contract::TransmitQueue): a latency-critical class that is served as one. A class may lose this
+    /// property. It does not gain it while it has packets.
     fn is_expedited(&self, class: ClassId) -> bool {
         let _ = class;
         false
     }
 
-    /// The state of a class that decides whether it may send, in the word of the scheduler's paper, at the time of the last call: `"green"`, `"yellow"`
-    /// or `"red"` for HTB. `None` where the scheduler has no such states, and for a class that does not exist.
+    /// Returns the state of a class that decides if it may send, in the paper's words, at the time of the last call:
+    /// `"green"`, `"yellow"` or `"red"` for HTB. `None` if the scheduler has no such states, and for a class that does
+    /// not exist.
     fn class_state(&self, class: ClassId) -> Option<&'static str> {
         let _ = class;
         None
@@ -443,7 +445,7 @@ macro_rules! forward {
     };
 }
 
-/// A boxed scheduler is a scheduler, so that a driver can run whichever was asked for by name.
+/// A boxed scheduler is a scheduler, so that a driver can run one that was selected by name.
 impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     forward!(self => (**self));
 }

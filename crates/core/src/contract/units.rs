@@ -38,13 +38,13 @@ impl Nanos {
         Self(s.saturating_mul(NANOS_PER_SEC))
     }
 
-    /// The sum, or [`Nanos::MAX`] where it does not fit.
+    /// Returns the sum, or [`Nanos::MAX`] if it does not fit.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or zero where `other` is later.
+    /// Returns the difference, or zero if `other` is later.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -122,7 +122,7 @@ impl Rate {
         self.time_for_bytes(len as u64)
     }
 
-    /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] where it does not fit.
+    /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] if it does not fit.
     #[must_use]
     pub const fn time_for_bytes(self, bytes: u64) -> Nanos {
         let bit_ns = bytes as u128 * 8 * NANOS_PER_SEC as u128;
@@ -133,11 +133,11 @@ impl Rate {
         if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
     }
 
-    /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` where they do not fit.
+    /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` if they do not fit.
     #[must_use]
     pub const fn bytes_in(self, span: Nanos) -> u64 {
         let bit_ns = self.0 as u128 * span.0 as u128;
-        // 128-bit division is a call of some hundred instructions, and spans are short where it counts.
+        // 128-bit division is a call of some hundred instructions, and spans are short on hot paths.
         if bit_ns <= u64::MAX as u128 {
             return bit_ns as u64 / (8 * NANOS_PER_SEC);
         }
@@ -170,7 +170,7 @@ mod tests {
             let (bps, value) = (u128::from(rate.bps()), u128::from(value));
             ((value * 8_000_000_000).div_ceil(bps), bps * value / 8_000_000_000)
         };
-        // Either side of where the products leave 64 bits.
+        // Both sides of the point where the products exceed 64 bits.
         let edge = u64::MAX / 8_000_000_000;
         for bps in [1, 3, 1_000, 999_999_937, 1_000_000_000_000] {
             let rate = Rate::from_bps(bps).unwrap();

@@ -23,7 +23,7 @@ pub(crate) fn words(size: usize) -> usize {
     words
 }
 
-/// Puts in `number`, which is below `size`. Returns whether the set was empty before.
+/// Inserts `number`, which is below `size`. Returns true if the set was empty before.
 #[inline]
 pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);
@@ -40,7 +40,7 @@ pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     }
 }
 
-/// Takes out `number`, which is below `size`. Returns whether the set is empty now.
+/// Removes `number`, which is below `size`. Returns true if the set is now empty.
 #[inline]
 pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);

@@ -31,7 +31,7 @@ impl Bucket {
     }
 
     /// Refills the bucket up to `now`; a `now` before the latest one changes nothing.
-    // Without a branch: whether this is the first packet of a batch below a class cannot be foretold.
+    // Without a branch: the first packet of a batch below a class is unpredictable.
     #[inline]
     pub(crate) fn refill(&mut self, now: Nanos) {
         let brought = i128::from(self.rate.bps()) * i128::from(now.0.saturating_sub(self.updated.0));
@@ -81,7 +81,7 @@ impl Bucket {
         self.level.div_euclid(TOKENS_PER_BYTE) as i64
     }
 
-    /// Fills at the rate of `with` from `now` on, and is as deep. What it has or owes stays, up to the depth.
+    /// Adopts the rate of `with` from `now` on, and its depth. Credit or debt stays, up to the depth.
     pub(crate) fn retune(&mut self, now: Nanos, with: &Self) {
         self.refill(now);
         (self.rate, self.depth) = (with.rate, with.depth);

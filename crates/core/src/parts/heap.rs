@@ -67,7 +67,7 @@ impl<W: Work> Heap<W> {
         Self::knowing(ids, Also::default())
     }
 
-    /// One that knows more than its first.
+    /// Makes a queue with additional queries.
     pub(crate) fn knowing(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, also)?)) }
     }
@@ -148,14 +148,14 @@ impl<W: Work> Heap<W> {
         }
     }
 
-    /// The id that probably leaves when `by` others have left, where the queue was made to know it. It may be any id.
+    /// Returns the id that probably leaves after `by` others, if the queue was made with this query. It may be any id.
     #[must_use]
     #[inline(always)]
     pub(crate) fn ahead(&self, by: u32) -> Option<u32> {
         of_either!(self, queue => queue.ahead(by))
     }
 
-    /// Asks for the cache line of `id`, where there are many.
+    /// Prefetches the cache line of `id`, if there are many ids.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: u32) {
         if let Self::Lanes(queue) = self {
@@ -182,12 +182,12 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.remove(id))
     }
 
-    /// Takes everything out, and forgets how many there were.
+    /// Removes everything, and resets the sequence numbers.
     pub(crate) fn clear(&mut self) {
         of_either!(self, queue => queue.clear())
     }
 
-    /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
+    /// Lowers every key by the lesser of `amount` and the smallest key; returns the amount.
     pub(crate) fn lower(&mut self, amount: u128) -> u128 {
         of_either!(self, queue => queue.lower(amount))
     }

@@ -30,9 +30,9 @@ fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
 /// Steps of a long loop between two requests of [`pause`].
 const PAUSE_EVERY: usize = 512;
 
-/// Asks for a byte of memory and gives it back, once in 512 steps of a loop that builds something of many classes; `step` counts them. An allocator may
-/// let other tasks run then: that of the kernel does, where such a loop would otherwise keep a processor for milliseconds. A refusal is
-/// ignored.
+/// Allocates and frees a byte, once in 512 steps of a loop over many classes during construction; `step` counts them.
+/// An allocator may let other tasks run then. That of the kernel does, where such a loop would otherwise keep a
+/// processor for milliseconds. A refusal is ignored.
 pub fn pause(step: usize) {
     if step % PAUSE_EVERY == PAUSE_EVERY - 1 {
         let mut byte = Vec::<u8>::new();
@@ -60,7 +60,7 @@ pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMem
     Ok(all.into_boxed_slice())
 }
 
-/// A box that can be refused. There is no `Box::try_new` in stable Rust, but a vector of one entry can be.
+/// Makes a box with a fallible allocation. Stable Rust has no `Box::try_new`, but a vector of one entry can fail.
 pub(crate) fn one<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     let mut all = room(1)?;
     all.push(value);
@@ -91,8 +91,8 @@ impl<T> Stack<T> {
         self.0.drain(..)
     }
 
-    /// Keeps the first `len` entries.
-    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    /// Keeps the first `len` entries. Takes at least the room of `other`, which is empty. The remains in `other` are to
+    /// be dropped.
     pub(crate) fn take_room(&mut self, other: &mut Self) {
         if other.0.capacity() > self.0.capacity() {
             other.0.append(&mut self.0);
@@ -160,7 +160,7 @@ impl<T> Queue<T> {
         self.0.pop_front()
     }
 
-    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    /// Takes at least the room of `other`, which is empty. The remains in `other` are to be dropped.
     pub(crate) fn take_room(&mut self, other: &mut Self) {
         if other.0.capacity() > self.0.capacity() {
             other.0.append(&mut self.0);

@@ -18,12 +18,12 @@ pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
 #[inline(always)]
 fn ask<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
-    // SAFETY: the instruction is part of SSE, which the target has, and accesses no memory that the program sees.
+    // SAFETY: the instruction is part of SSE, which the target has, and has no visible effect on memory.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: the instruction is part of every 64-bit Arm processor, and accesses no memory that the program sees.
+    // SAFETY: the instruction is part of every 64-bit Arm processor, and has no visible effect on memory.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, readonly, preserves_flags));
     }

@@ -1,4 +1,4 @@
-//! Queues of tags beside the queues of packets, for schedulers that tag a packet when it arrives and not when it comes to the
+//! Queues of tags beside the queues of packets, for schedulers that tag a packet on arrival and not when it becomes the
 //! head.
 
 use super::memory::{Stack, bytes_of};

@@ -1,7 +1,7 @@
 //! Virtual time and the tags of packets, as the packet fair queueing schedulers share them.
 //!
 //! A class has the share phi_i of a link or of its parent. It finishes a packet of L bytes L / phi_i virtual bytes
-//! after it started it. That is how many bytes the whole link carries in the time that the packet takes at the class's
+//! after it started it. These are the bytes that the whole link carries in the duration of the packet at the class's
 //! own rate (\[drrpp\] Section 2.3, \[sds\] equation (1) with `max` in place of its `min`).
 //!
 //! | papers | here | unit |
@@ -62,7 +62,8 @@ pub(crate) const fn memory_of_weights(count: usize) -> u64 {
     bytes_of::<u64>(count)
 }
 
-/// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
+/// Returns the weights of the leaves of `tree`: their own if they are all siblings, otherwise by their share of the
+/// link.
 ///
 /// # Errors
 /// [`OutOfMemory`] if the weights do not fit.
@@ -129,7 +130,7 @@ impl Pace {
         let parts = self.remainder * u64::from(bytes) + tag.fraction;
         let whole = tag.whole + self.per_byte * u128::from(bytes);
         if parts < self.divisor {
-            // So it is where a share divides without a rest. A division takes as long as the rest of a tag.
+            // The common case: a share divides without a remainder. A division takes as long as the rest of a tag.
             return Tag { whole, fraction: parts };
         }
         let whole = whole + u128::from(parts / self.divisor);
@@ -185,7 +186,7 @@ impl Sessions {
         bytes_of::<Session>(sessions)
     }
 
-    /// Asks for what is kept of `child`.
+    /// Prefetches the state of `child`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, child: u32) {
         prefetch(&self.sessions, child as usize);
@@ -214,7 +215,7 @@ impl Sessions {
         self.next(child, len)
     }
 
-    /// The packet behind one that was sent comes to the head of `child`: S = F.
+    /// Tags the packet behind a sent one when it becomes the head of `child`: S = F.
     #[inline]
     pub(crate) fn next(&mut self, child: u32, len: u32) -> Tags {
         let session = &mut self.sessions[child as usize];

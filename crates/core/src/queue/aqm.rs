@@ -1,8 +1,8 @@
 //! The packets behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
 //!
-//! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is filled again as soon as
-//! it is taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ
-//! when the queue is full: CoDel drops what arrives.
+//! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is refilled as soon as it is
+//! taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ when
+//! the queue is full: CoDel drops the arrival.
 //!
 //! | RFC 8290 | here |
 //! | --- | --- |
@@ -45,12 +45,13 @@ use crate::parts::memory::{Stack, bytes_of};
 
 /// Flows that FQ-CoDel keeps apart in a leaf.
 pub(super) const FLOWS: u32 = 1024;
-/// Flows of FQ-CoDel in all leaves that have no hosts together, and as many in those of all hosts: where there are more than 1024 such leaves, each
-/// keeps fewer apart, a power of two, and so do hosts. A leaf or a host has at least one flow, so that many hosts may have more together.
+/// Maximum number of FQ-CoDel flows in all leaves without hosts together, and the same for all hosts. With more than
+/// 1024 such leaves each has fewer flows, a power of two, and so do hosts. A leaf or a host has at least one flow, so
+/// that many hosts may have more together.
 pub(super) const MAX_FLOWS: u32 = 1 << 20;
 /// Flows per packet of a leaf's limit; enough to keep most flows apart.
 const FLOWS_PER_PACKET: u32 = 4;
-/// Flows that FQ-CoDel keeps apart for each host of a leaf, where hosts share.
+/// FQ-CoDel flows for each host of a leaf with hosts.
 const FLOWS_PER_HOST: u32 = 16;
 /// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).
 const EVICTED: u32 = 64;
@@ -251,7 +252,7 @@ impl Table {
         bytes_of::<Self>(1) + bytes_of::<Active>(size.queues) + members + arrived
     }
 
-    /// Adds a leaf; its number, or [`NIL`] where it asks for a FIFO.
+    /// Adds a leaf; returns its number, or [`NIL`] for a FIFO.
     pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
         let shape = Shape::of(config, self.limits);
         if shape.flows == 0 {
@@ -288,7 +289,7 @@ impl Table {
         self.now = self.now.max(now);
     }
 
-    /// The latest time it knows of.
+    /// Returns the latest known time.
     pub(super) fn now(&self) -> Nanos {
         self.now
     }
@@ -335,9 +336,9 @@ impl Table {
         (handle, len)
     }
 
-    /// Chooses the next head: the loop of RFC 8290, Section 4.2, among hosts, where there are several, and then among the flows of the
-    /// host. One whose deficit is spent is passed over once, because a quantum covers any packet. An empty one is passed over once or
-    /// twice, until it is in no list. `judged` says whether CoDel has a say.
+    /// Chooses the next head: the loop of RFC 8290, Section 4.2, among hosts, if there are several, and then among the
+    /// flows of the host. One whose deficit is spent is passed over once, because a quantum covers any packet. An empty
+    /// one is passed over once or twice, until it is in no list. `judged` is true if CoDel judges the packets.
     pub(super) fn next(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         let Active { shape, first_host, .. } = self.queues[leaf.queue as usize];
         let judged = judged && shape.codel;
@@ -398,8 +399,8 @@ impl Table {
         }
     }
 
-    /// Drops half of the longest flow of the host that has most, at most [`EVICTED`] packets, to make room for `packet`; false where
-    /// that is the longest flow all by itself (RFC 8290, Section 4.1).
+    /// Drops half of the longest flow of the host that has most, at most [`EVICTED`] packets, to make room for
+    /// `packet`. Returns false if that packet alone is the longest flow (RFC 8290, Section 4.1).
     pub(super) fn evict(
         &mut self,
         slab: &mut Slab,
@@ -437,7 +438,7 @@ impl Table {
     }
 }
 
-/// The leaf that a table works for: what is behind its head.
+/// The leaf that a table serves: the packets behind its head.
 pub(super) struct Behind<'a> {
     pub(super) queue: u32,
     pub(super) class: ClassId,

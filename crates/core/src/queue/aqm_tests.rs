@@ -1,4 +1,4 @@
-//! Active queues against the RFCs: CoDel against its pseudo-code, FQ-CoDel against what it is for.
+//! Active queues against the RFCs: CoDel against its pseudo-code, FQ-CoDel against its goals.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ impl DropSink for Sink {
     }
 }
 
-/// One leaf with its slab and what it dropped and marked.
+/// One leaf with its slab, and its drops and marks.
 struct Leaf {
     slab: PacketSlab,
     queue: LeafQueue,
@@ -362,7 +362,7 @@ fn when_the_queue_is_full_the_longest_flow_gives_way_from_its_front() {
         assert!(leaf.put(0, number | flow_bits(flow), len));
     }
     assert_eq!(leaf.sink.dropped, [(2 | flow_bits(2), DropReason::QueuePackets)]);
-    // CoDel has one flow, and drops what arrives.
+    // CoDel has one flow, and drops the arrival.
     let mut leaf = Leaf::new(QueueKind::CoDel, false, 100);
     let taken: Vec<bool> = (0..200).map(|number| leaf.put(0, number | flow_bits(number as u32), L_MAX)).collect();
     assert!(taken == [[true; 100], [false; 100]].concat());
@@ -388,7 +388,7 @@ fn time_that_jumps_or_goes_back_drops_nothing_before_an_interval_has_passed() {
         for number in 0..200 {
             leaf.put(0, number, L_MAX);
         }
-        // However long they have waited, the first is forgiven: only now is it known.
+        // The first is forgiven after any wait: the wait is only known now.
         let year = 365 * 24 * 3600 * 1000 * MS;
         for now in [year, year, 5, 0, year + INTERVAL.0 - 1] {
             leaf.take(now).unwrap();
@@ -401,7 +401,8 @@ fn time_that_jumps_or_goes_back_drops_nothing_before_an_interval_has_passed() {
         assert!(leaf.queue.backlog(&leaf.slab).packets <= 3, "{:?}", leaf.queue.backlog(&leaf.slab));
         while leaf.take(u64::MAX).is_some() {}
         assert!(leaf.put(u64::MAX, 1, L_MAX) && leaf.take(0) == Some(1));
-        // Packets that arrive before the latest time seen arrive at that time: the second one taken is the first above the target.
+        // Packets that arrive before the latest time seen arrive at that time: the second one dequeued is the first
+        // above the target.
         let mut leaf = Leaf::new(kind, false, 1000);
         leaf.put(1000 * MS, 0, L_MAX);
         for number in 1..200 {
@@ -434,7 +435,7 @@ fn a_purge_gives_packets_back_in_the_order_in_which_they_would_have_left_and_for
     assert_eq!(purged.slab.backlog(), Amount::default());
     fill(&mut purged);
     assert!(core::iter::from_fn(|| purged.take(late.0)).eq(order));
-    // Also what CoDel was about to do.
+    // Also CoDel's pending actions.
     let mut used = Leaf::new(QueueKind::CoDel, false, 1000);
     overload(&mut used, 0, 50, 3);
     let late = Nanos(3_100 * MS);

@@ -107,7 +107,7 @@ impl Codel {
         now >= *self.first_above.get_or_insert(now.saturating_add(INTERVAL))
     }
 
-    /// Begins a row of signals, where the last one left off if that was not long ago.
+    /// Begins a series of signals, at the last count if the previous series ended recently.
     fn enter(&mut self, now: Nanos) {
         let recently = now < self.drop_next.saturating_add(Nanos(16 * INTERVAL.0));
         let before = self.count.saturating_sub(self.last_count);

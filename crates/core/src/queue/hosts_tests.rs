@@ -56,10 +56,10 @@ impl Leaf {
     }
 }
 
-/// The most that one host was served more than another in any time in which both had packets.
+/// The maximum difference in service of two hosts in any time in which both had packets.
 struct Apart {
     queued: Vec<u32>,
-    /// By pair of hosts: how far the first is ahead of the other now, and the least that it was since both have packets.
+    /// By pair of hosts: the current lead of the first over the other, and its minimum since both have packets.
     ahead: Vec<Vec<(i64, i64)>>,
     most: i64,
 }

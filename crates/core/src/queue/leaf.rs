@@ -1,4 +1,4 @@
-//! The queue of one leaf: its head packet, its limits, and where the packets behind the head are.
+//! The queue of one leaf: its head packet, its limits, and the location of the packets behind the head.
 
 use alloc::boxed::Box;
 
@@ -126,7 +126,7 @@ impl PacketSlab {
 /// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
 #[derive(Debug)]
 pub(crate) struct LeafQueue {
-    /// The head, and where the packet behind it is: as in the slab, so that a packet becomes the head by one copy.
+    /// The head, and the location of the packet behind it: as in the slab, so that one copy makes a packet the head.
     head: Node,
     /// Of a queue that shares its room: 1 unless it is empty. The rest of this is in the slab then.
     packets: u32,
@@ -158,7 +158,7 @@ impl LeafQueue {
         self.active == with.active
     }
 
-    /// Has the limits of `with`. What is queued stays, also where it is more.
+    /// Adopts the limits of `with`. Queued packets stay, even beyond the limits.
     pub(crate) const fn retune(&mut self, with: &Self) {
         (self.limit_packets, self.limit_bytes) = (with.limit_packets, with.limit_bytes);
     }
@@ -205,8 +205,8 @@ impl LeafQueue {
         if self.packets == 0 { None } else { Some(self.head.handle) }
     }
 
-    /// Takes a packet in, or drops it. An active queue may drop others to make room. Returns whether the packet was
-    /// taken in: only then can a queue that was empty have become one that is not.
+    /// Queues a packet, or drops it. An active queue may drop others to make room. Returns true if the packet was
+    /// queued: only then can an empty queue have become nonempty.
     #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
@@ -305,8 +305,8 @@ impl LeafQueue {
         Ok(())
     }
 
-    /// As [`LeafQueue::push`] into a slab that is open, and has room. False where a limit of the queue would be exceeded: it is
-    /// unchanged then.
+    /// Like [`LeafQueue::push`] into an open slab with room. Returns false, without a change, if a limit of the queue
+    /// would be exceeded.
     #[inline(always)]
     pub(crate) fn push_open(&mut self, slab: &mut OpenSlab<'_>, handle: u64, len: u32) -> bool {
         let bytes = u64::from(self.bytes) + u64::from(len);
@@ -336,8 +336,8 @@ impl LeafQueue {
         self.head.len
     }
 
-    /// Takes out the head packet of a FIFO that is not empty and belongs to `class`, where the slab is open. Returns whether the
-    /// queue is empty now.
+    /// Dequeues the head packet of a nonempty FIFO of `class`, with the slab open. Returns true if the queue is now
+    /// empty.
     #[inline(always)]
     pub(crate) fn pop_open(&mut self, slab: &mut OpenSlab<'_>, class: ClassId, slot: &mut Packet) -> bool {
         *slot = Packet { handle: self.head.handle, len: self.head.len, class };
@@ -387,7 +387,7 @@ impl LeafQueue {
 
 /// Operations of a queue that shares the room of its slab.
 impl LeafQueue {
-    /// The class that it is of, where it does.
+    /// Returns its class, if it shares the room of the slab.
     fn shares(&self) -> Option<u32> {
         (self.active != NIL && self.active & SHARES != 0).then_some(self.active & !SHARES)
     }
@@ -475,7 +475,7 @@ impl LeafQueue {
         self.is_over(slab, bytes).then(|| self.refusal(slab, bytes))
     }
 
-    /// Takes out the head. `now` where CoDel is to judge what follows it.
+    /// Dequeues the head. `now` is given if CoDel is to judge the following packets.
     #[cold]
     fn dequeue_active(
         &mut self,

@@ -18,7 +18,7 @@ use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, O
 use crate::parts::heap::Heap;
 use crate::parts::memory::{bytes_of, filled};
 
-/// A queue, the head included, but for what the head is.
+/// A queue, including the head, except the head's contents.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     second: u32,
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// Makes room in `slab`, which is full, for a packet of `class`; false where no queue is longer than that one and has a packet behind
-    /// its head.
+    /// Makes room in `slab`, which is full, for a packet of `class`; returns false if no queue is longer than that one
+    /// and has a packet behind its head.
     pub(super) fn make_room(&mut self, slab: &mut Slab, class: u32, now: Nanos, drops: &mut dyn DropSink) -> bool {
         let own = self.queues[class as usize].packets;
         let Some((victim, _)) = self.longest.first() else { return false };
@@ -91,7 +91,8 @@ impl Shared {
         true
     }
 
-    /// Appends a packet, for which there is room, to the queue of `class`; whether it is the head, which is the caller's to keep.
+    /// Appends a packet, for which there is room, to the queue of `class`; returns true if it is the head, which the
+    /// caller keeps.
     pub(super) fn push(&mut self, slab: &mut Slab, class: u32, handle: u64, len: u32) -> bool {
         slab.enter(len);
         let queue = &mut self.queues[class as usize];
@@ -111,7 +112,7 @@ impl Shared {
         packets == 1
     }
 
-    /// The head of `class`, of `len` bytes, leaves; what follows it.
+    /// Removes the head of `class`, of `len` bytes; returns the next packet.
     pub(super) fn pop(&mut self, slab: &mut Slab, class: u32, len: u32) -> Option<(u64, u32)> {
         slab.leave(len);
         let queue = &mut self.queues[class as usize];

@@ -1,4 +1,4 @@
-//! Queues that share their room against a plain model, and what pushing out does to fairness.
+//! Queues that share their room against a plain model, and the effect of pushing out on fairness.
 
 use super::*;
 use crate::contract::{

@@ -14,8 +14,8 @@ enum Place {
 /// The state of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// RFC 8290's credits, in bytes: how much it may send before others have their turn. At most a quantum; above that of a largest packet
-    /// below zero.
+    /// RFC 8290's credits, in bytes that it may send before others have their turn. At most a quantum; at least minus a
+    /// largest packet, exclusive.
     deficit: i64,
     /// The next in the same list.
     next: u32,

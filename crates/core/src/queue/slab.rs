@@ -1,4 +1,4 @@
-//! Storage for the packets of all leaf queues of one scheduler: a slab of bounded size, and how much of it is in use.
+//! Storage for the packets of all leaf queues of one scheduler: a slab of bounded size.
 
 use super::NIL;
 use crate::contract::{Amount, OutOfMemory};
@@ -89,7 +89,7 @@ impl Slab {
         }
     }
 
-    /// Opens it for a run of packets, of which `arriving` are queued. There has to be room for these.
+    /// Opens it for a run of packets, of which `arriving` are queued. There must be room for these.
     #[inline(always)]
     pub(super) fn open(&mut self, arriving: u32) -> OpenSlab<'_> {
         // If there are as many nodes as packets, enough are free: a loop over packets need not ask for each of them.
@@ -101,7 +101,7 @@ impl Slab {
         OpenSlab { nodes, free: *free, home: (free, queued, bytes) }
     }
 
-    /// Has at least `needed` nodes, of which the new ones are free.
+    /// Extends to at least `needed` nodes; new ones are free.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, needed: usize) {

@@ -32,7 +32,8 @@ impl SchedulerInfo {
         }
     }
 
-    /// The most bytes that [`SchedulerInfo::build`] takes for `tree`, and what is built keeps; boxes are not counted.
+    /// Upper bound, in bytes, of the memory that [`SchedulerInfo::build`] uses for `tree` and keeps; boxes are not
+    /// counted.
     #[must_use]
     pub fn memory_for(&self, tree: &Hierarchy) -> u64 {
         (self.memory)(tree) + Transmitting::memory(tree)

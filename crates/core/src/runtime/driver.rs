@@ -1,5 +1,5 @@
-//! The loop that drives a scheduler at the pace of a link. It is the same in the simulator and in the gateway: what was
-//! simulated is what runs. It owns no clock and does no I/O. A [`Port`] does both.
+//! The loop that drives a scheduler at the pace of a link, the same in the simulator and in the gateway. It owns no
+//! clock and does no I/O. A [`Port`] does both.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ impl Pacer {
         Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0, forfeited: Nanos::ZERO }
     }
 
-    /// When the link has sent what it was given, rounded up.
+    /// Time at which the link has sent its packets, rounded up.
     #[must_use]
     pub const fn free_at(&self) -> Nanos {
         if self.fraction > 0 { self.free_at.saturating_add(Nanos(1)) } else { self.free_at }
@@ -62,7 +62,7 @@ impl Pacer {
         self.free_at()
     }
 
-    /// The link has another rate from now on. What it was given before leaves as it was paced then.
+    /// Changes the rate of the link. Packets that were given to it before leave at the old pace.
     pub fn set_rate(&mut self, rate: Rate) {
         // The fraction is in units of the rate before.
         self.free_at = self.free_at();
@@ -75,8 +75,8 @@ impl Pacer {
         self.catch_up = catch_up;
     }
 
-    /// Time in which there was something to send and the link was free, and that is not made up for: what lateness went
-    /// beyond `catch_up`, since the pacer was made.
+    /// Time since construction in which there was backlog and the link was free, and that is not made up for: lateness
+    /// beyond `catch_up`.
     #[must_use]
     pub const fn forfeited(&self) -> Nanos {
         self.forfeited
@@ -144,7 +144,7 @@ impl Pacer {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Port: DropSink {
-    /// Appends what has arrived by `now`, classified, oldest first. May leave the rest for the next turn.
+    /// Appends the packets that have arrived by `now`, classified, oldest first. May leave the rest for the next turn.
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
 
     /// Called after enqueue; a hook for profiling.
@@ -235,7 +235,7 @@ impl<S: Scheduler> Driver<S> {
         Next::Wait(self.wake(now, Some(end)))
     }
 
-    /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
+    /// Queues the arrivals of `port` and sends the packets that are due by `now`, at most [`Driver::BATCH`].
     pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
         let now = self.begin(now);
         port.receive(now, &mut self.batch);
@@ -269,7 +269,7 @@ impl<S: Scheduler> Driver<S> {
         self.now
     }
 
-    /// Fills the batch with what is due by `now`, at most `max` packets. The caller charges them to the link. `None`:
+    /// Fills the batch with packets that are due by `now`, at most `max`. The caller charges them to the link. `None`:
     /// the link is busy.
     fn step(&mut self, now: Nanos, max: usize, drops: &mut dyn DropSink) -> Option<BatchEnd> {
         match self.pacer.due(now) {
@@ -412,7 +412,7 @@ mod tests {
             let fifo = crate::schedulers::fifo::Fifo::new(&tree).unwrap();
             Driver::new(fifo, Pacer::new(gbps(1), Nanos(10_000))).unwrap()
         };
-        // Both are asked when they say, and when something arrives.
+        // Both are called at their announced times, and on arrivals.
         let (mut pushed, mut port) = (driver(), Arrivals(arrivals.clone(), Vec::new()));
         let mut now = Nanos::ZERO;
         while port.1.len() < arrivals.len() {
@@ -484,7 +484,7 @@ mod tests {
             // Without a word the time since 108 us is made up for.
             let expected = if told { &[Nanos(8_000)][..] } else { &[Nanos::ZERO; 2][..] };
             assert_eq!(done, expected, "{start}");
-            // The second one, where the first took the link.
+            // The second one, after the first took the link.
             while told && driver.scheduler().backlog().packets > 0 {
                 let _ = driver.next(start.saturating_add(Nanos(8_000)), &mut never);
             }
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(pacer.due(Nanos(1_000_000)), 1251);
         assert_eq!(pacer.forfeited(), Nanos::ZERO);
         assert_eq!(pacer.charge(Nanos(1_000_000), 1000), Nanos(998_000));
-        // From 8 us, when the link was free, to 990 us, from where on it is made up for.
+        // From 8 us, when the link was free, to 990 us, from which on it is made up for.
         assert_eq!(pacer.forfeited(), Nanos(982_000));
         pacer.idle(Nanos(2_000_000));
         assert_eq!(pacer.due(Nanos(2_000_000)), 1);

@@ -7,9 +7,9 @@
 //! newcomers share slots in turn. The queued packets of a host that lost its slot stay there, and leave with those of
 //! the new holder.
 //!
-//! **Cost per packet.** One step for each host of the same bucket, whose number is expected to be at most one beside the host itself: there
-//! are as many buckets as places. A new host of a full table costs as many steps as places at most, and two on average, because
-//! each step takes back what a packet has given.
+//! **Cost per packet.** One step for each host of the same bucket; the expected number is at most one beside the host
+//! itself, as there are as many buckets as slots. A new host of a full table costs at most as many steps as slots, and
+//! two on average, because each step resets a mark that a packet has set.
 
 use alloc::boxed::Box;
 use core::num::NonZeroU16;
@@ -27,7 +27,7 @@ struct Held {
     /// Its bucket, and the next place there.
     bucket: u16,
     next: u16,
-    /// True if it was seen since the hand was there.
+    /// True if it was seen since the hand last came by.
     seen: bool,
 }
 
@@ -95,7 +95,7 @@ impl HostTable {
             self.held.push(Held { host, bucket, next, seen: false });
             return place;
         }
-        // At most once round: every host that is passed over has been seen no more.
+        // At most one round: every host that is passed over is marked as not seen.
         while core::mem::replace(&mut self.held[usize::from(self.hand)].seen, false) {
             self.hand = (self.hand + 1) % most;
         }
@@ -162,7 +162,7 @@ impl HostTables {
         if tables == 0 { 0 } else { tables + bytes_of::<u32>(tree.len()) }
     }
 
-    /// Those of a leaf, where it has some.
+    /// Returns the table of a leaf, if it has one.
     #[inline]
     pub fn of(&mut self, leaf: ClassId) -> Option<&mut HostTable> {
         let number = *self.of.get(leaf.index())?;

@@ -1,9 +1,9 @@
-//! Counts what passes through a scheduler, per class, and states the identity that must hold:
-//! received = sent + dropped + queued, in packets and in bytes, for every class and after every call.
+//! Counts the packets through a scheduler, per class, and checks the identity received = sent + dropped + queued, in
+//! packets and in bytes, for every class and after every call.
 //!
-//! The counters live here so that no algorithm carries them. Delays are the caller's to measure: it knows when a handle was
-//! received and when it was sent. Cost per packet: O(1) and one more cache line; the identity for one class or for all classes
-//! together is O(1), for every class O(classes).
+//! The counters are here so that no algorithm carries them. The caller measures delays: it knows when a handle was
+//! received and when it was sent. Cost per packet: O(1) and one more cache line; the identity for one class or for all
+//! classes together is O(1), for every class O(classes).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -240,7 +240,8 @@ impl Metered<Box<dyn Scheduler>> {
     }
 }
 
-/// Counts the drops and marks of a change. What is dropped with its class is counted elsewhere, as the class's own counters are.
+/// Counts the drops and marks of a change. Packets dropped with their class are counted elsewhere, like the class's own
+/// counters.
 struct RemovalSink<'a> {
     meter: &'a mut Meter,
     drops: &'a mut dyn DropSink,

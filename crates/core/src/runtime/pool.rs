@@ -29,7 +29,7 @@ pub enum PoolRule {
     /// Max-min fairness over measured demand: no bandwidth stays idle while there is demand.
     #[default]
     Exact,
-    /// The rule of \[htb\], which reacts within seconds and leaves idle what a member does not use.
+    /// The rule of \[htb\], which reacts within seconds and wastes bandwidth that a member does not use.
     Ratio,
     /// No rule: first come, first served, while the pool has credit. \[htb\] has its rule because one device then takes
     /// everything. For comparison.
@@ -107,7 +107,7 @@ enum Kind {
     Ratio(Ratio),
 }
 
-/// A member's end of a pool: what its class asks and reports to. Clones are the same end.
+/// A member's handle of a pool, through which its class asks and reports. Clones are the same member.
 #[derive(Clone, Debug)]
 pub struct Member {
     pool: Arc<Pool>,
@@ -115,8 +115,8 @@ pub struct Member {
 }
 
 impl Pool {
-    /// A pool of `rate`, of which `burst` bytes may be used at once, and one end of it for each of `bases`: the assured rates of
-    /// the classes that are to share it.
+    /// Makes a pool of `rate` with a burst of `burst` bytes, and one member for each of `bases`: the assured rates of
+    /// the classes that share it.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -142,7 +142,7 @@ impl Pool {
     /// Returns true if it can have these values.
     ///
     /// # Errors
-    /// [`PoolError`], and [`PoolError::NoMembers`] where `bases` are not as many as there are members.
+    /// [`PoolError`], and [`PoolError::NoMembers`] if the number of `bases` differs from that of members.
     pub fn check(&self, rate: Rate, bases: &[Rate]) -> Result<(), PoolError> {
         let members = match &self.0 {
             Kind::Exact(exact) => exact.members(),

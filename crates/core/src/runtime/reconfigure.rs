@@ -20,7 +20,7 @@ use crate::contract::{
 };
 use crate::parts::memory::slice;
 
-/// A change: what is to run from now on.
+/// A change: the configuration to run from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The scheduler to run from now on.

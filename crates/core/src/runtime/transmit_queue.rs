@@ -13,7 +13,7 @@
 //!
 //! **Cost per packet.** That of the scheduler, and O(1).
 //!
-//! **Memory.** n packets in each of the queues, and what each class has in them.
+//! **Memory.** n packets in each of the queues, and an amount per class.
 //!
 //! **Invariants.** Both queues together hold at most n packets. They are full unless the scheduler has nothing to send.
 //! Packets of a class leave in the order in which the scheduler sent them: when a class stops being expedited, its
@@ -60,7 +60,7 @@ struct Fifo {
     len: usize,
 }
 
-/// A packet, and how many had entered the queue before it.
+/// A packet, and the number of packets that had entered the queue before it.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     handle: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Transmitting<S> {
     plain: Fifo,
     /// Sent first; without room unless there is a priority queue.
     expedited: Fifo,
-    /// By class, what it has in both.
+    /// Amount in both queues, by class.
     held: Box<[Amount]>,
     total: Amount,
     /// Number of packets that have entered.

@@ -1,4 +1,4 @@
-//! `fifo`: one queue for all classes, first in, first out: what a link does without a scheduler.
+//! `fifo`: one queue for all classes, first in, first out: a link without a scheduler.
 //!
 //! Each class's own queue limits still hold, so that no class can fill the queue alone.
 //! Cost per packet: O(1). Invariants: the order of departure is the order of arrival.

@@ -53,7 +53,7 @@ fn a_commit_allocates_nothing_and_what_it_leaves_over_is_freed_later() {
             });
             let names = (before.name, after.name);
             assert_eq!((seen.count_total, seen.bytes_current), (0, 0), "{names:?}");
-            // The first class is gone with 100 packets, and the second had 100 where 30 fit now.
+            // The first class is gone with 100 packets, and the second had 100 with room for 30 now.
             assert_eq!((drops.0, running.backlog().packets), (100 + 70, 30 + 50), "{names:?}");
             assert!(allocation_counter::measure(|| drop(retired)).bytes_current < 0, "{names:?}");
             running.check_invariants().unwrap();
@@ -121,7 +121,7 @@ fn a_class_borrows_from_the_lender_that_the_change_gives_it() {
     }
 }
 
-/// Two leaves with these weights, the second with a ceiling where it has one.
+/// Two leaves with these weights, the second with an optional ceiling.
 fn two(weights: [u64; 2], ceiling: Option<u64>) -> TreeSpec {
     let mut spec = TreeSpec::flat(&weights);
     spec.rate = 10_000_000;
@@ -204,7 +204,7 @@ fn a_ceiling_holds_through_a_thousand_changes() {
             let ([_, of_limited], end) = send(&mut running, now, 5);
             (now, sent) = (end, sent + of_limited);
         }
-        // The ceiling, its burst, and a packet; in HLS also what one of its rounds takes.
+        // The ceiling, its burst, and a packet; in HLS also the bytes of one of its rounds.
         let most = 1_000_000 * now.0 / 8_000_000_000 + 3_000 + 1_500 + 20_000;
         assert!(sent <= most && sent > most - 30_000, "{name}: {sent} B in {now}, at most {most}");
     }

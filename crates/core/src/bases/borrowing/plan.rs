@@ -9,16 +9,17 @@ use crate::parts::memory::{bytes_of, filled, slice};
 /// Priorities are below this number, as in the kernel's HTB.
 pub(crate) const PRIORITIES: u8 = 8;
 
-/// Quanta that follow from rates add up to at most what the link carries in this time and [`ROUND_PACKETS`].
+/// Quanta that follow from rates add up to at most the bytes that the link carries in this time, plus
+/// [`ROUND_PACKETS`].
 pub(crate) const ROUND: Nanos = Nanos::from_millis(100);
 
 /// This many largest packets per leaf may be in a round on any link, so that slow ones share in proportion, too.
 pub(crate) const ROUND_PACKETS: u64 = 16;
 
-/// Rates are divided by weights in this fraction of a bit/s, so that quanta share as asked also where rates are small.
+/// Rates are divided by weights in this fraction of a bit/s, so that quanta are proportional for small rates, too.
 const FINE_BITS: u32 = 24;
 
-/// No bucket is deeper than this unless the user says so, in bytes. Quanta as large as 2^52 could ask for it.
+/// Maximum default depth of a bucket, in bytes. Quanta as large as 2^52 could exceed it.
 const DEEPEST: u64 = 1 << 50;
 
 /// The parameters that the classes of a tree run with, by class id.
@@ -93,7 +94,7 @@ impl Plan {
         tree.leaves().iter().map(|&leaf| priority(tree, leaf)).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     pub(crate) const fn memory(tree: &Hierarchy) -> u64 {
         bytes_of::<(u128, u64, u64, u8)>(tree.len())
     }
@@ -105,8 +106,8 @@ impl Plan {
         u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
     }
 
-    /// For default quanta and depths, without ceilings, where the guarantees of the leaves add up to no more than the
-    /// link: a leaf that is backlogged over (s, t] sends at least rate (t - s) less this many bytes.
+    /// Bound for default quanta and depths, without ceilings, if the guarantees of the leaves add up to at most the
+    /// link: a leaf that is backlogged over (s, t] sends at least rate (t - s) minus this many bytes.
     ///
     /// A leaf's tokens are between -L and the depth D at both ends, which makes L + D. Tokens are lost only when the
     /// bucket is full. While the leaf is green, m rounds bring it at most rate (m sum Q_j + sum (Q_j + 2 L)) / C, and
@@ -155,7 +156,8 @@ fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Box<[u64]>, BuildError> {
             (None, None) if largest * all <= round * smallest => (rate(leaf) * largest).div_ceil(smallest),
             (None, None) => (rate(leaf) * round).div_ceil(all).max(largest),
         };
-        // Below 2^32 where the user sets it; else at most a round and a packet: 2^24 packets of 2^20 B, 2^34 B of link time.
+        // Below 2^32 if the user sets it; else at most a round and a packet: 2^24 packets of 2^20 B, 2^34 B of link
+        // time.
         quanta[leaf.index()] = quantum as u64;
     }
     let least = tree.leaves().iter().map(|&leaf| u128::from(quanta[leaf.index()])).min().unwrap_or(largest);

@@ -2,8 +2,8 @@
 
 use super::{Flows, NIL};
 
-/// Leaves in an order that is kept in the leaves: what has many such lists takes no memory for them. The leaves are linked through a
-/// [`Flows`], the same one in every call.
+/// A list of leaves that is linked through the leaves, so that many such lists need no further memory. The links are in
+/// a [`Flows`], the same one in every call.
 #[derive(Debug)]
 pub(crate) struct Chain {
     /// The last; the first is the one after it.
@@ -18,7 +18,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Returns true if no leaf is in it.
+    /// Returns true if the list is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -19,10 +19,10 @@ const PACKETS_AHEAD: u32 = 32;
 pub(crate) struct Ring {
     /// Its length is a power of two.
     places: Box<[u32]>,
-    /// The place of the first, and how many there are; places count on and are taken modulo the length.
+    /// Position of the first and number of leaves; positions count on and are taken modulo the length.
     head: u32,
     len: u32,
-    /// Up to which places leaves and packets were asked for.
+    /// Positions up to which leaves and packets were prefetched.
     asked: [u32; 2],
 }
 
@@ -52,7 +52,7 @@ impl Ring {
         self.len
     }
 
-    /// Returns true if no leaf is in it.
+    /// Returns true if the ring is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -98,7 +98,7 @@ impl Ring {
         Some(first)
     }
 
-    /// Takes a leaf out, wherever it is. Returns whether it was in. O(n).
+    /// Removes a leaf at any position. Returns true if it was in the ring. O(n).
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let Some(at) = (0..self.len).find(|&at| self.places[self.place(at)] == flow) else { return false };
         for at in at + 1..self.len {
@@ -135,7 +135,7 @@ impl Ring {
         OpenRing { places, head: *head, len: *len, home: (head, len) }
     }
 
-    /// Asks for what the next visits need, as far as it was not asked for.
+    /// Prefetches for the next visits, as far as not yet done.
     #[inline]
     pub(super) fn look_ahead<S>(&mut self, flows: &[super::Flow<S>], slab: &PacketSlab) {
         let [leaves, packets] = [LEAVES_AHEAD, PACKETS_AHEAD].map(|most| most.min(self.len));
@@ -152,7 +152,8 @@ impl Ring {
     }
 }
 
-/// A ring that is open for a run of visits: its places as a slice, and where it begins and ends in registers. [`OpenRing::close`] closes it.
+/// A ring that is open for a run of visits: its places as a slice, and its start and end in registers.
+/// [`OpenRing::close`] closes it.
 pub(super) struct OpenRing<'a> {
     places: &'a mut [u32],
     head: u32,

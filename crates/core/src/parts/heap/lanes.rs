@@ -8,8 +8,8 @@
 //! differ, each id is in its own lane, which makes this a plain tournament. Lanes affect only the cost, never the
 //! order.
 //!
-//! **The other end.** The last of all ids is the tail of a lane. Where it is asked for, the tails play a tournament of their own, over the
-//! same places and below the same top. A single lane has neither.
+//! **The other end.** The last of all ids is the tail of a lane. If it is queried, the tails play a separate
+//! tournament, over the same places and below the same top. A single lane has neither.
 //!
 //! **Cost.** O(log lanes) for each change; there are never more lanes than ids. O(1) to read the first, O(log lanes)
 //! for the second. Nothing is allocated after construction.
@@ -28,7 +28,7 @@ use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
 use crate::parts::{prefetch::prefetch, work::Work};
 
-/// Marks a number as that of a lane, where it could be an id, or as free.
+/// Marks a number as that of a lane, in places for ids, or as free.
 const LANE: u32 = 1 << 31;
 /// Stands before an id that is not in the queue.
 const ABSENT: u32 = u32::MAX;
@@ -90,7 +90,7 @@ pub(crate) struct Lanes<W = ()> {
     log: Box<[u32]>,
     /// A power of two.
     leaves: u32,
-    /// The lowest node that all lanes in use are below, and how far above the leaves it is.
+    /// The lowest node that all lanes in use are below, and its height above the leaves.
     top: u32,
     height: u32,
     first: u32,
@@ -240,7 +240,7 @@ impl<W: Work> Lanes<W> {
         if self.is_empty() { None } else { Some(self.tail_key(self.last_lane(self.top))) }
     }
 
-    /// The id that probably comes `by` places after the first, where that is known.
+    /// Returns the id that is probably `by` places after the first, if it is known.
     #[must_use]
     #[inline(always)]
     pub(super) fn ahead(&self, by: u32) -> Option<u32> {
@@ -251,7 +251,7 @@ impl<W: Work> Lanes<W> {
         (number < self.sequence).then(|| self.log[number as usize & (self.log.len() - 1)])
     }
 
-    /// Asks for what is kept of `id`.
+    /// Prefetches the state of `id`.
     #[inline(always)]
     pub(super) fn prefetch(&self, id: u32) {
         prefetch(&self.entries, id as usize);
@@ -305,7 +305,7 @@ impl<W: Work> Lanes<W> {
         Some(key)
     }
 
-    /// Takes everything out, and forgets how many there were.
+    /// Removes everything, and resets the sequence numbers.
     pub(super) fn clear(&mut self) {
         let nobody = self.ids();
         self.entries.fill(Entry::NEVER);
@@ -316,7 +316,7 @@ impl<W: Work> Lanes<W> {
         (self.free, self.fresh, self.sequence) = (NONE, 0, 0);
     }
 
-    /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
+    /// Lowers every key by the lesser of `amount` and the smallest key; returns the amount.
     pub(super) fn lower(&mut self, amount: u128) -> u128 {
         let amount = self.first().map_or(amount, |(_, smallest)| smallest.min(amount));
         for entry in self.entries.iter_mut().filter(|entry| entry.before != ABSENT) {

@@ -1,4 +1,4 @@
-//! The exact pool: max-min fairness over measured demand, computed anew every [`PERIOD`].
+//! The exact pool: max-min fairness over measured demand, recomputed every [`PERIOD`].
 //!
 //! The pool gains credit at its rate. Every period, the first caller distributes all available credit by weighted
 //! max-min fairness. Each member gets its demand, or its part by assured rate of the credit left by members that demand
@@ -68,7 +68,7 @@ struct Seat {
     base_bps: AtomicU64,
     /// Bytes that it may send; negative when it owes.
     credit: AtomicI64,
-    /// Bytes sent since credit was handed out.
+    /// Bytes sent since the last distribution of credit.
     sent: AtomicI64,
     /// Time of its last call, in ns. `waits` is true if it could have sent more then: it was refused, or others waited
     /// behind the packet.
@@ -80,7 +80,7 @@ struct Seat {
     gap_before: AtomicU64,
     /// The largest packet that it has sent.
     largest: AtomicU32,
-    /// While credit is handed out: the credit that was taken back, what it wants, and what it gets.
+    /// During a distribution of credit: the credit that was taken back, the demand, and the allotment.
     taken: AtomicI64,
     wants: AtomicI64,
     gets: AtomicI64,
@@ -93,9 +93,9 @@ pub(super) struct Exact {
     burst: AtomicI64,
     /// Credit that belongs to no member.
     spare: AtomicI64,
-    /// When credit was handed out last, in ns.
+    /// Time of the last distribution of credit, in ns.
     last: AtomicU64,
-    /// The time in ns that it was handed out for.
+    /// Length of the period of that distribution, in ns.
     span: AtomicU64,
     /// Yield of the rate beyond whole bytes until then, in billionths of a bit.
     fraction: AtomicU64,
@@ -125,7 +125,7 @@ impl Seat {
         i128::from(self.base_bps.load(Relaxed))
     }
 
-    /// It sent or asked, and waits for more or not.
+    /// Records that it sent or asked; `waits` is true if it waits for more.
     fn hear(&self, now: Nanos, waits: bool) {
         // Only the member's own thread writes these two.
         let silent = now.0.saturating_sub(self.heard.load(Relaxed));
@@ -136,8 +136,8 @@ impl Seat {
         self.waits.store(waits, Relaxed);
     }
 
-    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. What it was given last was for `span` ns. Returns
-    /// what was taken, and its patience in ns if it waits.
+    /// Takes its credit back, unless it is late, and records its demand. The last allotment was for `span` ns. Returns
+    /// the credit taken back, and its patience in ns if it waits.
     fn begin(&self, now: Nanos, span: u64) -> (i64, u64) {
         let credit = self.credit.load(Relaxed);
         let sent = self.sent.swap(0, Relaxed);
@@ -158,7 +158,7 @@ impl Seat {
         (taken, if waits { patience } else { 0 })
     }
 
-    /// Returns true if it wants something and it is not settled what it gets.
+    /// Returns true if it has demand and its allotment is not yet determined.
     fn is_open(&self) -> bool {
         self.gets.load(Relaxed) == 0 && self.wants.load(Relaxed) > 0
     }
@@ -238,8 +238,8 @@ impl Exact {
         self.at_work.store(false, Release);
     }
 
-    /// Takes back all credit that there is, adds what the rate has brought, and hands it out. What members send meanwhile counts: all
-    /// credit is changed by differences.
+    /// Takes back all credit, adds the yield of the rate, and distributes it. Concurrent sending counts: all credit is
+    /// changed by differences.
     fn hand_out(&self, now: Nanos) {
         let spare = self.spare.load(Relaxed);
         let last = self.last.load(Relaxed);
@@ -263,8 +263,9 @@ impl Exact {
         self.span.store(now.0.saturating_sub(last), Relaxed);
     }
 
-    /// The bytes that the rate has brought since credit was handed out last, as far as there is room for them. Spare credit has room for the burst and two
-    /// periods. While members wait there is room for the longest of their patiences as well, because all of them may be visited later than in two periods.
+    /// Returns the yield of the rate in bytes since the last distribution, as far as there is room. Spare credit has
+    /// room for the burst and two periods. While members wait there is room for the longest of their patiences as well,
+    /// because all of them may be visited later than in two periods.
     fn brought(&self, now: Nanos, left: i64, patience: u64) -> i64 {
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
@@ -282,7 +283,7 @@ impl Exact {
         self.burst.load(Relaxed).saturating_add(brought as i64)
     }
 
-    /// Settles what each member gets of `left` by weighted max-min fairness; what is left then.
+    /// Determines each member's allotment of `left` by weighted max-min fairness; returns the rest.
     fn fill(&self, mut left: i64) -> i64 {
         // Each pass settles a member at least, or all.
         while left > 0 {

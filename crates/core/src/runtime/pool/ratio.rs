@@ -1,8 +1,7 @@
 //! The ratio rule of \[htb\], "cross device sharing": the slots of HTB's first version.
 //!
-//! Links ask for packets at any time, so that what they borrow from a common owner cannot be shared by taking turns.
-//! Instead each member has a meter of its actual rate. It borrows only while that rate is no higher than what the ratio
-//! rule allows it:
+//! Links ask for packets at any time, so that bandwidth borrowed from a common owner cannot be shared by taking turns.
+//! Instead each member has a meter of its actual rate. It borrows only while that rate is at most its allowed rate:
 //!
 //! R = sum(actual) / sum(base) over the active members; allowed = base * R; deny when actual > allowed.
 //!
@@ -37,7 +36,7 @@ use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
 /// Interval between computations of actual rates.
 const PERIOD: Nanos = Nanos::from_millis(100);
-/// Periods that a mean goes over: six seconds.
+/// Length of the average in periods: six seconds.
 const AVERAGED: u64 = 60;
 /// Fraction of a byte per period in which means are kept.
 const FRACTION_BITS: u32 = 16;
@@ -47,7 +46,7 @@ const FORGOTTEN: u64 = 60 * AVERAGED;
 #[derive(Debug)]
 struct Meter {
     base_bps: AtomicU64,
-    /// Bytes of the period under way.
+    /// Bytes of the current period.
     bytes: AtomicU64,
     actual: AtomicU64,
     active: AtomicBool,
@@ -62,7 +61,7 @@ pub(super) struct Ratio {
     /// When the bucket is full again, in ns, and the rest in units of (1 / rate) ns.
     full_at: AtomicU64,
     fraction: AtomicU64,
-    /// Number of the period under way.
+    /// Number of the current period.
     period: AtomicU64,
     meters: Vec<Meter>,
     /// True if members keep to the ratio. Otherwise credit is first come, first served.
@@ -126,7 +125,7 @@ impl Ratio {
         }
     }
 
-    /// The ratio rule: whether the actual rate of member `index` is no higher than what it is allowed.
+    /// Returns true if the actual rate of member `index` is at most its allowed rate.
     fn is_within_ratio(&self, index: usize) -> bool {
         let (mut bases, mut actuals) = (0u128, 0u128);
         for (at, meter) in self.meters.iter().enumerate() {
@@ -176,7 +175,8 @@ impl Ratio {
 
 /// The mean after a period in which `sent` was sent, both in fractions of a byte.
 fn mean(actual: u64, sent: u64) -> u64 {
-    // Towards what was sent by a sixtieth of the difference. Never up to the next when that is less than one fraction.
+    // Moves towards the sent bytes by a sixtieth of the difference. Never up to the next value if that is less than one
+    // fraction.
     (u128::from(actual) * u128::from(AVERAGED - 1) + u128::from(sent)).div_euclid(u128::from(AVERAGED)) as u64
 }
 

@@ -1,5 +1,5 @@
-//! `hpfq`: Hierarchical Packet Fair Queueing of Bennett and Zhang with WF2Q+ at every class, H-WF2Q+: \[hpfq\] Section 4, and
-//! what \[hfsc\] compares itself with.
+//! `hpfq`: Hierarchical Packet Fair Queueing of Bennett and Zhang with WF2Q+ at every class, H-WF2Q+: \[hpfq\] Section
+//! 4, and the baseline of \[hfsc\].
 //!
 //! Each inner class is a separate WF2Q+ server ([`crate::schedulers::wf2q_plus`]), fed by the heads of its children.
 //! Its virtual time counts the bytes that it has sent itself. See `bases::composed` for the composition of the servers.
@@ -11,16 +11,15 @@
 //! | RESET-PATH | `Composed::finish` |
 //! | T_n, reference time of node n | `Sessions::v` of its server |
 //!
-//! **Cost per packet.** O(log n) of the active children at each level.
-//! **Invariants.** Those of the discipline and of its composition.
-//! **Bounds.** W_i(t1, t2) >= share_i W(t1, t2) - the sum over the path of (L_i + (L_max - L_i) s_h) times the share of
-//! what is below, whenever a packet of the class has left. s_h is the share that the class on the path has in its parent. At other
-//! times it may be behind by (1 - share_i) L_i more.
-//! **Validation.** The bound over the path is a property test in random trees; a tree of one level does what `wf2q+` does.
+//! **Cost per packet.** O(log n) of the active children at each level. **Invariants.** Those of the discipline and of
+//! its composition. **Bounds.** W_i(t1, t2) >= share_i W(t1, t2) - the sum over the path of (L_i + (L_max - L_i) s_h)
+//! times the share of the part below, whenever a packet of the class has left. s_h is the share of the class on the
+//! path in its parent. At other times it may lag by (1 - share_i) L_i more. **Validation.** The bound over the path is
+//! a property test in random trees; a tree of one level equals `wf2q+`.
 //!
 //! DIFFERENCE: an inner class that becomes idle starts a new busy period with all its children level, as the link does.
-//! The paper leaves its tags as they are. The tags of the class itself at its parent stay.
-//! DIFFERENCE: the root chooses when it is asked for a packet, the other classes when one of theirs has left.
+//! The paper leaves its tags unchanged. The tags of the class itself at its parent stay. DIFFERENCE: the root chooses
+//! when it is asked for a packet, the other classes when one of theirs has left.
 
 use crate::bases::composed::Composed;
 use crate::contract::{

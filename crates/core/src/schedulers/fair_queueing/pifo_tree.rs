@@ -1,10 +1,10 @@
 //! `pifo-tree`: hierarchical packet fair queueing by a tree of PIFOs (push-in, first-out queues), which \[hls\] footnote 1 calls wrong for
 //! packets of different lengths: it is here to show how.
 //!
-//! Every class with children has a queue that is kept in the order of ranks. When a packet arrives, each class on its path
-//! pushes an entry for its child into that queue, with a rank, by start-time fair queueing: S = max(V, F), F = S + L / phi, where L
-//! is the length of the packet that *arrives*. V is the rank that was popped last. To send, the root pops its first entry, the
-//! child of that entry pops its own, and so on down to the leaf, whose first packet is sent.
+//! Every class with children has a queue in the order of ranks. When a packet arrives, each class on its path pushes an
+//! entry for its child into that queue, with a rank, by start-time fair queueing: S = max(V, F), F = S + L / phi, where
+//! L is the length of the packet that *arrives*. V is the rank that was popped last. To send, the root pops its first
+//! entry, the child of that entry pops its own, and so on down to the leaf, whose first packet is sent.
 //!
 //! **Fault of the algorithm.** An entry stands for a child and not for a packet. The packet that is sent for it differs
 //! from the one that it was ranked with, if a child below has ranked another leaf first. So a class is charged for

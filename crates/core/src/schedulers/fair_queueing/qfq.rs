@@ -22,7 +22,7 @@
 //!
 //! A class that becomes backlogged starts at S_k = max(F_k, V).
 //!
-//! **Cost per packet.** O(1): there is no loop at all. Groups change their sets many at a time, by masks.
+//! **Cost per packet.** O(1), without any loop. Masks move many groups between sets at once.
 //!
 //! **Invariants**, from which the masks follow. Shares are at most 1, so that no packet takes V further than a slot of any group.
 //! 1. S^_k <= floor(V / sigma_i) sigma_i + sigma_i: a class is served with S_i <= V, and then advances by a slot at most. A group
@@ -30,10 +30,10 @@
 //! 2. A group j that becomes eligible blocks no other group. A group i < j finishes by S_j + 2 sigma_i <= S_j +
 //!    sigma_j < F_j.
 //! 3. V <= F_i + L, by the argument under Bounds. With 1, a group uses at most five slots at a time.
-//! 4. S^_k <= F_j for each eligible j above the group i of k, also while k is idle. Where V is what k starts at, it is below F_j +
+//! 4. S^_k <= F_j for each eligible j above the group i of k, also while k is idle. If k starts at V, it is below F_j +
 //!    sigma_i by 3, and F_j is a multiple of sigma_i. So a group that is blocked by the one that is served, x, has
-//!    F_i <= F_x + 2 sigma_i. When x moves on, by a slot or more, all below it become ready at once, unless the next of ER
-//!    above x finishes just when x did: that blocks them still.
+//!    F_i <= F_x + 2 sigma_i. When x moves on, by a slot or more, all below it become ready at once, unless the next of
+//!    ER above x finishes just when x did: that still blocks them.
 //!
 //! **Bounds.** Let a class wait with the tag S, and S^ + 2 sigma = d. Let V0 be the virtual time at which a packet with
 //! F_i > d was last chosen, or V last jumped. Everything sent since then, except that packet, started at V0 or later.
@@ -44,9 +44,9 @@
 //!
 //! > W_k(t1, t2) >= phi W(t1, t2) - (3 - 2 phi) phi sigma - L
 //!
-//! while the class is backlogged, for any t1 and t2, counting what is sent of a packet under way. As L <= phi sigma < 2 L, the index is
-//! between 2 L and 7 L. The first alone says that a packet leaves within (2 (1 - phi) sigma + L) / r of when it would leave a link of
-//! the class's own rate: a latency-rate server.
+//! while the class is backlogged, for any t1 and t2, counting the sent part of a packet in transmission. As L <= phi
+//! sigma < 2 L, the index is between 2 L and 7 L. From the first alone, a packet leaves within (2 (1 - phi) sigma + L)
+//! / r of its departure from a private link of the class's rate: a latency-rate server.
 //!
 //! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a slot is at most 2^61 and
 //! there are `GROUPS` groups. V advances by less than 2^64 per packet, also when it jumps: 2^128 is beyond 2^64
@@ -55,14 +55,14 @@
 //! **Validation.** Comparison with a model that walks over all classes, with rational numbers; both bounds as property
 //! tests; traffic that comes within a sixteenth of the index.
 //!
-//! DIFFERENCE: the bounds are our own, as above. The index that \[qfq\] is quoted with, 3 phi sigma + 2 phi L, does not hold of a class
-//! of a small share: it may lag by nearly 4 phi sigma, as a test shows.
-//! DIFFERENCE: a packet is under way until the next `dequeue`, and V and its class's tag advance then. So a class that gets its next
-//! packet meanwhile has been backlogged all the time.
-//! DIFFERENCE: the authors' code starts a class that becomes backlogged at F_b of the first of ER above its group where V is beyond
-//! that, to keep the order of what is blocked. Here V is never a slot beyond it.
-//! DIFFERENCE: when the link becomes idle, V moves beyond all tags to a multiple of all slots: everything begins anew.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: the bounds are our own, as above. The index quoted for \[qfq\], 3 phi sigma + 2 phi L, does not hold for
+//! a class of a small share: it may lag by nearly 4 phi sigma, as a test shows. DIFFERENCE: a packet is in transmission
+//! until the next `dequeue`, and V and its class's tag advance then. So a class that gets its next packet meanwhile has
+//! been backlogged all the time. DIFFERENCE: the authors' code starts a class that becomes backlogged at F_b of the
+//! first of ER above its group if V is beyond that, to keep the order of blocked groups. Here V is never a slot beyond
+//! it. DIFFERENCE: when the link becomes idle, V moves beyond all tags to a multiple of all slots, which is equivalent
+//! to a restart. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its
+//! leaves.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -184,10 +184,10 @@ struct Session {
     group: u32,
 }
 
-/// The classes of a group that have packets, but for the one that is sending.
+/// The classes of a group that have packets, except the one that is sending.
 #[derive(Debug, Default)]
 struct Group {
-    /// S_i, of all and the one that is sending; old where the group has neither.
+    /// S_i, of all and the one that is sending; stale if the group has neither.
     start: u128,
     /// Classes in the order in which they came to the slot. That of a tag lies at its number modulo [`BUCKETS`].
     buckets: [Chain; BUCKETS as usize],
@@ -279,7 +279,8 @@ impl Groups {
         self.blocked &= others;
     }
 
-    /// Frees what `group` blocked, which finished at `finish` and has been removed from ER; it comes back with a later one.
+    /// Unblocks the groups that `group` blocked, which finished at `finish` and has been removed from ER; it comes back
+    /// with a later finish.
     #[inline]
     fn unblock(&mut self, group: u32, finish: u128) {
         if self.first_finish_above(group) != Some(finish) {
@@ -310,7 +311,7 @@ pub(crate) struct Qfq {
     flows: Flows<Session>,
     groups: Groups,
     v: u128,
-    /// The packet that the last dequeue returned. Its class is in no bucket and holds its group where it is.
+    /// The packet that the last dequeue returned. Its class is in no bucket and keeps its group in place.
     under_way: Option<UnderWay>,
 }
 
@@ -332,7 +333,7 @@ impl Qfq {
         Ok(Self { flows, groups, v: 0, under_way: None })
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     fn memory(tree: &Hierarchy) -> u64 {
         Flows::<Session>::memory(tree) + bytes_of::<Group>(GROUPS) + bytes_of::<u64>(tree.leaves().len())
     }
@@ -365,7 +366,7 @@ impl Qfq {
         group.full |= 1 << bucket;
     }
 
-    /// The packet under way has left.
+    /// Ends the transmission.
     #[inline]
     fn complete(&mut self) {
         let Some(UnderWay { class, len }) = self.under_way.take() else { return };

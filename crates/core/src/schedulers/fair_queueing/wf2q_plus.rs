@@ -24,8 +24,8 @@
 //! example with which the WF2Q papers begin is a test, too.
 //!
 //! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag. The paper sets everything to zero, which
-//! comes to the same.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! is equivalent. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among
+//! its leaves.
 
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]

@@ -1,9 +1,9 @@
-//! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor Sharing of
-//! Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. What \[sds\] compares itself with. Flat.
+//! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor
+//! Sharing of Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. The baseline of \[sds\]. Flat.
 //!
-//! A fluid system, GPS, is simulated beside the packets. In it every backlogged class is served at once, in proportion
-//! to the weights. Packets are sent in the order in which the fluid system finishes them, as far as that is known when
-//! one is chosen.
+//! A fluid system, GPS, is simulated beside the packets. In it all backlogged classes are served simultaneously, in
+//! proportion to the weights. Packets are sent in the order in which the fluid system finishes them, as far as that is
+//! known at the time of the choice.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |

@@ -1,10 +1,10 @@
 //! `cbq-formal`, `cbq-ancestor-only`, `cbq-top-level`: Class-Based Queueing as described in \[cbq\] and the appendix of
 //! \[hls\].
 //!
-//! An estimator says of each class whether it has used more than its rate. If so it is *overlimit*, else *underlimit*.
-//! A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may borrow from is
-//! underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest number of priority
-//! take turns by weighted round robin.
+//! An estimator determines for each class if it has used more than its rate. If so it is *overlimit*, else
+//! *underlimit*. A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may
+//! borrow from is underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest
+//! number of priority take turns by weighted round robin.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@
 //! forgiven.
 //!
 //! **Turns.** Deficit round robin over the leaves in the order of the tree. A turn lasts until the quantum is used up.
-//! It is continued the next time if the leaf may not send before that.
+//! It resumes later if the leaf may not send before that.
 //!
 //! Each limit that a guideline sets to the level of lenders has separate turns, with an allocation per leaf. A leaf
 //! that is underlimit goes ahead of those that borrow, under a lower limit than theirs. That neither ends their turn
@@ -42,17 +42,18 @@
 //! that a lender may have. `BorrowingTree` keeps the leaves so that the next one in turn is found under any such
 //! limit.
 //!
-//! **Time.** A packet takes its own length at the link's rate. It begins when the last one ended, or now where the link
-//! was idle. So a caller that takes packets ahead of the link, as batches do, or that is late, is seen as the link sees
-//! it.
+//! **Time.** A packet takes its length at the link's rate. It begins when the last one ended, or now if the link was
+//! idle. So a caller that takes packets ahead of the link, as batches do, or that is late, has no effect on the link's
+//! times.
 //!
 //! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and its
 //! unused bandwidth goes to no other class. All classes above it lend less by that amount, and are not charged for the
 //! packets of the isolated class.
 //!
-//! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the packet made
-//! overlimit. Classes that turn underlimit are worked off on the next call: at most one per class made overlimit before.
-//! A leaf whose turn is already used up is passed over: for each limit, once at most per packet sent ahead of a turn, of which `MOST_AHEAD` quanta and packets count.
+//! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the
+//! packet made overlimit. Classes that turn underlimit are processed on the next call: at most one per class made
+//! overlimit before. A leaf whose turn is already used up is passed over: for each limit, at most once per packet sent
+//! ahead of a turn, of which `MOST_AHEAD` quanta and packets count.
 //!
 //! **Invariants.** The heap holds exactly the overlimit classes with backlog below them. The standing of a class with
 //! backlog below it is that of its estimator. An allocation is between minus `MOST_AHEAD` quanta and packets and plus a quantum.
@@ -167,7 +168,7 @@ pub(crate) enum Guideline {
 }
 
 const NIL: u32 = u32::MAX;
-/// Of what a leaf sends ahead of its turn, this many quanta and packets count.
+/// Maximum charge for packets that a leaf sends ahead of its turn, in quanta and packets.
 const MOST_AHEAD: i64 = 64;
 /// The Top-Level value when a packet arrives for an overlimit leaf with an underlimit parent, for any level of that
 /// parent: \[cbq\] has 2 there, the level of a class whose children are leaves. So a leaf directly below the link
@@ -208,11 +209,12 @@ pub(crate) struct Cbq {
     borrowing: BorrowingTree,
     /// Limits that a guideline may set to the level of lenders: 0 to the root's level.
     limits: usize,
-    /// Rounds of turns: one for each limit, and under [`Guideline::TopLevel`] one more for what is sent ahead of the guess.
+    /// Rounds of turns: one for each limit, and under [`Guideline::TopLevel`] one more for packets sent ahead of the
+    /// guess.
     rounds: usize,
     /// Positions of the turns, by priority, round and class.
     turns: Box<[u32]>,
-    /// By leaf and round, what the leaf may still send in its turn, in bytes.
+    /// Remaining allocation of a leaf in its turn, in bytes, by leaf and round.
     allocations: Box<[i64]>,
     /// Under [`Guideline::TopLevel`], the highest level that may lend.
     top_level: u8,
@@ -237,7 +239,7 @@ impl Cbq {
         let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
         let mut lends_less = filled(tree.len(), false)?;
         for class in tree.classes().filter(|&class| tree.config(class).isolated) {
-            // Up to the next isolated class, all of which is kept from those above it.
+            // Up to the next isolated class, which is kept entirely from those above it.
             let mut above = tree.parent(class);
             while let Some(lender) = above {
                 rates[lender.index()] = rates[lender.index()].saturating_sub(plan.assured[class.index()].bps());
@@ -292,7 +294,7 @@ impl Cbq {
         Ok(cbq)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     fn memory(tree: &Hierarchy) -> u64 {
         let rounds = tree.levels() + 2;
         let priorities = usize::from(Plan::priorities(tree));
@@ -337,7 +339,7 @@ impl Cbq {
         }
     }
 
-    /// Works off the classes that are no longer overlimit.
+    /// Processes the classes that are no longer overlimit.
     fn turn(&mut self) {
         let clock = self.clock().unsigned_abs();
         while let Some((class, due)) = self.overlimit.first()
@@ -470,8 +472,9 @@ impl Cbq {
         Some((packet, on_link, empty))
     }
 
-    /// Sends a packet ahead of Top-Level, which lets no leaf send: of the leaf whose turn it is among those of the first priority that could
-    /// borrow. No class is charged. Where one above the leaf must not exceed a rate, Top-Level is lifted instead.
+    /// Sends a packet although Top-Level lets no leaf send: of the leaf whose turn it is among those of the first
+    /// priority that could borrow. No class is charged. If one above the leaf must not exceed a rate, Top-Level is
+    /// lifted instead.
     fn send_ahead(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let round = self.limits;
         let mut priorities = 0..self.borrowing.priorities();
@@ -613,7 +616,7 @@ impl Scheduler for Cbq {
             if watched != self.overlimit.contains(id) {
                 return Err(format!("class {id}, backlog below {}, lends {lends}, watched {}", class.busy, !watched));
             }
-            // One that is due is worked off when it is asked for a packet.
+            // One that is due is processed when the scheduler is asked for a packet.
             if class.busy > 0 && lends && self.judge(id) != Standing::Lends {
                 return Err(format!("class {id} lends and is overlimit"));
             }

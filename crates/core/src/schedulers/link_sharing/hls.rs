@@ -1,7 +1,7 @@
 //! `hls`: Hierarchical Link Sharing, a round robin whose outcome is hierarchical max-min fair.
 //!
-//! Source: \[hls\] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin over the
-//! active leaves in which the quantum of a leaf, its *quota*, is worked out anew in each round from the top of the tree.
+//! Source: \[hls\] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin
+//! over the active leaves. The quantum of a leaf, its *quota*, is recomputed in each round from the top of the tree.
 //!
 //! # Names
 //!
@@ -23,11 +23,11 @@
 //!
 //! # Rounds
 //!
-//! A main round visits every active leaf once and hands out what the root has. Surplus rounds follow as long as some
+//! A main round visits every active leaf once and distributes the root's credit. Surplus rounds follow as long as some
 //! inner class holds at least one credit per credit of its children's weight. The set of active classes is fixed when a
 //! round starts. A leaf that gets a packet in the middle of a round waits in `pending`. A leaf that empties is idle
-//! until the next round. An inner class is touched once per round, when the first leaf below it asks for its quota
-//! (Figure 4).
+//! until the next round. An inner class is updated once per round, when the first leaf below it needs its quota (Figure
+//! 4).
 //!
 //! # Cost per packet
 //!
@@ -49,18 +49,19 @@
 //!
 //! * `DIFFERENCE` (weights): a weight carries the unit byte in Q*, so weights given as rates would make rounds of gigabytes.
 //!   Each group of siblings is scaled by a power of ten; see [`RunWeights`].
-//! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf without an ancestor that has
-//!   something to hand out gets no quota and cannot send. So only leaves below such ancestors are visited, and a surplus round
-//!   costs what it can serve. The order of packets is the same. Packets of no length are an exception: they need no quota, and
-//!   wait for the next main round here.
-//!   Of these, plain leaves that cannot send with their quota get it when the round starts, and are not visited.
-//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` says what it is.
-//! * `DIFFERENCE` (when an inner class is idle): equation (11) takes the balance of an inner class as soon as all its *active*
+//! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf without an ancestor
+//!   that has credit to distribute gets no quota and cannot send. So only leaves below such ancestors are visited, and
+//!   the cost of a surplus round is proportional to its service. The order of packets is the same. Packets of no length
+//!   are an exception: they need no quota, and wait for the next main round here. Of these, plain leaves that cannot
+//!   send with their quota get it when the round starts, and are not visited.
+//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` defines it.
+//! * `DIFFERENCE` (idle inner classes): equation (11) takes the balance of an inner class as soon as all its *active*
 //!   leaves are idle, even if others below it received packets in this round and wait for the next. Such a class is
-//!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single packet
-//!   each, it falls behind its sibling without bound. Theorem 3 says otherwise; its Lemma 2 takes "backlogged" for "active".
-//!   Here an inner class is idle when no leaf below it is backlogged. Until then it keeps its balance, and the waiting leaves
-//!   get it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
+//!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single
+//!   packet each, it falls behind its sibling without bound. That contradicts Theorem 3; its Lemma 2 takes "backlogged"
+//!   for "active". Here an inner class is idle when no leaf below it is backlogged. Until then it keeps its balance,
+//!   and the waiting leaves get it in the surplus round that follows. Test:
+//!   `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
 //! * `DIFFERENCE` (start of a surplus round): all backlogged classes are active in a surplus round. The paper does not
 //!   say if the condition for starting one counts new classes. Here it does: they are activated first, so that no
 //!   surplus round starts with nothing to distribute.
@@ -69,8 +70,9 @@
 //!
 //! # Which file does what
 //!
-//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
-//! quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds
+//! and distributes quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits.
+//! `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -198,7 +200,7 @@ struct Inner {
     active: bool,
     /// True if it is in `Hls::touched`.
     touched: bool,
-    /// Scratch of `Hls::start_surplus_round`: it has something to hand out.
+    /// Scratch of `Hls::start_surplus_round`: true if it has credit to distribute.
     surplus: bool,
 }
 
@@ -225,14 +227,14 @@ pub struct Rounds {
 /// The HLS scheduler.
 #[derive(Debug)]
 pub struct Hls {
-    /// Indexed by class; entries of inner classes only say where to find them.
+    /// Indexed by class; entries of inner classes only have their index.
     leaves: Stack<Leaf>,
     inners: Stack<Inner>,
     /// By inner class: which class it is.
     inner_classes: Stack<u32>,
     siblings: Siblings,
     slab: PacketSlab,
-    /// Leaves of this round, and how far it has come.
+    /// Leaves of this round, and the progress of the round.
     order: Stack<u32>,
     cursor: usize,
     /// The leaves in `order[..kept]` were visited in this round and, in a main round, are still active: they are in the next one.
@@ -245,18 +247,18 @@ pub struct Hls {
     sent_in_round: bool,
     round: u64,
     pending: Stack<u32>,
-    /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
+    /// Inner classes with a child that went idle since the last round started: only these can have a surplus.
     touched: Stack<u32>,
     ceilings: Ceilings,
     has_ceilings: bool,
     urgent: Urgent,
-    /// By class: the weights that count from the next round on, where `are_weights_due`.
+    /// The weights from the next round on, by class, if `are_weights_due`.
     next_weights: Box<[i64]>,
     are_weights_due: bool,
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
-    /// True if the tree is so large that cache lines are asked for ahead of time.
+    /// True if the tree is large enough for prefetching.
     looks_ahead: bool,
     asked: Asked,
     later: Later,
@@ -269,7 +271,7 @@ impl Hls {
     /// A scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] where the number of leaves times the largest packet makes a round longer than 2^38 bytes.
+    /// [`BuildError::Parameter`] if the number of leaves times the largest packet makes a round longer than 2^38 bytes.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         Self::with_members(tree, Members::new())
     }
@@ -277,7 +279,8 @@ impl Hls {
     /// [`Hls::new`], of whose classes `members` borrow from their lenders: children of the root, with a ceiling.
     ///
     /// # Errors
-    /// As [`Hls::new`], and [`BuildError::Parameter`] for a member that is no child of the root, is named twice, or has no ceiling.
+    /// Like [`Hls::new`], and [`BuildError::Parameter`] for a member that is not a child of the root, is named twice,
+    /// or has no ceiling.
     pub fn with_members(tree: &Hierarchy, members: Members) -> Result<Self, BuildError> {
         let link = tree.link();
         let leaves = tree.leaves().len();
@@ -429,7 +432,7 @@ impl Hls {
         }
         if !self.serving {
             if !leaf.flags.intersects(Flags::ACTIVE) {
-                // It has gone idle since it was listed.
+                // It has become idle since it was listed.
                 leaf.flags.clear(Flags::LISTED);
                 self.cursor += 1;
                 return None;
@@ -529,7 +532,8 @@ impl Hls {
         }
     }
 
-    /// Pays what the latency-critical leaf at the cursor owes out of its balance: equation (9) for packets that were sent ahead.
+    /// Pays the debt of the latency-critical leaf at the cursor out of its balance: equation (9) for packets that were
+    /// sent ahead.
     #[cold]
     fn pay_debt(&mut self, id: u32) {
         let leaf = &mut self.leaves[id as usize];
@@ -564,7 +568,7 @@ impl Hls {
         self.kept += 1;
     }
 
-    /// The leaf at the cursor leaves the active set until it is no longer `blocked`.
+    /// Removes the leaf at the cursor from the active set until it is no longer `blocked`.
     #[cold]
     fn park(&mut self, id: u32, blocked: Blocked) {
         // Another leaf below these classes may wait for the next round: they would miss this one's quota.
@@ -698,7 +702,7 @@ impl Scheduler for Hls {
             mine.queue.retune(&theirs.queue);
             *next = theirs.weight;
         }
-        // Quotas of the round under way are of the weights before.
+        // Quotas of the current round use the previous weights.
         self.are_weights_due = true;
         true
     }

@@ -1,8 +1,8 @@
 //! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as described in \[htb\] and the appendix of \[hls\].
 //!
-//! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured
-//! bucket has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the
-//! expense of its *lender*: itself when it is green, else its nearest green ancestor. A leaf has no lender if a class
+//! Every class has an assured bucket; a class with a ceiling also has a ceiling bucket. A class is *green* while its
+//! assured bucket has tokens, *yellow* if only its ceiling lets it send, *red* if its ceiling does not. A leaf sends at
+//! the expense of its *lender*: itself if it is green, else its nearest green ancestor. A leaf has no lender if a class
 //! on the way is red. The leaves of the lowest level of lenders go first. Among these, those of the smallest number of
 //! priority go first. Among these there is Deficit Round Robin.
 //!
@@ -17,13 +17,14 @@
 //! | quantum | `Plan::quanta` | bytes |
 //! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
 //!
-//! A class that is yellow and borrows from a pool that has said no is `Standing::Stays` until it may ask again.
+//! A yellow class that borrows from a pool and was refused is `Standing::Stays` until it may ask again.
 //!
-//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor for each level of lenders. A visit
-//! that ends moves the cursor on. At the end of a set it also moves that of the set above. So the cursors together walk
-//! over the leaves of a level and priority as one round robin does. A class that turns green and comes back before its
-//! set was looked at finds its turn kept. The kernel's HTB has one cursor for what a class lends itself and for what classes
-//! above lend through it. Where the first takes the cursor past the last child, those above pass the class over.
+//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor for each level
+//! of lenders. A visit that ends moves the cursor on. At the end of a set it also moves that of the set above. So the
+//! cursors together walk over the leaves of a level and priority as one round robin does. A class that turns green and
+//! comes back before its set was visited keeps its turn. The kernel's HTB has one cursor both for a class's own lending
+//! and for the lending of classes above through it. If the former takes the cursor past the last child, those above
+//! skip the class.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
@@ -32,10 +33,10 @@
 //! **Invariants.** Those of `BorrowingTree`. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
 //! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
 //!
-//! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
-//! twice its default depth and two largest packets, see `Plan::guarantee_lag`. What is borrowed is shared by the quanta of leaves.
-//! So a class gets the more the fewer leaves it bundles its guarantee in. There is no isolation between branches (\[hls\] Section
-//! VIII-B, experiment 2).
+//! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its
+//! guarantee up to twice its default depth and two largest packets, see `Plan::guarantee_lag`. Borrowed bandwidth is
+//! shared by the quanta of leaves. So a class gets more if it bundles its guarantee in fewer leaves. There is no
+//! isolation between branches (\[hls\] Section VIII-B, experiment 2).
 //!
 //! **Overflow budget.** Buckets: see `parts::bucket`. Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!
@@ -117,7 +118,7 @@ pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
 pub(crate) enum Deficits {
     /// One for each class that it may borrow from: `htb`.
     PerLevel,
-    /// One: `htb-common-deficit`, whose sharing \[htb\] found to be off by 10 to 20 %.
+    /// One: `htb-common-deficit`, with a sharing error of 10 to 20 % according to \[htb\].
     Common,
 }
 
@@ -134,7 +135,7 @@ struct Class {
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
     leaf: bool,
-    /// Of a leaf: how many deficits it has, and the first of them, in `Htb::deficits`.
+    /// Of a leaf: the number of its deficits, and the first of them, in `Htb::deficits`.
     deficit_count: u8,
     deficits: u32,
     queue: LeafQueue,
@@ -181,7 +182,7 @@ struct Step {
     class: u32,
     set: u32,
     position: u32,
-    /// The level of the set, and how many of the steps before it are below the lender.
+    /// The level of the set, and the number of previous steps below the lender.
     at: u8,
     distance: u8,
     /// True if the set has a child behind that one. Looked up together, because nothing changes before [`Htb::move_on`]
@@ -221,7 +222,7 @@ pub(crate) struct Htb {
     looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
-    /// By class: when its ceiling is out of debt, or its pool can be asked again.
+    /// By class: the time at which its ceiling is out of debt, or its pool can be asked again.
     blocked: Heap,
     lenders: Stack<Box<dyn Lender>>,
     slab: PacketSlab,
@@ -306,7 +307,7 @@ impl Htb {
         Ok(htb)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, where no class is a member of a pool.
+    /// Memory of an instance for `tree`, in bytes, including construction, if no class is a member of a pool.
     fn memory(tree: &Hierarchy) -> u64 {
         let (borrowing, turns) = BorrowingTree::memory(tree);
         let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
@@ -475,7 +476,7 @@ impl Htb {
             self.steps += 1;
             let below = self.borrowing.level(child);
             if is_own {
-                // From the lender down, what is below borrows.
+                // From the lender down, the classes below borrow.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
                 }
@@ -503,7 +504,8 @@ impl Htb {
         }
     }
 
-    /// Asks for what the next packets of the set that the path ends in need: a leaf, and of an earlier one the packet behind its head.
+    /// Prefetches for the next packets of the set at the end of the path: a leaf, and for an earlier one the packet
+    /// behind its head.
     #[inline]
     fn look_ahead(&self) {
         let step = &self.path[self.steps - 1];
@@ -519,7 +521,7 @@ impl Htb {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, and then the tails of their queues.
+    /// Prefetches for arriving packets: their leaves, and then the tails of their queues.
     fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch_all(&self.classes, packet.class.index());
@@ -534,8 +536,8 @@ impl Htb {
         }
     }
 
-    /// Returns true if the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
-    /// asked again.
+    /// Returns true if the pool of `class`, a child of the root that borrows, lends to it now. If not, it is removed
+    /// until it may ask again.
     #[inline(never)]
     fn ask(&mut self, class: u32) -> bool {
         let known = &self.classes[class as usize];
@@ -707,7 +709,7 @@ impl Scheduler for Htb {
             if class == 0 || mine.busy == 0 {
                 continue;
             }
-            // Pools are asked anew, and the times that are noted are those of the rates before.
+            // Pools are asked again, and the noted times are those of the previous rates.
             let colour = mine.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
             self.watch(class);

@@ -15,8 +15,8 @@
 //! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does. Only then does a
 //! class go to the end of the list, behind those that came meanwhile, or leave it.
 //!
-//! A slot is a packet of any length. The text says that CORR is for cells of one length. Where packets differ in length
-//! it shares packets and not bytes.
+//! A slot is a packet of any length. According to the text, CORR is for cells of one length. With packets of different
+//! lengths it shares packets and not bytes.
 //!
 //! **Idle slots.** If some classes are idle, the others use fewer slots than a cycle has, and the next begins at once.
 //! A class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class with
@@ -82,7 +82,7 @@ pub(crate) struct Corr {
     /// Classes with packets, those first that are still to be visited in this major cycle.
     listed: Ring,
     due: u32,
-    /// Classes that have had their whole slots and have a fraction of one coming, by what is missing to a slot.
+    /// Classes that have had their whole slots and are owed a fraction of one, by the missing part of a slot.
     fractions: Heap,
     cycle_slots: u64,
     /// Slots of this cycle that are left.
@@ -152,7 +152,7 @@ impl Corr {
         self.flows.pop(flow, now, drops)
     }
 
-    /// The class whose slot is under way.
+    /// Returns the class whose slot is in use.
     fn sending(&self) -> Option<u32> {
         match self.sending {
             Sending::Nobody => None,
@@ -176,7 +176,7 @@ impl Corr {
         }
     }
 
-    /// The first of those that are due in the major cycle makes way where it has no whole slot coming, or no packet.
+    /// Passes over the first class that is due in the major cycle if it is owed no whole slot, or has no packet.
     fn pass_first(&mut self, flow: u32) {
         let credit = self.flows.state(flow).credit;
         if self.flows.is_empty(flow) {

@@ -28,9 +28,9 @@
 //! over the active classes per call: one in which no class can send, one that credits all such rounds, and one that is
 //! sure to send.
 //!
-//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is under way. The deficit of a
-//! class is below its head packet between its visits, so 0 <= D_i < L_max, and 0 while it is empty. So over m visits in
-//! which a class stays backlogged it sends between m Q_i - L_max and m Q_i + L_max.
+//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is in transmission. The
+//! deficit of a class is below its head packet between its visits, so 0 <= D_i < L_max, and 0 while it is empty. So
+//! over m visits in which a class stays backlogged it sends between m Q_i - L_max and m Q_i + L_max.
 //!
 //! **Overflow budget.** Quanta are below 2^41 bytes (10^6 leaves of 2^20 bytes and 2^37 bytes of link time; a user's are
 //! below 2^32), deficits below that plus 2^20: 2^58 units. Shares (2^64) times a round (2^41) in units of 2^-16 fit 128 bits.
@@ -90,8 +90,8 @@ pub const FRACTION_BITS: u32 = 16;
 /// A round lasts at most this long beyond one largest packet per leaf, unless the user sets quanta.
 pub(crate) const ROUND: Nanos = Nanos::from_secs(1);
 
-/// The quantum that each class of `tree` runs with, in units of 2^-[`FRACTION_BITS`] bytes, by class id; 0 for the root and
-/// inner classes. The module's page says how they are chosen.
+/// Returns the effective quantum of each class of `tree`, in units of 2^-[`FRACTION_BITS`] bytes, by class id; 0 for
+/// the root and inner classes. See the module's documentation for the choice.
 ///
 /// # Errors
 /// [`BuildError::Parameter`] for a quantum of zero, or for one outside 2^-16 .. 2^32 bytes that would have to follow from
@@ -187,7 +187,7 @@ pub(crate) fn flows(tree: &Hierarchy) -> Result<Flows<Deficit>, BuildError> {
     Ok(Flows::new(tree, |class| Deficit { quantum: quanta[class.index()], credit: 0 })?)
 }
 
-/// Brings over the quanta and limits of `with`. A class that is being visited keeps at most what a visit can have left.
+/// Adopts the quanta and limits of `with`. A class that is being visited keeps at most the maximum rest of a visit.
 pub(crate) fn retune(flows: &mut Flows<Deficit>, with: &mut Flows<Deficit>) {
     let largest = need(flows.max_packet());
     flows.retune(with, |mine, theirs| {
@@ -220,9 +220,9 @@ impl Tally for () {
 /// Classes with packets that take turns by the rules of this module: all or some of those of a [`Flows`].
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The first is visited next, or its visit is under way; then it may have no packet but the one that is being sent.
+    /// The first is visited next, or is being visited; then it may have no packet except the one in transmission.
     pub ring: Ring,
-    /// True if the visit of the first is under way: it has been given its quantum, and sent a packet.
+    /// True if the first is being visited: it has been given its quantum, and sent a packet.
     visiting: bool,
 }
 
@@ -250,7 +250,7 @@ impl Turns {
         }
     }
 
-    /// Takes a class out, wherever it is, and its credit away; whether it was in. O(n).
+    /// Removes a class at any position, and its credit; returns true if it was in. O(n).
     pub(crate) fn remove(&mut self, flows: &mut Flows<Deficit>, flow: u32) -> bool {
         if self.ring.first() == Some(flow) {
             self.visiting = false;
@@ -391,7 +391,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     (0..tree.len()).map(server).collect()
 }
 
-/// Checks that the classes without packets have no credit, but for `visited`.
+/// Checks that the classes without packets have no credit, except `visited`.
 ///
 /// # Errors
 /// The broken invariant, in words.

@@ -36,10 +36,10 @@
 //! with the number of classes. **Overflow budget.** That of `drr`; the bytes of an interval saturate. **Validation.**
 //! `drr` is the oracle for demoted classes; the rest is tested as stated here.
 //!
-//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one packet.
-//! Ours counts bytes in every interval, as Section 4.4.4 says, to within a slot.
-//! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one
+//! packet. Ours counts bytes in every interval, as in Section 4.4.4, to within a slot. DIFFERENCE: "for good" is until
+//! the classes are reconfigured or the queues are purged. DIFFERENCE: under
+//! [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -83,7 +83,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };
 
-/// Slots in which what a class sends is remembered for its contract's time.
+/// Number of slots in which a class's traffic is remembered for its contract's time.
 const SLOTS: usize = 32;
 
 /// Bytes that arrived from `start` until the next slot began.
@@ -99,7 +99,7 @@ struct Police {
     contract: Contract,
     /// Its number among the classes with a contract, whose slots it has.
     number: u32,
-    /// The oldest slot in use, and how many are.
+    /// The oldest slot in use, and the number in use.
     oldest: u8,
     used: u8,
     /// Bytes in all of them.
@@ -112,7 +112,8 @@ impl Police {
         Self { contract, number, oldest: 0, used: 0, arrived: 0, broken: false }
     }
 
-    /// `len` bytes arrive, and `slots` are this class's; whether they break the contract, which they do once.
+    /// Records an arrival of `len` bytes in this class's `slots`; returns true when the contract is broken, which
+    /// happens once.
     fn breaks(&mut self, slots: &mut [Slot; SLOTS], now: Nanos, len: u32) -> bool {
         if self.broken {
             return false;
@@ -139,7 +140,7 @@ impl Police {
     }
 }
 
-/// The bound of the header, for what a class may send under its contract.
+/// The bound of the module's documentation, for traffic within a class's contract.
 fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(quanta) = drr::quanta(tree) else { return none() };

@@ -3,8 +3,8 @@
 //! modifies.
 //!
 //! A round visits each latency-critical class with packets and then one best-effort class. A visit adds the class's
-//! quantum to its deficit and sends what that covers, as in [`drr`]. So a latency-critical class may burst without
-//! losing its place: what is more than its quantum stays queued for the next round.
+//! quantum to its deficit and sends the covered packets, as in [`drr`]. So a latency-critical class may burst without
+//! losing its place: the excess over its quantum stays queued for the next round.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -18,10 +18,9 @@
 //! gets Q_LC / (Q_LC + Q_BE) of the link, for any number of best-effort classes. If there are several, that is more
 //! than its share by the weights, as in the text. To give the class less, set a smaller quantum.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise at most three walks over the active
-//! classes per call.
-//! **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty. Latency-critical classes send at most the sum
-//! of their Q_LC + L_max between two visits of best-effort classes.
+//! **Cost per packet.** O(1) if every quantum is at least the largest packet. Otherwise at most three walks over the
+//! active classes per call. **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty.
+//! Latency-critical classes send at most the sum of their Q_LC + L_max between two visits of best-effort classes.
 //! **Bounds.** Let all quanta be at least L, the largest packet. Let R = sum of Q_LC + Q_BE with the largest Q_BE. Let
 //! there be m latency-critical and n best-effort classes. When class i has been visited k times since it got packets,
 //! the link has sent at most (k + 1) (R - Q_i) + (n + m) L of others and of i's packet before, because every class may
@@ -95,8 +94,8 @@ pub(crate) fn critical(tree: &Hierarchy) -> Result<Box<[bool]>, OutOfMemory> {
     })
 }
 
-/// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, for latency-critical classes where
-/// all quanta are at least a largest packet.
+/// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, for latency-critical
+/// classes if all quanta are at least a largest packet.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(quanta) = drr::quanta(tree) else { return none() };
@@ -125,7 +124,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     (0..tree.len()).map(server).collect()
 }
 
-/// Shares this much below the guarantee, as a part of it, are no shortfall: quanta are rounded.
+/// Shares that are below the guarantee by at most this part are not shortfalls: quanta are rounded.
 const PART: u128 = 100;
 
 /// Guarantees that visits of latency-critical classes cost others while all classes have packets. A round visits each best-effort class once and all
@@ -206,7 +205,7 @@ impl DrrPlusPlus {
         self.over |= self.best_effort.settle(&mut self.flows, &mut self.visits);
     }
 
-    /// Does the rounds in which no class can send. No visit is under way, and a round begins.
+    /// Completes the rounds in which no class can send. No visit is in progress, and a round begins.
     fn skip_rounds(&mut self) {
         let (critical, best_effort) = (&self.critical.ring, &mut self.best_effort.ring);
         // The number of the round in which the first class can send, counted from 1.

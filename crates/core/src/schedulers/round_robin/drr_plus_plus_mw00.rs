@@ -82,7 +82,7 @@ pub(crate) struct Mw00 {
     /// The first may be sending: see `sending`.
     ready: Ring,
     waiting: Ring,
-    /// True if the packet under way is of the first of `ready`, which is listed anew when it has been sent.
+    /// True if the packet in transmission is of the first of `ready`, which is listed again afterwards.
     sending: bool,
     best_effort: Turns,
     /// Best-effort classes that are still to be visited in this round.
@@ -130,12 +130,12 @@ impl Mw00 {
         self.left -= u32::from(self.best_effort.settle(&mut self.flows, &mut ()));
     }
 
-    /// The latency-critical class whose packet is under way.
+    /// Returns the latency-critical class whose packet is in transmission.
     fn sending(&self) -> Option<u32> {
         if self.sending { self.ready.first() } else { None }
     }
 
-    /// Puts a latency-critical class that is in no ring where it belongs.
+    /// Puts a latency-critical class that is in no ring into the right one.
     fn list(&mut self, flow: u32) {
         let Some(len) = self.flows.head_len(flow) else { return };
         let ring = if need(len) <= self.flows.state(flow).credit { &mut self.ready } else { &mut self.waiting };
@@ -189,7 +189,7 @@ impl Scheduler for Mw00 {
             // The round is over. The next begins before anything else is sent, and brings its credit.
             deficit.credit = 0;
         } else if *credited != self.round {
-            // It had no backlog when the round began: a fresh credit, and not what was left of an older one.
+            // It had no backlog when the round began: a new credit, not the rest of an older one.
             deficit.credit = deficit.quantum.saturating_mul(self.classes);
         }
         *credited = self.round;

@@ -13,22 +13,22 @@
 //! | w_i | weights among siblings, `virtual_time::weights` | |
 //! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
 //!
-//! **Interleaving.** Written down, the round would have as many visits as the product of the sums of all weights on a
-//! path: 10^27 for three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which
-//! says how far the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further.
-//! The child whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
-//! self-clocked fair queueing of visits. Among children whose next visits take them equally far, the one of the
-//! smallest weight always comes first, because its tag is the oldest.
+//! **Interleaving.** Written out, the round would have as many visits as the product of the sums of all weights on a
+//! path: 10^27 for three levels of guarantees in bit/s. So it is not written out. Each class keeps a tag per child, the
+//! position of the child in the class's part of the round. A visit to a child of weight w advances it by 1 / w. The
+//! child with the smallest next position is visited (`Sessions`, with visits in place of bytes). That is self-clocked
+//! fair queueing of visits. Among children with equal next positions, the one of the smallest weight always comes
+//! first, because its tag is the oldest.
 //!
 //! **Cost per packet.** O(log n) of the children at each level per visit; a visit sends at least one packet.
-//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets or is being visited.
-//! 0 <= d_i < L_max between visits, 0 while a leaf is empty.
-//! **Bounds.** For whole weights, without a common divisor among siblings: between two visits of a child there are at most ceil(w_j
-//! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that
-//! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
-//! deficits add up, and a leaf that empties forgets what was left of its quantum.
-//! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
-//! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
+//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets or is being
+//! visited. 0 <= d_i < L_max between visits, 0 while a leaf is empty. **Bounds.** For whole weights, without a common
+//! divisor among siblings: between two visits of a child there are at most ceil(w_j / w_i) of each sibling j, and |n_i
+//! / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that follow Lemma 9,
+//! Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
+//! deficits add up, and a leaf that empties forgets the rest of its quantum. **Overflow budget.** As in
+//! `parts::virtual_time`. Deficits are below 2^21 bytes. **Validation.** Lemma 8 and Lemma 9 in the tests below;
+//! Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
 //! DIFFERENCE: tags replace the layout of the round. So it does not start anew when a class becomes active. DIFFERENCE:
 //! Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
@@ -101,7 +101,7 @@ pub(crate) struct Hdrr {
     places: Box<[Place]>,
     inners: Stack<Inner>,
     quantum: u32,
-    /// The leaf that is being visited, which may have no packet but the one under way; [`NIL`] between visits.
+    /// The leaf that is being visited, which may have no packet except the one in transmission; [`NIL`] between visits.
     visited: u32,
 }
 

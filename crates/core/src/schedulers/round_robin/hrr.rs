@@ -87,7 +87,7 @@ struct Slots {
 struct Level {
     /// Length of a frame.
     frame: u64,
-    /// Number of the frame under way.
+    /// Number of the current frame.
     number: u64,
     /// Classes with packets and slots.
     ready: Chain,
@@ -106,7 +106,7 @@ impl Level {
 pub(crate) struct Hrr {
     flows: Flows<Slots>,
     levels: [Level; LEVELS],
-    /// The level whose first ready class has the packet under way.
+    /// The level whose first ready class has the packet in transmission.
     sending: Option<u8>,
     now: Nanos,
 }
@@ -123,7 +123,7 @@ fn slots(share: u128) -> (u8, u64) {
     (level, ((share * frame) >> 64).max(1) as u64)
 }
 
-/// The bound of the header, where a frame has two slots of the class.
+/// The bound of the module's documentation, if a frame has two slots of the class.
 fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     let slot = slot(tree);
     let server = |class: ClassId| {
@@ -178,7 +178,7 @@ impl Hrr {
         }
     }
 
-    /// The class whose packet is under way.
+    /// Returns the class whose packet is in transmission.
     fn sending(&self) -> Option<u32> {
         self.levels[usize::from(self.sending?)].ready.first(&self.flows)
     }
@@ -192,7 +192,7 @@ impl Hrr {
         }
     }
 
-    /// Puts a class with packets that is in no ring at the end of where it belongs.
+    /// Puts a class with packets that is in no ring at the end of the right one.
     fn list(&mut self, flow: u32) {
         let left = self.left(flow);
         let level = &mut self.levels[usize::from(self.flows.state(flow).level)];
@@ -200,7 +200,7 @@ impl Hrr {
         ring.push(&mut self.flows, flow);
     }
 
-    /// Slots that a class has left in the frame under way.
+    /// Remaining slots of a class in the current frame.
     fn left(&self, flow: u32) -> u64 {
         let slots = self.flows.state(flow);
         if slots.frame == self.levels[usize::from(slots.level)].number { slots.left } else { slots.per_frame }

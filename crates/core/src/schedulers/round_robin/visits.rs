@@ -92,7 +92,7 @@ impl Visits {
     }
 }
 
-/// Visits that are no part of a round's length.
+/// Visits that do not count in a round's length.
 impl Tally for Visits {
     #[inline]
     fn begins(&mut self, flow: u32, times: u64, _: u32) {

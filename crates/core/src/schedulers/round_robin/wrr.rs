@@ -49,7 +49,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Wrr::new(tree)?),
 };
 
-/// The most that the smallest weight may be.
+/// Maximum of the smallest weight.
 pub(crate) const SMALLEST: u64 = 100;
 
 fn common_divisor(mut one: u128, mut other: u128) -> u128 {
@@ -91,7 +91,7 @@ fn packets(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
 #[derive(Debug)]
 struct Weight {
     packets: u64,
-    /// Packets that it has sent in the visit under way; 0 between visits.
+    /// Packets sent in the current visit; 0 between visits.
     sent: u64,
 }
 
@@ -141,7 +141,7 @@ impl Wrr {
         Flows::<Weight>::memory(tree) + Ring::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
 
-    /// The class whose visit is under way.
+    /// Returns the class that is being visited.
     #[inline]
     fn visited(&self) -> Option<u32> {
         self.ring.first().filter(|&flow| self.flows.state(flow).sent > 0)

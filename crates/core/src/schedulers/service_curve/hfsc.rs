@@ -160,7 +160,7 @@ struct Children<W> {
     held: Heap<W>,
     /// The largest virtual time that a child had when it left `ready`.
     level: u128,
-    /// The most by which a packet moves a child's virtual time: how far behind v_min one may be that was held.
+    /// Maximum change of a child's virtual time per packet: the lag behind v_min of one that was held.
     step: u128,
 }
 
@@ -212,10 +212,11 @@ pub struct Hfsc<W = ()> {
 /// siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Joins {
-    /// (v_min + v_max) / 2, what \[hfsc\] has and everything but experiments uses.
+    /// (v_min + v_max) / 2, as in \[hfsc\]; all uses except experiments.
     #[default]
     Between,
-    /// v_min alone: the same where sessions of a packet each come one by one, beside one that waits and one that real time serves.
+    /// v_min alone: the same if sessions of a packet each come one by one, beside one that waits and one that real time
+    /// serves.
     Least,
     /// v_max alone: "results in a discrepancy proportional to the number of sessions" (Section 3.3).
     Most,
@@ -270,7 +271,7 @@ fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<O
     Ok(Some(Shape::line(rate << SLOPE_BITS)))
 }
 
-/// By class id: whether a child of the class sets a curve to share by.
+/// True by class id if a child of the class sets a link-sharing curve.
 fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
     let mut curves = filled(tree.len(), false)?;
     for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
@@ -279,7 +280,7 @@ fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
     Ok(curves)
 }
 
-/// By class id: the slope in the long run of what the class shares by, in bit/s or in weights beside weights.
+/// Long-run slope of the class's link-sharing curve by class id, in bit/s or relative weights.
 fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
     let curves_below = curves_below(tree)?;
     let slope = |class: ClassId| match tree.parent(class) {
@@ -291,7 +292,7 @@ fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
     (0..tree.len()).map(|index| slope(ClassId(index as u32))).collect()
 }
 
-/// Classes that are no leaves, the root included.
+/// Number of inner classes, including the root.
 fn inner_classes(tree: &Hierarchy) -> usize {
     tree.len() - tree.leaves().len()
 }
@@ -300,7 +301,7 @@ impl Hfsc {
     /// A scheduler for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
+    /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] if the leaves' real-time curves do not fit the link.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         Self::working(tree)
     }
@@ -451,7 +452,7 @@ impl<W: Work> Hfsc<W> {
         &mut self.children[children as usize]
     }
 
-    /// v^s of `parent`: where a child starts that becomes active.
+    /// v^s of `parent`: the start of a child that becomes active.
     fn system_time(&self, parent: u32) -> u128 {
         match self.virtual_times(ClassId(parent)) {
             Some((least, most)) => match self.joins {

@@ -1,10 +1,10 @@
 //! `sced`: Service Curve Earliest Deadline first, as described in \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1.
 //! Flat.
 //!
-//! Each class has a service curve. The deadline of its head packet is when its deadline curve reaches the service that
-//! it will have had then. Packets leave in the order of their deadlines. If the curves together stay below what the
-//! link carries, no deadline is missed by more than one largest packet. What a class gets beyond its curve counts
-//! against it: SCED is not fair.
+//! Each class has a service curve. The deadline of its head packet is the time at which its deadline curve reaches the
+//! class's service including the packet. Packets leave in the order of their deadlines. If the curves together stay
+//! below the capacity of the link, no deadline is missed by more than one largest packet. Service beyond its curve
+//! counts against a class: SCED is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -73,7 +73,7 @@ pub(crate) struct Sced {
 /// The curve of every class: the one it sets, or the line of its share.
 ///
 /// # Errors
-/// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+/// [`BuildError::Curve`] and, if classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
 pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
     let (asked, lines) = (real_time_shapes(tree)?, lines(tree)?);
     let shapes = slice(tree.len(), |class| asked[class].unwrap_or(Shape::line(lines[class])))?;

@@ -74,8 +74,8 @@ const FRACTION_BITS: u32 = 16;
 /// Time that a byte takes at 1 bit/s, in 2^-16 ns.
 const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
 
-/// The guarantee of a class as it is run with, and the number of parts that a bit/s has, as a power of two. Parts are as small as
-/// they can be with the link's rate below 2^40 of them, but no smaller than 2^-20.
+/// The effective guarantee of a class, and the number of parts per bit/s, as a power of two. Parts are as small as
+/// possible with the link's rate below 2^40 of them, but no smaller than 2^-20.
 fn guarantee_in_parts(tree: &Hierarchy, class: ClassId) -> (u64, u32) {
     let link = tree.link().rate;
     let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);
@@ -230,7 +230,8 @@ pub(crate) struct FqSds {
 }
 
 impl FqSds {
-    /// A scheduler for the leaves of `tree` whose excess goes by `policy`: to the first in its order, or to the second.
+    /// Makes a scheduler for the leaves of `tree` whose excess is given by `policy`: to the first in its order, or to
+    /// the second.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -263,7 +264,7 @@ impl FqSds {
             + Excess::memory::<LEAKY_BUCKETS>(tree)
     }
 
-    /// Moves what the shaper has released by `now` to the server.
+    /// Moves the packets that the shaper has released by `now` to the server.
     fn release(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         while let Some((index, at)) = self.shaper.first()

@@ -12,9 +12,10 @@
 //! bytes. **Bounds.** None: a leaf may starve. **Overflow budget.** A queue is below 2^64 bytes; keys are 2^64 minus
 //! that. **Validation.** The choice against the longest of all queues, packet by packet; the contract's suite.
 //!
-//! DIFFERENCE: the text does not say whether a queue is long in packets or in bytes; its packets are cells of one length. Bytes are taken.
-//! DIFFERENCE: of queues of one length the leaf with the smaller number is served; the text leaves it open.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and serves its leaves.
+//! DIFFERENCE: the text does not define the length of a queue in packets or in bytes; its packets are cells of one
+//! length. Bytes are used here. DIFFERENCE: of queues of one length the leaf with the smaller number is served; the
+//! text leaves it open. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and serves
+//! its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};

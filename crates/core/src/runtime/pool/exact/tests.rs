@@ -136,7 +136,7 @@ fn a_member_whose_link_holds_it_back_leaves_the_rest() {
 
 #[test]
 fn a_pool_slower_than_a_packet_a_period_shares_by_bases_too() {
-    // The text's slot: 100 kB/s, of which a period brings 100 B.
+    // The text's slot: 100 kB/s, which yield 100 B per period.
     let bases = [400_000, 240_000];
     let shared = pool(800_000, 2_000, &bases);
     let mut senders = vec![Sender::new(2 * MBIT, 10 * MBIT), Sender::new(2 * MBIT, 10 * MBIT)];
@@ -233,7 +233,7 @@ fn threads_that_meet_lose_and_invent_no_credit() {
         shared.seats.iter().map(|seat| seat.credit.load(Relaxed)).sum::<i64>() + shared.spare.load(Relaxed);
     let brought = i128::from(4_000 * MBIT) * i128::from(shared.last.load(Relaxed)) / UNITS;
     let total = i128::from(sent.load(Relaxed)) + i128::from(outstanding);
-    // All that was brought and not beyond what may be outstanding.
+    // The whole yield, and no more than may be outstanding.
     assert!(total <= 5_000 + brought, "{total} of {brought}");
     assert!(!shared.at_work.load(Relaxed) && sent.load(Relaxed) > 1_000_000);
 }
@@ -266,7 +266,8 @@ proptest! {
                 (sender.comes_bps, sender.link_bps, sender.packet, sender.base, sender.queued) = (comes, 500 * MBIT, packet, base, 0);
                 wants.push(comes.min(500 * MBIT) as f64);
             }
-            // Rates from the twentieth millisecond of the phase on, beside max-min fairness of what comes, and of that with what waits then.
+            // Rates from the twentieth millisecond of the phase on, compared with max-min fairness of the arrivals, and
+            // of the arrivals plus the backlog at that time.
             let (begin, span) = (from + Nanos::from_millis(20), 0.04);
             run(&shared, &bases, &mut senders, from, begin);
             let waiting: Vec<f64> = senders.iter().map(|sender| (sender.queued / 1_000_000_000) as f64 / span).collect();

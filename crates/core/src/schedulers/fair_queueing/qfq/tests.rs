@@ -10,12 +10,12 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use proptest::prelude::*;
 
-/// The algorithm as it is described: exact tags, and groups and their states made anew from all classes at each step.
+/// The algorithm as described: exact tags, and groups and their states recomputed from all classes at each step.
 struct Model {
     classes: Vec<ModelClass>,
     v: BigRational,
     under_way: Option<(usize, u32)>,
-    /// Of the next class that comes to a bucket.
+    /// Sequence number of the next class that enters a bucket.
     sequence: u64,
 }
 
@@ -25,7 +25,7 @@ struct ModelClass {
     per_byte: BigRational,
     /// The group's slot, and its place among the groups.
     slot: BigInt,
-    /// Of the head while there is one or one is under way, F_k otherwise.
+    /// Start tag of the head if there is one or one is in transmission, F_k otherwise.
     start: BigRational,
     sequence: u64,
 }
@@ -174,8 +174,8 @@ fn weights_of(tree: &Hierarchy) -> Vec<u64> {
     tree.leaves().iter().map(|&leaf| tree.weight(leaf)).collect()
 }
 
-/// The most that phi W(t1, t2) is ahead of W_k(t1, t2) while class k is backlogged, times all weights and ns per byte. It is largest
-/// from where a packet of the class has left, or its first has come, until the next one begins.
+/// The maximum lead of phi W(t1, t2) over W_k(t1, t2) while class k is backlogged, times all weights and ns per byte.
+/// It is largest from the departure of a packet of the class, or the arrival of its first, until the next one begins.
 fn furthest_behind(served: &[Served], class: u32, weights: &[u64]) -> i128 {
     let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
     let weight = i128::from(weights[class as usize - 1]);
@@ -203,10 +203,11 @@ fn behind_and_told(tree: &Hierarchy, served: &[Served], class: u32) -> (i128, i1
     (furthest_behind(served, class, &weights), told)
 }
 
-/// Class 1 has a 64th of the link, and slots of 64 packets of 1024 bytes, the largest. It sends a packet less a byte and a packet,
-/// which takes it to the end of the next slot, less 64 bytes. Classes 2 and 3 have most of the link and send until that slot
-/// begins. A byte more takes class 1 to the slot after that, and 2 and 3 send on, until it is two slots behind again. So that they
-/// do not run ahead of the virtual time, a packet of class 4 or 5 is under way whenever they begin.
+/// Class 1 has a 64th of the link, and slots of 64 packets of 1024 bytes, the largest. It sends a packet less a byte
+/// and a packet, which takes it to the end of the next slot, less 64 bytes. Classes 2 and 3 have most of the link and
+/// send until that slot begins. A byte more takes class 1 to the slot after that, and 2 and 3 continue, until it is two
+/// slots behind again. So that they do not run ahead of the virtual time, a packet of class 4 or 5 is in transmission
+/// whenever they begin.
 fn far_ahead_and_then_far_behind() -> (Hierarchy, Vec<Arrival>) {
     const LARGEST: u32 = 1024;
     const SLOT: u64 = 64 * LARGEST as u64;

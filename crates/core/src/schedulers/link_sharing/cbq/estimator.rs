@@ -1,14 +1,14 @@
-//! CBQ's estimator: whether a class has used more than its rate, from an average of the idle time between its packets.
+//! CBQ's estimator: compares a class's use with its rate, by an average of the idle time between its packets.
 
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
-/// Time counts in this fraction of a nanosecond: a byte at 1 Tbit/s lasts 8 ps.
+/// Unit of time as a fraction of a nanosecond: a byte at 1 Tbit/s lasts 8 ps.
 const FINE_BITS: u32 = 20;
 
 /// The weight of a new idle time in the average is 2^-this: 1/16, as in \[cbq\].
 const GAIN_BITS: u32 = 4;
 
-/// Averages up to this, a nanosecond, count as zero: callers' clocks are no finer.
+/// Averages up to this, a nanosecond, count as zero: callers' clocks have no finer resolution.
 const RESOLUTION: Fine = 1 << FINE_BITS;
 
 /// Default burst in packets: the number that a class may send back to back after a long idle time.
@@ -37,13 +37,12 @@ pub(super) fn duration(len: u32, rate: Rate) -> Fine {
     bits.div_ceil(u128::from(rate.bps())) as Fine
 }
 
-/// The average idle time of a class and what follows from it.
+/// The average idle time of a class and its consequences.
 ///
-/// The idle time of a packet is the time from the end of the class's last packet to its own end, less the time that it
-/// lasts at the class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is
-/// overlimit when its average is not above zero. It stays so until the time at which another packet of this length
-/// would bring the average back to zero. Where it does not remember debt, it stays so until such a packet would be on
-/// time at its rate.
+/// The idle time of a packet is the time from the end of the class's last packet to its own end, minus its duration at
+/// the class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is overlimit when
+/// its average is not above zero. It stays so until the time at which another packet of this length would bring the
+/// average back to zero. If it does not remember debt, it stays so until such a packet would be on time at its rate.
 ///
 /// DIFFERENCE: a class is overlimit when its average is not above a nanosecond, instead of zero. A class that waits for
 /// its time is woken at a whole nanosecond and so starts a fraction late. Its average would be above zero. It would
@@ -80,7 +79,7 @@ impl Estimator {
         Self { rate, remembers, average: largest, largest, last: 0, under: 0 }
     }
 
-    /// A packet of `len` bytes that lasts `on_link` ends at `end`.
+    /// Records a packet of `len` bytes with the duration `on_link` that ends at `end`.
     pub(super) fn sent(&mut self, len: u32, on_link: Fine, end: Fine) {
         let own = duration(len, self.rate);
         let idle = end - self.last - own;
@@ -104,7 +103,8 @@ impl Estimator {
         (self.average, self.last, self.under) = (self.largest, 0, 0);
     }
 
-    /// Returns true if the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
+    /// Returns true if the average is in its range: at most maxidle, and at least the idle time of a packet that is
+    /// sent at once.
     #[cfg(any(test, feature = "invariants"))]
     pub(super) fn is_sound(&self) -> bool {
         self.average <= self.largest && self.average >= -duration(crate::contract::MAX_PACKET, self.rate) - 1

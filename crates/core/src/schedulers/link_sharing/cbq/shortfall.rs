@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::bases::borrowing::Plan;
 use crate::contract::{BuildError, ClassId, Hierarchy, Shortfall};
 
-/// Shares by quanta this much below the guarantee, as a part of it, are no shortfall: quanta are whole bytes.
+/// Shares by quanta that are below the guarantee by at most this part are not shortfalls: quanta are whole bytes.
 const PART: u128 = 100;
 
 /// All that there are in `tree`.

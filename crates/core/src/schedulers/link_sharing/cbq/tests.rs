@@ -27,7 +27,7 @@ struct Link {
     cbq: Cbq,
     rate: Rate,
     now: Nanos,
-    /// By class, what it and all below it have sent.
+    /// Bytes sent of a class and those below it, by class.
     sent: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Link {
         self.run_with(span, |_| *lens.next().unwrap(), busy)
     }
 
-    /// The same with packets of a class of the length that `len` says.
+    /// The same with packet lengths from `len`, by class.
     fn run_with(&mut self, span: Nanos, mut len: impl FnMut(ClassId) -> u32, busy: &[ClassId]) -> Vec<u64> {
         let (start, end) = (self.now, self.now + span);
         let before = self.sent.clone();
@@ -392,12 +392,12 @@ fn what_a_leaf_has_sent_ahead_of_its_turns_is_not_held_against_its_guarantee() {
         let b = tree.add(ClassId::ROOT, class(40 * MBIT)).unwrap();
         let mut link = Link::new(&tree.build().unwrap(), guideline);
         let packet = || Packet { handle: 0, len: 1000, class: a };
-        // A packet now and then, half of what A is guaranteed, each ahead of what B borrows.
+        // A packet now and then, half of A's guarantee, each ahead of B's borrowing.
         for _ in 0..200 {
             link.cbq.enqueue(link.now, packet(), &mut never);
             link.run(Nanos::from_micros(1600), &[1000], &[b]);
         }
-        // Then no arrival says that A is within its guarantee.
+        // Then there is no arrival while A is within its guarantee.
         (0..500).for_each(|_| link.cbq.enqueue(link.now, packet(), &mut never));
         for window in 0..10 {
             let rates = link.run(Nanos::from_millis(20), &[1000], &[b]);
@@ -455,7 +455,7 @@ fn top_level_follows_what_arrives_and_leaves() {
     // C is underlimit, so that A1 has to wait.
     assert_eq!(step(&mut cbq, &[a1, c]), (0, c, NO_LIMIT));
     assert_eq!(step(&mut cbq, &[]).1, a1);
-    // An idle leaf of another class is, too, and that class lends to it what it has itself.
+    // An idle leaf of another class is underlimit, too, and that class lends its own rate to it.
     assert_eq!(step(&mut cbq, &[a2, b1, b1, a1]).0, 0);
 }
 
@@ -518,13 +518,13 @@ fn farthest_from_its_share(leaves: &[(u64, u32)], percent: u64) -> f64 {
 
 #[test]
 fn leaves_of_like_weights_share_the_little_that_is_left_to_borrow() {
-    // The one of the larger weight got all of it: what both sent ahead of their turns counted up to a quantum and a packet, which they
-    // had always reached, and its quantum was the first to be more than that.
+    // The one of the larger weight got everything: packets ahead of their turns counted up to a quantum and a packet,
+    // which both had always reached, and its quantum was the first to be more than that.
     for percent in [90, 95] {
         let off = farthest_from_its_share(&[(4, 1000), (5, 1000)], percent);
         assert!(off <= 0.005, "{percent} %: {off}");
     }
-    // This once failed with 5.4 % at 100 % of the link; there it is what averages forget.
+    // This once failed with 5.4 % at 100 % of the link, an effect of forgetful averages.
     let leaves = [(4, 133), (10, 266), (13, 328), (6, 50)];
     for (percent, most) in [(97, 0.001), (98, 0.005), (99, 0.015), (100, 0.06)] {
         let off = farthest_from_its_share(&leaves, percent);
@@ -549,7 +549,7 @@ proptest! {
             let mut link = Link::new(&tree, guideline);
             let rates = link.run(Nanos::from_secs(2), &lens, &busy);
             for &(leaf, guarantee, _) in leaves.iter().filter(|leaf| leaf.2) {
-                // Within 5 % and four packets; 15 % where some may not borrow.
+                // Within 5 % and four packets; 15 % if some may not borrow.
                 let least = guarantee * if flags { 85 } else { 95 } / 100;
                 let sent = rates[leaf.index()] + 4 * 8_000 / 2;
                 prop_assert!(sent >= least, "{:?}: {:?} {} of {}", guideline, leaf, rates[leaf.index()], guarantee);
@@ -645,7 +645,8 @@ proptest! {
         leaves in saturated(),
         percent in 20u64..=97,
     ) {
-        // Exact but for a quantum at each end of the time. Beyond that there is not enough to borrow to make up for everything.
+        // Exact except for a quantum at each end of the time. Beyond that there is not enough to borrow to compensate
+        // for everything.
         prop_assert!(farthest_from_its_share(&leaves, percent) <= 0.01, "{}", farthest_from_its_share(&leaves, percent));
     }
 

@@ -19,8 +19,8 @@ impl Flags {
     pub(super) const LIMITED: Self = Self(1 << 4);
     /// The leaf has a ceiling itself.
     pub(super) const CAPPED: Self = Self(1 << 10);
-    /// The leaf's own ceiling was in debt when something was last taken from it: whether it lets packets through is to be asked. Of
-    /// plain leaves only.
+    /// The leaf's own ceiling was in debt at its last charge: it must be checked before packets pass. Of plain leaves
+    /// only.
     pub(super) const IN_DEBT: Self = Self(1 << 12);
     /// The leaf has kept a balance since it was parked.
     pub(super) const KEPT: Self = Self(1 << 11);

@@ -1,4 +1,5 @@
-//! Plain leaves, which are not latency-critical, below no ceiling, and FIFOs: what nearly every packet passes, in loops of their own.
+//! Separate loops for plain leaves, which are not latency-critical, below no ceiling, and FIFOs: nearly every packet
+//! passes one.
 //!
 //! These loops add no rules. Each does the same as `hls.rs` does for one leaf at a time, and stops at a leaf that is
 //! not plain. Kept apart, with the slab open and its state in registers, the loops take half the instructions. In a
@@ -49,7 +50,7 @@ enum End {
 }
 
 impl Hls {
-    /// Asks for what the next visits of the round need.
+    /// Prefetches for the next visits of the round.
     #[inline]
     fn look_ahead(&mut self) {
         let Self { order, leaves, slab, asked, cursor, .. } = self;
@@ -105,7 +106,8 @@ impl Hls {
         let Self { leaves, inners, inner_classes, order, ceilings, later, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
-        // `gap`: how many of the leaves before the cursor are no longer in the round. The list of a surplus round is not needed again.
+        // `gap`: number of leaves before the cursor that are no longer in the round. The list of a surplus round is not
+        // needed again.
         let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
         let (mut charges, mut idle) = (later.charges.iter_mut(), later.idle.iter_mut());
         let mut slab = self.slab.open(0);
@@ -118,7 +120,7 @@ impl Hls {
                     break;
                 }
                 if leaf.flags.intersects(Flags::IDLE) {
-                    // It has gone idle since it was listed.
+                    // It has become idle since it was listed.
                     leaf.flags.clear(Flags::LISTED);
                     (cursor, gap) = (cursor + 1, gap + 1);
                     continue;
@@ -193,7 +195,7 @@ impl Hls {
         }
         let packets = room - slots.len();
         slab.leave(packets as u32, bytes);
-        // The root hands out at the start of a round only, and the loop ends with the round.
+        // The root distributes only at the start of a round, and the loop ends with the round.
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
         (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
@@ -207,8 +209,8 @@ impl Hls {
         (packets, bytes)
     }
 
-    /// Takes what the first `charges` visits sent out of the buckets. A ceiling is asked once in a cycle, and before anything is sent below
-    /// it, so that all visits of a batch may be charged together.
+    /// Charges the buckets for the first `charges` visits. A ceiling is checked once per cycle, and before anything is
+    /// sent below it, so that all visits of a batch may be charged together.
     fn charge(&mut self, charges: usize) {
         let (cycle, now) = (self.rounds.main, self.now);
         for &Charge { leaf, ceiling, bytes } in &self.later.charges[..charges] {

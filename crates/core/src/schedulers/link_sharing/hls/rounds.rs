@@ -16,7 +16,7 @@ impl Hls {
         replenish(&mut self.inners, index, self.round, self.in_main_round);
     }
 
-    /// Starts the next round; false if no leaf is backlogged.
+    /// Starts the next round; returns false if no leaf is backlogged.
     #[cold]
     pub(super) fn start_round(&mut self) -> bool {
         if self.in_main_round && !self.sent_in_round && !self.order.is_empty() {
@@ -53,8 +53,8 @@ impl Hls {
         true
     }
 
-    /// Takes the weights that [`Scheduler::retune`](crate::contract::Scheduler::retune) has brought. Q* grows by what those of the active classes
-    /// have grown by, through the root's residual.
+    /// Adopts the weights from [`Scheduler::retune`](crate::contract::Scheduler::retune). Q* grows by the increase of
+    /// the active classes' weights, through the root's residual.
     #[cold]
     pub(super) fn take_weights(&mut self) {
         if !mem::take(&mut self.are_weights_due) {
@@ -127,7 +127,7 @@ impl Hls {
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         let (mut index, mut place) = (top, siblings.end_of(top));
         loop {
-            // A class that a ceiling may hold back is asked in its turn, and those below it.
+            // A class that a ceiling may block is checked in its turn, as are those below it.
             if inners[index as usize].round != round && ceilings.stay_open(inner_classes[index as usize], cycle) {
                 replenish(inners, index, round, false);
             }
@@ -178,7 +178,7 @@ impl Hls {
         } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         let listed = order.len();
-        // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
+        // Q* grows as required by Theorem 2, through the root's residual (Section V-B).
         let mut grown = 0;
         for (at, &id) in pending.iter().enumerate() {
             if *looks_ahead && let Some(&ahead) = pending.get(at + LEAVES_AHEAD) {

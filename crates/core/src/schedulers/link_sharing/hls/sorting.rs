@@ -1,9 +1,10 @@
-//! The order of visits of a large tree: by class, where it lasts.
+//! The order of visits of a large tree: by class, if the list lasts.
 //!
-//! The paper visits the active leaves in an arbitrary order (Section IV), and its bounds hold for any: Theorem 5 adds up two whole rounds.
-//! Small trees have the order in which leaves became active. In a large tree leaves are visited by the numbers of their classes, so that those of
-//! one inner class come one after the other: what is above them, and their ceilings, are in the cache then. Leaves that come and go would have
-//! to be sorted in again in each round, which costs as much as it gains. So the list of a main round is sorted only where few are new in it.
+//! The paper visits the active leaves in an arbitrary order (Section IV), and its bounds hold for any: Theorem 5 adds
+//! up two whole rounds. Small trees have the order in which leaves became active. In a large tree leaves are visited by
+//! the numbers of their classes, so that those of one inner class are adjacent: the classes above them, and their
+//! ceilings, are then in the cache. Leaves that come and go would have to be re-sorted in each round, which costs as
+//! much as it gains. So the list of a main round is sorted only if few are new in it.
 //!
 //! **Cost.** About ten instructions for each leaf of a sorted list, all of which are visited next; none if no leaf is
 //! new.
@@ -18,7 +19,7 @@ const FROM: usize = 1 << 11;
 /// One leaf in this many may be new in a list that is sorted.
 const NEW_ONE_IN: usize = 8;
 
-/// True if lists of visits are to be sorted, and what it takes.
+/// The state for sorted lists of visits, if they are used.
 #[derive(Debug)]
 pub(super) struct Sorting {
     /// A bit per class, in a tree whose lists are sorted; all are clear between two calls.
@@ -38,7 +39,7 @@ fn words(classes: usize) -> usize {
     classes.div_ceil(64)
 }
 
-/// Returns true if a list of `len` leaves, `new` of which are at its end, is worth sorting.
+/// Returns true if sorting a list of `len` leaves, `new` of which are at its end, pays off.
 pub(super) const fn is_worth(new: usize, len: usize) -> bool {
     new * NEW_ONE_IN <= len
 }

@@ -1,5 +1,5 @@
-//! HLS in its first form, to hold the scheduler against: Lemma 1 of [hls] says that both send packets in the same order. It is neither fast
-//! nor bounded in memory, and it is not a scheduler of this crate's registry.
+//! HLS in its first form, as a reference for the scheduler: by Lemma 1 of [hls] both send packets in the same order. It
+//! is neither fast nor bounded in memory, and it is not in this crate's registry.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -90,7 +90,7 @@ impl TwoPhase {
         self.rounds
     }
 
-    /// The leaves that were visited since this was last asked, in order, whether they sent anything or not.
+    /// Returns the leaves visited since the last call, in order, including those that sent nothing.
     pub fn take_visits(&mut self) -> Vec<ClassId> {
         core::mem::take(&mut self.visited)
     }

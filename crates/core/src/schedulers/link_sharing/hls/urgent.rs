@@ -23,24 +23,25 @@
 //!
 //! # Bounds
 //!
-//! *Fairness.* The rounds see payments in the place of packets. For them this is HLS, so Theorem 3 holds for what is
-//! paid. What was sent differs from what was paid by the change of the debt, which is between 0 and A_i. So siblings i,
-//! j that stay backlogged differ by at most alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of
-//! the latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances
-//! over C.
+//! *Fairness.* The rounds see payments in place of packets. For them this is HLS, so Theorem 3 holds for payments. The
+//! sent bytes differ from the paid bytes by the change of the debt, which is between 0 and A_i. So siblings i, j that
+//! stay backlogged differ by at most alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of the
+//! latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances over
+//! C.
 //!
 //! *Payment.* Let leaf i owe or have packets queued all through (s, t], but not at s, and let the rounds spend S bytes
-//! in that time. What is spent comes back to the root. The *reserve* U is what Q* lacks of Q. What the root and the reserve hold
-//! only grows between two hand-outs of the root, and it is never negative. What they and all others hold adds up to Q. So what is
-//! spent up to the first hand-out after s, and what all others hold then, is Q at most together. From there on at most as much is
-//! spent as the root hands out and as the others held then. After the last hand-out at most Q is spent. The leaf takes part from the
-//! first hand-out on. What the root hands out reaches it in proportion s_i, except for less than the weight W_a of its children that
-//! each class a on the path, the root left out, may keep. So
+//! in that time. Spent credit returns to the root. The *reserve* U is Q - Q*. The sum of the root's credit and the
+//! reserve only grows between two distributions, and it is never negative. With the credit of all others it adds up to
+//! Q. So the bytes spent up to the first distribution after s, plus the credit of all others then, are at most Q. From
+//! there on at most the root's distributions plus the others' credit is spent. After the last distribution at most Q is
+//! spent. The leaf takes part from the first distribution on. The root's credit reaches it in proportion s_i, except
+//! for an amount that each class a on the path, the root left out, may keep. That is less than the weight W_a of its
+//! children. So
 //!
 //! > paid >= s_i (S - 2 Q) - sum over a of W_a s_i / s_a.
 //!
-//! The link is busy all that time: C (t - s) <= S + E + L. If at most sigma_i + s_i C (t - s) bytes arrive in
-//! any (s, t], what the leaf owes or has queued is therefore at most
+//! The link is busy all that time: C (t - s) <= S + E + L. If at most sigma_i + s_i C (t - s) bytes arrive in any (s,
+//! t], the owed or queued bytes of the leaf are therefore at most
 //!
 //! > A_i = sigma_i + s_i (2 Q + L + E) + sum over a of W_a s_i / s_a.
 //!
@@ -91,7 +92,7 @@ const TRIES: usize = 64;
 /// Advances of the latency-critical leaves of a tree.
 #[derive(Clone, Debug)]
 pub struct Advances {
-    /// By class; empty where no leaf is latency-critical.
+    /// By class; empty if no leaf is latency-critical.
     bytes: Box<[u64]>,
     total: u64,
     bounded: bool,
@@ -112,7 +113,7 @@ impl Advances {
         let weight = |class: ClassId| u128::from(run.credits(class));
         let largest = u128::from(tree.link().max_packet);
         let ahead = 2 * longest_round(tree, run) + largest;
-        // By leaf: sigma and what the classes on its path may keep, and its share.
+        // By leaf: sigma plus the amounts that the classes on its path may keep, and its share.
         let need = |leaf: ClassId| {
             let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
             while let Some(parent) = tree.parent(at) {
@@ -140,7 +141,7 @@ impl Advances {
         Ok(Self { bytes, total, bounded })
     }
 
-    /// The most that `class` may be ahead by, in bytes; 0 for a class that is not a latency-critical leaf.
+    /// Returns the advance of `class`, in bytes; 0 for a class that is not a latency-critical leaf.
     #[must_use]
     pub fn bytes(&self, class: ClassId) -> u64 {
         self.bytes.get(class.index()).copied().unwrap_or(0)
@@ -162,7 +163,7 @@ impl Advances {
     }
 }
 
-/// The terms by which HLS serves `tree`, for its theorems.
+/// Returns the terms by which HLS serves `tree`, for its theorems.
 pub(super) fn round_terms(tree: &Hierarchy) -> Result<RoundTerms, OutOfMemory> {
     let run = RunWeights::of(tree)?;
     let advances = Advances::of(tree, &run)?.bytes;
@@ -178,14 +179,14 @@ struct Need {
 }
 
 impl Need {
-    /// A_i without the lower limit L, where all advances add up to `sum`.
+    /// A_i without the lower limit L, if all advances add up to `sum`.
     fn advance(&self, sum: u128) -> u128 {
         self.own + self.share * sum / WHOLE
     }
 }
 
-/// A sum that the advances to which it leads do not exceed: the least, where [`TRIES`] suffice. Each leaf's advance is `largest` at
-/// least.
+/// Returns a sum that the resulting advances do not exceed: the least, if [`TRIES`] suffice. Each leaf's advance is at
+/// least `largest`.
 fn sum_of_advances(needs: &[Need], largest: u128) -> u128 {
     let solve = |own: u128, shares: u128| (own * WHOLE).div_ceil(WHOLE - shares.min(MOST));
     // The sum is a convex function of itself. So the leaves above `largest` become more from try to try, until they stay.
@@ -260,7 +261,7 @@ struct Account {
 /// Debts of latency-critical leaves, and the leaves among them that may send.
 #[derive(Debug)]
 pub(super) struct Urgent {
-    /// By class; empty where no leaf is latency-critical.
+    /// By class; empty if no leaf is latency-critical.
     accounts: Box<[Account]>,
     /// Leaves that may send ahead of their turn, each at most once.
     ready: Queue<u32>,
@@ -276,7 +277,7 @@ impl Urgent {
         Ok(Self { accounts, ready: Queue::with_room(urgent)?, in_debt: 0 })
     }
 
-    /// Bytes that those of `tree` take, with what it takes to find their advances.
+    /// Memory of the accounts of `tree`, in bytes, including the computation of their advances.
     pub(super) fn memory(tree: &Hierarchy) -> u64 {
         let urgent = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).latency_critical).count();
         if urgent == 0 {
@@ -324,7 +325,7 @@ impl Urgent {
         *debt += cost(len);
     }
 
-    /// Pays with up to `balance` credits; returns what was paid.
+    /// Pays with up to `balance` credits; returns the paid amount.
     pub(super) fn pay(&mut self, leaf: u32, balance: i64) -> i64 {
         let debt = &mut self.accounts[leaf as usize].debt;
         let paid = balance.min(*debt);

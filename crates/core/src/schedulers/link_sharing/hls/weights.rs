@@ -24,8 +24,8 @@ pub const CREDITS_PER_BYTE: u64 = 1 << 24;
 /// twice its limit for small weights. Half of the share would make that one and a half times, for 25 % and 29 % fewer
 /// instructions.
 ///
-/// Rounding to whole credits changes the weight of a class by at most half a credit, or up to one credit where it would have
-/// been zero.
+/// Rounding to whole credits changes the weight of a class by at most half a credit, or up to one credit if it would
+/// have been zero.
 #[derive(Clone, Debug)]
 pub struct RunWeights {
     credits: Box<[u64]>,
@@ -75,7 +75,7 @@ impl RunWeights {
         Ok(Self { credits, powers })
     }
 
-    /// Bytes that they take for `tree`, with what it takes to find them.
+    /// Memory of the weights for `tree`, in bytes, including their computation.
     pub(super) const fn memory(tree: &Hierarchy) -> u64 {
         2 * bytes_of::<u64>(tree.len()) + bytes_of::<u8>(tree.len())
     }

@@ -225,7 +225,7 @@ fn the_spike_at_a_start_is_the_burst_and_nothing_beyond_it() {
         sent += u128::from(packet.len);
         largest = largest.max(sent as i128 - bytes_in(kbps(80), packet.at) as i128);
     }
-    // The burst of 2 kB and the packet that goes into debt.
+    // The burst of 2 kB and the packet that causes debt.
     assert!((2_000..=3_000).contains(&largest), "{largest}");
 }
 
@@ -355,7 +355,7 @@ fn metered(rule: Option<PoolRule>) -> Option<u64> {
 fn the_meter_of_a_slot_is_told_and_an_exact_pool_has_none() {
     assert_eq!(metered(None), None);
     assert_eq!(metered(Some(PoolRule::Exact)), None);
-    // Nine whole periods of 5 kB each, of a mean that goes to 50 kB/s by a sixtieth of the rest each time.
+    // Nine whole periods of 5 kB each, of a mean that approaches 50 kB/s by a sixtieth of the rest each time.
     let expected = 400_000.0 * (1.0 - (59.0f64 / 60.0).powi(9));
     for rule in [PoolRule::Ratio, PoolRule::Greedy] {
         let read = metered(Some(rule)).unwrap() as f64;
@@ -394,9 +394,9 @@ fn random_trees() -> impl Strategy<Value = RandomTree> {
 }
 
 impl RandomTree {
-    /// Guarantees share out what the parent has; `limits` says whether ceilings, bursts, priorities and quanta are set.
+    /// Guarantees divide the parent's; `limits` is true if ceilings, bursts, priorities and quanta are set.
     fn build(&self, limits: bool) -> Hierarchy {
-        // Without limits, shares lie closer together, so that the lag allowed is small beside what a run sends.
+        // Without limits, shares are closer together, so that the allowed lag is small beside the bytes of a run.
         let weight = |weight: u64| weight % if limits { 16 } else { 8 } + 1;
         let parents: Vec<usize> = self
             .classes

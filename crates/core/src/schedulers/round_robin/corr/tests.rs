@@ -28,7 +28,7 @@ fn fractions_are_carried_over_from_cycle_to_cycle() {
     let packets: Vec<_> = (0..12).flat_map(|_| [(1, 100), (2, 100)]).collect();
     let sent = order(&mut corr(&[3, 1]), &packets);
     assert_eq!(sent[..12], [[1, 1, 1, 2], [1, 1, 1, 2], [1, 1, 1, 2]].concat());
-    // 1.5, 0.9 and 0.6 of 3 slots: what the major cycle leaves over goes to the largest fraction.
+    // 1.5, 0.9 and 0.6 of 3 slots: the rest of the major cycle goes to the largest fraction.
     let packets: Vec<_> = (0..20).flat_map(|_| [(1, 100), (2, 100), (3, 100)]).collect();
     let sent = order(&mut corr(&[5, 3, 2]), &packets);
     assert_eq!(sent[..12], [[1, 2, 3], [1, 1, 2], [1, 3, 2], [1, 1, 2]].concat());

@@ -174,7 +174,7 @@ fn quanta(count: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(prop_oneof![Just(L_MAX), L_MAX..3 * L_MAX], count)
 }
 
-/// Holds back what class 1 sends so that its traffic is within `sigma` bytes and `rho` bytes per second; in order again.
+/// Delays class 1's packets so that its traffic is within `sigma` bytes and `rho` bytes per second; sorted again.
 fn shaped(mut arrivals: Vec<Arrival>, sigma: u64, rho: u64) -> Vec<Arrival> {
     // Tokens in bytes times 10^9.
     let (mut tokens, mut last) = (sigma * 1_000_000_000, 0);

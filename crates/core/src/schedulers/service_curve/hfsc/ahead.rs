@@ -1,4 +1,4 @@
-//! Asking for cache lines before they are needed, where there are many classes.
+//! Prefetching, if there are many classes.
 //!
 //! The classes below the root are in the order of their virtual times, and the first below each of them is known. So
 //! the next leaves can be predicted. A useless prefetch costs little, and this module decides nothing.
@@ -47,7 +47,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Asks for what the next packets need. To be called for each.
+    /// Prefetches for the next packets. To be called for each packet.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
         let turn = self.asked.packets;
@@ -71,7 +71,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or the places of those that are empty.
+    /// Prefetches for arriving packets: their leaves, then the tails of their queues, or the places of empty ones.
     pub(super) fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch_all(&self.classes, packet.class.index());

@@ -1,4 +1,4 @@
-//! Upper limits of classes under H-FSC: until when a class is held back, and how much it may save meanwhile.
+//! Upper limits of classes under H-FSC: the time until which a class is blocked, and its savings meanwhile.
 //!
 //! The limit curve U starts anew when the class becomes active, so an idle class saves nothing. A class is fit once U
 //! has reached its service. While it is fit and waits for its turn, U grows, up to the service and a burst B. So for
@@ -6,7 +6,7 @@
 //!
 //! > W(s, t] <= U(t - s) + B + L_max
 //!
-//! for what is sent by link-sharing.
+//! for service by link-sharing.
 
 use crate::contract::{BuildError, ClassId, Hierarchy};
 use crate::parts::curve::{Curve, SLOPE_BITS, Shape};
@@ -14,7 +14,7 @@ use crate::parts::curve::{Curve, SLOPE_BITS, Shape};
 /// The upper limit of one class.
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// It starts at the service of the class, or above by what is left of the burst.
+    /// It starts at the service of the class, or above by the rest of the burst.
     curve: Curve,
     /// In bytes.
     burst: u64,
@@ -79,13 +79,13 @@ impl Limit {
         Ok(Some(Self { curve: Curve::new(shape), burst }))
     }
 
-    /// Limits as `with` does from `now` on, when `served` bytes were sent of the class. Whether that is something else.
+    /// Adopts the limit of `with` from `now` on, after `served` bytes of the class. Returns true if it changed.
     pub(super) fn retune(&mut self, with: &Self, now: u128, served: u64) -> bool {
         self.burst = with.burst;
         self.curve.retune(&with.curve, now, served)
     }
 
-    /// The class, of which `served` bytes were sent, becomes active at `now`, a time in the curve's unit.
+    /// Activates the class, with `served` bytes sent so far, at `now`, a time in the curve's unit.
     pub(super) fn begin(&mut self, now: u128, served: u64) {
         self.curve.lower_below(now, served);
     }

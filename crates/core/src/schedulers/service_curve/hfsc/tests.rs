@@ -79,7 +79,7 @@ fn figure_3_sced_starves_session_1_and_h_fsc_does_not_and_keeps_both_curves() {
     assert!(longest_gap(&sent, 1, t0, t0 + 500 * MS) <= 2 * MS);
     assert!(breaches(&sent)[1] > 5_000, "{:?}", breaches(&sent));
 
-    // H-FSC: session 1 keeps what session 2's curve leaves, 3/8 of the link.
+    // H-FSC: session 1 keeps the rest of session 2's curve, 3/8 of the link.
     let sent = run(&mut Hfsc::new(&flat(both)).unwrap(), 1_000, &arrivals, 2_000 * MS);
     assert_eq!(breaches(&sent), [0, 0]);
     assert!(longest_gap(&sent, 1, t0, t0 + 500 * MS) <= 3 * MS);
@@ -99,7 +99,7 @@ fn figure_4_every_leaf_keeps_its_curve_where_the_inner_classes_cannot() {
     for (class, curve) in [(3, steep), (4, late), (5, steep), (6, late)] {
         assert_eq!(worst_breach(class, &curve, &arrivals, &sent, MS / 2), 0, "class {class}");
     }
-    // Until then B has what its curve asks for.
+    // Until then B's curve is met.
     let of = |inner: [u32; 2], from, to| inner.iter().map(|&class| bytes(&sent, class, from, to)).sum::<u64>();
     assert!(of([5, 6], 0, t0) >= 500_000 - 500);
     // Then 1's steep piece is paid by B, which falls behind its curve, 4 Mbit/s, by far more than a packet.
@@ -114,7 +114,7 @@ fn figure_12_an_idle_class_gives_its_share_to_its_siblings() {
     let mut classes: Vec<_> = rates[..4].iter().map(|&bps| (0, reserved(bps))).collect();
     classes.push((0, guaranteed(rates[4])));
     classes.extend(below.iter().map(|&bps| (5, reserved(bps))));
-    // Backlogged but for the last, which is off in every second phase of two seconds.
+    // Backlogged except the last, which is off in every second phase of two seconds.
     let phase = 2_000 * MS;
     let mut arrivals: Vec<Arrival> =
         [1, 2, 3, 4, 6, 7, 8].into_iter().flat_map(|class| backlog(0, class, 512, 8_000)).collect();
@@ -179,7 +179,7 @@ fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
 
 #[test]
 fn a_class_gets_to_its_ceiling_however_often_it_waits_behind_others() {
-    // A may have what it is guaranteed and no more; its packets are shorter than those of the other.
+    // A may have its guarantee and no more; its packets are shorter than those of the other.
     let three_tenths = Rate::from_bps(LINK / 10 * 3).unwrap();
     let a = ClassConfig { ceiling: Some(three_tenths), ..guaranteed(LINK / 10 * 3) };
     let arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1_000).chain(backlog(0, 2, 1_400, 1_000)).collect();
@@ -219,7 +219,7 @@ fn a_class_that_others_kept_from_its_ceiling_for_long_makes_up_for_no_more_than_
     }
     let arrivals: Vec<Arrival> = backlog(0, 2, 1_000, 1_000).chain(backlog(0, 3, 1_000, 2_000)).collect();
     let sent = run(&mut Hfsc::new(&tree.build().unwrap()).unwrap(), 1_000, &arrivals, 2_000 * MS);
-    // Two packets for each of two children on two levels at most, two more, and what is on the link.
+    // At most two packets for each of two children on two levels, two more, and the packet on the link.
     let got = bytes(&sent, 3, 1_000 * MS, 2_000 * MS);
     assert!((500_000..=500_000 + 11_000).contains(&got), "{got} B");
 }
@@ -379,9 +379,9 @@ proptest! {
         places in prop::collection::vec(any::<u32>(), 4),
         steps in prop::collection::vec((0u32..8, 1u32..=1_500), 1..200),
     ) {
-        // Theorem 3 for link-sharing: the smallest is served, so v_max <= v_min + the largest step of any sibling, which is
-        // its flat piece and one packet on its lower slope; a class that becomes active starts between the two, or where
-        // it stopped when v_min was lower still.
+        // Theorem 3 for link-sharing: the smallest is served, so v_max <= v_min + the largest step of any sibling,
+        // which is its flat piece and one packet on its lower slope. A class that becomes active starts between the
+        // two, or at its last position if v_min was lower still.
         let config = |&curve: &ServiceCurve| ClassConfig { link_share: Some(curve), ..weighted(1) };
         let (tree, first) = deep(curves.iter().map(config).collect(), &inner, &places, false);
         let mut hfsc = Hfsc::new(&tree).unwrap();
@@ -504,7 +504,7 @@ proptest! {
     }
 }
 
-/// The slope that a class without a curve shares by: as the module's page says.
+/// The link-sharing slope of a class without a curve, as documented in the module.
 fn hfsc_rate(tree: &Hierarchy, class: ClassId) -> u64 {
     let siblings = tree.children(tree.parent(class).unwrap());
     let curves = siblings.iter().any(|&sibling| tree.config(sibling).link_share.is_some());
@@ -532,7 +532,7 @@ fn apart_after_joining(sessions: u32, joins: Joins) -> u128 {
         for _ in 0..50 {
             hfsc.enqueue(now, Packet { handle: 0, len: 1_000, class: ClassId(session) }, &mut drops);
         }
-        // Real time alone is asked: the newcomer's first packet is the only one that is due.
+        // Only real time is queried: the newcomer's first packet is the only one that is due.
         let Dequeued::Packet(packet) = hfsc.dequeue(now, &mut drops) else { panic!("packets are queued") };
         assert_eq!(packet.class, ClassId(session), "{joins:?}");
         now = now.saturating_add(Nanos(8_000));

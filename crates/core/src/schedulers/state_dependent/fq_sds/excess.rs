@@ -99,14 +99,14 @@ impl Excess {
         })
     }
 
-    /// Bytes that one takes, of the leaky-bucket policy where `LEAKY_BUCKETS`.
+    /// Memory of an instance, in bytes; of the leaky-bucket policy if `LEAKY_BUCKETS`.
     pub(super) fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
         let order = Heap::memory(tree.len());
         if LEAKY_BUCKETS { 3 * order + bytes_of::<Burst>(buckets(tree)) } else { order + 2 * Heap::memory(0) }
     }
 
-    /// The state of a class whose traffic keeps all of `buckets`, of which there is at least one. Each class of the tree is
-    /// made once.
+    /// Makes the state of a class whose traffic conforms to all of `buckets`, of which there is at least one. To be
+    /// called once for each class of the tree.
     pub(super) fn session(&mut self, pace: Pace, max_delay: u128, buckets: LeakyBuckets) -> Session {
         let first = self.bursts.len() as u32;
         let mut peak = u64::MAX;
@@ -164,7 +164,8 @@ impl Excess {
         }
     }
 
-    /// The class that gets the excess at `now`: the first in the order, or the second where there are two and that is asked for.
+    /// Returns the class that gets the excess at `now`: the first in the order, or the second if that is requested and
+    /// there are two.
     pub(super) fn choose(&mut self, now: Nanos) -> Option<u32> {
         while let Some((class, at)) = self.safe.first()
             && at <= now.0.into()

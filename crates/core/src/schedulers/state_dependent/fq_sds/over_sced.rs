@@ -1,12 +1,12 @@
 //! `fq-ldf-sced`, `fq-lto-sced`, `fq-lto-lb-sced`: the redistribution of FQ-SDS on top of service curves, which \[sds\] suggests in
 //! Section V and does not build. Flat.
 //!
-//! Every class has its service curve, as under SCED. What the curves leave goes to the class whose state needs it most.
-//! The shaper of FQ-SDS becomes the eligible curve, and the server's finish tags become deadlines. A class's head
-//! packet waits until its curve demands that it be served, and then goes by its deadline. While no packet is eligible,
-//! the state-dependent scheduler picks one. That does not count against the curve: the next packet of the class is
-//! eligible when that one would have been. This is H-FSC's real-time criterion with the policies of \[sds\] in the
-//! place of link-sharing. It does not punish classes that got excess, as SCED does.
+//! Every class has its service curve, as under SCED. The rest goes to the class whose state needs it most. The shaper
+//! of FQ-SDS becomes the eligible curve, and the server's finish tags become deadlines. A class's head packet waits
+//! until its curve requires service, and is then ordered by its deadline. While no packet is eligible, the
+//! state-dependent scheduler picks one. That does not count against the curve: the next packet of the class becomes
+//! eligible at that one's eligible time. This is H-FSC's real-time criterion with the policies of \[sds\] in place of
+//! link-sharing. It does not punish classes that got excess, as SCED does.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -21,9 +21,8 @@
 //! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with lines only, the guarantees; the
 //! policies' choices on the examples of `tests.rs`.
 //!
-//! DIFFERENCE: \[sds\] names neither eligible times nor what a packet sent as excess counts for. Both are as in
-//! \[hfsc\], so that excess is never paid for later.
-//! DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
+//! DIFFERENCE: \[sds\] names neither eligible times nor the effect of a packet sent as excess. Both are as in \[hfsc\],
+//! so that excess is never paid for later. DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -102,10 +101,10 @@ pub(crate) struct FqSdsSced {
 }
 
 impl FqSdsSced {
-    /// A scheduler for the leaves of `tree` whose excess goes by `policy`.
+    /// Makes a scheduler for the leaves of `tree` whose excess is given by `policy`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+    /// [`BuildError::Curve`] and, if classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
     pub(crate) fn new(tree: &Hierarchy, policy: Policy) -> Result<Self, BuildError> {
         let shapes = sced::shapes(tree)?;
         let mut excess = Excess::new(policy, false, tree)?;

@@ -1,4 +1,4 @@
-//! Ceilings under a clock: what they do not cost the classes below them, and how long a leaf waits.
+//! Ceilings under a clock: they do not cost the classes below them, and limit the wait of a leaf.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::test_link::invariants;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
-/// Packets that arrive at one time, `after` nanoseconds after those before: leaf, length, how many.
+/// Packets that arrive at one time, `after` nanoseconds after those before: leaf, length, number.
 #[derive(Clone, Debug)]
 struct Arrivals {
     after: u64,
@@ -193,7 +193,8 @@ proptest! {
     }
 }
 
-/// The referee's counterexample: c may have 100 of 1000 Mbit/s; a and b share it as 1 : 1, and a1 and a2 what a has.
+/// A counterexample from review: c may have 100 of 1000 Mbit/s; a and b share it as 1 : 1, and a1 and a2 share the rate
+/// of a.
 fn a_and_b_below_a_ceiling() -> (Hierarchy, [ClassId; 5]) {
     let mut tree = builder(1500);
     let c = tree.add(ClassId::ROOT, ceiled(1000, 100)).unwrap();
@@ -214,7 +215,8 @@ fn a_class_whose_leaves_all_wait_for_a_ceiling_loses_nothing_to_its_sibling() {
     }
 }
 
-/// Traffic within a burst and a part of the link, of which a byte takes 8 ns; tokens are bits times the denominator of that part.
+/// Traffic within a burst and a part of the link, of which a byte takes 8 ns; tokens are bits times the denominator of
+/// that part.
 struct Envelope {
     tokens: u128,
     burst: u128,
@@ -281,7 +283,7 @@ proptest! {
         });
     }
 
-    /// Theorem 5, and what it becomes for leaves that have ceilings at them or above them.
+    /// Theorem 5, and its extension to leaves with ceilings at them or above them.
     #[test]
     fn a_leaf_is_visited_again_in_time_however_many_ceilings_it_waits_for(
         tree in trees_of(15, some_limits(4)), steps in arrivals()
