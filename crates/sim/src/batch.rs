@@ -81,7 +81,7 @@ pub fn run_jobs(
         match outcome {
             Some(Ok(run)) => runs.push(run),
             Some(Err(error)) => return Err((index, error)),
-            // Only what comes after a failure is left out, and that has been returned.
+            // Only jobs after a failure, which has been returned, are left out.
             None => break,
         }
     }

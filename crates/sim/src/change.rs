@@ -20,18 +20,18 @@ pub struct Change {
     pub tree: Hierarchy,
     /// Overhead that the link adds to each frame that arrives from then on.
     pub overhead: Overhead,
-    /// By class id of `tree`: which of the scenario's classes it is. The link comes first; no class comes twice.
+    /// By class id of `tree`: its class of the scenario. The link comes first; no class occurs twice.
     pub classes: Vec<ClassId>,
 }
 
-/// The link as it is for a while: from the start of the run or from a change on, until the next change or the end.
+/// The state of the link for a while: from the start of the run or from a change on, until the next change or the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) tree: &'a Hierarchy,
     pub(crate) overhead: Overhead,
-    /// Absent where ids of the tree are those of the scenario.
+    /// Absent if ids of the tree are those of the scenario.
     classes: Option<&'a [ClassId]>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// By class of the scenario, which has `count`: its id in the tree, where it is there.
+    /// Ids in the tree by class of the scenario, which has `count`; `None` if it does not exist there.
     pub(crate) fn ids(&self, count: usize) -> Vec<Option<ClassId>> {
         let mut ids = vec![None; count];
         for (id, class) in self.classes().into_iter().enumerate() {
@@ -66,7 +66,7 @@ impl<'a> Stage<'a> {
         ids
     }
 
-    /// By class of the scenario, which has `count`: its id in the tree, where it is a leaf there.
+    /// Ids in the tree by class of the scenario, which has `count`; `None` if it is not a leaf there.
     pub(crate) fn leaf_ids(&self, count: usize) -> Vec<Option<ClassId>> {
         let mut ids = self.ids(count);
         ids.iter_mut().for_each(|id| *id = id.filter(|&id| self.tree.is_leaf(id)));

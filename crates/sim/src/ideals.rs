@@ -125,7 +125,7 @@ fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: 
     traffic(info, here, stage.overhead, stage.tree)
 }
 
-/// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
+/// Mean lengths of packets by class, as the link counts them, and true if all sources send evenly.
 ///
 /// # Errors
 /// If `info` shares by lengths, a class has sources of different lengths, and the demand exceeds the link: the class's

@@ -128,7 +128,7 @@ pub(crate) fn ideals(scenarios: &[Arc<Scenario>], pools: &[LinkPool], phases: &[
 }
 
 impl Run {
-    /// Adds what the link `name` did at the same time.
+    /// Adds the time series of the link `name`.
     pub(crate) fn join(&mut self, name: &str, other: Self) {
         self.names.extend(other.names);
         self.classes.extend(other.classes);

@@ -6,8 +6,8 @@ use fairlink_report::{Buckets, Delay, Histogram, Tally};
 
 use crate::report::Distribution;
 
-/// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
-/// divided in proportion, so that the spans add up to what was sent.
+/// Bytes sent by each leaf in each of a series of spans of time. The bytes of a packet that is on the link when a span
+/// ends are divided in proportion, so that the spans add up to the sent bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Spans {
     /// The spans' borders, the first one being the start of the run.
@@ -30,8 +30,8 @@ impl Spans {
         (self.bytes.len() * size_of::<u64>() + self.cuts.len() * size_of::<Nanos>()) as u64
     }
 
-    /// `len` bytes of `leaf` are on the link from `start` to `done`; `start` never decreases. What lies beyond the last span
-    /// is not counted.
+    /// Adds `len` bytes of `leaf` that are on the link from `start` to `done`; `start` never decreases. Parts beyond
+    /// the last span are not counted.
     pub(crate) fn add(&mut self, leaf: usize, start: Nanos, done: Nanos, len: u32) {
         while self.current + 1 < self.cuts.len() && self.cuts[self.current + 1] <= start {
             self.current += 1;
@@ -51,8 +51,8 @@ impl Spans {
         }
     }
 
-    /// Makes `at` a border, which is no earlier than the last packet's start. That packet, `last`, may be on the link then: leaf, start, end
-    /// and bytes.
+    /// Makes `at` a border, which is no earlier than the last packet's start. That packet, `last`, may be on the link
+    /// then: leaf, start, end and bytes.
     pub(crate) fn cut(&mut self, at: Nanos, last: Option<(usize, Nanos, Nanos, u32)>) {
         let span = self.cuts.partition_point(|&cut| cut < at);
         if span == 0 || self.cuts.get(span).is_none_or(|&cut| cut == at) {
@@ -72,7 +72,7 @@ impl Spans {
         self.bytes[place + leaf] += beyond;
     }
 
-    /// Puts leaves elsewhere: by new place the old one, where there is one.
+    /// Reorders leaves: `from` has the old place by new place, if there is one.
     pub(crate) fn arrange(&mut self, from: &[Option<usize>]) {
         let row = |bytes: &[u64]| from.iter().map(|place| place.map_or(0, |place| bytes[place])).collect::<Vec<_>>();
         self.bytes = self.bytes.chunks(self.leaves).flat_map(row).collect();
@@ -84,7 +84,7 @@ impl Spans {
         self.cuts.windows(2).zip(self.bytes.chunks(self.leaves)).map(|(cut, bytes)| (cut[0], cut[1], bytes))
     }
 
-    /// Bytes by leaf in all spans that lie in `start .. end`, both of which are cuts. Only these spans are looked at.
+    /// Bytes by leaf in all spans in `start .. end`, both of which are cuts. Only these spans are read.
     pub(crate) fn between(&self, start: Nanos, end: Nanos) -> Vec<u64> {
         let mut sum = vec![0; self.leaves];
         let [first, last] = [start, end].map(|cut| self.cuts.partition_point(|&other| other < cut));
@@ -159,7 +159,7 @@ impl Delays {
             let share = below as f64 / all as f64;
             if share >= wanted || below == all {
                 points.push((value as f64 / NANOS_PER_SEC as f64, below));
-                // Half a percent further, and in the tail a tenth of what is left.
+                // Half a percent further, and in the tail a tenth of the rest.
                 wanted = share + (0.1 * (1.0 - share)).min(0.005);
             }
         }

@@ -46,7 +46,7 @@ pub(crate) enum MetricsError {
 }
 
 impl Metrics {
-    /// Those of an empty link. Without `info` there are no bounds; with `bounds` unset neither.
+    /// Makes the metrics of an empty link. Without `info`, or with `bounds` unset, there are no bounds.
     pub(crate) fn new(
         tree: &Hierarchy,
         info: Option<&'static SchedulerInfo>,
@@ -208,7 +208,7 @@ impl Metrics {
         }
     }
 
-    /// \[pgps\] Theorem 2. What waits behind the scheduler is out of its hands.
+    /// \[pgps\] Theorem 2. It does not cover the wait behind the scheduler.
     fn gps_bound(&self) -> Option<f64> {
         if self.fairness.tree().link().transmit_queue.is_some() {
             return None;
@@ -216,7 +216,8 @@ impl Metrics {
         self.info.filter(|info| info.promises.follows_gps).map(|_| self.fairness.tree().link().max_packet.into())
     }
 
-    /// \[hfsc\] Theorem 2: where all curves are admitted, no deadline is missed by more than a largest packet takes.
+    /// \[hfsc\] Theorem 2: if all curves are admitted, no deadline is missed by more than the duration of a largest
+    /// packet.
     fn deadline_bound(&self) -> Option<f64> {
         let info = self.info.filter(|_| self.fairness.tree().link().transmit_queue.is_none())?;
         let Some(fairlink_core::Delay::Curves { .. }) = info.promises.delay else { return None };

@@ -1,4 +1,4 @@
-//! The link as the driver sees it: sources in front, measurements behind, packets under way between.
+//! The driver's port of the link: sources in front, measurements behind, packets in flight between.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -19,8 +19,8 @@ use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
 
-/// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough that
-/// it is silent soon after it stops. Fewer where the queues hold less.
+/// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough
+/// that it is silent soon after it stops. Fewer if the queues hold less.
 const GREEDY_PACKETS: u32 = 8;
 
 /// Packets taken in at a time. More that come at one instant, from a shaper of a huge burst, come in several turns: memory does not
@@ -53,7 +53,7 @@ impl Flight {
     }
 }
 
-/// Packets that may wait between a scheduler and its link: what is there no longer keeps a class from looking idle.
+/// Maximum number of packets between a scheduler and its link: those no longer keep a class from looking idle.
 fn behind(tree: &Hierarchy) -> u32 {
     tree.link().transmit_queue.map_or(0, |queue| queue.packets)
 }
@@ -74,7 +74,7 @@ pub(crate) struct Delivered {
     pub(crate) marked: bool,
 }
 
-/// A source as the port sees it, with the scenario's class. Timed sources leave all of it unused.
+/// The port's state of a source, with the scenario's class. Timed sources do not use it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Greedy {
     class: Option<ClassId>,
@@ -83,15 +83,15 @@ struct Greedy {
     most: u32,
 }
 
-/// The link, its sources and its measurements, as the driver sees them. Packets and bytes by class are counted where they pass
-/// the scheduler, by [`fairlink_core::Metered`].
+/// The link, its sources and its measurements, as the driver's port. [`fairlink_core::Metered`] counts packets and
+/// bytes by class at the scheduler.
 pub(crate) struct LinkPort<'a> {
     scenario: Arc<Scenario>,
     phases: Arc<[Interval]>,
     observer: &'a mut dyn Observer,
     mix: TrafficMix,
     greedy: Vec<Greedy>,
-    /// Greedy sources that may add packets, and how many each.
+    /// Greedy sources that may add packets, and the number of packets of each.
     refill: VecDeque<(u32, u32)>,
     /// Greedy sources whose packets were all refused; one tries again whenever a packet leaves.
     refused: VecDeque<u32>,
@@ -100,7 +100,7 @@ pub(crate) struct LinkPort<'a> {
     routes: Arc<Routes>,
     /// Index of this link.
     link: usize,
-    /// By source: the number of its route. Empty where there are no routes.
+    /// By source: the number of its route. Empty if there are no routes.
     routed: Vec<Option<u32>>,
     journeys: Vec<Journey>,
     free_journeys: Vec<u32>,
@@ -114,7 +114,8 @@ pub(crate) struct LinkPort<'a> {
     overhead: Overhead,
     /// By id in the tree that is in force: the scenario's class.
     classes: Vec<ClassId>,
-    /// By class of the scenario: its id in the tree that is in force. The root where it is not there; no source sends then.
+    /// By class of the scenario: its id in the tree that is in force. The root if it does not exist there; no source
+    /// sends then.
     ids: Vec<ClassId>,
     /// By class of the scenario; leaves have a place in `delays`, in their order.
     place: Vec<usize>,
@@ -126,13 +127,14 @@ pub(crate) struct LinkPort<'a> {
     /// The packet that was sent last, whose last bit leaves at `free_at`: its place, when its first bit left, its length.
     last: (usize, Nanos, u32),
     busy: Nanos,
-    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    /// Packets that were offered from outside and their bytes without the link's overhead, by the start of the phase
+    /// and the class.
     offered: BTreeMap<(Nanos, ClassId), Amount>,
     /// Packets taken in or sent.
     moved: u64,
     /// Packets taken in.
     taken: u64,
-    /// By class of the scenario, packets that a shaper let out when the class was gone.
+    /// By class of the scenario, packets that a shaper released after the class was removed.
     too_late: Vec<u64>,
     error: Option<SimError>,
 }
@@ -205,7 +207,7 @@ impl<'a> LinkPort<'a> {
         Ok(port)
     }
 
-    /// Measures what a scheduler promises, from the start on.
+    /// Measures the scheduler's promises, from the start on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = Some(Box::new(metrics));
     }
@@ -215,7 +217,8 @@ impl<'a> LinkPort<'a> {
         self.metrics.as_deref()
     }
 
-    /// By class of the scenario, packets that shapers and policers of its sources have lost, and those that were held until the class was gone.
+    /// By class of the scenario, packets that shapers and policers of its sources have dropped, and those that were
+    /// held until the class was removed.
     pub(crate) fn lost_at_sources(&self) -> Vec<u64> {
         let mut lost = self.too_late.clone();
         for (index, source) in (0..).zip(&self.scenario.sources) {
@@ -283,7 +286,7 @@ impl<'a> LinkPort<'a> {
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }
 
-    /// Most bytes that packets under way and measurements take.
+    /// Maximum memory of packets in flight and measurements, in bytes.
     pub(crate) fn memory_bound(&self) -> u64 {
         let most_of = |stage: &Stage<'_>| u64::from(stage.tree.link().max_queued) + u64::from(behind(stage.tree));
         let queued = self.scenario.stages().iter().map(most_of).max().unwrap_or(0);
@@ -296,7 +299,7 @@ impl<'a> LinkPort<'a> {
         let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
         // Packets offered from outside belong to no source.
         let flights = queued + greedy + (self.greedy.len() - 1) as u64;
-        // A vector that grew by doubling may have room for twice what it holds.
+        // A vector that grew by doubling may have room for twice its contents.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
         flights + delays + self.visits.memory() + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
@@ -346,7 +349,7 @@ impl<'a> LinkPort<'a> {
         &self.visits
     }
 
-    /// Returns true if a greedy source has a packet to add as soon as it is asked.
+    /// Returns true if a greedy source has a packet to add at once.
     pub(crate) fn wants_to_refill(&self) -> bool {
         !self.refill.is_empty()
     }
@@ -405,7 +408,8 @@ impl<'a> LinkPort<'a> {
         (place, start, self.free_at, len)
     }
 
-    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    /// Packets that were offered from outside and their bytes without the link's overhead, by the start of the phase
+    /// and the class.
     pub(crate) fn offered(&self) -> &BTreeMap<(Nanos, ClassId), Amount> {
         &self.offered
     }
@@ -435,7 +439,7 @@ impl<'a> LinkPort<'a> {
         self.offer(now, source, class, len, (journey, tag), batch);
     }
 
-    /// A packet that comes from another link, or from outside.
+    /// Handles a packet from another link, or from outside.
     fn arrive(&mut self, coming: Coming, batch: &mut Vec<Packet>) {
         let Some(journey) = coming.journey() else {
             let source = (self.greedy.len() - 1) as u32;
@@ -471,7 +475,7 @@ impl<'a> LinkPort<'a> {
         let mut journey = self.journeys[flight.journey as usize];
         journey.marked |= flight.marked;
         self.free_journeys.push(flight.journey);
-        // Links are few, and each numbers what leaves it.
+        // Links are few, and each numbers its departing packets.
         let number = (self.moved << 16) | self.link as u64 & 0xffff;
         let onward = self.routes.onward(journey, self.link, done, number);
         let end = self.routes.end(self.link, done);
@@ -685,7 +689,7 @@ const fn label(source: u32) -> u64 {
     with_host(flow_bits(source), source as u16) | ECN_CAPABLE
 }
 
-/// By class, its place among `leaves`, where it is one.
+/// By class, its index in `leaves`, if it is one.
 fn places(leaves: &[ClassId], classes: usize) -> Vec<usize> {
     let mut place = vec![usize::MAX; classes];
     leaves.iter().enumerate().for_each(|(index, class)| place[class.index()] = index);

@@ -80,7 +80,7 @@ impl Prepared {
     }
 }
 
-/// `error`, with the name of the link where it is a further one.
+/// Adds the name of the link to `error` if it is a further one.
 pub(crate) fn of_link(names: &[String], link: usize, error: SimError) -> SimError {
     match names.get(link) {
         Some(name) if link > 0 => SimError::Further { link: name.clone(), error: Box::new(error) },
@@ -88,7 +88,8 @@ pub(crate) fn of_link(names: &[String], link: usize, error: SimError) -> SimErro
     }
 }
 
-/// Builds what each change of `scenario` will need and throws it away, so that a change that is refused fails before anything runs.
+/// Builds the objects that each change of `scenario` will need and discards them, so that a refused change fails before
+/// the run.
 pub(crate) fn check_changes(scenario: &Scenario, mut rules: Rules) -> Result<(), SimError> {
     for (index, change) in scenario.changes.iter().enumerate() {
         rules.info = change.scheduler.or(rules.info);
@@ -100,7 +101,7 @@ pub(crate) fn check_changes(scenario: &Scenario, mut rules: Rules) -> Result<(),
     Ok(())
 }
 
-/// Measures what the scheduler promises, where that is asked for.
+/// Measures the scheduler's promises, if requested.
 pub(crate) fn measure(
     port: &mut LinkPort<'_>,
     scenario: &Scenario,
@@ -139,7 +140,7 @@ pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Ve
     notes
 }
 
-/// Why the ideal of `info` is not known in some phases, each reason once.
+/// Returns the reasons why the ideal of `info` is unknown in some phases, each once.
 pub(crate) fn not_computed(info: &SchedulerInfo, ideals: &Ideals) -> Vec<String> {
     let reasons: BTreeSet<&str> = ideals.own.iter().filter_map(|own| own.as_ref().err()).map(|why| &*why.0).collect();
     let all = ideals.own.iter().all(Result::is_err);

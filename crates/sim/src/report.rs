@@ -28,7 +28,7 @@ pub struct Run {
     pub duration_s: f64,
     /// The part of it that is left out of averages.
     pub warmup_s: f64,
-    /// The link's rate in bit/s; where it changes, the first.
+    /// The link's rate in bit/s; if it changes, the first.
     pub link_bps: f64,
     /// Share of the time after the warmup in which the link was sending.
     pub link_utilisation: f64,
@@ -52,16 +52,18 @@ pub struct Run {
     pub changes: Vec<ChangeRun>,
     /// Counters of the scheduler for the link by name, such as rounds.
     pub counters: BTreeMap<String, u64>,
-    /// Measurements of what the scheduler promises, by class, where [`Options::metrics`](crate::Options::metrics) asks for it.
+    /// Measurements of the scheduler's promises, by class, if requested by
+    /// [`Options::metrics`](crate::Options::metrics).
     pub metrics: Vec<ClassMetrics>,
     /// Settings that the scheduler could not honour and ignored, and effects of changes, in words.
     pub notes: Vec<String>,
-    /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
-    /// scheduler's own left out.
+    /// Maximum memory of the packets in flight and the measurements while the simulation runs, in bytes, without the
+    /// scheduler's own.
     pub memory_bound_bytes: u64,
-    /// Distributions of the delays of [`Run::classes`], where windows were requested and percentiles are recorded. Not part of the JSON.
+    /// Distributions of the delays of [`Run::classes`], if windows were requested and percentiles are recorded. Not
+    /// part of the JSON.
     pub distributions: Vec<Distribution>,
-    /// A time series, where [`Options::window`](crate::Options::window) asks for it.
+    /// A time series, if requested by [`Options::window`](crate::Options::window).
     pub windows: Option<Windows>,
 }
 
@@ -91,10 +93,10 @@ pub struct RunDocument<'a> {
     /// Changes of the link while it ran.
     #[serde(skip_serializing_if = "<[ChangeRun]>::is_empty")]
     pub changes: &'a [ChangeRun],
-    /// Measurements of what the scheduler promises, by class.
+    /// Measurements of the scheduler's promises, by class.
     #[serde(skip_serializing_if = "<[ClassMetrics]>::is_empty")]
     pub metrics: &'a [ClassMetrics],
-    /// Most bytes that the packets under way and the measurements can take in memory.
+    /// Maximum memory of the packets in flight and the measurements, in bytes.
     pub memory_bound_bytes: u64,
 }
 
@@ -111,7 +113,7 @@ impl Run {
         each.filter(move |&(class, delays)| take(class) && delays.count() > 0).map(|(_, delays)| delays)
     }
 
-    /// Returns the document, with the time series where `windows` is set and it was recorded.
+    /// Returns the document, with the time series if `windows` is set and it was recorded.
     #[must_use]
     pub fn document(&self, windows: bool) -> RunDocument<'_> {
         let places: HashMap<&str, usize> =
@@ -119,7 +121,7 @@ impl Run {
         let place = |name: &str| places.get(name).copied().unwrap_or(usize::MAX);
         let mut classes: Vec<ClassReport> = self.classes.iter().chain(&self.inner_classes).cloned().collect();
         classes.sort_by_key(|class| place(&class.name));
-        // A class that a change gave children was a leaf before: one entry, with what it did as either.
+        // A class that a change gave children was a leaf before: one entry, with its counts as either.
         classes.dedup_by(|later, class| {
             let same = later.name == class.name;
             if same {
@@ -294,7 +296,7 @@ pub struct HopRun {
     pub delay_s: Delay,
 }
 
-/// A value of a key that a sweep sets: in base units where it is a number with or without a unit, otherwise as written.
+/// A value of a key that a sweep sets: in base units if it is a number with or without a unit, otherwise as written.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
@@ -307,7 +309,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// As a number, where it is one.
+    /// Returns the value as a number, if it is one.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -387,7 +389,7 @@ pub struct Measured {
     pub measured: f64,
     /// The scheduler's promise, if there is one and it is computed.
     pub bound: Option<f64>,
-    /// The bound less what was measured: below zero where it was exceeded.
+    /// The bound minus the measurement: below zero if it was exceeded.
     pub margin: Option<f64>,
 }
 
@@ -415,11 +417,12 @@ impl Measured {
 pub struct ClassMetrics {
     /// The class.
     pub name: String,
-    /// Definition 1 of \[hls\]: how far it was from its part of what a sibling got while both were backlogged. Not of classes with limits.
+    /// Definition 1 of \[hls\]: deviation from its part of a sibling's service while both were backlogged. Not of
+    /// classes with limits.
     pub fairness_bytes: Option<Measured>,
     /// Lag behind its share of the link's service while it was backlogged.
     pub worst_case_bytes: Option<Measured>,
-    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may hold all the same. Of leaves.
+    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may still hold. Of leaves.
     pub transmission_gap_s: Option<Measured>,
     /// Lag behind fluid GPS of all leaves. Of leaves.
     pub gps_lag_bytes: Option<Measured>,
@@ -427,11 +430,11 @@ pub struct ClassMetrics {
     pub hmm_lag_bytes: Option<Measured>,
     /// Largest miss of a deadline of its service curve. Of leaves with a curve.
     pub deadline_miss_s: Option<Measured>,
-    /// The burstiness sigma of what it was sent, beside the burst that its delay bound is for, or its own.
+    /// The burstiness sigma of its arrivals, beside the burst of its delay bound, or its own.
     pub burst_bytes: Option<Measured>,
     /// The rate at which sigma is measured, in bit/s.
     pub burst_rate_bps: Option<u64>,
-    /// The longest delay. Without a bound where more came than it is for.
+    /// The longest delay. Without a bound if the arrivals exceeded its assumption.
     pub delay_s: Option<Measured>,
     /// True if its traffic conforms to the assumption of its delay bound; `None` if it has none.
     pub conforms: Option<bool>,
@@ -507,7 +510,7 @@ pub struct Phase {
 pub struct Windows {
     /// Names of all classes but the link, in the order of their ids.
     pub names: Vec<String>,
-    /// For each of `names`, whether it is a leaf, be it for a part of the run.
+    /// For each of `names`, true if it is a leaf, at least for a part of the run.
     pub leaf: Vec<bool>,
     /// One row for each window. A window in which the link changes is cut in two there.
     pub rows: Vec<Window>,

@@ -1,11 +1,11 @@
-//! Packets that go over several links, one after the other: what such a source does, and what becomes of its packets.
+//! Packets that cross several links in sequence: their sources, and their routes.
 //!
 //! A packet arrives at the next link when its last bit has left the one before and has travelled along it (store and forward). The
 //! graph of links that routes make has no circle, so that the fluid ideal of a link depends only on links before it.
 //!
-//! A route may have a *delay-jitter regulator* in front of each link after the first ([drrpp] Section 2.3.5): it holds a packet until
-//! ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the delay that the link before promises at most, p its propagation, and ET at the
-//! first link the arrival. So each link sees the pattern in which the source sends.
+//! A route may have a *delay-jitter regulator* in front of each link after the first ([drrpp] Section 2.3.5): it holds
+//! a packet until ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the promised delay bound of the previous link, p its
+//! propagation, and ET at the first link the arrival. So each link sees the pattern in which the source sends.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub struct Route {
     pub source: (usize, usize),
     /// The links after that one, in order, with the leaf there. At least one.
     pub hops: Vec<Hop>,
-    /// The delay that each link but the last promises at most, where a delay-jitter regulator holds packets in front of the next.
+    /// The promised delay bound of each link except the last, if a delay-jitter regulator holds packets in front of the
+    /// next.
     pub regulated: Option<Vec<Nanos>>,
 }
 
@@ -58,9 +59,9 @@ pub(crate) struct Journey {
     pub(crate) born: Nanos,
     /// Earliest time at which it counts as arrived at this link, regardless of earlier links.
     pub(crate) eligible: Nanos,
-    /// Its length without what a link adds, in bytes.
+    /// Its length without the link's overhead, in bytes.
     pub(crate) frame: u32,
-    /// By which its source knows it again.
+    /// Identifies it to its source.
     pub(crate) tag: u32,
     /// True if it has met congestion at a link before.
     pub(crate) marked: bool,
@@ -83,11 +84,11 @@ pub(crate) struct Coming {
     marked: bool,
 }
 
-/// In the place of a route: a packet that comes from outside.
+/// Placeholder for a route: a packet from outside.
 const OFFERED: u32 = u32::MAX;
 
 impl Coming {
-    /// A packet of `frame` bytes that comes from outside.
+    /// Makes a packet of `frame` bytes from outside.
     pub(crate) fn offered(at: Nanos, number: u64, link: usize, class: ClassId, frame: u32) -> Self {
         let (route, hop, born, eligible, tag, marked) = (OFFERED, 0, at, at, OFFERED, false);
         Self { at, number, link, class, route, hop, born, eligible, frame, tag, marked }
@@ -99,7 +100,7 @@ impl Coming {
         (route != OFFERED).then_some(Journey { route, hop, born, eligible, frame, tag, marked })
     }
 
-    /// Its length without what a link adds, in bytes.
+    /// Its length without the link's overhead, in bytes.
     pub(crate) fn frame(&self) -> u32 {
         self.frame
     }
@@ -109,7 +110,7 @@ impl Coming {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     routes: Vec<Route>,
-    /// By link: how long a bit travels along it.
+    /// Propagation delay by link.
     propagation: Vec<Nanos>,
 }
 
@@ -247,9 +248,9 @@ impl Routes {
         solve: &Solve<'_>,
     ) -> Result<Vec<Vec<Rates>>, SimError> {
         let mut ideals = vec![Vec::new(); scenarios.len()];
-        // By phase and route: whether what it sends is not known, because a link before has no ideal.
+        // By phase and route: true if its traffic is unknown, because a previous link has no ideal.
         let mut unknown = vec![vec![false; self.routes.len()]; phases.len()];
-        // By phase and route: what it sends into its next link, in bit/s of frames; unlimited where absent.
+        // By phase and route: its rate into its next link, in bit/s of frames; unlimited if absent.
         let asks = |route: &Route, phase: &Interval| {
             let scenario = &scenarios[route.source.0];
             let source = &scenario.sources[route.source.1];
@@ -319,7 +320,7 @@ impl Routes {
         Ok(ideals)
     }
 
-    /// The sources whose packets come to `link` by routes, and in which class.
+    /// The sources whose packets reach `link` by routes, and their classes there.
     pub(crate) fn visitors<'s>(&self, link: usize, scenarios: &'s [Arc<Scenario>]) -> Vec<(ClassId, &'s SourceSpec)> {
         let source = |(route, class): (usize, ClassId)| {
             let (first, source) = self.routes[route].source;
@@ -365,7 +366,7 @@ fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
 /// The counts of the routes at one link.
 #[derive(Debug)]
 pub(crate) struct Visits {
-    /// By route: what happened to its packets here. Absent where the route does not come here.
+    /// By route: the counts of its packets here. Absent if the route does not include this link.
     pub(crate) routes: Vec<Option<Visit>>,
 }
 
@@ -377,7 +378,7 @@ pub(crate) struct Visit {
     pub(crate) dropped: u64,
     /// From the arrival at this link to the last bit leaving.
     pub(crate) delays: Delays,
-    /// From the arrival at the first link to the end of the last; only where this is the last.
+    /// From the arrival at the first link to the end of the last; only if this is the last.
     pub(crate) through: Option<Delays>,
 }
 

@@ -1,4 +1,4 @@
-//! A link while it runs: its traffic and measurements on one side, its scheduler and pace on the other, and what becomes of it.
+//! A running link: its traffic and measurements on one side, its scheduler and pace on the other, and its changes.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const MAX_IDLE_TURNS: u32 = 1000;
 /// The scheduler of a link, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// The scheduler that runs; absent where it was handed over ready-made.
+    /// The current scheduler; absent if it was passed ready-made.
     pub(crate) info: Option<&'static SchedulerInfo>,
     /// Treatment of settings that a scheduler cannot honour.
     pub(crate) leniency: Leniency,
@@ -34,7 +34,7 @@ pub(crate) struct RunningLink<'a> {
     now: Nanos,
     wake: Wake,
     idle_turns: u32,
-    /// By class of the scenario: what passed it before it was removed.
+    /// By class of the scenario: its counters before it was removed.
     gone: Vec<Counters>,
     /// Counters of schedulers at the time of their replacement.
     counted: Counted,
@@ -51,7 +51,7 @@ impl<'a> RunningLink<'a> {
         {
             return Err(SimError::NoScheduler { at: change.at });
         }
-        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
+        // The driver wakes at whole nanoseconds. A catch-up of one keeps the remainders, so that the rate is exact.
         let tree = &scenario.tree;
         let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
         let gone = vec![Counters::default(); scenario.names.len()];

@@ -7,7 +7,7 @@ use fairlink_traffic::{Interval, MixError, SourceSpec};
 use crate::change::{Change, Stage};
 use crate::shares::{EXACT_CELLS, hmm};
 
-/// A link shared among a tree of classes, its traffic, and for how long.
+/// A link shared among a tree of classes, its traffic, and its duration.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The link and its classes.
@@ -39,7 +39,7 @@ pub struct Options {
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in `settled_bps` of [`Phase::classes`](crate::Phase::classes).
     pub settle: Nanos,
-    /// True if what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
+    /// True if the scheduler's promises are measured: [`Run::metrics`](crate::Run::metrics).
     pub metrics: bool,
 }
 
@@ -200,7 +200,7 @@ pub enum SimError {
         #[source]
         error: BuildError,
     },
-    /// There is no memory for the scheduler's counters or for a batch of packets.
+    /// Not enough memory for the scheduler's counters or for a batch of packets.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
     /// A pool that cannot be.
@@ -245,13 +245,14 @@ pub enum SimError {
         /// When.
         at: Nanos,
     },
-    /// Packets were lost or made up: of a class or of all, what was received is not what was sent, dropped and is still queued.
+    /// Packets were lost or invented: for a class or in total, received packets are not the sum of sent, dropped and
+    /// queued ones.
     #[error("packets were lost or made up: {what}")]
     NotConserved {
         /// The class and its numbers.
         what: String,
     },
-    /// The observer asked for the end.
+    /// The observer stopped the run.
     #[error("stopped at {at}")]
     Stopped {
         /// When, in simulated time.
@@ -338,7 +339,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The link as it is at first and after each change.
+    /// The states of the link, at first and after each change.
     pub(crate) fn stages(&self) -> Vec<Stage<'_>> {
         let ends = self.changes.iter().skip(1).map(|change| change.at).chain([self.duration]);
         let first_end = self.changes.first().map_or(self.duration, |change| change.at);

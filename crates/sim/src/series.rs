@@ -26,8 +26,8 @@ struct Queue {
     since: Nanos,
 }
 
-/// Windows of a run, and what happened in them. What is called for each packet is not inlined: most runs have no windows, and are not to
-/// pay for them.
+/// Windows of a run, and their measurements. Functions called for each packet are not inlined: most runs have no
+/// windows, and should not pay for them.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// Bytes by window.
@@ -36,7 +36,7 @@ pub(crate) struct Series {
     /// One row of leaves for each window.
     cells: Vec<Cell>,
     queues: Vec<Queue>,
-    /// The window that was looked at last.
+    /// The window that was accessed last.
     current: usize,
 }
 
@@ -109,7 +109,8 @@ impl Series {
         let before = self.queues[leaf];
         let last = self.find(now);
         if before.packets > 0 && now > before.since {
-            // Back to where the queue became that long. Each window of each leaf is visited once for this and once per packet.
+            // Back to the time at which the queue got that length. Each window of each leaf is visited once for this
+            // and once per packet.
             let mut window = last.min(self.cuts.len() - 2);
             loop {
                 let (start, end) = (self.cuts[window], self.cuts[window + 1]);
@@ -123,7 +124,7 @@ impl Series {
         self.queues[leaf] = Queue { packets, since: now.max(before.since) };
     }
 
-    /// The window of an instant; beyond the last where it is later than all.
+    /// Returns the window of an instant; beyond the last if it is later than all.
     fn find(&mut self, at: Nanos) -> usize {
         while self.current + 1 < self.cuts.len() && self.cuts[self.current + 1] <= at {
             self.current += 1;
@@ -141,7 +142,7 @@ impl Series {
 }
 
 impl Cell {
-    /// The queue was as long as `queue` says in the part of `start .. end` that lies between `queue.since` and `until`.
+    /// Accounts for the length of `queue` in the part of `start .. end` between `queue.since` and `until`.
     fn queued(&mut self, queue: Queue, start: Nanos, end: Nanos, until: Nanos) {
         let (from, until) = (start.max(queue.since), end.min(until));
         if queue.packets > 0 && until > from {

@@ -56,7 +56,7 @@ const PROGRESS_WORK: u64 = 1 << 17;
 /// ```
 pub struct Simulation<'o> {
     prepared: Prepared,
-    /// The scheduler at the start; absent where it was handed over ready-made.
+    /// The scheduler at the start; absent if it was passed ready-made.
     info: Option<&'static SchedulerInfo>,
     name: String,
     running: Vec<RunningLink<'o>>,
@@ -89,7 +89,7 @@ impl Simulation<'static> {
 }
 
 impl<'o> Simulation<'o> {
-    /// A run of what is `prepared`, at its start; an observer for each link.
+    /// Starts a run of `prepared`, with an observer for each link.
     pub(crate) fn start(
         prepared: Prepared,
         info: &'static SchedulerInfo,
@@ -163,13 +163,14 @@ impl<'o> Simulation<'o> {
         self.now
     }
 
-    /// Returns true if the run has come to its end.
+    /// Returns true if the run has ended.
     #[must_use]
     pub fn done(&self) -> bool {
         self.now >= self.duration()
     }
 
-    /// The names of the classes of a link, by their ids in [`Simulation::offer`]; the link comes first. A change may add some.
+    /// The names of the classes of a link, by their ids in [`Simulation::offer`]; the link comes first. A change may
+    /// add some.
     #[must_use]
     pub fn names(&self, link: usize) -> &[String] {
         self.prepared.scenarios.get(link).map_or(&[], |scenario| &scenario.names)
@@ -221,12 +222,12 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// A packet of `frame` bytes comes from outside at `at`, to a leaf of link number `link`. It goes the way of all other packets; all that are
-    /// offered are one flow.
+    /// Offers a packet of `frame` bytes from outside at `at`, to a leaf of link number `link`. It is treated like all
+    /// other packets; all offered ones are one flow.
     ///
     /// # Errors
-    /// [`SimError::Offer`]: a time that has passed or is not before the end, a class that is not there or no leaf in the last link of the
-    /// scenario that is known, no bytes.
+    /// [`SimError::Offer`]: a time that has passed or is not before the end, a class that does not exist or is not a
+    /// leaf in the latest known state of the link, zero bytes.
     pub fn offer(&mut self, link: usize, class: ClassId, frame: u32, at: Nanos) -> Result<(), SimError> {
         let refused = |what: String| Err(SimError::Offer { at, what });
         let Some(scenario) = self.prepared.scenarios.get(link) else {
@@ -298,7 +299,7 @@ impl<'o> Simulation<'o> {
     /// not over are those until now; incomplete windows are left out.
     ///
     /// # Errors
-    /// [`SimError::NoTime`] as long as the warm-up lasts; packets that the scheduler has lost.
+    /// [`SimError::NoTime`] during the warm-up; packets that the scheduler has lost.
     pub fn report(&self) -> Result<Run, SimError> {
         let ideals = self.ideals.get_or_init(|| self.ideals());
         self.report_beside(ideals.as_ref().map_err(Clone::clone)?)
@@ -334,7 +335,7 @@ impl<'o> Simulation<'o> {
         Ok(run)
     }
 
-    /// By link, what the classes should get of what the sources and those outside ask for.
+    /// By link, the ideal rates for the demand of the sources and of offered packets.
     fn ideals(&self) -> Result<Vec<Ideals>, SimError> {
         let offered: Vec<_> = self.running.iter().map(|running| running.port().offered()).collect();
         let mut asked = self.prepared.clone();

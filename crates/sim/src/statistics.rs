@@ -15,7 +15,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub mod summary;
 
-/// The mean of a few independent values and how well it is known.
+/// The mean of a few independent values and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// Mean of the values.
@@ -50,7 +50,7 @@ impl Estimate {
         Some(Self { mean, ci95: Some(student_t(n - 1) * error), ci95_normal: Some(NORMAL * error), n })
     }
 
-    /// Of `values` less `others`, pair by pair: runs on the same arrivals. Pairs of which one is missing are left out.
+    /// Estimates `values` minus `others`, pair by pair: runs on the same arrivals. Incomplete pairs are left out.
     #[must_use]
     pub fn of_differences(values: &[Option<f64>], others: &[Option<f64>]) -> Option<Self> {
         let both = values.iter().zip(others).filter_map(|(&value, &other)| Some(value? - other?));
@@ -107,7 +107,7 @@ pub fn mser5(observations: &[f64]) -> Option<usize> {
     if count < MSER_LEAST {
         return None;
     }
-    // From the back: mean and sum of squares of what remains, by Welford's recurrence.
+    // From the back: mean and sum of squares of the rest, by Welford's recurrence.
     let (mut mean, mut squares) = (0.0, 0.0);
     let mut best: Option<(f64, usize)> = None;
     for cut in (0..count).rev() {

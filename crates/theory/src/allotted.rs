@@ -1,5 +1,5 @@
-//! Formal link-sharing of \[cbq\] in the long run, in `f64`: every class gets its own rate where it asks for it, and what is left goes to
-//! leaves by priority and quanta.
+//! Formal link-sharing of \[cbq\] in the long run, in `f64`: every class first gets its own rate, as far as it has
+//! demand, and the rest goes to leaves by priority and quanta.
 //!
 //! A leaf's traffic counts at every class above it, for any lender. So a class that has got its own rate in one way or
 //! the other lends no more. While a class with unmet demand has less than its own rate, no leaf outside borrows from
@@ -8,9 +8,9 @@
 //! its parent, or a higher one at which all below it get the class's own rate together. A class that does not borrow
 //! takes at most the latter. The link's price is the one that uses up its rate.
 //!
-//! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow, and a class above
-//! others more, as it adds to the excess of those below it. Others lose that. So rates are computed a second time, with that much more at each level. Where
-//! both agree there is an answer.
+//! **Unknown cases.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has
+//! to borrow, and a class above others more, as it adds to the excess of those below it. Others lose that. So rates are
+//! computed a second time, with that much more at each level. If both agree there is an answer.
 //!
 //! Cost: a hundred steps of a bisection for each class, each over the classes below it.
 
@@ -157,7 +157,7 @@ impl Sharing<'_> {
         self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum()
     }
 
-    /// The lowest price at which the classes below `class` get `rate` together; the highest where they never do.
+    /// Returns the lowest price at which the classes below `class` get `rate` together; the highest if they never do.
     fn price_of(&self, class: ClassId, rate: f64) -> f64 {
         let given =
             |price: f64| -> f64 { self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum() };

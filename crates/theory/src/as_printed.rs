@@ -1,4 +1,5 @@
-//! Theorems as the texts print them, where another bound is what holds: \[hls\] Theorems 4 and 6 (HDRR), \[drrpp\] Theorems 1 and 2 (DRR++).
+//! Theorems as printed in the texts, where a different bound holds: \[hls\] Theorems 4 and 6 (HDRR), \[drrpp\] Theorems
+//! 1 and 2 (DRR++).
 //!
 //! | text | here | what holds |
 //! | --- | --- | --- |
@@ -30,7 +31,7 @@ pub struct Printed {
     pub quantity: Quantity,
     /// Its class; `None` for the whole link.
     pub class: Option<ClassId>,
-    /// In bytes or seconds, as `quantity` says.
+    /// The value, in bytes or seconds depending on `quantity`.
     pub value: BigRational,
     /// Difference from the bound that holds.
     pub caution: &'static str,
@@ -150,7 +151,7 @@ pub struct MeanDelay {
     pub load: BigRational,
 }
 
-/// Up to this load [`MeanDelay::error`] is known: half of the class's rate.
+/// Maximum load for which [`MeanDelay::error`] is known: half of the class's rate.
 pub const KNOWN_LOAD: (i64, i64) = (1, 2);
 
 impl MeanDelay {

@@ -10,12 +10,12 @@
 //! | gamma (Theorem 5) | [`HlsBounds::transmission_gap`] |
 //! | alpha, beta_i, gamma of HDRR (Theorem 4, Lemma 9, Theorem 6) | [`HdrrBounds`] |
 //!
-//! alpha is in bytes of service per byte of weight, which the paper calls bytes; it changes with the unit in which weights
-//! are written. As seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the
-//! rate of the class when all are busy. Both are given.
+//! alpha is in bytes of service per byte of weight, which the paper calls bytes; it depends on the unit of weights. In
+//! seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the rate of the
+//! class when all are busy. Both are given.
 //!
-//! DIFFERENCE: what is indivisible is one *credit*. In the paper it is one byte, so that a leaf's balance at the end of a
-//! round is at most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction.
+//! DIFFERENCE: one *credit* is indivisible. In the paper it is one byte, so that a leaf's balance at the end of a round
+//! is at most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction.
 //! [`HlsBounds::new`] takes the number of credits in a byte; 1 gives the paper's figures.
 //!
 //! Cost: O(n) operations, not one per pair of siblings: the worst pair below a parent are the two classes with the largest
@@ -50,7 +50,7 @@ pub enum BoundsError {
 pub struct WorstPair {
     /// The two siblings.
     pub classes: (ClassId, ClassId),
-    /// The value; the function that returns it says in which unit.
+    /// The value; its unit is documented at the function that returns it.
     pub value: BigRational,
 }
 
@@ -72,7 +72,7 @@ pub struct HlsBounds<'a> {
     below: Below,
     /// By class: the ancestor (or the class itself) that is a child of the root, rc(i).
     top: Vec<ClassId>,
-    /// By class: what its latency-critical leaves together may be ahead of their turn by, in bytes.
+    /// By class: the sum of the advances of its latency-critical leaves, in bytes.
     ahead: Vec<u64>,
     /// The largest (w_j + A~_j) / w_j among the children of the root: the largest fair quota of the root.
     largest_quota: BigRational,
@@ -162,7 +162,7 @@ impl<'a> HlsBounds<'a> {
         self
     }
 
-    /// A~_i in bytes: the most that balances and residuals in the subtree of a class (not the root) add up to when a main
+    /// A~_i in bytes: the maximum sum of balances and residuals in the subtree of a class (not the root) when a main
     /// round starts, before its quotas (Lemma 5).
     ///
     /// # Panics
@@ -404,8 +404,8 @@ impl<'a> HdrrBounds<'a> {
     /// Bound on |n_i / w_i - n_j / w_j| for the numbers of visits to two siblings while both have packets: 1 / w_i + 1
     /// / w_j, as for any self-clocked fair queueing of visits.
     ///
-    /// DIFFERENCE: Theorem 4 has 1. A class that comes back is served behind the visit that is under way, so that for weights of 1
-    /// and x the difference is up to 1 + 1 / x.
+    /// DIFFERENCE: Theorem 4 has 1. A class that comes back is served behind the visit in progress, so that for weights
+    /// of 1 and x the difference is up to 1 + 1 / x.
     #[must_use]
     pub fn visits_between(&self, i: ClassId, j: ClassId) -> BigRational {
         whole(1u8) / self.weights.bytes(i) + whole(1u8) / self.weights.bytes(j)

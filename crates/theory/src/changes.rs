@@ -40,7 +40,7 @@ pub enum Lever {
     AsksMore,
 }
 
-/// One change and what it gains.
+/// One change and its gain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The parameter that is changed.
@@ -67,14 +67,15 @@ pub struct Changes {
     pub helpful: Vec<Change>,
     /// Changes without a gain.
     pub useless: Vec<Change>,
-    /// Siblings of it and of the classes above it whose asking for less was not tried: those that get the least, where there are too many.
+    /// Number of siblings of it and of the classes above it whose smaller request was not tried: those that get the
+    /// least, if there are too many.
     pub untried: usize,
 }
 
 /// Why changes could not be tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChanges {
-    /// There is no such class.
+    /// The class does not exist.
     #[error(transparent)]
     UnknownClass(#[from] UnknownClass),
     /// The scheduler's rule gives no rates.
@@ -164,7 +165,7 @@ impl Search<'_> {
         Some(if !self.now.is_exact() && gain.abs() < noise { BigRational::zero() } else { gain })
     }
 
-    /// The same where the tree is another one.
+    /// The gain in another tree.
     fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
         let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
         let rule = match limits {
@@ -227,7 +228,7 @@ impl Search<'_> {
         let (lever, per_bps) = match is_guarantee {
             true if jumps => (Lever::Guarantee, None),
             true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
-            // A weight changes by whole units: what one more gains.
+            // A weight changes by whole units: the gain of one more.
             false => (Lever::Weight, self.with_share(at, from.checked_add(1)?).map(|(gain, _)| gain)),
         };
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
@@ -249,7 +250,7 @@ impl Search<'_> {
                 Err(_) => return None,
             }
         }
-        // As weights, which may add up to anything. What is not borrowed follows from guarantees, so that limits stay.
+        // As weights, with any sum. Unborrowed rates follow from guarantees, so that limits stay.
         let parent = self.tree.parent(at);
         let tree = variant(self.tree, self.tree.link(), |class, config| {
             if self.tree.parent(class) == parent {

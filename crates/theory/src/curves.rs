@@ -1,7 +1,7 @@
 //! Service curves, exact: \[hfsc\] Section 2.1.
 //!
-//! A set of curves can be guaranteed if and only if they stay together below what the link carries, sum S_i(t) <= R t for every
-//! t >= 0. [`first_excess`] says when they cease to; the schedulers refuse the same sets, in integers.
+//! A set of curves can be guaranteed if and only if their sum stays below the capacity of the link, sum S_i(t) <= R t
+//! for every t >= 0. [`first_excess`] computes the first violation; the schedulers refuse the same sets, in integers.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos, Rate, ServiceCurve};
 use num_rational::BigRational;
@@ -53,15 +53,15 @@ pub fn first_excess(curves: &[ServiceCurve], link: Rate) -> Option<BigRational> 
     None
 }
 
-/// [`first_excess`] of the real-time curves of the leaves of `tree`: what `hfsc` guarantees.
+/// Returns [`first_excess`] of the real-time curves of the leaves of `tree`: the guarantee of `hfsc`.
 #[must_use]
 pub fn real_time_excess(tree: &Hierarchy) -> Option<BigRational> {
     let curves: Vec<ServiceCurve> = tree.leaves().iter().filter_map(|&leaf| tree.config(leaf).real_time).collect();
     first_excess(&curves, tree.link().rate)
 }
 
-/// [`first_excess`] of the leaves of `tree` where one without a curve counts with the line of its share: what `sced` and the
-/// schedulers over it guarantee. Shares in whole bit/s, rounded down.
+/// Returns [`first_excess`] of the leaves of `tree`, with the line of its share for a leaf without a curve: the
+/// guarantee of `sced` and the schedulers over it. Shares in whole bit/s, rounded down.
 #[must_use]
 pub fn flat_excess(tree: &Hierarchy) -> Option<BigRational> {
     let line = |leaf| {

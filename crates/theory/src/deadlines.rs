@@ -1,13 +1,14 @@
 //! Deadline misses of service curves: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured online.
 //!
-//! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with w(t) >= w(a) + S(t - a), where
-//! w is what it was served. So a packet with which w reaches W is due when D(t) = min over a of w(a) + S(t - a) reaches W.
+//! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with
+//! w(t) >= w(a) + S(t - a), where w is its service. So a packet with which w reaches W is due when D(t) = min over a of
+//! w(a) + S(t - a) reaches W.
 //!
-//! A period starts when a packet comes to an empty queue, and what is counted as served are packets that have left the queue: so the
-//! schedulers see it. Exact, in bits times 10^9 and whole nanoseconds, of which deadlines are rounded up.
+//! A period starts when a packet comes to an empty queue, and packets count as served when they have left the queue, as
+//! in the schedulers. Exact, in bits times 10^9 and whole nanoseconds; deadlines are rounded up.
 //!
-//! **Memory.** Of a concave curve, D is the smaller of two lines. Of a convex one it may be made of many starts; the latest 256 are
-//! kept, and [`DeadlineMeter::is_exact`] says whether more were needed.
+//! **Memory.** For a concave curve, D is the smaller of two lines. For a convex one it may consist of many starts; the
+//! latest 256 are kept, and [`DeadlineMeter::is_exact`] is false if more were needed.
 
 use std::collections::VecDeque;
 
@@ -82,10 +83,10 @@ impl DeadlineMeter {
         Self { leaves, exact: true }
     }
 
-    /// A packet comes to the queue of a leaf.
+    /// Records the arrival of a packet at the queue of a leaf.
     ///
     /// # Panics
-    /// When there is no such class, as in the other methods.
+    /// If there is no such class, as in the other methods.
     pub fn arrived(&mut self, now: Nanos, leaf: ClassId) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         if leaf.queued == 0 {
@@ -139,7 +140,7 @@ impl Leaf {
         Self { curve, concave, starts, served: 0, queued: 0, since: None, worst, seen: false }
     }
 
-    /// A period starts; whether all is kept that matters.
+    /// Starts a period; returns true if all relevant starts are kept.
     fn start(&mut self, at: Nanos) -> bool {
         let rate = |rate: Option<Rate>| rate.map_or(0, Rate::bps);
         let first = Line { x: at.0, y: self.served, bps: rate(self.curve.m1) };

@@ -1,4 +1,5 @@
-//! Why a class gets what it gets: the steps from the link down to the class, each with what the class's siblings leave it.
+//! Reasons for a class's rate: the steps from the link down to the class, each with the rate that the class's siblings
+//! leave it.
 
 use std::fmt::Write as _;
 
@@ -19,11 +20,12 @@ const NAMES: usize = 8;
 pub struct Step {
     /// The class; [`ClassId::ROOT`] is the link.
     pub class: ClassId,
-    /// Its weight among those that it shares with: the guarantee in bit/s where that counts. The link's is its rate.
+    /// Its weight among the classes that it shares with: the guarantee in bit/s if that counts. The link's is its rate.
     pub weight: u64,
     /// True if that weight is a guarantee; the link's rate counts as one.
     pub guaranteed: bool,
-    /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file: 0 to 1.
+    /// Its part of the weights of all that share with it, if the scheduler does not share by the weights of the file: 0
+    /// to 1.
     pub weight_part: Option<f64>,
     /// Fixed upper limit of its rate: its ceiling, or another [`Limit`].
     pub limit: Option<Limit>,
@@ -34,15 +36,15 @@ pub struct Step {
     pub fair_share: Option<BigRational>,
     /// Entitlement by weight alone: weight times fair share, in bit/s.
     pub entitled: Option<BigRational>,
-    /// Its siblings that ask for something and are satisfied below the fair share, what they leave going to the others.
+    /// Its siblings with a request that is met below the fair share; the rest of their shares goes to the others.
     pub satisfied_siblings: Vec<ClassId>,
-    /// Its siblings that share with it what is left, each at the fair share.
+    /// Its siblings that share the rest with it, each at the fair share.
     pub unsatisfied_siblings: Vec<ClassId>,
     /// Its siblings without any request.
     pub idle_siblings: Vec<ClassId>,
 }
 
-/// Why a class gets what it gets.
+/// The reasons for a class's rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// From the link to the class, both included.
@@ -51,7 +53,7 @@ pub struct Explanation {
     pub limited_by: Vec<ClassId>,
 }
 
-/// There is no such class to explain.
+/// The class to explain does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("class {} does not exist; there are {classes} classes, the link included", class.0)]
 pub struct UnknownClass {
@@ -62,7 +64,7 @@ pub struct UnknownClass {
 }
 
 impl Explanation {
-    /// Explains what `class` gets in `ideal`, which was solved for `tree`.
+    /// Explains the rate of `class` in `ideal`, which was solved for `tree`.
     ///
     /// # Errors
     /// [`UnknownClass`].

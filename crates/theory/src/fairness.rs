@@ -1,6 +1,6 @@
 //! Fairness of a scheduler: Definition 1 of \[hls\], measured online on a trace, exactly.
 //!
-//! For two siblings i, j and an interval (t1, t2) throughout which both are backlogged, Definition 1 looks at
+//! For two siblings i, j and an interval (t1, t2) throughout which both are backlogged, Definition 1 considers
 //! |D_i / w_i - D_j / w_j|, where D is what each (or its leaves) was served in the interval. While both stay backlogged, let
 //! X be that difference counted from the moment when both became so. Every interval within then has |X(t2) - X(t1)|, and
 //! the largest of all is the largest minus the smallest value of X. So each pair needs three numbers, not a history.
@@ -28,7 +28,7 @@ use crate::bounds::{WorstPair, worst};
 use crate::to_f64;
 use crate::weights::Weights;
 
-/// Two siblings and how far the one was ahead of the other.
+/// Two siblings and the lead of one over the other.
 #[derive(Clone, Debug)]
 struct Pair {
     classes: [ClassId; 2],

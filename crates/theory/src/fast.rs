@@ -1,10 +1,10 @@
 //! Hierarchical max-min fair sharing in integers, for use while packets flow: the same rules as [`crate::hmm`], solved again
 //! and again on one tree without allocating.
 //!
-//! Every allocation is a whole number of bit/s, rounded down. A class at depth d (1 below the root) gets at most the exact
-//! allocation and less than d bit/s below it: its parent's allocation is at most d - 1 bit/s short, a shortage at the
-//! parent shrinks each child by at most the shortage, and rounding takes less than one more. Where a class is isolated, a class
-//! with children gets the sum of theirs, with all their shortages.
+//! Every allocation is a whole number of bit/s, rounded down. A class at depth d (1 below the root) gets at most the
+//! exact allocation, and less than d bit/s below it: its parent's allocation is at most d - 1 bit/s short, a shortage
+//! at the parent shrinks each child by at most the shortage, and rounding takes less than one more. With isolated
+//! classes, a class with children gets the sum of theirs, with all their shortages.
 //!
 //! Overflow: requests above the capacity C count as C + 1, which changes no allocation, so that they stay below 2^41; a
 //! product of a request (or C) and a weight (at most 10^12) stays below 2^81, and a sum of weights (at most 2 * 10^6 of
@@ -140,7 +140,7 @@ impl Solver {
         }
     }
 
-    /// From the parts that classes have to what is used of them, from the leaves up.
+    /// Reduces the parts of classes to their used rates, from the leaves up.
     fn use_parts(&mut self) {
         for class in (0..self.nodes.len()).rev() {
             let (start, end) = self.nodes[class].children;

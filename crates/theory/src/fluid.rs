@@ -1,18 +1,19 @@
 //! Lag of a link behind a fluid ideal, measured online: the maximum of the ideal's service of a class minus the link's.
 //!
-//! * [`GpsMeter`]: generalized processor sharing, \[pgps\]: every backlogged leaf is served at once, in proportion to its share of
-//!   the link. Flat: what a leaf leaves goes to all. Virtual time as in \[pgps\]; O(log leaves) per packet.
+//! * [`GpsMeter`]: generalized processor sharing, \[pgps\]: all backlogged leaves are served simultaneously, in
+//!   proportion to their shares of the link. Flat: unused bandwidth of a leaf goes to all. Virtual time as in \[pgps\];
+//!   O(log leaves) per packet.
 //! * [`HmmMeter`]: hierarchical max-min sharing, \[hls\] Theorem 1, solved again whenever a leaf becomes backlogged or idle in it; with the limits of the
 //!   tree. O(classes log classes) per such change, O(busy leaves) per packet.
 //!
 //! Both are given the same packets. A packet that is dropped is taken from the ideal too, as far as that has not served it yet.
 //!
-//! **When the lag is largest.** The ideal serves no class faster than the link sends one of its packets. So the lag of a class grows until one
-//! of its packets begins, and is looked at then, and at the end.
+//! **Time of the largest lag.** The ideal serves no class faster than the link sends one of its packets. So the lag of
+//! a class grows until one of its packets begins, and is evaluated then, and at the end.
 //!
-//! **How exact.** The lag is what the link has queued less what the ideal has, whole bits less a float. Floats are reset whenever a class of the
-//! ideal becomes idle, so that the error is below a byte where that happens once in 10^9 packets. HMM shares are the integers of
-//! [`Solver`], at least 10^-12 of the link short for each level.
+//! **Accuracy.** The lag is the backlog of the link minus that of the ideal, whole bits minus a float. Floats are reset
+//! whenever a class of the ideal becomes idle, so that the error is below a byte if that happens once in 10^9 packets.
+//! HMM shares are the integers of [`Solver`], at least 10^-12 of the link short for each level.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ use crate::request::{Demand, Request};
 struct GpsLeaf {
     /// Part of the link when all are busy.
     share: f64,
-    /// The same in 2^-64 of the link, of which sums are exact.
+    /// The same in 2^-64 of the link, with exact sums.
     units: u128,
     /// Bits that the link has queued.
     queued: u64,
@@ -38,10 +39,10 @@ struct GpsLeaf {
 /// Measures the lag behind fluid GPS.
 #[derive(Clone, Debug)]
 pub struct GpsMeter {
-    /// By class; inner classes stay as they are.
+    /// By class; entries of inner classes are unused.
     leaves: Vec<GpsLeaf>,
     link_bps: f64,
-    /// Virtual time in bits per unit of share, and what was lost of it by rounding.
+    /// Virtual time in bits per unit of share, and its rounding error.
     virtual_time: f64,
     lost: f64,
     now: Nanos,
@@ -162,7 +163,7 @@ impl GpsMeter {
         }
     }
 
-    /// Adds to the virtual time without losing what is too small for it (Kahan).
+    /// Adds to the virtual time without losing small increments (Kahan).
     fn add(&mut self, step: f64) {
         let step = step - self.lost;
         let sum = self.virtual_time + step;

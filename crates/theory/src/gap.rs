@@ -18,7 +18,7 @@ struct Leaf {
 /// Measures the longest gap of each leaf.
 #[derive(Clone, Debug)]
 pub struct GapMeter {
-    /// By class; inner classes stay as they are.
+    /// By class; entries of inner classes are unused.
     leaves: Vec<Leaf>,
 }
 

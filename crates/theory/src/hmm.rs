@@ -7,10 +7,10 @@
 //! | f_k, equation (3) | [`ClassAllocation::fair_share`] |
 //! | C | the link's rate |
 //!
-//! DIFFERENCE: ceilings, the paper's future work, and other limits ([`crate::limits`]). A class's request is what it wants (a leaf
-//! its demand, an inner class the sum of its children's requests) or its limit, whichever is less. A parent shares its allocation
-//! max-min fairly among its children whenever their requests together exceed it, be it that the parent's own parent or its limit
-//! allows no more. So the rules of the paper read:
+//! DIFFERENCE: ceilings, the paper's future work, and other limits ([`crate::limits`]). A class's request is the lesser
+//! of its demand (for an inner class the sum of its children's requests) and its limit. A parent shares its allocation
+//! max-min fairly among its children whenever their total request exceeds it, whether because of its own parent or
+//! because of its limit. So the rules of the paper read:
 //!
 //! * (R1) If a_i < r_i, then a_i / w_i >= a_j / w_j for every sibling j.
 //! * (R2) a_root = min(r_root, C), and at every inner class the children's allocations add up to the class's own.
@@ -43,7 +43,8 @@ pub struct ClassAllocation {
     pub allocation: BigRational,
     /// Rate of each unsatisfied child per unit of its weight; `None` (infinity) if all are satisfied, and at leaves.
     pub fair_share: Option<BigRational>,
-    /// True if it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
+    /// True if its request is met. A class limited by its own limit is satisfied; one with unlimited demand and no
+    /// limit never is.
     pub satisfied: bool,
     /// The nearest reason for unmet demand: the class itself if its own limit (at the root: the link's rate) equals its
     /// rate; otherwise its parent, whose allocation is used up. `None` if the demand is met. For the reason behind it,
@@ -53,13 +54,13 @@ pub struct ClassAllocation {
 
 /// The allocation of every class of a tree.
 ///
-/// Only the fair shares are kept. What a class gets follows from that of its parent, when it is asked for.
+/// Only the fair shares are stored. The rate of a class is computed on demand from that of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     classes: Vec<Node>,
     terms: Terms,
-    /// By class id, where a class is isolated or all leaves share among themselves: what a class uses of its part. Empty otherwise, when
-    /// all use the whole.
+    /// Used part of each class's rate by class id, if a class is isolated or all leaves share among themselves. Empty
+    /// otherwise, when the whole is used.
     used: Vec<BigRational>,
 }
 
@@ -101,7 +102,7 @@ impl Allocation {
         demand.assert_for(tree.len());
         let mut solved = Self { classes: Self::claims(tree, &terms, demand), terms, used: Vec::new() };
         let mut finite = Vec::new();
-        // Parents come before children, so that a class's part follows from what is known when it is reached.
+        // Parents come before children, so that a class's part depends only on earlier results.
         for index in 0..tree.len() {
             let class = ClassId(index as u32);
             let sharers = solved.terms.sharers(tree, class);
@@ -281,8 +282,9 @@ impl Allocation {
         self.terms.is_flat() && class != ClassId::ROOT && self.terms.weight(class) == 0
     }
 
-    /// Why `class` does not get what it wants: the class that limits it, the one that limits that one, and so on up to the
-    /// class whose own limit binds, or the link ([`ClassId::ROOT`]). Empty where the class gets what it wants.
+    /// Returns the chain of reasons for unmet demand of `class`: the class that limits it, the one that limits that
+    /// one, and so on up to the class whose own limit binds, or the link ([`ClassId::ROOT`]). Empty if the demand is
+    /// met.
     ///
     /// # Panics
     /// When there is no such class.
@@ -292,7 +294,7 @@ impl Allocation {
     }
 }
 
-/// From what limits `class` up to the limit that binds, by what limits each class.
+/// Follows `limited_by` from `class` up to the limit that binds.
 pub(crate) fn chain(class: ClassId, limited_by: impl Fn(ClassId) -> Option<ClassId>) -> Vec<ClassId> {
     let mut chain = Vec::new();
     let mut at = class;

@@ -13,8 +13,9 @@
 //! | CR_i | the ceiling of a class |
 //! | level(i) | 0 for a leaf, else 1 + the children's largest |
 //!
-//! DIFFERENCE: \[htb\] and \[hls\] describe packets and have no such fluid. What is left out: bursts, and the time for which a
-//! class that turns green at times leaves the turns of the level above it. `tests/claims/htb.rs` holds it against the scheduler.
+//! DIFFERENCE: \[htb\] and \[hls\] describe packets and have no such fluid. It leaves out bursts, and the time for
+//! which a class that turns green now and then leaves the turns of the level above it. `tests/claims/htb.rs` compares
+//! it with the scheduler.
 //!
 //! Cost: O(n^2 levels) operations on rationals in the worst case, for n classes. It is for plans of some hundred classes.
 
@@ -37,7 +38,7 @@ impl HtbFluid {
     /// The rates for `demand`, within the ceilings of `tree`.
     ///
     /// # Errors
-    /// [`BuildError`] where HTB could not be built: for a priority that is too large and for a quantum of zero.
+    /// [`BuildError`] if HTB could not be built: for a priority that is too large and for a quantum of zero.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
@@ -131,7 +132,7 @@ impl<'a> Filling<'a> {
             if growing.is_empty() {
                 return;
             }
-            // By class id: by how much it grows while a leaf grows by a byte per byte of its quantum.
+            // Growth rate by class id while a leaf grows by a byte per byte of its quantum.
             let mut speeds = vec![BigInt::zero(); self.tree.len()];
             for &leaf in &growing {
                 self.path(leaf).for_each(|class| speeds[class.index()] += self.plan.quanta[leaf.index()]);

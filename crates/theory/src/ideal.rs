@@ -55,15 +55,16 @@ use crate::visits::{self, RARE, Visited};
 
 /// Packets that a source that always has another may send at once.
 const AHEAD: f64 = 16.0;
-/// Why there are no rates where lengths of packets decide.
+/// Reason for missing rates if lengths of packets decide.
 const UNKNOWN_LENGTHS: &str = "shares follow from the lengths of packets, which are not known";
-/// Why there are no rates where contracts do.
+/// Reason for missing rates if contracts decide.
 const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
-/// Why there are no rates where \[hfsc\] puts a class that comes back into the middle of the virtual times of its siblings. A class that gets
-/// more in time than its share is far ahead of them for good, so that siblings that come and go beside it start far ahead of those that stay.
+/// Reason for missing rates if \[hfsc\] puts a returning class into the middle of the virtual times of its siblings. A
+/// class that gets more in real time than its share is permanently far ahead of them, so that siblings that come and go
+/// beside it start far ahead of those that stay.
 const PUSHED_BACK: &str = "a class whose real-time rate is above its share puts siblings back that are not always busy, by how their packets come";
 
-/// Why there is no ideal.
+/// The reason why there is no ideal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not computed: {0}")]
 pub struct NotComputed(pub String);
@@ -71,7 +72,7 @@ pub struct NotComputed(pub String);
 /// Known properties of the traffic of leaves beside their rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Mean lengths of packets in bytes by class id; all unknown where it is empty.
+    /// Mean lengths of packets in bytes by class id; all unknown if it is empty.
     packets: Vec<Option<f64>>,
     /// True if packets of unknown length may be assumed equally long.
     equal: bool,
@@ -95,7 +96,7 @@ impl Traffic {
         Self { packets, equal: false, steady }
     }
 
-    /// The same where rates are those in the long run only.
+    /// Marks the rates as long-run averages only.
     #[must_use]
     pub fn bursty(mut self) -> Self {
         self.steady = false;
@@ -107,7 +108,7 @@ impl Traffic {
     }
 }
 
-/// The rule by which one scheduler shares one tree, with its numbers.
+/// The sharing rule of one scheduler for one tree, with its parameters.
 #[derive(Clone, Debug)]
 pub struct Rule<'a> {
     tree: &'a Hierarchy,
@@ -116,7 +117,7 @@ pub struct Rule<'a> {
     /// The traffic to run the scheduler on if no formula has the rates ([`crate::played`]); `None` if a run would be
     /// invalid.
     to_play: Option<Traffic>,
-    /// Lengths of packets, where explicit bursts may keep classes from their ceilings ([`crate::reach`]).
+    /// Lengths of packets, if explicit bursts may keep classes from their ceilings ([`crate::reach`]).
     small_bursts: Option<Traffic>,
 }
 
@@ -135,10 +136,10 @@ enum Kind {
 }
 
 impl<'a> Rule<'a> {
-    /// The rule of `info` for `tree`. Where lengths of packets or contracts decide, those of `traffic` do.
+    /// Makes the rule of `info` for `tree`. If lengths of packets or contracts decide, those of `traffic` are used.
     ///
     /// # Errors
-    /// [`NotComputed`] where the scheduler cannot be built for the tree.
+    /// [`NotComputed`] if the scheduler cannot be built for the tree.
     pub fn of(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
         let refused =
             |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
@@ -211,7 +212,7 @@ impl<'a> Rule<'a> {
         self
     }
 
-    /// The same within other limits, where the rule knows limits.
+    /// Replaces the limits, if the rule has any.
     ///
     /// # Panics
     /// When the limits were made for a tree of another size.
@@ -237,7 +238,7 @@ impl<'a> Rule<'a> {
         knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
 
-    /// The same terms where classes with a small explicit `ceiling_burst` get no more than they reach.
+    /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.
     fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
         let Some(traffic) = &self.small_bursts else { return Ok(Cow::Borrowed(terms)) };
         let largest = self.tree.link().max_packet;
@@ -289,7 +290,7 @@ impl<'a> Rule<'a> {
         Ok(self.find(demand)?.0)
     }
 
-    /// The same, and why they were found by running the scheduler, where they were.
+    /// Computes the rates; second, the reason for running the scheduler, if it was run.
     fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
         let run = |why: NotComputed| {
             let traffic = self.to_play.as_ref().ok_or_else(|| why.clone())?;
@@ -342,7 +343,7 @@ impl<'a> Rule<'a> {
         )))
     }
 
-    /// The same where a formula has them.
+    /// Computes the rates if a formula has them.
     fn by_formula(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
         let leaves = match &self.kind {
@@ -429,8 +430,8 @@ impl<'a> Rule<'a> {
         })
     }
 
-    /// Siblings share visits. A leaf that always has packets sends a largest packet in each; of any other, what it asks for takes as many as
-    /// it has packets.
+    /// Siblings share visits. A leaf that always has packets sends a largest packet in each; any other needs one visit
+    /// per packet for its demand.
     fn by_visits(&self, demand: &Demand, terms: &Terms, traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
         let all = tree.leaves().iter().map(|&leaf| demand.bps(leaf));
@@ -470,7 +471,8 @@ impl<'a> Rule<'a> {
         ))
     }
 
-    /// The visits that each class could have if it asked for all, and what is sent in visits that are asked for, by leaf.
+    /// Returns the visits that each class could have with unlimited demand, and the traffic in requested visits, by
+    /// leaf.
     fn sent_in_visits(&self, demand: &Demand, terms: &Terms, quantum: f64, wanted: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let tree = self.tree;
         let sent = |visits: f64| -> Vec<f64> {
@@ -499,7 +501,8 @@ impl<'a> Rule<'a> {
         traffic: &Traffic,
     ) -> Result<Vec<f64>, NotComputed> {
         let bytes_of = |rate: f64, contract: &Contract| rate * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
-        // All keep their contracts at first. One that is broken leaves more to the others, so that what breaks then breaks in the end.
+        // At first all keep their contracts. A broken one leaves more to the others, so that one that breaks then
+        // breaks in the end.
         let all = self.tree.leaves().iter().filter_map(|&leaf| Some((leaf, contracts[leaf.index()]?)));
         let mut kept: Vec<(ClassId, Contract)> = all.collect();
         let rates = loop {
@@ -576,7 +579,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Turns weights that count packets into such that count what packets of these lengths have.
+/// Converts weights in packets to weights in bytes for packets of these lengths.
 fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result<(), NotComputed> {
     if traffic.packets.is_empty() && !traffic.equal {
         return Err(NotComputed(UNKNOWN_LENGTHS.to_owned()));
@@ -615,7 +618,7 @@ struct Rates {
     parents: Vec<ClassId>,
     limits: Limits,
     capacity: f64,
-    /// Why they were found by running the scheduler; then they are known to [`CLOSE`].
+    /// Reason for running the scheduler; the rates are then known to [`CLOSE`].
     run_because: Option<String>,
 }
 
@@ -733,7 +736,8 @@ impl Ideal {
         }
     }
 
-    /// Why rates were found by running the scheduler on steady traffic, where no formula has them. Then they are known to about 1 %.
+    /// Returns the reason for running the scheduler on steady traffic, if no formula has the rates. They are then known
+    /// to about 1 %.
     #[must_use]
     pub fn run_because(&self) -> Option<&str> {
         match &self.0 {
@@ -777,8 +781,8 @@ impl Ideal {
         }
     }
 
-    /// Why `class` does not get what it wants, up to the class whose own limit binds, or the link: see
-    /// [`Allocation::limiting_chain`].
+    /// Returns the chain of reasons for unmet demand of `class`, up to the class whose own limit binds, or the link:
+    /// see [`Allocation::limiting_chain`].
     ///
     /// # Panics
     /// When there is no such class.

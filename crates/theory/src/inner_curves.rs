@@ -1,10 +1,11 @@
 //! Violated curves of inner classes under H-FSC, and the start of the violation: the situation of \[hfsc\] Figure 4
 //! (Section 2.3).
 //!
-//! The curve of an inner class K is its `link_share`, else a line of its guarantee or of its share when all are busy. Real-time service goes first. In a time y
-//! after K gets packets it may take, of the leaves outside K, the steepest increase of each curve: S_i(y) for a concave curve whose leaf begins at that
-//! instant, m2 y for a convex one whose leaf has had packets for long. What is left for K is no more than the rest of the link. So K falls short
-//! where f(y) = S_K(y) + sum over leaves outside K of that - R y is above zero, and by f(y). Leaf curves are met all the same.
+//! The curve of an inner class K is its `link_share`, else a line of its guarantee or of its share when all are busy.
+//! Real-time service goes first. In a time y after K gets packets the leaves outside K may take the steepest increase
+//! of each curve: S_i(y) for a concave curve whose leaf begins at that instant, m2 y for a convex one whose leaf has
+//! had packets for long. The rest for K is at most the rest of the link. So K falls short where f(y) = S_K(y) + sum
+//! over leaves outside K of that - R y is above zero, by f(y). Leaf curves are met nevertheless.
 //!
 //! In the example of the text A = {1, 2} and B = {3, 4}; while 1 is idle, 2 gets its share; when 1 comes with a steep first piece, B pays for it.
 //!
@@ -32,7 +33,8 @@ pub struct Shortfall {
     pub from: BigRational,
     /// Maximum shortfall in bytes, to within packets; `None` if it grows without bound.
     pub bytes: Option<BigRational>,
-    /// When that is, in seconds after it gets packets; where it grows without end, the last instant at which its growth changes.
+    /// Time of the maximum, in seconds after it gets packets; if it grows without bound, the last instant at which its
+    /// growth changes.
     pub at: BigRational,
 }
 
@@ -94,7 +96,7 @@ pub fn curve_of(tree: &Hierarchy, class: ClassId) -> ServiceCurve {
     })
 }
 
-/// The most that a curve rises in any time: itself where it is concave, a line where it is convex.
+/// Returns the maximum rise of a curve in any time: the curve itself if it is concave, a line if it is convex.
 fn steepest(curve: &ServiceCurve) -> ServiceCurve {
     let (first, then) = slopes(curve);
     if first < then { ServiceCurve { m1: curve.m2, d: Nanos::ZERO, m2: curve.m2 } } else { *curve }

@@ -1,10 +1,10 @@
 //! Delay bounds of the flat schedulers, and of service curves: exact.
 //!
-//! A latency-rate server gives a class of rate rho at least rho (t - tau - Theta) of service within a busy period that began at
-//! tau; then a packet of traffic that never exceeds sigma + rho t in any time t is delayed by at most sigma / rho + Theta
-//! (\[drrpp\] Section 2.2; latencies as \[drrpp\] Table 2.1 has them). Where a packet leaves within a certain time of when a link of
-//! the rate rho alone would have sent it, that lateness takes the place of Theta: Theta less the time L_i / rho that a
-//! class's own packet takes there, which sigma / rho counts already.
+//! A latency-rate server gives a class of rate rho at least rho (t - tau - Theta) of service within a busy period that
+//! began at tau. Then a packet of traffic that never exceeds sigma + rho t in any time t is delayed by at most sigma /
+//! rho + Theta (\[drrpp\] Section 2.2; latencies as in \[drrpp\] Table 2.1). If a packet leaves within a certain time
+//! of its departure from a private link of the rate rho, that lateness replaces Theta: Theta minus the time L_i / rho
+//! of a class's own packet there, which sigma / rho already counts.
 //!
 //! | here | meaning |
 //! | --- | --- |
@@ -72,8 +72,8 @@ impl Served {
 /// The horizontal deviation of `traffic` and `served`, in seconds: the maximum time from the arrival of a packet of at
 /// most `largest` bytes to the service of its last bit. `None` if it is unbounded.
 ///
-/// Both are made of straight lines, so that the largest distance is at a corner of one of them. Exact where the traffic's limits are token
-/// buckets and lines; from above where they rise in steps ([`ArrivalCurve::lines`]).
+/// Both consist of straight lines, so that the largest distance is at a corner of one of them. Exact if the traffic's
+/// limits are token buckets and lines; an upper bound if they rise in steps ([`ArrivalCurve::lines`]).
 fn horizontal(traffic: &ArrivalCurve, largest: u32, served: &Served) -> Option<BigRational> {
     let line = |(bytes, rate): (u128, Ratio)| (whole(bytes) * BigInt::from(8), exact(rate));
     let lines: Vec<(BigRational, BigRational)> = traffic.lines(largest).map(line).collect();
@@ -130,7 +130,7 @@ impl DelayBound {
         }
     }
 
-    /// The same in floating point, of which there may be a million.
+    /// The bound in floating point, as there may be a million.
     #[must_use]
     pub fn seconds_in_floats(&self) -> f64 {
         match &self.late {
@@ -160,8 +160,8 @@ impl Server {
         Some(Self::Rate(LatencyRate { late, ..server }))
     }
 
-    /// The bound for the traffic of a class with this `config`: that of its leaky buckets where they are `honoured` and the server carries
-    /// it, else for its burst.
+    /// Computes the bound for the traffic of a class with this `config`: that of its leaky buckets if they are
+    /// `honoured` and the server carries it, else for its burst.
     fn bound(self, config: &ClassConfig, honoured: bool, largest: u32, link: Rate) -> Option<DelayBound> {
         let packet = || u64::from(largest);
         if honoured && let Some(bound) = self.bound_for_buckets(config, largest, link) {
@@ -255,8 +255,9 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
     servers.into_iter().enumerate().map(bound).collect()
 }
 
-/// Returns true if the bound on delay of `class` under `info` holds behind the transmit queue of `tree`, and grows by no more than what
-/// that holds: where it follows from the order of packets, and others do not overtake those of the class in the queue.
+/// Returns true if the delay bound of `class` under `info` holds behind the transmit queue of `tree`, and grows by at
+/// most that queue's contents: if it follows from the order of packets, and others do not overtake those of the class
+/// in the queue.
 fn queue_is_passed(info: &SchedulerInfo, tree: &Hierarchy, class: ClassId) -> bool {
     let is_critical = |class: ClassId| tree.config(class).latency_critical;
     let overtakes = tree.link().transmit_queue.is_some_and(|queue| queue.priority)

@@ -1,8 +1,10 @@
-//! Sharing level by level of lenders, as \[htb\] does it, in `f64`: [`crate::htb_fluid`] for large trees, and where it gives no answer.
+//! Sharing level by level of lenders, as in \[htb\], in `f64`: [`crate::htb_fluid`] for large trees, with detection of
+//! unknown cases.
 //!
-//! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops growing where it has its
-//! limit, or where it has lent all that it is assured of. A class that stops stops the leaves below it. Stops come off a heap, in the order
-//! of time; a class is looked at again when it comes up, because leaves that have stopped slow it down.
+//! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops
+//! growing at its limit, or when it has lent its whole assured rate. A class that stops stops the leaves below it.
+//! Stops are taken from a heap, in time order; a class is re-evaluated at its stop, because leaves that have stopped
+//! slow it down.
 //!
 //! **Unknown cases.** A leaf that is limited by its demand or by a ceiling has no packets, or may not send them, most
 //! of the time. When it does, it takes from the lowest lender that has anything left *then*. A lender whose leaves
@@ -34,7 +36,7 @@ pub(crate) struct Lenders {
     limits: Limits,
     /// By class id: 0 for a leaf, else one above the children's largest.
     levels: Vec<usize>,
-    /// By class id, the depth of the bucket of its ceiling in bytes, where it has one.
+    /// By class id, the depth of the bucket of its ceiling in bytes, if it has one.
     depths: Vec<u64>,
     /// True by class id if its `burst` is less than the minimum that keeps its assured rate for any traffic of the
     /// others.
@@ -139,7 +141,7 @@ struct Filling<'a> {
     tree: &'a Hierarchy,
     /// Upper limit of its rate, by class id.
     most: Vec<f64>,
-    /// By class id, what passes through it.
+    /// Total rate through each class, by class id.
     rates: Vec<f64>,
     /// During one filling, by class id: the sum of the quanta of growing leaves below it, and the time since its rate
     /// is constant.
@@ -175,7 +177,7 @@ impl<'a> Filling<'a> {
         std::iter::successors(Some(class), move |&class| tree.parent(class))
     }
 
-    /// The most that may pass through `class` while leaves below it are served at `level`.
+    /// Maximum total rate through `class` while leaves below it are served at `level`.
     fn most(&self, class: ClassId, level: usize) -> f64 {
         let index = class.index();
         // So far, a lender's whole rate was lent by itself or below it.
@@ -244,7 +246,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Brings what passes through `class` up to the time `at`.
+    /// Updates the total rate through `class` to the time `at`.
     fn settle(&mut self, class: ClassId, at: f64) {
         let index = class.index();
         self.rates[index] += self.speeds[index] * (at - self.since[index]).max(0.0);

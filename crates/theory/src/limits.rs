@@ -11,8 +11,8 @@
 //! The own rate of a class is its guarantee, or else its share by weight of its parent's own rate, in whole bit/s
 //! rounded down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].
 //!
-//! DIFFERENCE: an upper limit holds in the long run here. What a curve allows at once (a steep first piece) is a burst, which a
-//! fluid ideal does not know.
+//! DIFFERENCE: here an upper limit holds in the long run. A curve's initial allowance (a steep first piece) is a burst,
+//! which a fluid ideal does not have.
 
 use fairlink_core::{ClassId, Feature, Hierarchy, Rate, SchedulerInfo, Share};
 
@@ -58,7 +58,7 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     classes: usize,
-    /// By class id; empty where no class has one.
+    /// By class id; empty if no class has one.
     limits: Vec<Option<Limit>>,
     /// Reservation for an isolated class by class id, in bit/s; empty if none is isolated.
     kept: Vec<Option<u64>>,
@@ -133,7 +133,7 @@ impl Limits {
         self.kept.get(class.index()).copied().flatten()
     }
 
-    /// The same where `class` gets no more than `other` either.
+    /// Adds the limit `other` to `class`.
     pub(crate) fn lowered(mut self, class: ClassId, other: Limit) -> Self {
         self.limits.resize(self.classes, None);
         let limit = &mut self.limits[class.index()];

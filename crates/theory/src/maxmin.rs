@@ -12,7 +12,7 @@
 //! are classes. Here the classes are sorted by r_i / w_i, and a binary search finds the same f: a class is satisfied
 //! exactly if all classes with a smaller r / w are, and it fits.
 //!
-//! Cost: O(n log n), in machine integers but for O(log n) products.
+//! Cost: O(n log n), in machine integers except for O(log n) products.
 
 use std::cmp::Ordering;
 
@@ -44,13 +44,13 @@ pub fn fair_share(capacity: &BigRational, claims: &[Claim]) -> Option<BigRationa
 /// A request that no capacity meets.
 pub(crate) const UNLIMITED: u128 = u128::MAX;
 
-/// As [`fair_share`], for requests and weights; [`UNLIMITED`] is what no capacity meets. `finite` is room for the work, to be used
-/// again.
+/// Like [`fair_share`], for requests and weights; [`UNLIMITED`] exceeds any capacity. `finite` is reusable scratch
+/// space.
 ///
-/// Sums of requests and of weights are taken once, in 128 bits. Whether the class at a position is satisfied is then one exact
-/// comparison, and it is so for a prefix of the order: if r_k / w_k is above the fair share that is left when all before it are
-/// satisfied, then that of the next is lower and r / w of the next is higher. So a binary search finds where the prefix ends, with
-/// O(log n) products of long numbers instead of one per class.
+/// Sums of requests and of weights are computed once, in 128 bits. One exact comparison then decides if the class at a
+/// position is satisfied. The satisfied ones are a prefix of the order: if r_k / w_k is above the fair share that
+/// remains when all before it are satisfied, then that of the next is lower and r / w of the next is higher. So a
+/// binary search finds the end of the prefix, with O(log n) products of long numbers instead of one per class.
 pub(crate) fn fair_share_of(
     capacity: &BigRational,
     claims: impl Iterator<Item = (u128, u64)>,
@@ -104,8 +104,8 @@ pub(crate) fn fair_share_of(
     (!weights.is_zero()).then(|| BigRational::new(left, weights * denominator))
 }
 
-/// As [`fair_share_of`], where each class gets a floor before any share: a_i = max(l_i, min(r_i, w_i f)) for requests r_i, weights w_i and
-/// floors l_i of at most r_i. A class without weight gets its floor.
+/// Like [`fair_share_of`], with a floor for each class before any share: a_i = max(l_i, min(r_i, w_i f)) for requests
+/// r_i, weights w_i and floors l_i of at most r_i. A class without weight gets its floor.
 ///
 /// The total rate grows with f in straight pieces, which begin where w_i f reaches a floor or a request. Requests and
 /// weights are summed up once in that order, and a binary search finds the piece with O(log n) products of long
@@ -138,7 +138,7 @@ pub(crate) fn fair_share_over_floors(
         return None;
     }
     begins.sort_unstable_by(|&(x, v, _), &(y, w, _)| by_request_per_weight(&(x, v), &(y, w)));
-    // By piece: what is fixed in it, and the weights that grow. A class that grows from its floor on has left the fixed.
+    // By piece: the fixed part, and the growing weights. A class that grows from its floor on has left the fixed part.
     let mut pieces = Vec::with_capacity(begins.len());
     let mut growing = 0u128;
     for &(rate, weight, stops) in &begins {

@@ -1,5 +1,5 @@
-//! Service curves of any number of straight pieces, exact: what \[hfsc\] equations (1) to (11) are about before Section 4 restricts curves to two
-//! pieces that stay two.
+//! Service curves of any number of straight pieces, exact: those of \[hfsc\] equations (1) to (11), before Section 4
+//! restricts curves to two pieces that stay two.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -17,7 +17,7 @@ use num_rational::Ratio;
 /// An exact time in nanoseconds, or an exact amount in bits times 10^9.
 pub type Exact = Ratio<i128>;
 
-/// Bits of `bytes` times 10^9: what curves count in.
+/// Bits of `bytes` times 10^9: the unit of curves.
 #[must_use]
 pub fn service_of(bytes: u64) -> i128 {
     i128::from(bytes) * 8 * i128::from(NANOS_PER_SEC)
@@ -118,7 +118,7 @@ impl Pieces {
         None
     }
 
-    /// Becomes the minimum of itself and of `other` from the start of `other` on, and forgets what was before.
+    /// Lowers the curve to its minimum with `other` from the start of `other` on, and discards earlier parts.
     pub fn lower_to(&mut self, other: &Self) {
         let start = other.pieces[0].0;
         let mut cuts: Vec<Exact> = self.knees(&start).chain(other.knees(&start)).collect();

@@ -37,10 +37,11 @@ impl Start {
     pub(crate) const APART: Self = Self { phase: 0.618_034, queued: 3 };
 }
 
-/// `tree` with plain queues of the same length in place of those that drop early or part hosts: what is played has neither flows nor hosts.
+/// Copies `tree` with plain queues of the same length in place of active ones and of those with hosts: runs have
+/// neither flows nor hosts.
 ///
 /// # Errors
-/// [`HierarchyError`] where there can be no such tree.
+/// [`HierarchyError`] if there can be no such tree.
 pub(crate) fn with_plain_queues(tree: &Hierarchy) -> Result<Hierarchy, HierarchyError> {
     let plain = |_: ClassId, config: &mut ClassConfig| {
         (config.queue, config.hosts, config.ecn) = (QueueKind::Fifo, None, false);
@@ -54,7 +55,7 @@ pub(crate) struct Play<'a> {
     scheduler: &'a mut dyn Scheduler,
     /// By class id, the length of the packets of a leaf that always has some.
     greedy: Vec<Option<u32>>,
-    /// When the next packet arrives in nanoseconds, of which leaf, how long after it the next, and its length.
+    /// Next arrivals: time in nanoseconds, leaf, time to the one after it, and length.
     arrivals: BinaryHeap<Reverse<(u64, u32, u64, u32)>>,
     now: Nanos,
     /// Nanoseconds times the link's rate that are left of the packets sent.

@@ -75,7 +75,7 @@ pub(crate) fn rates(
     let mean = |index: usize| found.iter().map(|rates| rates[index]).sum::<f64>() / found.len() as f64;
     let mut rates: Vec<f64> = (0..tree.len()).map(mean).collect();
     let measured = rates.clone();
-    // A leaf that gets all it asks for, but for packets at the edges.
+    // A leaf whose demand is met, except for packets at the edges.
     for &leaf in tree.leaves() {
         let asked = demand.bps(leaf);
         if (rates[leaf.index()] - asked).abs() <= asked * CLOSE / 2.0 {

@@ -45,7 +45,7 @@ pub struct FairnessBound {
     pub unit: WeightUnit,
     /// True if it holds for siblings that are leaves only.
     pub leaves_only: bool,
-    /// By class id, what a class may differ by from its part of what a sibling gets; empty where it is not computed.
+    /// By class id, the maximum deviation of a class from its part of a sibling's service; empty if it is not computed.
     pub of_classes: Vec<Option<ClassFairness>>,
 }
 
@@ -56,24 +56,24 @@ pub struct GapBound {
     pub seconds: BigRational,
     /// Maximum wait of leaves with such ceilings, by class id; `None` for all others.
     pub below_ceilings: Vec<Option<f64>>,
-    /// One round, of which the gap is two, in seconds; what Table II of \[hls\] prints.
+    /// One round, half of the gap, in seconds; printed in Table II of \[hls\].
     pub longest_round: Option<BigRational>,
 }
 
 /// The guarantees of a scheduler for a tree; those that are promised but not computed are `None` here.
 #[derive(Clone, Debug, Default)]
 pub struct Promised {
-    /// By class id, where the scheduler runs with weights that were changed to fit a round.
+    /// By class id, if the scheduler runs with weights that were changed to fit a round.
     pub weights: Vec<Option<RunWeight>>,
     /// The same weights, exact: those that shares are to be measured with.
     pub run: Option<Weights>,
     /// Between siblings.
     pub fairness: Option<FairnessBound>,
-    /// By class id, where a scheduler promises siblings a largest packet of each: what a class may differ by from its part of what the
-    /// sibling of the smallest share gets. Empty where that is not promised.
+    /// By class id, if a scheduler promises siblings a largest packet of each: the maximum deviation of a class from
+    /// its part of the service of the sibling with the smallest share. Empty if that is not promised.
     pub packet_each: Vec<Option<ClassFairness>>,
-    /// By class id, the worst-case fairness index: how many bytes a backlogged class may be behind its share of what the link has
-    /// sent meanwhile.
+    /// By class id, the worst-case fairness index: maximum lag in bytes of a backlogged class behind its share of the
+    /// link's service meanwhile.
     pub worst_case: Vec<Option<BigRational>>,
     /// Of all leaves.
     pub transmission_gap: Option<GapBound>,
@@ -181,7 +181,7 @@ fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Res
     Ok(Promised { weights, run: Some(units), fairness, transmission_gap, ..none })
 }
 
-/// The weights as run, in bytes, and how far each share is from the one written.
+/// Effective weights, in bytes, and deviation of each share from the configured one.
 fn run_weights(tree: &Hierarchy, terms: &RoundTerms) -> Vec<Option<RunWeight>> {
     let (mut weights, credits) = (vec![None; tree.len()], &terms.weights);
     for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {

@@ -40,7 +40,8 @@ use crate::request::{Demand, Request};
 
 /// Maximum number of packets in a run, after a tenth of this number as a warm-up; takes a fraction of a second.
 pub const MAX_PACKETS: u64 = 1_500_000;
-/// Cycles of the slowest bucket that are played where [`MAX_PACKETS`] suffice: a cycle more or less is half a percent.
+/// Number of cycles of the slowest bucket in a run if [`MAX_PACKETS`] suffice: one cycle more or less is half a
+/// percent.
 const CYCLES: u64 = 100;
 /// A class that reaches at least this part of its ceiling has a negligible loss.
 const ENOUGH: f64 = 0.99;
@@ -71,8 +72,9 @@ pub struct SmallBurst {
 /// Classes for which [`all_small_bursts`] looks for a demand of their own.
 pub const MAX_SEARCHED: usize = 16;
 
-/// As [`small_bursts`] while all leaves are busy. Classes that have less than their ceiling for a share then are played again, each while as
-/// many others are busy as let it have its ceiling, and three quarters, a half and a quarter of these: the leaves that get most are taken out first. The first [`MAX_SEARCHED`] of them.
+/// Like [`small_bursts`] while all leaves are busy. Classes whose share is then below their ceiling are run again, each
+/// while as many others are busy as leave it its ceiling, and three quarters, a half and a quarter of these: the leaves
+/// that get most are removed first. The first [`MAX_SEARCHED`] of them.
 ///
 /// # Errors
 /// Those of [`small_bursts`].
@@ -128,7 +130,7 @@ struct Suspect {
     ceiling: Rate,
     burst: u64,
     enough: u64,
-    /// The most that its bucket owes, in bytes.
+    /// Maximum debt of its bucket, in bytes.
     debt: u64,
 }
 
@@ -146,9 +148,9 @@ fn suspects(tree: &Hierarchy) -> Result<Vec<Suspect>, BuildError> {
     Ok(tree.classes().filter_map(suspect).collect())
 }
 
-/// The classes of `tree` that reach less than 0.99 of what the fluid ideal gives them within their ceilings under `hls`, in order, because
-/// their `ceiling_burst` is small. The leaves ask for `demand` in packets of `length` bytes, the largest packet at most. Empty, and at once, where
-/// no `ceiling_burst` is below the default.
+/// Returns the classes of `tree` that reach less than 0.99 of their fluid ideal within their ceilings under `hls`, in
+/// order, because their `ceiling_burst` is small. The leaves request `demand` in packets of `length` bytes, at most the
+/// largest packet. Empty, without a run, if no `ceiling_burst` is below the default.
 ///
 /// # Errors
 /// Those of [`Hls::new`].
@@ -171,7 +173,7 @@ pub fn small_bursts(
         u128::from(enough + debt) * link / u128::from(ideal.floor_bps(class).max(1))
     };
     let most = u128::from(MAX_PACKETS) * u128::from(tree.link().max_packet.min(1500));
-    // A class of which too little would be seen is not judged.
+    // A class with too few observations is not judged.
     let judged: Vec<Suspect> =
         suspects.into_iter().filter(|suspect| u128::from(CYCLES) / 2 * cycle(suspect) <= most).collect();
     let Some(slowest) = judged.iter().map(cycle).max() else { return Ok(Vec::new()) };
@@ -197,7 +199,7 @@ fn play(
     length: impl Fn(ClassId) -> u32,
     (before, bytes): (u64, u64),
 ) -> Result<Vec<u64>, BuildError> {
-    // The same tree with plain queues can be built where the tree could.
+    // The same tree with plain queues can be built if the tree could.
     let tree = &with_plain_queues(tree).unwrap_or_else(|_| tree.clone());
     let source = |&leaf: &ClassId| {
         let bps = match demand.get(leaf)? {

@@ -1,6 +1,7 @@
 //! The demand of the leaves: one [`Request`] per leaf, together a [`Demand`].
 //!
-//! Source: the rate request r_i of \[hls\] Section III-A. Only leaves ask; what an inner class asks for follows from them.
+//! Source: the rate request r_i of \[hls\] Section III-A. Only leaves have requests; those of inner classes follow from
+//! them.
 
 use fairlink_core::{ClassId, Hierarchy};
 
@@ -99,7 +100,7 @@ impl Demand {
         self.requests.get(class.index()).copied().flatten()
     }
 
-    /// The request of a leaf in bit/s, infinite where it is unlimited; 0 for any other class.
+    /// The request of a leaf in bit/s, infinite if it is unlimited; 0 for any other class.
     pub(crate) fn bps(&self, class: ClassId) -> f64 {
         match self.get(class) {
             Some(Request::Rate(bps)) => bps as f64,

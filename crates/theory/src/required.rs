@@ -6,10 +6,11 @@
 //!
 //! E(t) = max over t' >= t of: sum over active i of D_i(t') + sum over passive j of (D*_j(t') - c_j) - R (t' - t).
 //!
-//! **Where D_i begins.** The text defines D_i "for all t > D_i^-1(c_i)" alone. Below it, c_i was served. So D_i(t) is at least c_i here
-//! ([`Below::Served`]): E(t) is never below sum c_i, and equal to it as long as what is still to be served by any t' fits between t and t'. With the
-//! curve as it was before ([`Below::Curve`]), E(t) does not depend on what was served. But what one session was served in advance then hides what
-//! another lacks, and SCED does not keep all curves with exactly E(t): the claim `hfsc.eligible` has an example.
+//! **Start of D_i.** The text defines D_i only "for all t > D_i^-1(c_i)". Below it, c_i was served. So D_i(t) is at
+//! least c_i here ([`Below::Served`]): E(t) is never below sum c_i, and equal to it as long as the service still due by
+//! any t' fits between t and t'. With the previous curve ([`Below::Curve`]), E(t) does not depend on the service. But
+//! then one session's advance service hides another's shortfall, and SCED does not keep all curves with exactly E(t):
+//! the claim `hfsc.eligible` has an example.
 //!
 //! **Cost.** A look at every piece of every curve for each t. The text calls this "difficult to compute efficiently", which is why H-FSC does not.
 
@@ -18,14 +19,14 @@ use num_rational::Ratio;
 
 use crate::pieces::{Exact, Pieces};
 
-/// A session as the real-time criterion sees it.
+/// The real-time criterion's state of a session.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// S_i.
     pub curve: ServiceCurve,
     /// D_i; `None` before its first activity.
     pub deadlines: Option<Pieces>,
-    /// c_i: what it was served by the real-time criterion, in bits times 10^9.
+    /// c_i: its service by the real-time criterion, in bits times 10^9.
     pub served: i128,
     /// True if it has packets.
     pub active: bool,
@@ -98,7 +99,7 @@ pub fn served(sessions: &[Session]) -> i128 {
 #[must_use]
 pub fn required(sessions: &[Session], link: u64, now: i128, below: Below) -> Option<Exact> {
     let link = i128::from(link);
-    // The curve, what it is at least, and what is not counted of it.
+    // The curve, its minimum, and the part that is not counted.
     let curves: Vec<(Pieces, i128, i128)> = sessions
         .iter()
         .filter_map(|session| match (session.active, &session.deadlines) {
@@ -117,7 +118,7 @@ pub fn required(sessions: &[Session], link: u64, now: i128, below: Below) -> Opt
     times.push(from);
     times.sort_unstable();
     times.dedup();
-    // Between knees the sum is a line, or bends upwards where a curve gets to what was served: its maximum is at a knee.
+    // Between knees the sum is a line, or bends upwards where a curve reaches the service: its maximum is at a knee.
     let asked = |t: Exact| {
         let of = |(curve, least, less): &(Pieces, i128, i128)| {
             curve.scaled(&t).max(least.saturating_mul(*t.denom())) - less * t.denom()

@@ -4,7 +4,7 @@ use fairlink_core::{BuildError, ClassId, Hierarchy, Leniency, SchedulerInfo};
 
 use crate::play::{Play, Source, Start, with_plain_queues};
 
-/// A leaf's rates of two stretches are the same where they differ by no more than this part.
+/// Maximum relative difference of a leaf's stable rates in two stretches.
 const STANDS: f64 = 0.02;
 
 /// Rates in the last stretch of a run.
@@ -27,7 +27,7 @@ pub struct Steady {
 /// that always has packets loses none.
 ///
 /// # Errors
-/// [`BuildError`] where the scheduler cannot be made for this tree.
+/// [`BuildError`] if the scheduler cannot be made for this tree.
 pub fn steady(
     info: &SchedulerInfo,
     tree: &Hierarchy,
@@ -90,7 +90,7 @@ mod tests {
         tree.leaves()
             .iter()
             .for_each(|leaf| assert!((run.rates_bps[leaf.index()] / 50e6 - 1.0).abs() < 0.02, "{run:?}"));
-        // Cut short it says so.
+        // An early end is reported.
         let cut = steady(htb, &tree, tree.leaves(), 1500, [200, 1]).unwrap();
         assert!(cut.packets <= 400 && cut.rates_bps[1] > 51e6, "{cut:?}");
     }

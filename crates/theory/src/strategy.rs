@@ -30,7 +30,7 @@ use crate::variant::variant;
 pub const MOST_CLASSES: usize = 128;
 /// Maximum number of allocations that one search computes; fewer for trees of more than 30 classes.
 pub const MOST_TRIES: usize = 2_000;
-/// Weights that are no guarantees are counted in this fraction while they are rearranged.
+/// Weights that are not guarantees are counted in this fraction while they are rearranged.
 const FINE: u64 = 1_000;
 
 /// The sharing rule of a link.
@@ -72,7 +72,7 @@ pub enum StrategyError {
 pub struct Search<T> {
     /// Current rate of the class, in bit/s.
     pub truthful: BigRational,
-    /// The best that was found, where it is more than that.
+    /// The best result, if it exceeds the current rate.
     pub better: Option<Better<T>>,
     /// Number of computed allocations.
     pub tried: usize,
@@ -99,7 +99,7 @@ impl Rule {
     /// Returns the rate of `class` by this rule, in bit/s.
     ///
     /// # Errors
-    /// [`BuildError`] where HTB would refuse the tree.
+    /// [`BuildError`] if HTB would refuse the tree.
     ///
     /// # Panics
     /// When there is no such class, or `demand` was made for a tree of another size.
@@ -143,10 +143,10 @@ impl Rule {
     }
 }
 
-/// As [`Rule::misreports`], for any rule that says what the class gets.
+/// Like [`Rule::misreports`], for any rule that returns the class's rate.
 ///
 /// # Errors
-/// [`StrategyError`], and what the rule returns.
+/// [`StrategyError`], and errors of the rule.
 pub fn misreports<E: Into<StrategyError>>(
     tree: &Hierarchy,
     demand: &Demand,
@@ -203,10 +203,10 @@ pub fn misreports<E: Into<StrategyError>>(
     }))
 }
 
-/// As [`Rule::rearrangements`], for any rule that says what the class gets.
+/// Like [`Rule::rearrangements`], for any rule that returns the class's rate.
 ///
 /// # Errors
-/// [`StrategyError`], and what the rule returns.
+/// [`StrategyError`], and errors of the rule.
 pub fn rearrangements<E: Into<StrategyError>>(
     tree: &Hierarchy,
     class: ClassId,
@@ -330,7 +330,7 @@ struct Shares<'a> {
     parents: Vec<ClassId>,
     /// By class id: guarantees in bit/s; weights in units of 1 / [`FINE`] below the class, and as written elsewhere.
     as_is: Vec<u64>,
-    /// By class id, the least that it may have: 1, or what its children need for that.
+    /// By class id, its minimum: 1, or the sum of its children's minimums.
     least: Vec<u64>,
 }
 
@@ -381,7 +381,7 @@ impl<'a> Shares<'a> {
         self.fitted(parts)
     }
 
-    /// Every move of a part of a share to a sibling, or of what is not given away to a child.
+    /// Returns every move of a part of a share to a sibling, or of the unassigned rest to a child.
     fn moves(&self, at: &[u64]) -> Vec<Vec<u64>> {
         let mut moves = Vec::new();
         for &parent in &self.parents {
@@ -415,7 +415,7 @@ impl<'a> Shares<'a> {
             let sum = |of: &[u64]| children.iter().map(|child| u128::from(of[child.index()])).sum::<u128>();
             let (whole, given, least) = (u128::from(self.whole(&parts, parent)), sum(&parts), sum(&self.least));
             if given > whole && given > least {
-                // Each keeps the least, and what is more is scaled down; rounded down, so that it fits.
+                // Each keeps its minimum, and the excess is scaled down; rounded down, so that it fits.
                 let room = whole.saturating_sub(least);
                 for child in children {
                     let least_of = self.least[child.index()];

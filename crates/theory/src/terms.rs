@@ -138,7 +138,7 @@ impl Terms {
         (claimed[at], self.weights[at] as f64, floors[at])
     }
 
-    /// As [`Terms::rates`], of any capacity for what leaves want of it, without limits and floors.
+    /// Like [`Terms::rates`], with a given capacity and demand of the leaves, without limits and floors.
     pub(crate) fn shared(&self, tree: &Hierarchy, capacity: f64, leaves: &[f64]) -> Vec<f64> {
         let mut wanted = leaves.to_vec();
         add_up(tree, &mut wanted);
@@ -177,7 +177,7 @@ fn real_time(tree: &Hierarchy, class: ClassId) -> Option<u64> {
     tree.config(class).real_time.map(|curve| curve.m2.map_or(0, fairlink_core::Rate::bps))
 }
 
-/// The fair share at which `claims` (request, weight, floor) use up `capacity`: infinite where they all fit.
+/// Returns the fair share at which `claims` (request, weight, floor) use up `capacity`: infinite if they all fit.
 pub(crate) fn share_of(
     capacity: f64,
     claims: impl Iterator<Item = (f64, f64, f64)>,

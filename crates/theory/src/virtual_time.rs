@@ -1,21 +1,23 @@
 //! Maximum difference of the virtual times of siblings under H-FSC: \[hfsc\] Theorem 3, with the constant that the text
 //! leaves open.
 //!
-//! Virtual time is service on the scale of the link-sharing curve. Link-sharing serves the child that is behind; real-time service takes no notice
-//! of virtual times and may put any child ahead. All of it in bits and seconds, for a class P that gets at least R_P y - b_P in any time y in which it has
-//! packets (the link: its rate, and a packet). Of its children j: m_j is the slope of the link-sharing curve in the long run, s_j what a
-//! steeper first piece is ahead of that slope, f_j the length of a flat first piece; rho_j and beta_j bound the real-time service below j over any time y by
+//! Virtual time is service on the scale of the link-sharing curve. Link-sharing serves the child that is behind;
+//! real-time service is independent of virtual times and may put any child ahead. All of it in bits and seconds, for a
+//! class P that gets at least R_P y - b_P in any time y in which it has packets (the link: its rate, and a packet). For
+//! its children j: m_j is the long-run slope of the link-sharing curve, s_j the lead of a steeper first piece over that
+//! slope, f_j the length of a flat first piece; rho_j and beta_j bound the real-time service below j over any time y by
 //! rho_j y + beta_j; L is a largest packet.
 //!
 //! **Without real-time curves below P**, the child that is served was the least. So the difference is at most one step of any child: f_j + L / m_j.
 //!
-//! **With them**, let theta = R_P / sum m_j and rho_j <= theta m_j for all j. Else real-time service alone may keep a child ahead of its share for good, and
-//! there is no bound.
+//! **With them**, let theta = R_P / sum m_j and rho_j <= theta m_j for all j. Otherwise real-time service alone may
+//! keep a child permanently ahead of its share, and there is no bound.
 //!
-//! 1. v_min grows by at least theta y - c in any time y. Take the last instant at which it had grown by theta y, and let y be counted from there.
-//!    Since then link-sharing has served j only while it was at v_min, so all of j is at most s_j + L + theta m_j y + beta_j; and the child K that is at v_min
-//!    in the end got at most s_K + L + m_K times what v_min grew. Together they got R_P y - b_P. So c = max over K of (b_P + sum over all of (s_j + L) + sum over
-//!    the others of beta_j) / m_K.
+//! 1. v_min grows by at least theta y - c in any time y. Take the last instant at which it had grown by theta y, and
+//!    let y be counted from there. Since then link-sharing has served j only while it was at v_min, so all of j is at
+//!    most s_j + L + theta m_j y + beta_j; and the child K that is at v_min in the end got at most s_K + L + m_K times
+//!    the growth of v_min. Together they got R_P y - b_P. So c = max over K of (b_P + sum over all of (s_j + L) + sum
+//!    over the others of beta_j) / m_K.
 //! 2. A child J ahead of all others was last served by link-sharing as the least, or began half way between the least and the most. Since then it
 //!    got real-time service alone, at most theta m_J y + beta_J + L. So D <= D / 2 + f_J + c + (beta_J + 2 L) / m_J, and
 //!    D = 2 (c + max over J of (f_J + (beta_J + 2 L) / m_J)).
@@ -39,7 +41,8 @@ pub enum Spread {
     Bounded(Bound),
     /// The real-time curves below this child ask for more than its share: it may get ahead without bound.
     Unbounded(ClassId),
-    /// Not known, because this class has an upper limit or is a leaf of real-time only, or because it is not bounded what the class above it gets.
+    /// Unknown, because this class has an upper limit or is a leaf of real-time only, or because the rate of the class
+    /// above it has no bound.
     Unknown(ClassId),
 }
 

@@ -19,14 +19,14 @@ use crate::floats::agree;
 
 /// While packets of a leaf come at less than this part of kappa, a visit finds one of them.
 pub(crate) const RARE: f64 = 0.4;
-/// A leaf: what it asks for and how it is served.
+/// A leaf: its demand and its kind of service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
     /// In bit/s; infinite for a leaf that always has packets.
     pub(crate) demand: f64,
     /// In bits.
     pub(crate) quantum: f64,
-    /// Its mean packet in bits, where that is known.
+    /// Its mean packet in bits, if it is known.
     pub(crate) packet: Option<f64>,
     /// Visited with each visit of others.
     pub(crate) critical: bool,
@@ -42,8 +42,8 @@ pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
     agree(&most, &least, capacity).then_some(most)
 }
 
-/// The same where a leaf that asks for less than it could get is visited `turns(each, joined, kappa)` times: `each` time that it has a packet at
-/// most, `joined` times if each visit sends its whole quantum.
+/// The same, with `turns(each, joined, kappa)` visits of a leaf whose demand is met: at most `each` if each of its
+/// packets needs a visit, `joined` if each visit sends its whole quantum.
 fn rates_with(capacity: f64, leaves: &[Visited], turns_of: impl Fn(f64, f64, f64) -> f64) -> Option<Vec<f64>> {
     let asked: f64 = leaves.iter().map(|leaf| leaf.demand).sum();
     if asked <= capacity {
@@ -84,7 +84,7 @@ fn rates_with(capacity: f64, leaves: &[Visited], turns_of: impl Fn(f64, f64, f64
     given(low)
 }
 
-/// Latency-critical leaves share by their quanta what all others leave.
+/// Latency-critical leaves share the rest of all others by their quanta.
 fn share_rest(capacity: f64, leaves: &[Visited], mut rates: Vec<f64>) -> Vec<f64> {
     let claims = leaves.iter().zip(&rates).map(|(leaf, &rate)| match leaf.critical {
         true => (leaf.demand, leaf.quantum, rate),

@@ -1,4 +1,4 @@
-//! The weights that a round-robin scheduler runs with, which is what its bounds and its measured fairness are stated in.
+//! The effective weights of a round-robin scheduler, in which its bounds and its measured fairness are stated.
 
 use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;

@@ -1,5 +1,5 @@
-//! The worst-case fairness index of \[hpfq\], measured while packets flow: by how many bytes a backlogged class was behind its share of what the link
-//! sent meanwhile.
+//! The worst-case fairness index of \[hpfq\], measured online: the lag in bytes of a backlogged class behind its share
+//! of the link's service meanwhile.
 //!
 //! The lead of a class over its share, own_i - share_i W, falls while others send and rises when it sends itself. So
 //! the largest fall within a backlogged period ends just before one of its own packets, or with the period: it is
@@ -13,7 +13,7 @@ struct Class {
     /// Bytes sent, and packets queued.
     own: u64,
     queued: u64,
-    /// The most that it was ahead by since it is backlogged, in 2^-64 bytes.
+    /// Its maximum lead since it is backlogged, in 2^-64 bytes.
     highest: i128,
     worst: i128,
 }
@@ -54,7 +54,7 @@ impl WorstCaseMeter {
         }
     }
 
-    /// A packet comes to a leaf.
+    /// Records the arrival of a packet at a leaf.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.

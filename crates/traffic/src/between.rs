@@ -1,9 +1,10 @@
 //! Delays of a device from two recordings, made before and after it by recorders whose clocks agree (the DRR++ thesis, Section 4.5, used two
 //! synchronised network analysers).
 //!
-//! Each packet of the first recording is looked for in the second by its content from the IP header on, without what routers change: DSCP and ECN,
-//! TTL or hop limit, IPv4's header checksum. Link headers (VLAN tags and PPPoE among them) and padding do not count; packets other than IP are known
-//! by their EtherType and payload. Equal packets are paired in order.
+//! Each packet of the first recording is searched in the second by its content from the IP header on, without the
+//! fields that routers change: DSCP and ECN, TTL or hop limit, IPv4's header checksum. Link headers (VLAN tags and
+//! PPPoE among them) and padding do not count; packets other than IP are identified by their EtherType and payload.
+//! Equal packets are paired in order.
 //!
 //! Both files are read once, in order of time. A packet waits for its other half as long as [`BetweenConfig::within`]; then it is lost, or only in
 //! the second recording. Memory is under 700 MB: at most [`MAX_WAITING`] packets of each recording are within that time, and the first
@@ -63,7 +64,7 @@ pub enum Fault {
     /// It cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It is no capture.
+    /// It is not a capture.
     #[error("no capture; pcap and pcapng are read")]
     Unknown,
     /// It does not follow its own format.
@@ -94,7 +95,7 @@ pub enum Fault {
         /// Bytes from there on that are compared.
         len: usize,
     },
-    /// A link that is not known here.
+    /// An unsupported link type.
     #[error("packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known")]
     LinkType {
         /// The packet, from 1.
@@ -115,7 +116,7 @@ pub enum Fault {
 /// One-way delays in seconds. Percentiles are exact to 0.1 % or 1 ns, whichever is more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelaySpread {
-    /// Shortest; below 0 where the clocks disagree.
+    /// Shortest; below 0 if the clocks disagree.
     pub min: f64,
     /// Mean.
     pub mean: f64,
@@ -168,7 +169,7 @@ pub struct Between {
     pub cut_off: [bool; 2],
 }
 
-/// A packet as it is classified.
+/// A packet for classification.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// Its bytes as far as they were kept: an Ethernet frame, or an IP packet.
@@ -181,7 +182,7 @@ pub struct Seen<'a> {
 /// were recorded, in the order of the first recording; an error of it ends the work.
 ///
 /// # Errors
-/// [`BetweenError`], and as it is what `pair` returns.
+/// [`BetweenError`], and the error that `pair` returns.
 pub fn between<E: From<BetweenError>>(
     (before, after): (impl Read, impl Read),
     config: &BetweenConfig,

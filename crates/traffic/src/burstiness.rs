@@ -4,10 +4,10 @@
 //! One pass; its only state is the content of a queue that is drained at rho, and its maximum. Exact: in bits times
 //! 10^9, which is the amount that a rate of 1 bit/s drains in a nanosecond.
 //!
-//! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed: what
-//! arrives at both of its ends counts.
-//! DIFFERENCE: **group by group** the thesis gives less for the same video, 31436 B in place of 45560 B. So a group counts as spread over its own time: what
-//! it brings, less what rho drains from its beginning to that of the next. Taken as a batch at its beginning it would never give less.
+//! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed:
+//! arrivals at both of its ends count. DIFFERENCE: **group by group** the thesis gives less for the same video, 31436 B
+//! instead of 45560 B. So a group counts as spread over its own time: its bytes, minus the bytes that rho drains from
+//! its beginning to that of the next. Taken as a batch at its beginning it would never give less.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 
@@ -46,7 +46,7 @@ pub struct Burstiness {
     packets: Backlog,
     groups: Backlog,
     last: Option<Nanos>,
-    /// Length of a group; when the current one began, and what it has brought.
+    /// Length of a group; the start of the current one, and its bytes.
     group: Option<(Nanos, Nanos, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Burstiness {
         Self { packets: backlog, groups: backlog, last: None, group: None }
     }
 
-    /// The same, and what arrives in each `every` from the first packet on is a group.
+    /// The same with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -117,7 +117,7 @@ impl BurstinessCurve {
         Self(rates_bps.iter().map(|&rate| Burstiness::at(rate)).collect())
     }
 
-    /// The same, and what arrives in each `every` from the first packet on is a group.
+    /// The same with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -131,7 +131,7 @@ impl BurstinessCurve {
         self.0.iter_mut().for_each(|one| one.arrive(at, bytes));
     }
 
-    /// Each rate in bit/s with sigma in bytes, rounded up: packet by packet, and group by group where there are groups.
+    /// Each rate in bit/s with sigma in bytes, rounded up: packet by packet, and group by group if there are groups.
     pub fn points(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
         self.0.iter().map(|one| (one.packets.rate_bps, one.sigma(), one.sigma_of_groups()))
     }

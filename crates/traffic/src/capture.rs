@@ -3,12 +3,13 @@
 //! Lengths are those on the wire, even if only a part of a packet was kept. Captures of bare IP packets count an
 //! Ethernet header more.
 //!
-//! A recording that is not what it seems is refused, with the number of the packet or line: out of the order of time, cut off in the
-//! middle of a packet, packets of which only a part was kept, links that are not known here. [`Accept`] says what is to be used all
-//! the same.
+//! A faulty recording is refused, with the number of the packet or line: packets out of time order, an end in the
+//! middle of a packet, packets of which only a part was kept, unsupported link types. [`Accept`] has the tolerated
+//! faults.
 //!
-//! A trace file is CSV with a line of names. `arrival_s` and `bytes` are read: a time in seconds with up to nine decimals, and a length.
-//! `class` is read where there is one. Other columns are left alone, so that what `sim --trace` writes can be replayed.
+//! A trace file is CSV with a line of names. `arrival_s` and `bytes` are read: a time in seconds with up to nine
+//! decimals, and a length. `class` is read if there is one. Other columns are ignored, so that the output of `sim
+//! --trace` can be replayed.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -34,15 +35,15 @@ const ETHERNET_HEADER: u32 = 14;
 pub struct Accept {
     /// Packets out of time order: they are sorted.
     pub unsorted: bool,
-    /// A recording that ends in the middle of a packet: what comes before it is used.
+    /// A recording that ends in the middle of a packet: the complete packets are used.
     pub truncated: bool,
-    /// Packets of which only a part was kept: their lengths are used, and their bytes as far as they reach.
+    /// Packets of which only a part was kept: their lengths are used, and the captured bytes.
     pub cut: bool,
     /// Packets of an unknown link type: their lengths are used unchanged.
     pub link_type: bool,
 }
 
-/// A recorded packet, as a filter sees it.
+/// A filter's view of a recorded packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
     /// The known bytes of its Ethernet frame: all captured bytes, none for a line of a trace file. Bare IP packets have
@@ -107,7 +108,7 @@ pub enum CaptureError {
         /// Its length.
         len: u32,
     },
-    /// A link that is not known here.
+    /// An unsupported link type.
     #[error(
         "packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known. accept = [\"link_type\"] uses lengths as they stand"
     )]
@@ -180,7 +181,7 @@ struct Packets<'a> {
     accept: Accept,
     take: &'a mut dyn FnMut(Recorded<'_>) -> bool,
     all: Vec<Arrival>,
-    /// Packets seen, taken or not.
+    /// Packets read, accepted or not.
     seen: u64,
     /// The time of the earliest packet, taken or not.
     first: Nanos,
@@ -193,7 +194,7 @@ impl Packets<'_> {
         self.seen + 1
     }
 
-    /// A packet of `len` bytes on a link of this type, of which `bytes` were kept.
+    /// Handles a packet of `len` bytes on a link of this type, of which `bytes` were kept.
     fn captured(&mut self, at: Nanos, len: u32, link: DataLink, bytes: &[u8]) -> Result<(), CaptureError> {
         let packet = self.number();
         if bytes.len() < len as usize && !self.accept.cut {

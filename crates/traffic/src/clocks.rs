@@ -1,4 +1,4 @@
-//! Two clocks, seen through the one-way delays between them.
+//! Two clocks, estimated from the one-way delays between them.
 //!
 //! A packet is stamped by one clock when it is sent and by another when it is received. The difference of the stamps is the delay
 //! plus the *offset* of the receiver's clock from the sender's. Delays are never below the shortest one, so the lower envelope of
@@ -12,11 +12,12 @@
 //! that.
 //!
 //! # Method
-//! [`OneWay`] keeps of up to 1024 equal spans of time the lower convex hulls of their points. The first pass puts the spans together to blocks
-//! and cuts the run into parts where straight envelopes fit best (dynamic programming over all cuts; the distances of the blocks'
-//! minima from the envelope are taken as exponential). Parts are then joined where one parabola fits both as well. The parabola of a part is the
-//! highest one below all its points, the linear program of Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift.
-//! What rises and falls back onto the same envelope is a queue and not a clock.
+//! [`OneWay`] keeps, for up to 1024 equal spans of time, the lower convex hulls of their points. The first pass joins
+//! the spans to blocks and cuts the run into parts with the best straight envelopes (dynamic programming over all cuts;
+//! the distances of the blocks' minima from the envelope are assumed exponential). Parts are then joined if one
+//! parabola fits both as well. The parabola of a part is the highest one below all its points, the linear program of
+//! Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift. A rise that falls back onto the same envelope is
+//! a queue and not a clock.
 //!
 //! # Uncertainty
 //! Eight envelopes, each of every eighth span, are compared with the one of all spans. The result is the half-width of
@@ -98,7 +99,7 @@ pub struct Clocks {
     pub stretches: Vec<Stretch>,
     /// Changes between consecutive stretches.
     pub changes: Vec<Change>,
-    /// Mean distance of the blocks' shortest delays from the envelope, in seconds: how clearly it can be seen.
+    /// Mean distance of the blocks' shortest delays from the envelope, in seconds: a measure of its clarity.
     pub roughness_s: f64,
     /// Points that make up the envelope, at most one for each span of time: seconds after the first packet, and difference of the stamps in seconds.
     pub points: Vec<(f64, f64)>,

@@ -1,4 +1,4 @@
-//! Sources that react to what becomes of their packets: a window source, such as TCP, and one of requests and responses.
+//! Sources that react to the fate of their packets: a window source, such as TCP, and one of requests and responses.
 //!
 //! They are independent of links. The caller that carries their packets reports each delivery ([`Closed::arrived`]); a
 //! packet without a report is lost. The return path has a delay and no queue.
@@ -22,7 +22,7 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) len: u32,
-    /// By which the source knows it again.
+    /// Identifies the packet to its source.
     pub(crate) tag: u32,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Closed {
     random: Random,
     intervals: std::vec::IntoIter<Interval>,
     active: Option<Interval>,
-    /// When the mix of all sources looks at it next.
+    /// Time at which the mix of all sources polls it next.
     pub(crate) scheduled: Option<Nanos>,
 }
 
@@ -120,7 +120,8 @@ impl Closed {
         }
     }
 
-    /// The packet `tag` reaches its receiver at `at`, which may be later than now; `marked` says that it has met congestion.
+    /// Reports that the packet `tag` reaches its receiver at `at`, which may be later than now; `marked` is true if it
+    /// has met congestion.
     pub(crate) fn arrived(&mut self, at: Nanos, tag: u32, marked: bool) {
         match &mut self.kind {
             Kind::Window(window) => window.arrived(at, tag, marked),

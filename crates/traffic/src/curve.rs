@@ -1,4 +1,5 @@
-//! Arrival curves: the most that a class or a source sends in any time. One type for shapers, policers, meters and delay bounds.
+//! Arrival curves: the maximum traffic of a class or a source in any time. One type for shapers, policers, meters and
+//! delay bounds.
 //!
 //! A curve is the least of its limits. Each is one of the models of \[drrpp\] Section 4.4.3, after Zhang:
 //!
@@ -21,10 +22,10 @@ use fairlink_core::{NANOS_PER_SEC, Nanos, PerWindow, Rate, Ratio};
 /// Most limits of one curve.
 pub const MAX_LIMITS: usize = 16;
 
-/// One limit on what arrives.
+/// One limit on arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalLimit {
-    /// A token bucket: at most `burst` and what the rate brings, in any time.
+    /// A token bucket: at most `burst` plus the yield of the rate, in any time.
     Bucket {
         /// sigma, in bytes.
         burst: u64,
@@ -159,8 +160,8 @@ impl ArrivalLimit {
         }
     }
 
-    /// Straight lines that are never below what may arrive: a burst in bytes, and a rate in bit/s. Where the limit rises in steps, they touch
-    /// it at each.
+    /// Straight lines that are never below the permitted arrivals: a burst in bytes, and a rate in bit/s. If the limit
+    /// rises in steps, they touch it at each.
     fn lines(self, largest: u32) -> [Option<(u128, Ratio)>; 2] {
         let steps = |bytes: u128, every: Nanos| {
             let bits = bytes.saturating_mul(8 * u128::from(NANOS_PER_SEC));
@@ -189,7 +190,7 @@ fn in_bytes(amount: PerWindow, largest: u32) -> u128 {
     }
 }
 
-/// The most that arrives in any time: the least of some limits, all of which hold.
+/// The maximum arrivals in any time: the least of some limits, all of which hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivalCurve(Limits);
 
@@ -250,7 +251,7 @@ impl ArrivalCurve {
         }
     }
 
-    /// The longest packet that keeps the curve, in bytes; `u64::MAX` where every packet does.
+    /// The longest packet that conforms to the curve, in bytes; `u64::MAX` if every packet does.
     #[must_use]
     pub fn longest_packet(&self) -> u64 {
         self.limits().iter().map(|limit| limit.longest()).min().unwrap_or(u64::MAX)
@@ -270,9 +271,9 @@ impl ArrivalCurve {
         self.limits().iter().map(|limit| limit.most_in(span, largest)).min().unwrap_or(u128::MAX)
     }
 
-    /// Straight lines that are never below the curve for packets of `largest` bytes at most: a burst in bytes, and a rate in bit/s. The least
-    /// of them is the curve where its limits are buckets and lines. A window and a spacing rise in steps, and their line touches
-    /// each step at its beginning.
+    /// Straight lines that are never below the curve for packets of at most `largest` bytes: a burst in bytes, and a
+    /// rate in bit/s. The least of them is the curve if its limits are buckets and lines. A window and a spacing rise
+    /// in steps, and their line touches each step at its beginning.
     pub fn lines(&self, largest: u32) -> impl Iterator<Item = (u128, Ratio)> {
         self.limits().iter().flat_map(move |limit| limit.lines(largest)).flatten()
     }

@@ -12,7 +12,7 @@ pub enum SourceError {
     /// A packet longer than any link carries.
     #[error("a packet of {len} B; the longest packet has {limit} B")]
     PacketTooLong {
-        /// The longest packet asked for, in bytes.
+        /// The requested longest packet, in bytes.
         len: u64,
         /// The longest packet taken, in bytes.
         limit: u32,
@@ -20,9 +20,9 @@ pub enum SourceError {
     /// A range whose smallest value is above its largest.
     #[error("packets of {min} B to {max} B: the shortest is longer than the longest")]
     EmptyRange {
-        /// The shortest asked for, in bytes.
+        /// The requested shortest, in bytes.
         min: u32,
-        /// The longest asked for, in bytes.
+        /// The requested longest, in bytes.
         max: u32,
     },
     /// No packets at all.
@@ -50,7 +50,7 @@ pub enum SourceError {
     /// An exponential mean that no distribution between its limits has.
     #[error("an exponential mean of {mean} B; between its limits it can have {least} to {most} B")]
     Mean {
-        /// The mean asked for, in bytes.
+        /// The requested mean, in bytes.
         mean: u32,
         /// The least possible, in bytes.
         least: u32,
@@ -153,7 +153,7 @@ pub enum SourceError {
     /// A shaper behind a shaper.
     #[error("a source shaped twice; write both limits as one curve")]
     ShapedTwice,
-    /// A source that has to hear of its packets, where nobody can tell.
+    /// A source that needs feedback on its packets, where there is none.
     #[error(
         "a source of requests or with a window runs only in simulations, where it hears of its packets; on a real link, \
          `fairlink generate --tcp` sends by TCP of the kernel"

@@ -20,7 +20,7 @@ impl Fine {
         Self(u128::from(at.0) << BITS)
     }
 
-    /// Seconds; what is below zero is zero.
+    /// Converts seconds; negative values become zero.
     pub(crate) fn from_secs(seconds: f64) -> Self {
         Self((seconds * NANOS_PER_SEC as f64 * (1u64 << BITS) as f64) as u128)
     }

@@ -1,5 +1,5 @@
-//! The checks of the contract. Each drives one scheduler and says what is wrong with it, if anything: they are run over every
-//! scheduler of the registry, and over broken ones that they must find out.
+//! The checks of the contract. Each drives one scheduler and reports its faults. They are run over every scheduler of
+//! the registry, and over faulty ones that they must detect.
 
 use fairlink_core::{
     ClassId, DropReason, Leniency, Members, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo, WorkConserving,
@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) liveness_steps: usize,
 }
 
-/// One check: what is wrong with a scheduler, if anything.
+/// One check: returns a scheduler's fault, if any.
 pub(crate) type Check = fn(&'static SchedulerInfo, &TreeSpec, &Case) -> Broken;
 
 /// All checks.
@@ -55,7 +55,7 @@ fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {
     Model::new(make(info, spec), spec, info.work_conserving)
 }
 
-/// One step of a caller. Numbers that choose a class are taken modulo what there is.
+/// One step of a caller. Numbers that choose a class are taken modulo the number of classes.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Enqueue(Vec<(u32, u32)>),
@@ -137,8 +137,8 @@ fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) 
     Ok(())
 }
 
-/// Conservation, order within a class, work conservation where claimed, right reasons for drops, right backlogs and the
-/// scheduler's own invariants, after every call; and everything comes back in the end.
+/// Conservation, order within a class, work conservation if claimed, right reasons for drops, right backlogs and the
+/// scheduler's own invariants, after every call; and every packet comes back in the end.
 fn operations(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
     let mut model = model(info, spec);
     for (step, op) in case.before.iter().chain(&case.after).enumerate() {
@@ -278,10 +278,10 @@ fn retuned_to_the_same(info: &'static SchedulerInfo, spec: &TreeSpec, Case { bef
     same(&told.events, &other.events)
 }
 
-/// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of what a round
-/// takes in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the others
-/// come with single packets, so that they empty when they are served. Latency-critical leaves may be ahead of their turn, by some
-/// rounds where they have nearly all of the link; priorities may make others wait for as long as they like.
+/// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of a round
+/// in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the
+/// others have single packets, so that they empty when they are served. Latency-critical leaves may be ahead of their
+/// turn, by some rounds if they have nearly all of the link; priorities may make others wait without limit.
 fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
     if info.promises.starves {
         return Ok(());
@@ -297,7 +297,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     }
     let tree = spec.build();
     let mut model = model(info, &spec);
-    // `operations` looks at them after every call.
+    // `operations` checks them after every call.
     model.check_invariants(Invariants::WithEverything);
     let ahead = match info.work_conserving {
         // A frame in which the leaf has some tens of slots may pass twice.

@@ -33,7 +33,7 @@ fn send(info: &SchedulerInfo, scheduler: &mut dyn Scheduler, now: &mut Nanos) ->
     }
 }
 
-/// Two branches with two leaves each where the scheduler takes a tree, four leaves where it does not.
+/// Two branches with two leaves each if the scheduler supports a tree, otherwise four leaves.
 fn four_leaves(info: &SchedulerInfo) -> TreeSpec {
     if !info.supports(Feature::Hierarchy) {
         return TreeSpec::flat(&[1, 2, 3, 4]);
@@ -161,7 +161,7 @@ fn a_ceiling_of_8_bits_per_second_is_honoured_for_hours() {
                     assert!(sent <= now + 1 + 1500, "{what}: {sent} B after {now} s");
                 }
             }
-            // Being asked late, it loses no more than that.
+            // A late call loses no more than that.
             let least = SECONDS / (1500 + seconds as u64).next_multiple_of(seconds as u64);
             assert!(sent >= least * 1500, "{}, every {seconds} s: {sent} B", info.name);
         }
@@ -228,7 +228,7 @@ fn a_quantum_far_below_a_packet_costs_no_time() {
 
 #[test]
 fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
-    // 3 : 1 of a terabit, and of one bit; what wraps at 4.29 Gbit/s or at 68 Gbit/s shares otherwise.
+    // 3 : 1 of a terabit, and of one bit; arithmetic that wraps at 4.29 Gbit/s or at 68 Gbit/s would share differently.
     for_all(|info| {
         if info.promises.starves {
             return Ok(());
@@ -239,7 +239,7 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
             let mut model = model(info, &spec);
             let link = Rate::from_bps(rate).expect("a rate");
             let mut sent = [0u64; 2];
-            // Arrivals in the ratio asked for too, so that first in, first out does the same.
+            // Arrivals in the requested ratio, too, so that first in, first out has the same result.
             let arrivals = [(id(0), 1500), (id(0), 1500), (id(1), 1500), (id(0), 1500)];
             for _ in 0..20 {
                 model.enqueue(&arrivals, true)?;

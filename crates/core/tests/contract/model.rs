@@ -1,4 +1,4 @@
-//! A scheduler and, beside it, what the contract says must be in it. Every call is checked against that.
+//! A scheduler and a model of its contents by the contract. Every call is checked against the model.
 
 use std::collections::VecDeque;
 
@@ -124,7 +124,7 @@ impl Model {
         self.now = now;
     }
 
-    /// Numbers the next packets from here on, to compare with a scheduler that has seen more.
+    /// Numbers the next packets from here on, for comparison with a scheduler that has seen more.
     pub(crate) fn skip_handles(&mut self, handles: u64) {
         self.next_handle += handles;
     }
@@ -293,7 +293,7 @@ impl Model {
         hosts || self.kind(class) == QueueKind::FqCoDel
     }
 
-    /// `packet` leaves its queue, of which it has to be the first, or the first of its flow.
+    /// Removes `packet` from its queue, in which it must be the first, or the first of its flow.
     fn leave(&mut self, packet: &Packet) -> Broken {
         let is_fair = self.is_fair(packet.class);
         let index = packet.class.index();

@@ -22,7 +22,7 @@ pub(crate) struct ClassSpec {
     pub(crate) bursts: [Option<u64>; 2],
     pub(crate) priority: Option<u8>,
     pub(crate) latency_critical: bool,
-    /// Of its queue: the kind, whether it marks, and its hosts.
+    /// Its queue: the kind, the marking, and its hosts.
     pub(crate) queue: (QueueKind, bool, Option<Hosts>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct TreeSpec {
     /// Queue behind the scheduler. Its packets leave active queues when others arrive, which the model cannot
     /// distinguish from a fault: with one there are FIFOs only.
     pub(crate) transmit_queue: Option<TransmitQueue>,
-    /// Without transmit queue, because the model does not know what is in that; and with FIFOs only.
+    /// Without transmit queue, because the model does not know its contents; and with FIFOs only.
     pub(crate) push_out: bool,
     pub(crate) long_rounds: bool,
     pub(crate) classes: Vec<ClassSpec>,
@@ -126,8 +126,8 @@ impl TreeSpec {
         std::iter::once(None).chain((0..self.classes.len()).map(keep)).collect()
     }
 
-    /// Adds a class below another, or below the root when `flat` or where the tree is deep enough. A leaf that gets its first
-    /// child hands that child its packets.
+    /// Adds a class below another, or below the root if `flat` or if the tree is deep enough. A leaf that gets its
+    /// first child passes its packets to that child.
     pub(crate) fn with_class(&self, below: usize, mut class: ClassSpec, levels: usize) -> (Self, Survivors) {
         let below = below % self.classes.len();
         class.parent = (self.depth(below) < levels).then_some(below);
@@ -206,7 +206,7 @@ pub(crate) fn weights(digits: u32) -> impl Strategy<Value = u64> {
 pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
     let may = move |feature| shape.features.contains(&feature);
     let limits = (1u32..20, prop_oneof![3 => Just(u32::MAX), 1 => 1u32..20_000]);
-    // A quarter of the classes each; never where the scheduler cannot honour them.
+    // A quarter of the classes each; never if the scheduler cannot honour them.
     let ceiling = (0u32..4, 0u64..1_000_000_000_000).prop_map(move |(one_in, bps)| {
         (may(Feature::Ceiling) && one_in == 0).then_some(bps / 10u64.pow((bps % 12) as u32) + 1)
     });

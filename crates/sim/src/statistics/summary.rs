@@ -64,7 +64,7 @@ pub struct PhaseSummary {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// Jain's index of rates as parts of what max-min fairness gives.
+    /// Jain's index of rates relative to max-min fair rates.
     pub jain_index: Option<Estimate>,
     /// The leaves.
     pub classes: Vec<RateSummary>,
@@ -167,7 +167,7 @@ fn summary(runs: &[Run]) -> Option<Summary> {
     })
 }
 
-/// The estimate of what `value` says of each run.
+/// Returns the estimate of `value` over the runs.
 fn of(runs: &[Run], value: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
     Estimate::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
 }
@@ -210,8 +210,8 @@ fn phase(runs: &[Run], index: usize) -> PhaseSummary {
     }
 }
 
-/// Compares each scheduler with the one that comes first, run by run: the first run of one with the first of the other, and so on.
-/// They had the same seeds, so what differs by chance is mostly the same in both (common random numbers).
+/// Compares each scheduler with the first one, run by run: the first run of one with the first of the other, and so on.
+/// They had the same seeds, so random effects are mostly the same in both (common random numbers).
 #[must_use]
 pub fn differences(runs: &[Run]) -> Vec<Difference> {
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Many runs at once, and what is said of them.
+//! Many runs at once, and their statistics.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

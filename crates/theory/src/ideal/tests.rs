@@ -94,7 +94,7 @@ fn quanta_priorities_and_contracts_decide_where_schedulers_have_them() {
     let kept = flat(&[ClassConfig { contract: Some(contract), ..quantum(2_000) }, quantum(20_000)]);
     assert_eq!(kbps("drr+", &kept, &[Rate(1_800_000), Unlimited]).unwrap(), [1_800, 8_200]);
     assert_eq!(kbps("drr+", &kept, &[Rate(3_000_000), Unlimited]).unwrap(), [909, 9_091]);
-    // Bursts that come to as much on average break it now and then.
+    // Bursts with the same average break it now and then.
     let rule = Rule::of(registry::find("drr+").unwrap(), &kept, Traffic::unknown().bursty()).unwrap();
     let asked = Demand::new(&kept, kept.leaves().iter().copied().zip([Rate(1_999_000), Unlimited])).unwrap();
     assert!(rule.solve(&asked).unwrap_err().to_string().contains("contract"));
@@ -119,7 +119,7 @@ fn where_the_states_of_queues_decide_there_is_a_reason_in_the_place_of_a_number(
     }
 }
 
-/// A random tree in which each leaf may set what hfsc, htb and cbq know, and a demand.
+/// A random tree in which each leaf may set features of hfsc, htb and cbq, and a demand.
 fn random(rng: &mut ChaCha8Rng) -> (Hierarchy, Demand) {
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(LINK)));
     let mut ids = vec![(ClassId::ROOT, 0)];
@@ -172,7 +172,7 @@ fn both_ways_of_computing_shares_agree_and_keep_floors_limits_and_the_rule() {
             let (one, other) = (exact.bps(class), rates[class.index()]);
             assert!((one - other).abs() < 1e-3, "class {}: {one} {other}", class.0);
         }
-        // The rule itself: a class below what it asks for has no more of its weight to wait for than a sibling above its floor.
+        // The rule itself: a class with unmet demand gets no less per weight than a sibling above its floor.
         for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
             let children = tree.children(parent);
             let sum: f64 = children.iter().map(|child| rates[child.index()]).sum();

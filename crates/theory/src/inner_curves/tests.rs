@@ -44,7 +44,7 @@ fn in_figure_4_each_inner_class_falls_short_at_once_and_by_what_a_steep_leaf_tak
 
 #[test]
 fn curves_that_fit_at_their_steepest_are_met_and_lines_always_are() {
-    // The inner classes ask for what the others leave at their steepest.
+    // The inner curves equal the rest of the link beside the others at their steepest.
     assert_eq!(InnerCurves::of(&figure_4(curve(800_000, 0, 800_000))).unwrap().short, []);
     let lines = curve(2_000_000, 0, 2_000_000);
     let half = curve(4_000_000, 0, 4_000_000);

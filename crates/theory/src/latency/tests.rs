@@ -39,7 +39,7 @@ fn delays_are_what_the_formulas_say() {
     assert_eq!(us("drr", 2, &plain), Some((2000 + 24_000 - 4000).into()));
     assert_eq!(us("drr", 2, &tree(Some(999))), None);
     assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain)), (None, None));
-    // All of one priority: a packet of each, and one under way.
+    // All of one priority: a packet of each, and one in transmission.
     assert_eq!(us("rcsp", 2, &plain), Some((2000 + 4000).into()));
 }
 
@@ -83,8 +83,8 @@ fn bucket(burst: u64, rate_bps: u64) -> ArrivalLimit {
 
 #[test]
 fn traffic_of_a_peak_and_a_long_run_rate_has_the_delay_of_the_closed_form() {
-    // M + p t and b + r t through a server of the rate R: (M + (b - M) (p - R) / (p - r)) / R where p is above R, else M / R
-    // (Le Boudec and Thiran, Network Calculus, Proposition 1.4.1 with T-SPEC).
+    // M + p t and b + r t through a server of the rate R: (M + (b - M) (p - R) / (p - r)) / R if p is above R, else M /
+    // R (Le Boudec and Thiran, Network Calculus, Proposition 1.4.1 with T-SPEC).
     for (m, p, b, r, service) in [
         (1000, 10_000_000, 20_000, 1_000_000, 2_000_000),
         (1000, 10_000_000, 20_000, 1_000_000, 1_000_000),
@@ -121,7 +121,7 @@ fn the_horizontal_deviation_is_the_largest_distance_at_any_time() {
             let curve = ServiceCurve { m1: m1.map(rate), d: Nanos::from_millis(ms), m2: m2.map(rate) };
             let served = Served::of(&curve);
             let exact = horizontal(&traffic, 1500, &served).unwrap();
-            // Every millisecond, after what the traffic's lines bring until then.
+            // Every millisecond, after the yield of the traffic's lines until then.
             let mut longest = BigRational::zero();
             for at in (0..400).map(|ms| BigRational::new(ms.into(), 1000.into())) {
                 let value = |(bytes, rate): (u128, Ratio)| whole(bytes) * BigInt::from(8) + super::exact(rate) * &at;
@@ -154,7 +154,7 @@ fn a_class_with_leaky_buckets_has_the_delay_of_its_own_traffic() {
             (bound.traffic.limits().to_vec(), (bound.seconds() * BigInt::from(1_000_000)).to_integer())
         })
     };
-    // A largest packet at once at 2 Mbit/s takes 4 ms, and the one under way 1 ms.
+    // A largest packet at once at 2 Mbit/s takes 4 ms, and the one in transmission 1 ms.
     let one_packet = (vec![bucket(1000, 2_000_000)], BigInt::from(5_000));
     assert_eq!(with(&[], None), [one_packet.clone(), one_packet.clone(), one_packet.clone()]);
     // 10 kB at 8 Mbit/s: 1000 + (10000 - 1000) * 6 / 7 bytes are waiting at the worst.

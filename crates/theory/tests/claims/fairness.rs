@@ -46,8 +46,8 @@ fn play(meter: &mut FairnessMeter<'_>, trace: &[Event]) {
     }
 }
 
-/// Definition 1 word by word for classes i and j: every interval between two events in which both are backlogged
-/// throughout, each service in it added up anew.
+/// Definition 1 literally for classes i and j: every interval between two events in which both are backlogged
+/// throughout, with its services summed separately.
 fn by_definition(tree: &Hierarchy, weights: &Weights, trace: &[Event], i: ClassId, j: ClassId) -> BigRational {
     let below = |leaf: ClassId, class: ClassId| {
         let mut at = Some(leaf);

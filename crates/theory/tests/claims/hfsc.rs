@@ -38,7 +38,7 @@ fn tree(classes: &[(u32, ClassConfig)]) -> Hierarchy {
 struct Inner {
     class: ClassId,
     curve: ServiceCurve,
-    /// Starts of backlogged periods and what was served then, in nanoseconds and bits.
+    /// Starts of backlogged periods and the service then, in nanoseconds and bits.
     starts: Vec<(u64, f64)>,
     served: f64,
     queued: u64,
@@ -130,7 +130,8 @@ fn slopes(tree: &Hierarchy) -> Weights {
     Weights::new(tree, units.collect(), 1).unwrap()
 }
 
-/// Figure 4 with leaves of B that have real-time curves or not: what B lacks in bytes, as computed, as bounded, and as it comes.
+/// Figure 4 with or without real-time curves of the leaves of B: the shortfall of B in bytes, as computed, as bounded,
+/// and as measured.
 fn figure_4(real_time_in_b: bool) -> (f64, f64, f64) {
     let (steep, late) = (curve(4_000_000, 100 * MS, 800_000), curve(0, 100 * MS, 3_200_000));
     let half = ClassConfig { link_share: Some(curve(4_000_000, 0, 4_000_000)), ..ClassConfig::default() };
@@ -171,7 +172,7 @@ fn random_tree(random: &mut ChaCha8Rng) -> Hierarchy {
     for _ in 0..groups {
         classes.push((0, line(share)));
     }
-    // Steep pieces take what the leaves in all leave of the link.
+    // Steep pieces take the rest of the link beside the leaves.
     let mut spare = LINK_BPS / 2;
     for group in 1..=groups {
         let leaves = random.random_range(2..4u64);
@@ -228,7 +229,7 @@ fn siblings_stay_within_theorem_3_and_inner_classes_within_what_is_said_of_their
                 let Some(Spread::Bounded(bound)) = &spreads[tree.parent(i).unwrap().index()] else {
                     panic!("no bound")
                 };
-                // A difference that goes from one end to the other.
+                // A difference from one end to the other.
                 let bound = 2.0 * to_f64(&bound.seconds);
                 let measured = meter.alpha_between(i, j).map_or(0.0, |alpha| 8.0 * to_f64(&alpha));
                 closest = closest.max(measured / bound);

@@ -30,7 +30,7 @@ pub(crate) const CLAIMED: Shape = Shape {
     limits: false,
 };
 
-/// The same with every other limit that the ideal knows.
+/// The same with every other limit of the ideal.
 pub(crate) const LIMITED: Shape = Shape { limits: true, ..CLAIMED };
 
 pub(crate) fn rng(seed: u64) -> ChaCha8Rng {
@@ -60,7 +60,7 @@ impl Plan {
         let levels = rng.random_range(shape.levels.clone());
         let link = Rate::from_bps(log_uniform(rng, shape.max_rate)).unwrap();
         let mut plan = Self { link, parents: vec![], weights: vec![], ceilings: vec![], limits: vec![] };
-        // A chain down to the deepest level, then leaves (with the inner classes they need) below what is there.
+        // A chain down to the deepest level, then leaves (with the inner classes they need) below existing classes.
         let mut depths = vec![0];
         let mut inner = vec![0];
         for level in 1..levels {
@@ -161,7 +161,7 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
             let config = tree.config(ClassId(index as u32));
             let upper = config.upper_limit.and_then(|curve| curve.m2);
             let own = (config.bounded || config.isolated).then(|| own[index].clone());
-            // An isolated leaf is given its rate, asked for or not.
+            // An isolated leaf is given its rate regardless of its demand.
             let request = request(index).filter(|_| !config.isolated);
             let rates =
                 [config.ceiling.map(|rate| whole(rate.bps())), upper.map(|rate| whole(rate.bps())), own, request];
@@ -172,7 +172,7 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
     let mut full: Vec<bool> = limit.iter().map(|limit| limit.as_ref().is_some_and(Zero::is_zero)).collect();
     let mut left = whole(tree.link().rate.bps());
     loop {
-        // A class takes part if it is not full and, where it has children, one of them takes part.
+        // A class takes part if it is not full and, if it has children, one of them takes part.
         let mut active: Vec<bool> = full.iter().map(|full| !full).collect();
         for index in (0..classes).rev() {
             let children = tree.children(ClassId(index as u32));
