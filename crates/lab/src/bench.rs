@@ -1,9 +1,10 @@
 //! Cost of a packet under each scheduler on this machine, side by side.
 //!
-//! A figure is the cost of one enqueue and one dequeue under a [workload](fairlink_workload): every leaf backlogged, or one of a hundred, or
-//! leaves that come and go with each packet. Arrivals are in a fresh random order. Classification is not part of it. Every packet is
-//! as long as the link allows, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median of
-//! [`REPETITIONS`]. What the workload itself costs is measured in the same run and taken off, and a calibrator says how fast the machine was.
+//! A figure is the cost of one enqueue and one dequeue under a [workload](fairlink_workload): every leaf backlogged, or
+//! one in a hundred, or leaves that come and go with each packet. Arrivals are in a random order. Classification is not
+//! included. Every packet has the link's maximum length, so that a round robin visits a leaf for every packet: the most
+//! expensive case. The figure is the median of [`REPETITIONS`]. The cost of the workload itself is measured in the same
+//! run and subtracted, and a calibrator measures the speed of the machine.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,7 @@ pub struct Point {
 /// The cost of one packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
-    /// Of what.
+    /// The measurement point.
     #[serde(flatten)]
     pub point: Point,
     /// Nanoseconds for enqueue and dequeue together and for the harness around them, the median.
@@ -170,7 +171,8 @@ fn point(subject: Subject, shape: &Shape) -> Point {
     }
 }
 
-/// Measures all of `plan`, telling `progress` what comes next. Trees that a scheduler cannot take are left out.
+/// Measures all of `plan`, and reports the next point to `progress`. Trees that a scheduler does not support are left
+/// out.
 ///
 /// # Errors
 /// The first [`WorkloadError`].
@@ -197,7 +199,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, Workl
                 Subject::Harness => harness,
                 _ => ns(subject, &tree, shape, plan.time)?,
             };
-            // A disturbance of the machine may make the harness look dearer than what runs in it.
+            // A disturbance of the machine may make the harness look more expensive than the code in it.
             let net = (gross - harness).max(0.0);
             let cost = Cost {
                 point,
@@ -245,7 +247,7 @@ fn ns(subject: Subject, tree: &Hierarchy, shape: Shape, time: Duration) -> Resul
     for _ in 0..REPETITIONS {
         let start = Instant::now();
         let mut packets = 0;
-        // The clock is looked at once per 64 batches: its cost does not show.
+        // The clock is read once per 64 batches, which has a negligible cost.
         let elapsed = loop {
             packets += workload.run(64 * BATCH as u64)?;
             let elapsed = start.elapsed();

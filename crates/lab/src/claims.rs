@@ -49,12 +49,12 @@ pub struct Claim {
     pub about: &'static str,
     /// The paper's value or ordering in a few words, such as `103.5 B`.
     pub says: &'static str,
-    /// The sentence that is judged, quoted from the paper; of a figure that the text lacks, the sentence about it. A row that judges another
-    /// sentence says so ([`Row::judging`]).
+    /// The judged sentence, quoted from the paper; for a figure that the text lacks, the sentence about it. A row that
+    /// judges another sentence names it ([`Row::judging`]).
     pub sentence: &'static str,
     /// The tests that hold it besides the golden table: a file from the root of the project, two colons, and the name.
     pub tests: &'static [&'static str],
-    /// True if what is measured are times on this machine, which no golden table can have.
+    /// True if the measurements are times on this machine, which no golden table can have.
     pub timed: bool,
     /// Tries it.
     pub run: fn(&Lab<'_>) -> Result<Finding, ClaimError>,
@@ -81,7 +81,7 @@ impl Claim {
     }
 }
 
-/// All papers, and what goes beyond them last.
+/// All papers, and claims beyond them last.
 pub const PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER, sds::PAPER, beyond::PAPER];
 
 /// A word that names neither a claim nor a paper.

@@ -28,7 +28,7 @@ pub struct Judged {
     pub measured: Option<f64>,
     /// The least that is expected.
     pub at_least: Option<f64>,
-    /// The most that is expected.
+    /// The expected maximum.
     pub at_most: Option<f64>,
     /// True if the expectation is met. False without a measurement.
     pub met: bool,

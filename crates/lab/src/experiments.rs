@@ -9,7 +9,7 @@ use fairlink_traffic::Model;
 
 pub mod hls;
 
-/// Packets that a queue holds at most where sources overload it; the rest is lost.
+/// Limit of a queue in packets if sources overload it; the rest is lost.
 const OVERLOADED_QUEUE: u32 = 20;
 
 /// All experiments, paper by paper.

@@ -1,4 +1,4 @@
-//! Figures: what was measured, as SVG for people and CSV for programs.
+//! Figures of measurements, as SVG and CSV.
 //!
 //! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
 

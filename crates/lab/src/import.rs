@@ -1,8 +1,8 @@
 //! Rates of classes before and after an import: under the other tool's own lending, simulated, and in the fluid ideal
 //! of the replacement.
 //!
-//! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that what it leaves is lent: the one for which the two
-//! differ most, among the branches below the first class that has several.
+//! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that its bandwidth is
+//! lent: the branch with the largest difference, among those below the first class that has several.
 
 use fairlink_config::LinkFile;
 use fairlink_core::schedulers::htb::Plan;
@@ -63,7 +63,7 @@ const ABOVE: f64 = 0.02;
 /// is the same link: the other tool reached them in a way that was not imported.
 ///
 /// # Errors
-/// [`BuildError`] where `before` is no tree for its scheduler.
+/// [`BuildError`] if `before` is not a valid tree for its scheduler.
 pub fn compared(
     before: Option<&LinkFile>,
     after: &LinkFile,
@@ -204,8 +204,8 @@ fn case(
     Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), simulated: run, classes })
 }
 
-/// Rates of leaves that always have packets of the greatest length, under the link's own scheduler, and of how many packets they are; their rates in the
-/// order of `busy`.
+/// Simulates leaves that always have packets of the greatest length, under the link's own scheduler; returns the number
+/// of packets, and the rates in the order of `busy`.
 fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Vec<Option<f64>>), BuildError> {
     let leaves: Vec<ClassId> = busy.iter().copied().flatten().collect();
     if leaves.is_empty() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn tree(scheduler: &str, htb: bool) -> LinkFile {
-        // Experiment 2 of the HLS paper, where HTB lends by the quanta of leaves.
+        // Experiment 2 of the HLS paper, in which HTB lends by the quanta of leaves.
         let mut text = format!("[link]\nrate = \"100mbit\"\nscheduler = \"{scheduler}\"\n");
         let mut class = |name: &str, parent: &str, mbit: u32, quantum: u32| {
             text += &format!("[[class]]\nname = \"{name}\"\nguarantee = \"{mbit}mbit\"\n");
@@ -400,7 +400,8 @@ mod tests {
 
     #[test]
     fn what_a_burst_brings_at_the_start_is_left_out_of_the_rates() {
-        // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up for 0.6 s.
+        // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up
+        // for 0.6 s.
         let classes = [("A", 50, 40_000, 1_500_000), ("B", 50, 10_000, 2000)];
         let cases = compared(Some(&siblings("htb", &classes)), &siblings("hls", &classes), &[], &[]).unwrap();
         for share in &cases[0].classes {

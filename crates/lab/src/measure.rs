@@ -47,12 +47,13 @@ pub fn relative(measured_bps: f64, ideal_bps: f64, link_bps: f64) -> f64 {
     (measured_bps - ideal_bps).abs() / if ideal_bps > 0.0 { ideal_bps } else { link_bps }
 }
 
-/// The deviations of all leaves in all phases of a simulation from what max-min fairness gives, on a link of `link_bps` bit/s.
+/// Returns the deviations of all leaves in all phases of a simulation from max-min fairness, on a link of `link_bps`
+/// bit/s.
 pub fn deviations(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
     each(phases, link_bps, |class| class.rates.fair_bps)
 }
 
-/// The same from what the scheduler gives by its own rule, where that is computed.
+/// Returns the deviations from the scheduler's own ideal, if it is computed.
 pub fn from_ideal(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
     each(phases, link_bps, |class| class.rates.ideal_bps)
 }

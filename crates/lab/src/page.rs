@@ -11,7 +11,7 @@ use crate::figures::figure::Figure;
 const BEYOND: &str = "beyond";
 const STYLE: &str = include_str!("page/style.css");
 
-/// When, where and with what claims were tried.
+/// Date, machine and claims of a run.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The day.
@@ -240,7 +240,7 @@ fn rerun(again: &Rerun, page: &mut String) {
     );
 }
 
-/// The same as Markdown: a table for each paper, and what is said of claims that do not simply agree.
+/// Returns the report as Markdown: a table for each paper, and notes on claims that do not simply agree.
 #[must_use]
 pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
     let all: Vec<&Outcome> = outcomes.iter().collect();

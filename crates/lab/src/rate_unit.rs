@@ -10,7 +10,7 @@ pub struct RateUnit {
 }
 
 impl RateUnit {
-    /// The largest unit of which a link of `link_bps` bit/s has at least ten, or bit/s.
+    /// Returns the largest unit of which a link of `link_bps` bit/s has at least ten, or bit/s.
     #[must_use]
     pub fn for_link(link_bps: f64) -> Self {
         let units = [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)].map(|(name, bps)| Self { name, bps });

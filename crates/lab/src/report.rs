@@ -28,7 +28,7 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
 
-/// A text of `lines`, those of rows each in green or red where colour is asked for.
+/// Joins `lines`, those of rows each in green or red if colour is enabled.
 fn join(lines: &[Line], within: &[bool], style: Style) -> String {
     let line = |Line { row, text }: &Line| match row.filter(|_| style.colour) {
         Some(row) => format!("{}{text}{RESET}\n", if within[row] { GREEN } else { RED }),
@@ -78,8 +78,8 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
     join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
-/// Several runs of one scenario side by side: what max-min fairness gives, and what each got. A line is within the tolerance when all are.
-/// Runs of another scenario than the first are left out.
+/// Several runs of one scenario side by side: the max-min fair rate, and the rate in each run. A line is within the
+/// tolerance if all are. Runs of another scenario than the first are left out.
 #[must_use]
 pub fn side_by_side(report: &Report, style: Style) -> String {
     let Some(first) = report.runs.first() else { return String::new() };
@@ -273,7 +273,7 @@ fn time(seconds: Option<f64>) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The largest unit, and its length in seconds, of which `seconds` are at least one.
+/// Returns the largest unit, and its length in seconds, of which `seconds` are at least one.
 fn time_unit(seconds: f64) -> (f64, &'static str) {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
     units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"))
@@ -298,7 +298,7 @@ pub fn runs(report: &Report) -> String {
         }
         let indices = run.phases.iter().filter_map(fairlink_sim::Phase::jain_index);
         if let Some(lowest) = indices.reduce(f64::min) {
-            // Rounded down, so that it is at least what is said.
+            // Rounded down, so that it is at least the printed value.
             let _ = write!(text, "; Jain's index at least {:.4}", (lowest * 1e4).floor() / 1e4);
         }
         text.push('\n');

@@ -22,7 +22,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For columns that would be so wide; `limit` is the width of a line, where it has one.
+    /// Makes the layout for columns of these widths; `limit` is the width of a line, if any.
     #[must_use]
     pub fn new(mut widths: Vec<usize>, right: Range<usize>, limit: Option<usize>) -> Self {
         let all = (0..widths.len()).collect();

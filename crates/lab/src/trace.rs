@@ -81,7 +81,7 @@ impl Trace {
         Ok(Self { path: path.to_owned(), recorder: Arc::new(Mutex::new(recorder)) })
     }
 
-    /// Writes what is left, packets that are still queued among it.
+    /// Writes the rest, including packets that are still queued.
     ///
     /// # Errors
     /// The file could not be written, now or before. It ends within a packet then.
@@ -98,7 +98,8 @@ impl Trace {
     }
 }
 
-/// An observer that records the packets of a run: `traces` has one for each link, in their order. It ends the run where a file cannot be written.
+/// Makes an observer that records the packets of a run: `traces` has one for each link, in their order. It stops the
+/// run if a file cannot be written.
 #[must_use]
 pub fn observer(traces: &[Trace]) -> Box<dyn Observer> {
     let mut recorders = traces.iter().map(|trace| Arc::clone(&trace.recorder));
@@ -146,10 +147,10 @@ struct Recorder {
     /// Room for a frame.
     frame: Vec<u8>,
     most: usize,
-    /// Packets from number `begin` on, and what became of them.
+    /// Packets from number `begin` on, and their outcomes.
     kept: VecDeque<(PacketSeen, Option<Fate>)>,
     begin: u64,
-    /// Packets before `begin` that are still under way: they are queued, so that the link's buffer bounds them.
+    /// Packets before `begin` without an outcome: they are queued, so that the link's buffer bounds them.
     waiting: BTreeMap<u64, PacketSeen>,
     packets: u64,
     late: u64,
@@ -199,7 +200,7 @@ impl Recorder {
         self.write_known();
     }
 
-    /// Writes packets up to the first that is under way.
+    /// Writes packets up to the first without an outcome.
     fn write_known(&mut self) {
         while let Some(&(packet, Some(fate))) = self.kept.front() {
             self.kept.pop_front();

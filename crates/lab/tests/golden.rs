@@ -1,4 +1,5 @@
-//! Every claim, tried quickly, against small golden tables: a change that moves a claim fails here, whether the claim still agrees or not.
+//! Every claim, tried quickly, against small golden tables: a change that moves a claim fails here, even if the claim
+//! still agrees.
 //!
 //! `golden/PAPER.csv` has a line for each quantity: claim, quantity, value, tolerance. Runs are seeded, so that the
 //! same code finds the same value; the tolerance is half of the confidence interval, or a part in a thousand. For an

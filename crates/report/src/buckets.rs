@@ -149,7 +149,7 @@ impl<C: Copy + Default + Into<u64> + TryFrom<u64>> Histogram<C> {
 
     #[cold]
     fn grow(&mut self, bucket: usize) {
-        // To the end of the doubling, so that it grows at most 64 times, and never beyond what `memory` says.
+        // To the end of the doubling, so that it grows at most 64 times, and never beyond the size from `memory`.
         let doubling = 1usize << self.buckets.step_bits;
         let wanted = (bucket + 1).next_multiple_of(doubling).min(self.buckets.count(self.longest));
         self.counts.reserve_exact(wanted - self.counts.len());

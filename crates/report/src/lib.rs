@@ -5,7 +5,8 @@
 //!
 //! **Rules of the JSON.**
 //!
-//! * A [`Document`] begins with `document`, its kind, and `version`, a number that grows when a key changes its meaning or goes.
+//! * A [`Document`] begins with `document`, its kind, and `version`, a number that grows when a key changes its meaning
+//!   or is removed.
 //! * A key ends in its unit: `_bps` (bit/s of accounted bytes), `_s` (seconds), `_bytes`, `_packets`. Keys of an object of seconds, such as
 //!   those of `delay_s`, have the object's unit. An [`Amount`] is `{"packets": .., "bytes": ..}`.
 //! * An absent key was not measured or is unknown. `null` means a known absence, such as no ceiling.

@@ -10,7 +10,7 @@ use crate::delay::Delay;
 use crate::span::{Rates, Span};
 use crate::terms::{ClassBounds, Ideal, LinkBounds, Terms};
 
-/// A class: its place in the tree, its terms, and what was measured. An inner class has the sums of its leaves.
+/// A class: its position in the tree, its terms, and its measurements. An inner class has the sums of its leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
     /// Its name.
@@ -73,10 +73,10 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Its name. Absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its scheduler. Absent where it is not known.
+    /// Its scheduler. Absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// Its rate in bit/s; where it changes, the first. Absent where it is not known.
+    /// Its rate in bit/s; if it changes, the first. Absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bps: Option<u64>,
     /// Most bytes that the scheduler takes with its queues.
@@ -114,7 +114,7 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
 }
 
 impl<C> LinkReport<C> {
-    /// A link of which only the classes are known.
+    /// Makes a link of which only the classes are known.
     pub fn of_classes(classes: C) -> Self {
         Self {
             name: None,

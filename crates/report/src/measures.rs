@@ -16,11 +16,11 @@ pub struct Measure {
     pub object: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// True where tables of classes on a terminal have a column of it.
+    /// True if tables of classes on a terminal have a column of it.
     pub column: bool,
     /// The kind of the metric.
     pub kind: Kind,
-    /// True where the link has it too, not its classes alone.
+    /// True if the link has it, too, and not only its classes.
     pub of_link: bool,
     /// The meaning, for people.
     pub help: &'static str,

@@ -1,7 +1,7 @@
 //! A JSON schema of link files, for editors that complete and check TOML by one (taplo, Even Better TOML).
 //!
-//! It is of draft 7, which these editors take. It knows keys, forms of values and limits of numbers. It does not know what concerns
-//! two keys or two classes: sums of guarantees, parents, what a scheduler honours. `fairlink check` does.
+//! It is of draft 7, which these editors support. It covers keys, forms of values and limits of numbers. It does not
+//! cover rules on two keys or two classes: sums of guarantees, parents, features of a scheduler. `fairlink check` does.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::keys::{CLASS, ClassKey, HOST_KEYS, Key, Kind, LINK, OVERHEADS};
 
-/// The first line of a link file by which editors find the schema where packages install it.
+/// The first line of a link file by which editors find the schema at its installed path.
 pub const DIRECTIVE: &str = "#:schema file:///usr/share/fairlink/link.schema.json";
 
 const NUMBER: &str = r"\s*[0-9]+(\.[0-9]+)?\s*";
@@ -110,7 +110,7 @@ fn properties<C>(keys: &'static [Key<C>]) -> impl Iterator<Item = (&'static str,
 }
 
 fn classes_from_a_table() -> Value {
-    // A text with a name in braces becomes what the row has there.
+    // A text with a name in braces is replaced by the row's value.
     let column = json!({ "type": "string", "pattern": r"\{" });
     let keys = properties(&CLASS).map(|(name, mut schema)| {
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
@@ -128,7 +128,7 @@ pub fn class_lists() -> [(&'static str, Value); 2] {
         .map(|name| (name, json!({ "type": "array", "items": { "$ref": format!("#/definitions/{name}") } })))
 }
 
-/// A link where one is wanted: the name of a link file, a table, or tc commands.
+/// The schema of a link: the name of a link file, a table, or tc commands.
 #[must_use]
 pub fn one_link() -> Value {
     json!({ "anyOf": [

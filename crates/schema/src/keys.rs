@@ -111,7 +111,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// One of `words`; messages call the choice `what`.
+    /// Makes a choice among `words`, which messages call `what`.
     #[cfg_attr(not(feature = "text"), expect(unused_variables, reason = "for people"))]
     const fn word(what: &'static str, words: &'static [&'static str]) -> Self {
         Self::Word {
@@ -175,7 +175,7 @@ pub type ClassKey = Key<ClassConfig>;
 pub type LinkKey = Key<fairlink_core::LinkConfig>;
 
 impl<C> Key<C> {
-    /// The value of a configuration where it is not the default.
+    /// Returns the value in a configuration if it is not the default.
     #[must_use]
     pub fn value(&self, config: &C) -> Option<Value> {
         self.get.and_then(|get| get(config))

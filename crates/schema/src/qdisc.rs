@@ -56,8 +56,8 @@ pub const MAGIC: [u8; 4] = *b"FLNK";
 pub const VERSION: u16 = 1;
 /// Most bytes of a configuration: 32 MiB, which is 512 for each class that tc has a number for.
 pub const MAX_BYTES: usize = 32 << 20;
-/// Most bytes that fit into one attribute of a netlink message, whose length has 16 bits, with a margin for what is around it. What is longer is
-/// handed over in a file in memory.
+/// Maximum size of an attribute of a netlink message, whose length has 16 bits, with a margin for its surroundings.
+/// Larger configurations are passed in a file in memory.
 pub const MAX_ATTRIBUTE: usize = 65_000;
 /// Most bytes of a record, without its length.
 pub const MAX_RECORD: usize = 512;
@@ -99,7 +99,7 @@ const ALL_FIELDS: u32 = {
     }
     all
 };
-/// The bits of guarantee and weight, of which a class has one.
+/// The bits of guarantee and weight, of which a class has at most one.
 const SHARES: u32 = 0b11;
 /// The host keys of [`HOST_KEYS`](crate::keys::HOST_KEYS) that the module has: all but flows.
 const MODULE_HOST_KEYS: usize = 4;

@@ -1,8 +1,8 @@
 //! Rates, sizes and times as users write them, read exactly: without floating point. Only shares of the link are
 //! rounded.
 //!
-//! A number without a unit is refused, and so are units that mean different things to different people (`kbps`, `KB`).
-//! The `show_*` functions write what the `parse_*` functions read back as the same value.
+//! A number without a unit is refused, and so are ambiguous units (`kbps`, `KB`). The `parse_*` functions read the
+//! output of the `show_*` functions back as the same value.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -86,7 +86,7 @@ const SIZES: [(&str, Factor); 7] = [
 const TIMES: [(&str, Factor); 4] =
     [("ns", Factor::Ten(0)), ("us", Factor::Ten(3)), ("ms", Factor::Ten(6)), ("s", Factor::Ten(9))];
 
-/// Why a quantity was refused. Every message repeats the text and says what is taken.
+/// The reason why a quantity was refused. Every message repeats the text and lists the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     /// An empty text.
@@ -147,7 +147,7 @@ pub enum UnitError {
         /// As written.
         text: String,
     },
-    /// Zero, where that is refused.
+    /// Zero, if it is not allowed.
     #[error("the {quantity} {text} is zero; the smallest taken is {min}")]
     Zero {
         /// The expected quantity.
@@ -177,7 +177,7 @@ pub enum UnitError {
         /// The smallest unit.
         base: &'static str,
     },
-    /// A share of the link where there is no link to take it of.
+    /// A share of the link without a link.
     #[error("the rate {text} is a share of the link, and here is no link")]
     NoLink {
         /// As written.
@@ -407,7 +407,7 @@ fn find(units: &[(&str, Factor)], unit: &str) -> Option<Factor> {
     units.iter().find(|&&(name, _)| name == unit).map(|&(_, factor)| factor)
 }
 
-/// A decimal number as it is written.
+/// A decimal number as written.
 struct Number<'a> {
     text: &'a str,
     /// Without leading zeros.
@@ -442,7 +442,7 @@ impl<'a> Number<'a> {
     /// Take a fraction of n digits whose last is not zero. Times 10^k or 2^k it is whole only if n <= k, because its digits
     /// are not divisible by both 2 and 5. So no intermediate value is larger than the result.
     fn scaled(&self, factor: Factor) -> Scaled {
-        // 10^25 fits in no limit of ours, and 10^25 * 10^12 still fits in 128 bits.
+        // 10^25 exceeds all limits, and 10^25 * 10^12 still fits in 128 bits.
         if self.whole.len() > 25 {
             return Scaled::TooLarge;
         }

@@ -29,7 +29,8 @@ pub enum PacketSize {
         /// Added to every payload.
         header: u32,
     },
-    /// Exponential above `min` and cut off at `max`. The mean is that of what is drawn; it lies in the lower half of the range.
+    /// Exponential above `min` and cut off at `max`. The mean is that of the drawn values; it lies in the lower half of
+    /// the range.
     Exponential {
         /// Mean length.
         mean: u32,
@@ -38,8 +39,8 @@ pub enum PacketSize {
         /// Longest.
         max: u32,
     },
-    /// Lognormal between `min` and `max`: what lies outside is drawn again. Mean and standard deviation are those without these
-    /// limits.
+    /// Lognormal between `min` and `max`: values outside are drawn again. Mean and standard deviation are those without
+    /// these limits.
     Lognormal {
         /// Mean length.
         mean: u32,
@@ -113,8 +114,8 @@ impl PacketSize {
         }
     }
 
-    /// The mean of what a link accounts for: `accounted` gives it for each length, in bytes. Where lengths have no end of values,
-    /// what is added to them is averaged over 4096 that are drawn.
+    /// Mean of the link's accounted lengths: `accounted` maps a length, both in bytes. If the number of lengths is
+    /// unlimited, the overhead is averaged over 4096 samples.
     #[must_use]
     pub fn mean_accounted(&self, accounted: impl Fn(u32) -> u32) -> f64 {
         match self {

@@ -16,7 +16,7 @@ const FEWEST_WINDOWS: u64 = 32;
 /// Most doublings of the window.
 const MOST_DOUBLINGS: usize = 40;
 
-/// Mean and variance of numbers that come one by one (Welford's way, which does not cancel).
+/// Online mean and variance (Welford's method, which does not cancel).
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
     count: u64,
@@ -37,7 +37,7 @@ impl Moments {
     }
 }
 
-/// Windows of one length, and what half of a window of the double length has brought.
+/// Windows of one length, and the first half of a window of the double length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     bytes: Moments,
@@ -80,11 +80,11 @@ impl Neighbours {
     }
 }
 
-/// An arrival process that is looked at.
+/// Statistics of an arrival process.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     window: Nanos,
-    /// The window that is under way: its number, packets and bytes.
+    /// The current window: its number, packets and bytes.
     number: u64,
     packets: u64,
     bytes: u64,

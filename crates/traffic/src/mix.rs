@@ -51,7 +51,7 @@ enum Next {
     Packet(u32),
     GreedyStart,
     GreedyStop,
-    /// A closed source looks what to do.
+    /// Polls a closed source.
     Look,
 }
 
@@ -122,9 +122,9 @@ impl TrafficMix {
         Ok(mix)
     }
 
-    /// A packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later than the last event; a time
-    /// before the last event counts as the time of that event. `marked` says that the packet has met congestion. A packet that is never
-    /// reported is lost.
+    /// Reports that a packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later
+    /// than the last event; a time before the last event counts as the time of that event. `marked` is true if the
+    /// packet has met congestion. A packet that is never reported is lost.
     ///
     /// # Panics
     /// When there is no such source.
@@ -172,7 +172,7 @@ impl TrafficMix {
         }
     }
 
-    /// A closed source looks at `at` what to do.
+    /// Polls a closed source at `at`.
     fn look(&mut self, index: u32, at: Nanos) -> Option<Sent> {
         self.next.pop();
         let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return None };

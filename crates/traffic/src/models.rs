@@ -83,7 +83,7 @@ pub enum Model {
     Dar1(Dar1),
     /// The packets of a capture or a trace file.
     Trace(Trace),
-    /// A window of packets under way, as TCP has. It runs in simulations.
+    /// A window of packets in flight, as in TCP. It runs in simulations.
     Tcp(Tcp),
     /// Requests that wait for their responses. It runs in simulations.
     RequestResponse(RequestResponse),
@@ -220,7 +220,7 @@ impl Running {
             Model::Dar1(dar1) => Self::Dar1(Box::new(Dar1Frames::new(dar1, packet)?)),
             Model::Trace(trace) => Self::Replay(Replay::new(trace)),
             Model::Tcp(_) | Model::RequestResponse(_) => return Err(SourceError::Closed),
-            // The source holds the shaper: what waits in it outlives intervals of activity.
+            // The source holds the shaper, whose queue outlives intervals of activity.
             Model::Shaped(shaped) => return Self::new(&shaped.model, packet),
         })
     }

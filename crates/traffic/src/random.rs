@@ -45,7 +45,7 @@ impl Random {
         (index - 1.0) / index * libm::pow(self.unit(), -1.0 / index)
     }
 
-    /// Standard normal, by the polar method of Marsaglia. The second number of each pair is thrown away.
+    /// Standard normal, by the polar method of Marsaglia. The second number of each pair is discarded.
     pub(crate) fn normal(&mut self) -> f64 {
         loop {
             let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);

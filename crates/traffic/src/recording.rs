@@ -1,9 +1,10 @@
-//! Packets of a link written to a file, with what became of each: CSV, or pcapng for programs that show captures. Simulations and
+//! Packets of a link written to a file, each with its outcome: CSV, or pcapng for capture viewers. Simulations and
 //! gateways write the same two formats, and [`read_trace`](crate::read_trace) reads both.
 //!
-//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its transmission begins and
-//! ends), `bytes` (of the frame), `accounted_bytes` (as the link counts them), `queueing_delay_s` (start less arrival), `dropped_s` and
-//! `dropped` (when, and why). What did not happen is empty. A packet that is still queued at the end has neither times nor a reason.
+//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its
+//! transmission begins and ends), `bytes` (of the frame), `accounted_bytes` (as the link counts them),
+//! `queueing_delay_s` (start minus arrival), `dropped_s` and `dropped` (time and reason). Columns of events that did
+//! not occur are empty. A packet that is still queued at the end has neither times nor a reason.
 //!
 //! A packet of a capture has the time of its arrival; its outcome is in its comment. Times count from 1 January 1970,
 //! which is time 0 of a simulation.
@@ -49,11 +50,11 @@ pub struct PacketRecord<'a> {
     pub arrived: Nanos,
     /// Length of its frame in bytes.
     pub len: u32,
-    /// The same with what the link adds.
+    /// The same with the link's overhead.
     pub accounted: u32,
     /// Its outcome.
     pub outcome: Outcome<'a>,
-    /// The first bytes of its frame, all of them where it was kept whole. CSV has no use for them.
+    /// The first bytes of its frame, or all of them if it was kept whole. CSV does not use them.
     pub bytes: &'a [u8],
 }
 
@@ -85,7 +86,7 @@ impl RecordingFormat {
         }
     }
 
-    /// Begins a file of this format. `interface` is what a capture calls the link.
+    /// Begins a file of this format. `interface` is the link's name in a capture.
     ///
     /// # Errors
     /// The first bytes could not be written. They are flushed, so that an unwritable target is detected at once.

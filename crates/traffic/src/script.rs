@@ -286,7 +286,7 @@ struct Running {
 }
 
 impl Running {
-    /// Ends what it sends now. A piece of no length, or one that the next continues, is not kept apart.
+    /// Ends the current sending. A piece of no length, or one that the next continues, is not kept separately.
     fn close(&mut self, now: Nanos) {
         if let (Some((start, rate)), Some(size)) = (self.sends.take(), self.size)
             && start < now

@@ -1,8 +1,8 @@
 //! One running source.
 //!
-//! Invariants: arrivals never decrease in time and lie inside an active interval. A source starts anew at each interval; one of
-//! constant rate and a saturating one start with a packet at its first instant. What waits in a shaper when an interval ends still
-//! arrives, until the run ends.
+//! Invariants: arrivals never decrease in time and lie inside an active interval. A source restarts at each interval;
+//! one of constant rate and a saturating one start with a packet at its first instant. Packets in a shaper when an
+//! interval ends still arrive, until the run ends.
 
 use std::vec::IntoIter;
 
@@ -111,7 +111,7 @@ impl Source {
     fn send(&mut self) -> Option<Arrival> {
         loop {
             let interval = self.active?;
-            // A greedy source is silent here, and so is a trace that has ended: the next interval starts it anew.
+            // A greedy source is silent here, and so is a trace that has ended: the next interval restarts it.
             let next = match (&self.running, self.held.as_deref()) {
                 (Running::Greedy(lengths), Some(Held::Shaped(shaper))) => {
                     let at = interval.start.max(shaper.free_at());

@@ -120,7 +120,7 @@ impl SourceSpec {
             Model::Mpeg(mpeg) => mpeg.range(&self.packet),
             Model::Dar1(_) => Some((1, self.packet.range()?.1)),
             Model::Trace(trace) => Some(trace.range()),
-            // The last packet of a request has what is left.
+            // The last packet of a request has the rest.
             Model::RequestResponse(_) => Some((1, self.packet.range()?.1)),
             _ => self.packet.range(),
         }
@@ -178,8 +178,8 @@ impl SourceSpec {
         self.active.iter().map(cut).filter(|interval| interval.start < interval.end).collect()
     }
 
-    /// Returns true if the source is active at the instant `at` in a run that lasts until `end`: whether that is in one of
-    /// [`SourceSpec::active_until`], which are in order in a spec that is sound. Takes the logarithm of their number.
+    /// Returns true if the source is active at the instant `at` in a run that lasts until `end`: if it is in one of
+    /// [`SourceSpec::active_until`], which are sorted in a valid spec. Takes time in the logarithm of their number.
     #[must_use]
     pub fn is_active(&self, at: Nanos, end: Nanos) -> bool {
         let behind = self.active.partition_point(|interval| interval.start <= at);

@@ -1,15 +1,15 @@
 //! Speed of the machine during a measurement: its clock, and the latency of dependent loads.
 //!
-//! Figures of two machines, or of one machine at two times, can be compared where both are said for a clock of
-//! [`REFERENCE_GHZ`]. That is right for what is computed, and too kind to a fast clock where memory is waited for: so loads
-//! are shown beside it.
+//! Figures of two machines, or of one machine at two times, are comparable if both are scaled to a clock of
+//! [`REFERENCE_GHZ`]. That is right for computation, but favours a fast clock that waits for memory: so the latency of
+//! loads is shown beside it.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::random::Random;
 
-/// The clock that figures are said for.
+/// The reference clock of figures.
 pub const REFERENCE_GHZ: f64 = 2.5;
 /// Each figure is the best of this many runs: disturbances only ever make it worse.
 const RUNS: usize = 5;

@@ -23,9 +23,9 @@ pub enum WorkloadError {
     /// A tree that cannot be.
     #[error("{leaves} leaves in {levels} levels: {source}")]
     Tree {
-        /// Leaves asked for.
+        /// Requested leaves.
         leaves: usize,
-        /// Levels asked for.
+        /// Requested levels.
         levels: usize,
         /// Why not.
         source: HierarchyError,

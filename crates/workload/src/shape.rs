@@ -9,9 +9,9 @@ use fairlink_core::{
 use crate::error::WorkloadError;
 use crate::random::Random;
 
-/// Packets per call, where they are in batches.
+/// Packets per call in batches.
 pub const BATCH: usize = 32;
-/// Rate of the link. The scheduler is asked as fast as it can answer; by its clock, packets leave at this rate.
+/// Rate of the link. The scheduler is called without pauses; by its clock, packets leave at this rate.
 pub(crate) const RATE: Rate = match Rate::from_bps(10_000_000_000) {
     Ok(rate) => rate,
     Err(_) => Rate::MAX,
@@ -112,10 +112,10 @@ pub struct Shape {
     pub pattern: Pattern,
     /// Kind of calls of the scheduler.
     pub calls: Calls,
-    /// True if each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
-    /// accounted for, and few are held back.
+    /// True if each class has a ceiling: twice its average rate while it has packets, and at most the link's rate. So
+    /// each packet is accounted for, and few are blocked.
     pub ceilings: bool,
-    /// True if a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
+    /// True if a record of 64 B is read and written for each packet, as in a gateway when it sends and receives frames.
     pub record: bool,
     /// Length of the rounds of `hls`.
     pub rounds: RoundLength,
@@ -123,8 +123,8 @@ pub struct Shape {
     pub weights: u64,
     /// Length of each packet in bytes.
     pub len: u32,
-    /// The link's largest packet in bytes. A quantum is at least this, so shorter packets share a visit of a round robin: it is dearest where
-    /// `len` is as large.
+    /// The link's largest packet in bytes. A quantum is at least this, so shorter packets share a visit of a round
+    /// robin, which is most expensive if `len` is as large.
     pub max_packet: u32,
 }
 
@@ -196,7 +196,7 @@ impl Shape {
         let mut tree = Hierarchy::builder(link);
         let mut parents = vec![ClassId::ROOT];
         for level in 1..=levels {
-            // Each level has what the leaves below it need, spread evenly over the level above.
+            // Each level has the classes needed by the leaves below it, spread evenly over the level above.
             let leaves_each = fan_out.saturating_pow(levels - level);
             let wanted = self.leaves.div_ceil(leaves_each);
             let ceiling = self.ceilings.then(|| self.ceiling(leaves_each));
@@ -220,7 +220,7 @@ impl Shape {
         self.pattern.senders(self.leaves) * self.pattern.packets_each(self.leaves)
     }
 
-    /// Twice what a class with `leaves` leaves gets on average.
+    /// Twice the average rate of a class with `leaves` leaves.
     fn ceiling(&self, leaves: usize) -> Rate {
         let senders = self.pattern.senders(self.leaves).max(1);
         let factor = 2 * leaves as u128 * u128::from(self.weights.max(1));

@@ -7,7 +7,7 @@ use crate::error::WorkloadError;
 /// The measured object.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
-    /// The workload itself, without any queue. What it costs is to be subtracted.
+    /// The workload itself, without any queue. Its cost is to be subtracted.
     Harness,
     /// A bare ring for each leaf and one for the order of arrival: the least that queues can do, and no scheduling.
     Rings,

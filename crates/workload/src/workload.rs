@@ -112,7 +112,7 @@ impl Workload {
         })
     }
 
-    /// Sends and receives at least `packets` packets; returns how many.
+    /// Sends and receives at least `packets` packets; returns the number.
     ///
     /// # Errors
     /// [`WorkloadError::Misbehaved`].
@@ -127,7 +127,7 @@ impl Workload {
         if self.drops.0 > 0 { Err(self.misbehaved("dropped packets that it had room for")) } else { Ok(done) }
     }
 
-    /// Share of the leaves that send which have packets now, from 0 to 1; 1 where there is no scheduler.
+    /// Share of the sending leaves that have packets now, from 0 to 1; 1 without a scheduler.
     #[must_use]
     pub fn busy(&self) -> f64 {
         let Driven::Scheduler(scheduler) = &self.driven else { return 1.0 };

@@ -1,9 +1,9 @@
 //! The schedulers behind a C interface, for a queueing discipline of the kernel. `kernel/module/fairlink.h` is the other side of it.
 //!
-//! Each function takes a pointer to one structure and returns 0 or a negative error number, so that the C side can call all of them
-//! through one guard. The guard is where a panic ends: [`platform`] hands it to the C side, which goes back to where the guard
-//! called and never touches the link again but to free its memory. No packet is inside: the C side has them all in its table, and
-//! a link knows them by number.
+//! Each function takes a pointer to one structure and returns 0 or a negative error number, so that the C side can call
+//! all of them through one guard. A panic ends in the guard: [`platform`] passes it to the C side, which jumps back to
+//! the guard's call and never uses the link again except to free its memory. Packets are not inside: the C side has
+//! them all in its table, and a link knows them by number.
 //!
 //! The C side holds the lock of its queueing discipline around every call that changes a link. [`fl_prepare`] and
 //! [`fl_numbers`] use another lock, which excludes [`fl_commit`] but not packets: they read only the configuration,
@@ -38,7 +38,7 @@ const NO_MEMORY: i64 = -12;
 /// `-ENOENT`.
 const NO_ENTRY: i64 = -2;
 
-/// A message for the user, cut where it is too long.
+/// A message for the user, truncated if it is too long.
 struct Message<'a> {
     place: &'a mut [u8],
     len: usize,
@@ -89,7 +89,7 @@ pub struct Make {
     pub link: *mut Link,
     /// Out, of [`fl_prepare`]: the change.
     pub change: *mut Change,
-    /// Out: what the C side has to know.
+    /// Out: facts for the C side.
     pub facts: Facts,
 }
 
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
     }
 }
 
-/// Makes what a link is to change to, without touching the link.
+/// Prepares a change of a link, without touching the link.
 ///
 /// # Safety
 /// `args` points to a [`Make`] whose pointers are valid for their lengths; its link was made by [`fl_create`].
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
 pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
-    // SAFETY: the caller's promise. Of the link this borrows the configuration, which only a commit changes; another thread may have borrowed what
-    // runs by it.
+    // SAFETY: the caller's promise. This borrows the link's configuration, which only a commit changes; another thread
+    // may have borrowed the running part.
     let (bytes, old) = unsafe { (slice::from_raw_parts(args.config, args.config_len), &(*args.link).config) };
     match Change::new(old, bytes, args.room()) {
         Ok(change) => {
@@ -195,9 +195,9 @@ pub struct Call {
     pub host: *const Host,
     /// In, of [`fl_enqueue`]: nonzero if nothing is queued, so that the time until now is not made up for.
     pub empty: u64,
-    /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
+    /// Out, if there is no packet now: time of the next call, `u64::MAX` if only an arrival makes a difference.
     pub wake: u64,
-    /// Of [`fl_commit`]: the change, and what it leaves to be freed.
+    /// Of [`fl_commit`]: the change, and afterwards the remains to be freed.
     pub change: *mut Change,
 }
 
@@ -219,7 +219,7 @@ impl Call {
     }
 }
 
-/// Borrows what packets change of a call's link, and not its configuration, which another thread may look at.
+/// Borrows the part of a call's link that packets change, and not its configuration, which another thread may read.
 ///
 /// # Safety
 /// The link is one of [`fl_create`], and the C side holds its lock.
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn fl_reset(args: *mut Call) -> i64 {
     0
 }
 
-/// Changes a link to what was prepared for it. The change holds afterwards what is to be freed.
+/// Commits a prepared change. The change then holds the remains to be freed.
 ///
 /// # Safety
 /// `args` points to a [`Call`] with a link of [`fl_create`] and a change of [`fl_prepare`] for it.
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn fl_commit(args: *mut Call) -> i64 {
 /// Frees a link, a change, or both; either may be null. No packet may be queued.
 ///
 /// # Safety
-/// `args` points to a [`Call`] with what [`fl_create`] and [`fl_prepare`] made, which are gone afterwards.
+/// `args` points to a [`Call`] with the objects that [`fl_create`] and [`fl_prepare`] made, which are gone afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
     0
 }
 
-/// Samples the counters of some classes, for their rates: 1 where there are more in this pass, else 0.
+/// Samples the counters of some classes, for their rates. Returns 1 if there are more in this pass, else 0.
 ///
 /// # Safety
 /// `args` points to a [`Call`] with a link of [`fl_create`].
@@ -347,7 +347,7 @@ pub struct Numbers {
     pub hosts: *mut u8,
     /// Room in each of the three.
     pub minors_len: usize,
-    /// By minor number: the class. What is not written stays.
+    /// By minor number: the class. Other entries stay unchanged.
     pub classes: *mut u32,
     /// Room there.
     pub classes_len: usize,
@@ -399,7 +399,7 @@ pub struct About {
     pub sampled: Sampled,
     /// Buffer for its record, in the format of crates/schema.
     pub record: *mut u8,
-    /// Room there, and what was written.
+    /// In: room of `record`; out: written bytes.
     pub record_len: u32,
     /// The class to continue with, initially 0.
     pub next: u32,
@@ -423,7 +423,7 @@ pub struct Stats {
     pub queued: [u64; 2],
     /// Bytes dropped because the packet was too long for the link.
     pub too_long: u64,
-    /// Bytes borrowed from above, or lent below, where the scheduler counts them; else `u64::MAX`.
+    /// Bytes borrowed from above, or lent below, if the scheduler counts them; else `u64::MAX`.
     pub lent_bytes: u64,
 }
 
@@ -455,7 +455,7 @@ pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     }
 }
 
-/// Panics, so that a test can see where a panic ends. The C side calls it after any other function.
+/// Panics, so that a test can check the handling of a panic. The C side calls it after any other function.
 ///
 /// # Safety
 /// None; the signature matches the others.

@@ -1,4 +1,4 @@
-//! A link: a scheduler, its pace, and what its classes are called.
+//! A link: a scheduler, its pace, and the labels of its classes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const SLOT: u64 = 12;
 const NUMBERS: u64 = 4 << 16;
 const CLASS: u64 = 5;
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug)]
 pub enum Failure {
     /// The bytes.
@@ -87,7 +87,7 @@ impl DropSink for Sink {
     }
 }
 
-/// Hands them over while packets move to other queues, which may ask for what the queues before did not.
+/// Passes them on while packets move to other queues, which may need values that the previous queues did not.
 struct Moving<'a> {
     sink: &'a mut Sink,
     hosts: &'a mut HostTables,
@@ -110,7 +110,7 @@ impl DropSink for Moving<'_> {
     }
 }
 
-/// The handle of a packet of `class`, with the place of its host where the class's share it.
+/// Returns the handle of a packet of `class`, with the slot of its host if the class keeps hosts apart.
 fn labelled(handle: u64, class: ClassId, host: Option<&Host>, hosts: &mut HostTables) -> u64 {
     match host.and_then(|host| Some((host, hosts.of(class)?))) {
         Some((host, table)) => with_host(handle, table.place(host.address, host.hash)),
@@ -196,8 +196,9 @@ pub(crate) struct Known {
     pub(crate) record: usize,
 }
 
-/// A link that is shared: a configuration, which only a commit changes, and what runs by it. Calls with packets borrow the second part and
-/// look at the first. So the first may be read meanwhile, without the lock, by a thread that keeps commits away.
+/// A shared link: a configuration, which only a commit changes, and the running part. Calls with packets borrow the
+/// second part and read the first. So the first may be read meanwhile, without the lock, by a thread that excludes
+/// commits.
 pub struct Link {
     pub(crate) config: Config,
     pub(crate) running: Running,
@@ -255,7 +256,7 @@ impl Running {
         self.driver.rested(now);
     }
 
-    /// Queues a packet, which is of `host` where hosts share its class.
+    /// Queues a packet, which is of `host` if its class keeps hosts apart.
     pub(crate) fn enqueue(
         &mut self,
         now: Nanos,
@@ -280,7 +281,7 @@ impl Running {
         self.driver.scheduler_mut().purge(now, sink);
     }
 
-    /// Samples the counters of some classes of `tree`. Returns true where there are more.
+    /// Samples the counters of some classes of `tree`. Returns true if there are more.
     pub(crate) fn sample(&mut self, now: Nanos, tree: &Hierarchy) -> bool {
         self.rates.sample(now, tree, self.driver.scheduler())
     }
@@ -316,7 +317,7 @@ impl Running {
             }
         });
         if class == ClassId::ROOT {
-            // With classes that are gone.
+            // Including removed classes.
             stats.add(&metered.total(), metered.backlog());
             return None;
         }
@@ -418,7 +419,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Makes what a link of this configuration is to change to. Classes with the minor number of an old one take over its packets.
+    /// Prepares the change of a link to this configuration. Classes with the minor number of an old one take over its
+    /// packets.
     ///
     /// # Errors
     /// [`Failure`].

@@ -6,7 +6,7 @@
 //! | demand | likewise, what was queued at the first of two samples and what arrived until the second, without packets that are too long for the link |
 //! | borrowed | of each sample, what was sent beyond the class's guarantee for the time between the two, added up |
 //!
-//! An inner class has the sums of its leaves. The first sample of a class is where it begins.
+//! An inner class has the sums of its leaves. The first sample of a class is its start.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ pub struct Sampled {
     pub bytes: u64,
     /// Packets sent in a second, averaged.
     pub packets: u64,
-    /// Bytes asked for in a second, averaged.
+    /// Requested bytes per second, averaged.
     pub demand: u64,
     /// Bytes sent beyond the guarantee in all samples.
     pub borrowed: u64,
@@ -50,7 +50,7 @@ struct Class {
     sent: Amount,
     arrived: u64,
     queued: u64,
-    /// Of an inner class: what its children have had since.
+    /// Of an inner class: the sum of its children since the last sample.
     below: Span,
     told: Sampled,
 }
@@ -80,7 +80,7 @@ impl Rates {
         (classes * size_of::<Class>()) as u64
     }
 
-    /// Samples the next few classes, children before parents. Whether there are more in this pass.
+    /// Samples the next few classes, children before parents. Returns true if there are more in this pass.
     pub(crate) fn sample<S: Scheduler>(&mut self, now: Nanos, tree: &Hierarchy, metered: &Metered<S>) -> bool {
         if self.left == 0 {
             self.left = self.classes.len();
@@ -131,7 +131,7 @@ impl Class {
         }
     }
 
-    /// Of a leaf: what it has had since the sample before.
+    /// Measures a leaf's traffic since the last sample.
     fn measure<S: Scheduler>(&mut self, metered: &Metered<S>, id: ClassId) {
         let counters = metered.counters(id);
         let arrived = counters.received.bytes.saturating_sub(counters.dropped_for(DropReason::TooLong).bytes);

@@ -292,7 +292,7 @@ fn what_is_wrong_is_said_and_cut_where_there_is_no_room() {
     assert_eq!(unsafe { fl_create(&mut make(&[], &mut [], ptr::null_mut())) }, -22);
 }
 
-/// Takes what is due until `until` and returns when to ask again.
+/// Dequeues the packets that are due until `until` and returns the time of the next call.
 fn drain(link: *mut Link, from: u64, until: u64) -> u64 {
     let mut call = Call { now: from, ..call(link) };
     while call.now < until {
@@ -342,7 +342,7 @@ fn rates_and_what_goes_beyond_the_guarantee_are_those_of_the_samples() {
     sample(link, now + 2_000_000);
     let guaranteed = 16_666_666 * 2 / 8000;
     assert_eq!(sampled(1).borrowed, 20_000 - guaranteed);
-    // A quarter of 10 MB/s, and three of what was.
+    // A quarter of 10 MB/s, and three quarters of the previous value.
     assert_eq!(sampled(1).bytes, 750_000 - 187_500 + 2_500_000);
     // The link has the sums.
     assert_eq!(sampled(0).bytes, sampled(1).bytes + sampled(2).bytes + sampled(3).bytes);
@@ -355,7 +355,7 @@ fn rates_and_what_goes_beyond_the_guarantee_are_those_of_the_samples() {
     assert_eq!((sampled(1), told(link, 1).0.generation), (before, 1));
     // The third class's packets still count for the link.
     assert_eq!(told(link, 0).0.stats.sent, [320, 320_000]);
-    // The guarantee is the new one, and what is too long for the link is not asked for.
+    // The guarantee is the new one, and packets too long for the link do not count as demand.
     let now = now + 2_000_000;
     for (handle, len) in (0..21).zip([60_000].into_iter().chain([1000; 20])) {
         assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, len, ..call(link) }) }, 0);
@@ -577,7 +577,7 @@ fn slots_that_packets_are_in_count_against_the_memory_limit() {
     assert_eq!(needed(100_001) - needed(0), 99_000 * 12);
 }
 
-/// Under Miri this fails where the two borrow the same memory.
+/// Under Miri this fails if the two borrow the same memory.
 #[test]
 fn a_change_is_prepared_while_packets_pass() {
     struct Shared(*mut Link);

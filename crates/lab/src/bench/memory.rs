@@ -29,7 +29,7 @@ pub fn memory(info: &'static SchedulerInfo, leaves: usize, levels: usize) -> Res
     if !Subject::Scheduler(info).takes(&shape.tree()?) {
         return Ok(None);
     }
-    // With a buffer for each of these numbers of packets: what the second takes more is for packets, and the rest for leaves.
+    // With a buffer for each of these numbers of packets: the increment is for packets, and the rest for leaves.
     let [few, many] = [leaves.max(1), 2 * leaves.max(1)];
     let bytes = |queued: usize| Ok(info.memory_for(&shape.tree_holding(queued)?) as f64);
     let (with_few, with_many) = (bytes(few)?, bytes(many)?);

@@ -69,7 +69,7 @@ const RINGS: &str = "rings";
 /// All costs that a page shows.
 struct Shown<'a> {
     costs: Vec<Known>,
-    /// True if classes of the report have ceilings: what is different about others is in their names.
+    /// True if classes of the report have ceilings: the names of others include the difference.
     ceilings: bool,
     earlier: &'a Other,
 }
@@ -84,7 +84,7 @@ impl<'a> Shown<'a> {
         Self { costs, ceilings, earlier }
     }
 
-    /// The scheduler, and what is different about its classes.
+    /// Returns the scheduler, and the difference of its classes, if any.
     fn name(&self, cost: &Known) -> String {
         let difference = match cost.ceilings {
             ceilings if ceilings == self.ceilings => "",
@@ -94,7 +94,7 @@ impl<'a> Shown<'a> {
         format!("{}{difference}", cost.scheduler)
     }
 
-    /// Nanoseconds now, and before where that is known.
+    /// Nanoseconds now, and before if that is known.
     fn cell(&self, cost: &Known) -> String {
         let now = cost.reference_ns_per_packet;
         let mut earlier = self.earlier.baselines.iter().chain(&self.earlier.results);
@@ -117,8 +117,9 @@ fn distinct<'a, T: PartialEq>(costs: impl IntoIterator<Item = &'a Known>, key: i
     values
 }
 
-/// A table for each pattern and length of packets: a row for each scheduler of the report and of those `beside`, a column for each tree. Figures
-/// are net nanoseconds on the reference clock; where `earlier` has the same point, `before → now`. What schedulers need of memory follows.
+/// Returns a table for each pattern and length of packets: a row for each scheduler of the report and of those
+/// `beside`, a column for each tree. Figures are net nanoseconds on the reference clock; if `earlier` has the same
+/// point, `before → now`. The memory of schedulers follows.
 #[must_use]
 pub fn markdown(report: &Report, earlier: &Other, beside: &[Other]) -> String {
     let shown = Shown::new(report, earlier, beside);

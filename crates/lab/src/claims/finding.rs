@@ -102,7 +102,7 @@ impl Expected {
     /// Returns true if `value` is as expected; `None` if it is not judged. NaN is never accepted.
     #[must_use]
     pub fn accepts(self, value: f64) -> Option<bool> {
-        // A last digit of a float is no disagreement.
+        // A last digit of a float is not a disagreement.
         let slack = |bound: f64| 1e-12 * bound.abs();
         match self {
             Self::Near(paper, part) => Some((value - paper).abs() <= part * paper.abs() + slack(paper)),
@@ -114,7 +114,7 @@ impl Expected {
         }
     }
 
-    /// The one number that the paper gives, where it does.
+    /// Returns the number that the paper gives, if any.
     #[must_use]
     pub fn number(self) -> Option<f64> {
         match self {
@@ -146,14 +146,14 @@ impl Expected {
 pub enum Verdict {
     /// No claim: shown for the reader.
     Shown,
-    /// As the paper says.
+    /// Agrees with the paper.
     Agrees,
-    /// Not as the paper says, for a reason that the row gives, and as far from it as that reason predicts.
+    /// Differs from the paper, for the row's reason, by the amount that the reason predicts.
     Explained,
-    /// The direction is the paper's, the size is less than its sentence says.
+    /// The direction is the paper's, but the size is less than in its sentence.
     #[serde(rename = "weaker")]
     WeakerThanText,
-    /// Not as the paper says.
+    /// Disagrees with the paper.
     Disagrees,
 }
 
@@ -207,7 +207,7 @@ pub struct Row {
     pub paper: Expected,
     /// Our result.
     pub ours: Value,
-    /// The sentence of the paper that is judged, where it is another than the claim's.
+    /// The judged sentence of the paper, if it differs from the claim's.
     pub sentence: Option<&'static str>,
     departure: Option<Departure>,
 }
@@ -219,7 +219,7 @@ impl Row {
         Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None }
     }
 
-    /// Something that must hold; ours is how often it did not.
+    /// Makes a row for an invariant; ours is the number of violations.
     #[must_use]
     pub fn never(what: impl Into<String>, violations: usize) -> Self {
         Self::new(what, Unit::Count, Expected::AtMost(0.0), violations as f64)
@@ -231,22 +231,23 @@ impl Row {
         Self::new(what, unit, Expected::Nothing, ours)
     }
 
-    /// Known not to be as the paper says, for this reason: the verdict is [`Verdict::Explained`] while ours is from `least` to `most`, and
-    /// [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse what it does not explain.
+    /// Accepts a known departure from the paper, for this reason: the verdict is [`Verdict::Explained`] while ours is
+    /// from `least` to `most`, and [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse anything else.
     #[must_use]
     pub fn departing(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
         Self { departure: Some(Departure { least, most, verdict: Verdict::Explained, reason: reason.into() }), ..self }
     }
 
-    /// The direction of the paper's sentence without its size: the verdict is [`Verdict::WeakerThanText`] while ours is from `least` to `most`,
-    /// and [`Verdict::Disagrees`] beyond. `reason` is what is known of the cause.
+    /// Accepts the direction of the paper's sentence without its size: the verdict is [`Verdict::WeakerThanText`] while
+    /// ours is from `least` to `most`, and [`Verdict::Disagrees`] beyond. `reason` is the known cause.
     #[must_use]
     pub fn or_weaker(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
         let verdict = Verdict::WeakerThanText;
         Self { departure: Some(Departure { least, most, verdict, reason: reason.into() }), ..self }
     }
 
-    /// Judges this sentence of the paper instead of the claim's: a quotation, with its place where that is another than the claim's.
+    /// Judges this sentence of the paper instead of the claim's: a quotation, with its place if that differs from the
+    /// claim's.
     #[must_use]
     pub fn judging(self, sentence: &'static str) -> Self {
         Self { sentence: Some(sentence), ..self }
@@ -262,13 +263,13 @@ impl Row {
         }
     }
 
-    /// The departure that holds for ours, where ours is not as the paper says.
+    /// Returns the departure that covers our value, if it differs from the paper.
     fn departed(&self) -> Option<&Departure> {
         let within = |departure: &&Departure| (departure.least..=departure.most).contains(&self.ours.mean);
         self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(self.ours.mean) == Some(false))
     }
 
-    /// The reason for a departure, where it holds for ours.
+    /// Returns the reason for a departure, if it covers our value.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.departed().map(|departure| departure.reason.as_str())
@@ -291,7 +292,7 @@ impl Row {
     }
 }
 
-/// A table of the report: what a paper has as a table, or the sensitivity to what it does not say.
+/// A table of the report: a table of the paper, or the sensitivity to an open choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Its content.
@@ -342,7 +343,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// These quantities, found as `note` says.
+    /// Makes a finding of these quantities, described by `note`.
     #[must_use]
     pub fn new(note: impl Into<String>, rows: Vec<Row>) -> Self {
         Self { rows, note: note.into(), ..Self::default() }

@@ -1,5 +1,5 @@
-//! The bench at which claims are tried: how much effort there is, scenarios with other numbers, and runs on all processors, each made
-//! once however many claims ask for it.
+//! The laboratory: effort, scenarios with other numbers, and runs on all processors, each made once and shared by all
+//! claims.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -28,10 +28,10 @@ pub enum Effort {
 /// Why a claim could not be tried to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Somebody asked for an end.
+    /// The user stopped the run.
     #[error("interrupted")]
     Stopped,
-    /// A scenario of ours is wrong.
+    /// An invalid scenario of ours.
     #[error("{0}")]
     Scenario(String),
     /// A simulation failed.
@@ -123,7 +123,7 @@ impl Workload {
     }
 }
 
-/// Runs that are the same give the same; the key says what they are.
+/// Cached runs; the key identifies them.
 type Played = BTreeMap<String, Arc<OnceLock<Result<Arc<Vec<Run>>, String>>>>;
 
 /// The laboratory that tries claims.
@@ -139,7 +139,7 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// With at most `threads` threads; `stop` is asked often whether to end.
+    /// Makes a laboratory with at most `threads` threads; `stop` is called often and returns true to end.
     pub fn new(effort: Effort, threads: usize, stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self {
             effort,
@@ -160,10 +160,10 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// To be asked in long computations.
+    /// Checks for a stop; to be called in long computations.
     ///
     /// # Errors
-    /// [`ClaimError::Stopped`] where it is time to end.
+    /// [`ClaimError::Stopped`] if the run should end.
     pub fn go_on(&self) -> Result<(), ClaimError> {
         if (self.stop)() { Err(ClaimError::Stopped) } else { Ok(()) }
     }
@@ -186,8 +186,8 @@ impl<'a> Lab<'a> {
         work()
     }
 
-    /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by scheduler, seed by seed.
-    /// What was run before is not run again.
+    /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by
+    /// scheduler, seed by seed. Earlier runs are reused.
     ///
     /// # Errors
     /// The error in the scenario or its simulation; [`ClaimError::Stopped`].
@@ -253,7 +253,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// The estimate of what `value` says of each of these runs.
+/// Returns the estimate of `value` over these runs.
 ///
 /// # Errors
 /// None of them has it.

@@ -63,8 +63,8 @@ pub(super) fn classes(dice: &mut SeededRng, most: u64, levels: u64) -> Vec<Rando
     classes
 }
 
-/// A scenario on a link of 10 Mbit/s with these classes, named c0, c1 and so on, each leaf with traffic of some kind: always
-/// backlogged, at random, in bursts, or silent for a while.
+/// A scenario on a link of 10 Mbit/s with these classes, named c0, c1 and so on, each leaf with traffic of some kind:
+/// always backlogged, at random, in bursts, or silent for a while.
 pub(super) fn scenario(dice: &mut SeededRng, name: String, classes: &[RandomClass], seconds: f64) -> Workload {
     let mut text = format!(
         "duration = \"{seconds}s\"\nseed = {}\n\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n",

@@ -1,8 +1,8 @@
 //! The papers' measurements on real systems, repeated on real packets where possible, and the interface to the program
 //! that sends them.
 //!
-//! Rates are scaled to what a small machine does beside its other work, and it says so. The numbers are those of a machine that is not
-//! alone: what is judged are orders and shares, within `TOLERANCE`.
+//! Rates are scaled to the capability of a small machine with other work, as the report states. The numbers are those
+//! of a shared machine: orders and shares are judged, within `TOLERANCE`.
 
 use super::laboratory::mean_delay;
 use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
@@ -11,12 +11,12 @@ use fairlink_sim::{Options, Phase};
 
 /// Maximum relative deviation of real rates from the ideal ones.
 const TOLERANCE: f64 = 0.05;
-/// Spans of the pool's script, in seconds, and what its rates may be off, as the simulation has them.
+/// Spans of the pool's script, in seconds, and tolerances of its rates, as in the simulation.
 const EARLY: (f64, f64) = (2.6, 3.6);
 const SETTLED: (f64, f64) = (6.0, 9.0);
 const LATE: (f64, f64) = (11.0, 14.0);
 const TENTH: f64 = 0.1;
-/// The kernel's HTB, where packets are real.
+/// The kernel's HTB, for real packets.
 pub const KERNEL_HTB: &str = "kernel-htb";
 
 /// Plays scenarios on real packets, through the gateway in a private network namespace.
@@ -34,8 +34,9 @@ pub trait Testbed {
     /// It could not be played.
     fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError>;
 
-    /// Rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all links of one gateway, whose
-    /// link file is `links`. The first scenario of `traffic` is sent into its first link, and so on.
+    /// Returns rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all
+    /// links of one gateway, whose link file is `links`. The first scenario of `traffic` is sent into its first link,
+    /// and so on.
     ///
     /// # Errors
     /// It could not be played.
@@ -96,7 +97,7 @@ fn with_ports(workload: &Workload) -> Result<Workload, ClaimError> {
     Ok(Workload::new(workload.name.clone(), text))
 }
 
-/// The part of its ideal by which the farthest class is away from it.
+/// Largest relative deviation of a class from its ideal.
 fn farthest(phases: &[Phase]) -> f64 {
     let link: f64 =
         phases.iter().map(|phase| phase.classes.iter().map(|class| class.rates.fair()).sum()).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Many claims, on all processors, with results in the order of the claims as soon as they are there.
+//! Many claims, on all processors, with results in the order of the claims as soon as they are available.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -209,7 +209,7 @@ pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut
     told.done.into_iter().flatten().collect()
 }
 
-/// Tries one claim, and adds what real packets brought.
+/// Tries one claim, and adds the results of real packets.
 fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
     // A bug that ends one claim must not cost the others.
     let run = || lab.while_busy(|| (claim.run)(lab));

@@ -38,7 +38,8 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Linear, unit: Unit::Plain, min, max }
     }
 
-    /// By powers of ten, from the 1, 2 or 5 of a power at or below `min` to that at or above `max`. What is not positive is not drawn.
+    /// By powers of ten, from the 1, 2 or 5 of a power at or below `min` to that at or above `max`. Values that are not
+    /// positive are not drawn.
     #[must_use]
     pub fn log(label: impl Into<String>, min: f64, max: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };

@@ -70,7 +70,7 @@ pub fn svg(title: &str, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
     svg.finish(width, height, title)
 }
 
-/// A rate, and how far it is from the ideal where that can be seen.
+/// Formats a rate, and its deviation from the ideal if it is visible.
 fn told(bps: f64, ideal_bps: f64) -> String {
     let off = 100.0 * (bps / ideal_bps - 1.0);
     let rate = human::rate((bps / 1e4).round() * 1e4);

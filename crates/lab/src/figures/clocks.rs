@@ -10,7 +10,8 @@ const STEPS: u32 = 60;
 /// Most points that are drawn; the CSV has all.
 const DRAWN: usize = 50;
 
-/// One row for each point of the lower envelope: time since the first packet, relative offset as seen, as fitted, and the skew.
+/// One row for each point of the lower envelope: time since the first packet, relative offset as measured, as fitted,
+/// and the skew.
 #[must_use]
 pub fn csv(clocks: &Clocks) -> String {
     let first = clocks.offset_at(0.0);

@@ -34,7 +34,7 @@ pub fn of_runs(runs: &[&Run]) -> Vec<Delays> {
     (0..first.classes.len()).filter_map(of).collect()
 }
 
-/// For each scheduler and class, how many packets took no longer than each of a few hundred delays.
+/// For each scheduler and class, the number of packets up to each of a few hundred delays.
 #[must_use]
 pub fn csv(schedulers: &[(String, Vec<Delays>)]) -> String {
     let mut text = String::from("scheduler,class,delay_s,packets,share_at_most,share_above\n");
@@ -50,7 +50,7 @@ pub fn csv(schedulers: &[(String, Vec<Delays>)]) -> String {
     text
 }
 
-/// An axis of delays: by powers of ten where they differ much.
+/// An axis of delays: logarithmic if they differ much.
 fn delay_axis(distributions: &[&Distribution], label: &str) -> Axis {
     let ends = distributions.iter().flat_map(|delays| [delays.points().first(), delays.points().last()]);
     let ends = || ends.clone().flatten().map(|&(delay, _)| delay);

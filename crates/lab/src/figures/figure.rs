@@ -12,7 +12,7 @@ mod draw;
 /// Colours that remain distinct for most colour-blind readers (Okabe and Ito), without the yellow that white paper swallows, ordered
 /// so that neighbours differ in grey.
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#00795a", "#cc79a7", "#8b3d00", "#56b4e9", "#000000"];
-/// No dots: those are what should be.
+/// No dots: those are for references.
 const DASHES: [&str; 6] = ["", "9 4", "14 3 3 3", "5 3", "18 5", "8 3 3 3 3 3"];
 const MARKERS: [Marker; 7] = [
     Marker::Circle,
@@ -67,13 +67,13 @@ impl SeriesStyle {
         Self { dash: DASHES[k % DASHES.len()], ..Self::nth(n) }
     }
 
-    /// A thin grey line: what is there for comparison, such as inner classes.
+    /// A thin grey line for comparison, such as inner classes.
     #[must_use]
     pub fn background(n: usize) -> Self {
         Self { colour: GREY, dash: DASHES[n % DASHES.len()], marker: None, width: 1.2, phase: n }
     }
 
-    /// A thin black dotted line: what should be, such as an ideal or a bound.
+    /// A thin black dotted line for a reference, such as an ideal or a bound.
     #[must_use]
     pub fn reference() -> Self {
         Self { colour: "#000000", dash: "1.6 3.4", marker: None, width: 1.6, phase: 0 }
@@ -181,7 +181,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// A rectangle with axes and what is drawn in it.
+/// A rectangle with axes and its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     /// Its title; none if empty.
@@ -249,14 +249,14 @@ impl Width {
     }
 }
 
-/// Panels below each other, and what they are about.
+/// Panels below each other, with a title.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The headline.
     pub title: String,
     /// The panels, from above.
     pub panels: Vec<Panel>,
-    /// Sentences below the legend, such as what is left out.
+    /// Sentences below the legend, such as on omissions.
     pub notes: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub fn rates_csv(windows: &Windows) -> String {
     text
 }
 
-/// Everything of the leaves: one row for each window and leaf. Delays are empty where no packet left.
+/// All series of the leaves: one row for each window and leaf. Delays are empty if no packet left.
 #[must_use]
 pub fn series_csv(windows: &Windows) -> String {
     let mut text = String::from(
@@ -174,7 +174,7 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
 fn top(runs: &[(&Run, &Windows)]) -> f64 {
     let rates = |&(run, _): &(&Run, _)| run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
     let fastest = runs.iter().map(rates).fold(0.0, f64::max);
-    // A link of which little is used would press all lines to the bottom.
+    // A link with little use would press all lines to the bottom.
     let rows = runs.iter().flat_map(|(_, windows)| &windows.rows);
     let highest = rows.flat_map(|row| &row.rates_bps).copied().fold(0.0, f64::max);
     if highest > 0.0 && highest < fastest / 3.0 { highest * 1.1 } else { fastest * 1.05 }
@@ -209,8 +209,8 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner
     panel
 }
 
-/// Columns of the leaves that are drawn, in their order: those with the highest ideal or measured rate in some phase. And how many busy
-/// ones are not.
+/// Columns of the leaves to draw, in their order: those with the highest ideal or measured rate in some phase. Second,
+/// the number of busy ones that are left out.
 fn busiest(runs: &[(&Run, &Windows)]) -> (Vec<usize>, usize) {
     let Some((_, windows)) = runs.first() else { return (Vec::new(), 0) };
     let highest = |column: usize| {

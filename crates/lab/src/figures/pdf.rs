@@ -11,7 +11,7 @@ const PIXELS_PER_INCH: f32 = 96.0;
 /// Why a drawing has no PDF.
 #[derive(Debug, thiserror::Error)]
 pub enum PdfError {
-    /// The drawing is no SVG.
+    /// The drawing is not SVG.
     #[error("the drawing is not understood: {0}")]
     Drawing(#[from] usvg::Error),
     /// The conversion failed.

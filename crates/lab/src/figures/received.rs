@@ -36,7 +36,7 @@ pub struct Received {
     pub windows: Vec<ReceivedWindow>,
 }
 
-/// One row for each window and class. Delays are empty where no packet came.
+/// One row for each window and class. Delays are empty without packets.
 #[must_use]
 pub fn csv(received: &Received) -> String {
     let mut text = String::from("start_s,end_s,class,rate_bps,delay_mean_s,delay_max_s\n");

@@ -18,7 +18,7 @@ pub(super) enum Anchor {
 pub(super) struct Stroke<'a> {
     pub(super) colour: &'a str,
     pub(super) width: f64,
-    /// Lengths of dashes and gaps; a full line where empty.
+    /// Lengths of dashes and gaps; a full line if empty.
     pub(super) dash: &'a str,
 }
 
@@ -123,7 +123,7 @@ impl Svg {
     }
 }
 
-/// About how wide a text is.
+/// Approximate width of a text.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }

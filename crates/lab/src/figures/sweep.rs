@@ -116,7 +116,7 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let fastest = lines.iter().flat_map(|(_, points)| points).map(|(_, class)| class.rate_bps.mean).fold(0.0, f64::max);
-    // At least one of the unit, where a link has ten.
+    // At least one of the unit, if a link has ten.
     let unit = RateUnit::for_link(10.0 * fastest);
     let panel = |title: &str, label: String, of_time: bool, size: f64, measure: Measure| {
         let mut top = 0.0f64;

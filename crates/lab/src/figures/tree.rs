@@ -1,4 +1,5 @@
-//! A tree of classes with what each of them gets: a row for each class, its place in the tree to the left, its share to the right.
+//! A tree of classes with their rates: a row for each class, its position in the tree to the left, its share to the
+//! right.
 
 use super::svg::{Anchor, Stroke, Svg, text_width};
 use crate::human;
@@ -12,7 +13,7 @@ pub struct Node<'a> {
     pub depth: usize,
     /// Guaranteed rate, in bit/s.
     pub guarantee_bps: Option<f64>,
-    /// The most that it gets, in bit/s.
+    /// Maximum rate, in bit/s.
     pub ceiling_bps: Option<f64>,
     /// Its rate when all leaves have unlimited demand, in bit/s.
     pub share_bps: Option<f64>,
@@ -29,7 +30,7 @@ pub struct Node<'a> {
 /// If a depth is zero.
 #[must_use]
 pub fn branches(depths: &[usize]) -> Vec<String> {
-    // From the last class up: whether there is another one further down at each level, before a level above it ends.
+    // From the last class up: true for each level with another class further down, before a level above it ends.
     let mut more: Vec<bool> = Vec::new();
     let mut all: Vec<String> = depths
         .iter()
@@ -59,8 +60,8 @@ const SHARE: &str = "#0072b2";
 const ROOM: &str = "#dbe9f4";
 const GUARANTEE: &str = "#e69f00";
 
-/// The drawing as SVG, on white. A bar is what a class gets when all want all; what lies light behind it is what it may get, up
-/// to its ceiling; a mark is what it is guaranteed.
+/// Returns the drawing as SVG, on white. A bar is a class's rate with unlimited demand of all; the light part behind it
+/// extends to its ceiling; a mark is its guarantee.
 ///
 /// # Panics
 /// If a depth is zero.

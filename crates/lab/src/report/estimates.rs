@@ -21,7 +21,7 @@ fn rate(estimate: Estimate, unit: RateUnit) -> String {
     plus_minus(estimate, unit.bps, 2)
 }
 
-/// In the unit that suits the mean, or the interval where that is wider.
+/// In the unit that suits the mean, or the interval if that is wider.
 fn delay(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
     let (size, unit) = time_unit(estimate.mean.abs().max(estimate.ci95.unwrap_or(0.0)));
@@ -83,14 +83,14 @@ pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> Str
     text(&head, &rows, 2, width)
 }
 
-/// A difference, with a star where it is one: where the interval leaves out zero.
+/// A difference, with a star if the interval excludes zero.
 fn paired(difference: Option<Paired>, show: impl Fn(Estimate) -> String) -> String {
     let Some(Paired { estimate, different }) = difference else { return "-  ".into() };
     let star = if different == Some(true) { '*' } else { ' ' };
     format!("{} {star}", show(estimate))
 }
 
-/// A scheduler less another, leaf by leaf. A star says that the interval leaves out zero.
+/// A scheduler minus another, leaf by leaf. A star marks an interval that excludes zero.
 #[must_use]
 pub fn differences(difference: &Difference, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Numbers of packets, and what became of them.
+/// Numbers of packets, and their outcomes.
 type Packets = Vec<(u64, Option<Fate>)>;
 
 /// The packets that a sink received.

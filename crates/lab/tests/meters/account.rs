@@ -142,7 +142,7 @@ fn is_possible(seen: &Seen, stage: &Stage, event: &Event, reason: DropReason) ->
     }
 }
 
-/// No queue is longer than its limit between two instants, but for what is in the transmit queue.
+/// No queue is longer than its limit between two instants, except for packets in the transmit queue.
 fn room(seen: &Seen, queues: &Queues, now: Nanos, judge: &mut Judge) {
     let stage = seen.stage(now);
     let link = stage.tree.link();
@@ -164,13 +164,13 @@ fn room(seen: &Seen, queues: &Queues, now: Nanos, judge: &mut Judge) {
     }
 }
 
-/// Nanoseconds by which a time may be off that was rounded twice.
+/// Maximum error of a time that was rounded twice, in ns.
 const ROUNDING: u64 = 2;
 
 /// Judges the link: packets follow each other at its rate, and none waits needlessly while the link is idle.
 pub(crate) fn serial(seen: &Seen, judge: &mut Judge) {
     let mut free = Nanos::ZERO;
-    // Of packets that may not wait: how many, and since when there have been some.
+    // Packets that may not wait: their number, and the time since when there have been some.
     let mut waiting = vec![0u64; seen.names.len()];
     let mut since: Option<Nanos> = None;
     // The start of a busy period, and the bits sent in it at one rate.

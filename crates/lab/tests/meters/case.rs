@@ -78,7 +78,7 @@ pub(crate) struct Case {
     pub(crate) top: Entry,
     pub(crate) tree: Tree,
     pub(crate) sources: Vec<Entry>,
-    /// `at` and `scheduler`, and what the link is from then on.
+    /// `at` and `scheduler`, and the link's new configuration.
     pub(crate) change: Option<(Entry, Tree)>,
     /// A further link.
     pub(crate) peer: Option<Tree>,
@@ -209,9 +209,9 @@ impl Case {
         all
     }
 
-    /// The smallest case found in which `fails` still says the same, and what that says.
+    /// Returns the smallest case found in which `fails` still returns the same, and that result.
     pub(crate) fn shrunk(mut self, fails: impl Fn(&Self) -> Option<String>) -> Self {
-        // Each step takes something away, so that this ends.
+        // Each step removes a part, so that this ends.
         for _ in 0..200 {
             match self.smaller().into_iter().find(|case| fails(case).is_some()) {
                 Some(case) => self = case,

@@ -1,4 +1,4 @@
-//! The meters themselves: what was seen of sound runs, with one fault each.
+//! The meters themselves: records of valid runs, with one fault each.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::judge::Judge;
 use crate::trace::{Event, Seen, What, run};
 use crate::{account, bounds, rates};
 
-/// Classes of a link of 10 Mbit/s, each with its keys and what its source sends, in Mbit/s. All packets are as long as each other, so that any may
-/// take the place of another on the link.
+/// Classes of a link of 10 Mbit/s, each with its keys and its source's rate, in Mbit/s. All packets have the same
+/// length, so that any may replace another on the link.
 fn seen(scheduler: &'static str, classes: &[(&'static str, u64)]) -> Seen {
     let mut tree = Tree::default();
     tree.link.quote("rate", "10mbit");
@@ -68,7 +68,7 @@ fn is_sent(event: &Event) -> bool {
     matches!(event.what, What::Sent { .. })
 }
 
-/// Places of what the link sends in order, from the packet number `from` of these on.
+/// Returns the positions of the link's packets in order, from number `from` of these on.
 fn sent(events: &[Event], from: usize, count: usize) -> Vec<usize> {
     (0..events.len()).filter(|&place| is_sent(&events[place])).skip(from).take(count).collect()
 }

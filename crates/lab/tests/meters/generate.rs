@@ -121,7 +121,7 @@ fn link(dice: &mut SeededRng, info: &'static SchedulerInfo, kind: Kind) -> (Entr
     (link, Room { info, kind, bps, mtu, longest, push_out, quanta, real_time: bps * 9 / 10, total })
 }
 
-/// Gives the classes of `skeleton` what the scheduler honours. `pooled`: the class that shares a pool.
+/// Gives the classes of `skeleton` features that the scheduler honours. `pooled`: the class that shares a pool.
 fn dress(dice: &mut SeededRng, skeleton: &Skeleton, room: &mut Room, pooled: Option<usize>) -> Vec<Entry> {
     let mut rates = vec![0; skeleton.len()];
     let mut classes = vec![Entry::default(); skeleton.len()];
@@ -338,7 +338,7 @@ fn wild_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &R
     }
 }
 
-/// A rate in the text of a class, roughly what it gets when all are busy.
+/// A rate in the text of a class, about its rate when all are busy.
 fn own_rate(tree: &Tree, place: usize, bps: u64) -> u64 {
     let class = &tree.classes[place];
     let parent = class.get("parent");
@@ -361,7 +361,7 @@ fn sources(
     (ends, total): (&[(usize, u64)], u64),
 ) -> Vec<Entry> {
     let mut all = Vec::new();
-    // In some cases everything ends before the end, so that what is queued has to leave.
+    // In some cases all sources stop before the end, so that the backlog has to drain.
     let stop = (room.kind == Kind::Wild && dice.one_in(3)).then(|| total * 3 / 4);
     for place in (0..skeleton.len()).filter(|&place| is_leaf(skeleton, place)) {
         let class = &tree.classes[place];

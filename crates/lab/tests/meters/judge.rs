@@ -17,7 +17,7 @@ impl Judge {
         self.found.entry(meter).or_insert(what);
     }
 
-    /// The meter looks at something.
+    /// Counts a judgement of the meter.
     pub(crate) fn count(&mut self, meter: &'static str) {
         *self.judged.entry(meter).or_default() += 1;
     }

@@ -11,8 +11,8 @@
 //! | delay, gap, next packet, fairness, worst case, hosts | what `check` prints of them |
 //! | ideal, model | rates are those that `sim` prints, and those of progressive filling |
 //!
-//! Wall time decides how many cases are run, never whether they pass: `FAIRLINK_SECONDS` (20), from `FAIRLINK_SEED` (1) on, of
-//! `FAIRLINK_SCHEDULER` alone where it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
+//! Wall time decides the number of cases, never their success: `FAIRLINK_SECONDS` (20), from `FAIRLINK_SEED` (1) on, of
+//! `FAIRLINK_SCHEDULER` alone if it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -69,14 +69,14 @@ fn judge_links(kind: Kind, edges: f64, links: &[Seen]) -> Judge {
 
 /// Meters of rates in the long run.
 const LONG_RUN: [&str; 3] = ["ideal", "model", "shares"];
-/// The part of what packets at the edges may explain beyond which a rate is looked at for longer.
+/// The part of the effect of packets at the edges beyond which a rate is measured for longer.
 const SUSPICIOUS: f64 = 0.25;
 
 /// Factors by which the run is extended to confirm a deviating rate.
 const LONGER: [u64; 2] = [8, 64];
 
-/// Runs and judges a case; `Err` where it is refused. Rates that are off have to be off in longer runs, too: full buckets and debts of the start may
-/// take as long as the run, and many times as long where quanta far apart make buckets deep.
+/// Runs and judges a case; `Err` if it is refused. A rate must deviate in longer runs, too: full buckets and debts of
+/// the start may last as long as the run, and many times as long if quanta far apart make buckets deep.
 fn judge_case(case: &Case) -> Result<Judge, String> {
     let mut judge = judge_once(case, SUSPICIOUS)?;
     for times in LONGER {

@@ -98,9 +98,9 @@ pub(crate) struct Seen {
     pub(crate) pooled: Vec<ClassId>,
     /// By class of the scenario; leaves only.
     pub(crate) told: Vec<Option<Told>>,
-    /// By class of the scenario: the rate that is printed as the ideal of the only phase, where the case is steady.
+    /// By class of the scenario: the printed ideal of the only phase, if the case is steady.
     pub(crate) ideal: Vec<Option<f64>>,
-    /// By class of the scenario: whether a source always has another packet, in steady cases.
+    /// By class of the scenario: true if a source always has another packet, in steady cases.
     pub(crate) greedy: Vec<bool>,
 }
 
@@ -118,7 +118,7 @@ impl Seen {
         self.stages.iter().any(fair)
     }
 
-    /// The one stage of a link that stays as it is and borrows from no pool.
+    /// The one stage of a link that does not change and borrows from no pool.
     pub(crate) fn alone(&self) -> Option<&Stage> {
         match &self.stages[..] {
             [stage] if self.pooled.is_empty() => Some(stage),

@@ -6,7 +6,7 @@ use fairlink_core::{ClassConfig, HostKey, MAX_WEIGHT, QueueKind, QueueLimits, Sh
 
 use super::{ClassKey, Kind, Value, keys};
 
-/// The words of `per`, with what they mean. The kernel module takes all but the last.
+/// The words of `per`, with their meanings. The kernel module supports all but the last.
 pub const HOST_KEYS: [(&str, HostKey); 5] = [
     ("src-ip", HostKey::SourceIp),
     ("dst-ip", HostKey::DestinationIp),

@@ -17,7 +17,7 @@ pub const MAX_NAME: usize = 255;
 pub struct Labels {
     minors: Vec<u16>,
     text: Vec<u8>,
-    /// By class: where its name ends, and the next begins.
+    /// By class: the end of its name, where the next begins.
     ends: Vec<u32>,
     /// Numbers with their classes, in the order of numbers once [`Labels::sorted`].
     by_minor: Vec<(u16, u32)>,
@@ -179,8 +179,8 @@ impl Labels {
         self.by_minor.get(at).map(|&(_, class)| ClassId(class))
     }
 
-    /// By class of these labels, the class of the same minor number in `new` where `keep` takes it: what
-    /// [`prepare`](fairlink_core::prepare) calls survivors.
+    /// By class of these labels, the class of the same minor number in `new` if `keep` accepts it: the survivors of
+    /// [`prepare`](fairlink_core::prepare).
     ///
     /// # Errors
     /// Fails if there is not enough memory.

@@ -12,7 +12,7 @@ use super::labels::{LabelError, Labels};
 use super::{ALL_FIELDS, Config, HEADER, MAGIC, MAX_CATCH_UP, MODULE_HOST_KEYS, SHARES, VERSION, width};
 use crate::keys::{CLASS, ClassKey, HOST_KEYS, Kind, Value};
 
-/// Why bytes are no configuration.
+/// The reason why bytes are not a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// They do not begin with [`MAGIC`].
@@ -22,14 +22,14 @@ pub enum ReadError {
         /// The version.
         version: u16,
     },
-    /// They are fewer or more than their header says.
+    /// Their number differs from the one in the header.
     Length {
         /// Length in the header.
         said: u64,
         /// Actual length.
         got: u64,
     },
-    /// A record that does not end where its fields do.
+    /// A record that does not end with its fields.
     Record {
         /// The class, [`ClassId::ROOT`] for the link.
         class: ClassId,
@@ -210,7 +210,7 @@ impl<'a> Record<'a> {
                 let hosts = by.and_then(|by| Hosts::new(most, by));
                 Value::Hosts(hosts.ok_or(ReadError::Record { class: self.class })?)
             }
-            // The bit says it; the others have no bit.
+            // The value of a flag is its bit; the others have no bit.
             Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => Value::Flag(true),
         })
     }

@@ -34,7 +34,7 @@ pub enum WriteError {
         /// Bytes that there is room for.
         room: usize,
     },
-    /// There is no memory for it.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
 }
 
@@ -72,7 +72,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Room that does not grow, and how much of it is written.
+/// A fixed buffer, and its written length.
 struct Fixed<'a> {
     place: &'a mut [u8],
     len: usize,
@@ -258,7 +258,7 @@ impl Config {
     }
 }
 
-/// Says how long everything is.
+/// Writes the total length.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let len = bytes.len() as u32;
     if let Some(place) = bytes.get_mut(HEADER - 4..HEADER) {
@@ -267,8 +267,8 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a configuration out of the records of [`Config::write_record`]: the link's, and those of the classes in their order. What
-/// they hold is not looked at; [`Config::read`] does that.
+/// Makes the bytes of a configuration from the records of [`Config::write_record`]: the link's, and those of the
+/// classes in their order. The contents are not checked; [`Config::read`] does that.
 ///
 /// # Errors
 /// [`WriteError::TooLong`], [`WriteError::OutOfMemory`]; [`WriteError::NoRoom`] for a record above

@@ -31,7 +31,7 @@ impl Content {
     pub(super) fn of(&self, packet: &Captured, number: u64) -> Result<u128, Fault> {
         let (kind, from) = if packet.bare_ip { (version(&packet.bytes), 0) } else { network(&packet.bytes) };
         let kept = packet.bytes.get(from..).unwrap_or_default();
-        // Without padding, and without what a broken header only promises.
+        // Without padding, and without bytes that only a broken header claims.
         let carried = (packet.len as usize).max(packet.bytes.len()).saturating_sub(from);
         let whole = packet_length(kind, kept).unwrap_or(carried).min(carried);
         let len = self.bytes.map_or(whole, |bytes| whole.min(bytes as usize));
@@ -78,7 +78,7 @@ fn hash(hasher: &mut impl Hasher, kind: u16, bytes: &[u8]) {
 /// Length field of the IP packet that begins with these bytes; `None` if there is none.
 fn packet_length(kind: u16, bytes: &[u8]) -> Option<usize> {
     let be16 = |at: usize| Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
-    // Segments that hardware is to cut have no length where it would not fit.
+    // Segments that hardware will cut have no length if it would not fit.
     match kind {
         IPV4 => be16(2).filter(|&length| length >= 20),
         IPV6 => be16(4).filter(|&length| length > 0).map(|length| length + 40),
@@ -95,7 +95,8 @@ fn version(bytes: &[u8]) -> u16 {
     }
 }
 
-/// EtherType and place of what an Ethernet frame carries, behind VLAN tags and a PPPoE session. A frame that is cut off before has what there is.
+/// Returns EtherType and offset of an Ethernet frame's payload, behind VLAN tags and a PPPoE session. For a frame that
+/// is cut off before, returns the innermost known ones.
 fn network(bytes: &[u8]) -> (u16, usize) {
     let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let (mut kind, mut at) = (be16(12).unwrap_or(0), 14);

@@ -54,7 +54,7 @@ struct Equal {
     count: [u32; 2],
     /// First and last of those that wait for their other half, in each queue.
     waiting: [(u64, u64); 2],
-    /// Class of the last one found, and whether its delay was negative.
+    /// Class of the last one found, and true if its delay was negative.
     found: Option<(u32, bool)>,
 }
 
@@ -96,7 +96,7 @@ struct Class {
     expected: u64,
 }
 
-/// Both recordings, as far as they are read.
+/// Both recordings, as far as they have been read.
 pub(super) struct Pairing<F> {
     within: i128,
     pair: F,
@@ -109,7 +109,7 @@ pub(super) struct Pairing<F> {
     /// Time of the first packet before the device, and of the last behind it, by the first clock.
     start: Option<i128>,
     end: Option<i128>,
-    /// True if that last one is known to be it.
+    /// True if the last one is known to be final.
     ended: bool,
 }
 
@@ -131,7 +131,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         }
     }
 
-    /// A packet of the first recording. Returns whether there was room for it.
+    /// Adds a packet of the first recording. Returns true if there was room for it.
     pub(super) fn before(&mut self, content: u128, at: u64, class: u32) -> Result<bool, E> {
         self.expire(at.into())?;
         if self.before.packets.len() >= MAX_WAITING {
@@ -156,7 +156,8 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         Ok(true)
     }
 
-    /// A packet of the second recording: its time by the first clock, and as it was recorded. Returns whether there was room for it.
+    /// Adds a packet of the second recording: its time by the first clock, and as recorded. Returns true if there was
+    /// room for it.
     pub(super) fn after(&mut self, content: u128, (at, received): (i128, u64)) -> Result<bool, E> {
         self.expire(at)?;
         if self.after.packets.len() >= MAX_WAITING {
@@ -267,7 +268,7 @@ impl Equal {
         all.entry(content).or_insert(Self { count: [0; 2], waiting: [(NONE, NONE); 2], found: None })
     }
 
-    /// Packet `number` of a queue waits, behind the last that does. `next` is where that one remembers the next.
+    /// Makes packet `number` of a queue wait, behind the last waiting one. `next` returns the link field of that one.
     fn wait<'a>(&mut self, side: usize, number: u64, next: impl FnOnce(u64) -> Option<&'a mut u64>) {
         let (first, last) = &mut self.waiting[side];
         if *first == NONE {
@@ -285,7 +286,7 @@ impl Equal {
         }
     }
 
-    /// Packet `number`, the first of a queue, goes.
+    /// Removes packet `number`, the first of a queue.
     fn leave(all: &mut HashMap<u128, Self>, content: u128, side: usize, (number, next): (u64, u64)) {
         let Some(equal) = all.get_mut(&content) else { return };
         equal.take(side, number, next);

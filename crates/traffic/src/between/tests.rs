@@ -2,7 +2,7 @@ use std::io::Cursor;
 
 use super::*;
 
-/// A packet as a recorder sees it: time in ns and frame.
+/// A recorded packet: time in ns and frame.
 type Packet = (u64, Vec<u8>);
 
 /// A pcap of nanoseconds, written by hand; `snap` bytes of each packet are kept.

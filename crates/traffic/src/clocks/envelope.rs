@@ -1,7 +1,7 @@
-//! The lower envelope of points that arrive one by one, in memory that does not grow.
+//! The lower envelope of points that arrive one by one, in constant memory.
 //!
-//! Invariants: a span's points are a lower convex hull in order of time, at most [`VERTICES`](super::hull::VERTICES) of them; spans are equally long, and
-//! there are at most [`SPANS`]. Where a point comes later, spans are put together two by two.
+//! Invariants: a span's points are a lower convex hull in time order, at most [`VERTICES`](super::hull::VERTICES) of
+//! them; spans are equally long, and there are at most [`SPANS`]. For a later point, spans are joined in pairs.
 
 use super::hull::Span;
 use super::{Clocks, Known, fit};
@@ -50,7 +50,7 @@ impl OneWay {
         span.add((at as f64 / 1e9, (i128::from(difference_ns) - i128::from(base)) as f64 / 1e9));
     }
 
-    /// Packets seen.
+    /// Number of packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.spans.iter().map(|span| span.packets).sum()

@@ -164,7 +164,7 @@ impl Seen<'_> {
     }
 }
 
-/// Fits envelopes to spans of `length` seconds, of which the last packet was at `end`.
+/// Fits envelopes to spans of `length` seconds; the last packet was at `end`.
 pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
     let spans: Vec<(usize, &Span)> = spans.iter().enumerate().filter(|(_, span)| span.packets > 0).collect();
     if spans.len() < FEWEST {
@@ -242,7 +242,7 @@ fn median_slope(seen: &Seen<'_>) -> f64 {
     slopes.get(slopes.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Joins neighbours as long as one envelope for both costs no more, and what is on both sides of a queue.
+/// Joins neighbours as long as one envelope for both costs no more, and the two sides of a queue.
 fn join(seen: &Seen<'_>, parts: &mut Vec<Part>) {
     loop {
         let mut best: Option<(f64, usize, usize, Part)> = None;
@@ -268,8 +268,8 @@ fn join(seen: &Seen<'_>, parts: &mut Vec<Part>) {
     }
 }
 
-/// Moves borders between parts to the spans where the jumps are. A block may have points of both sides of a jump, so the curves that
-/// decide leave out a block at each border.
+/// Moves borders between parts to the spans of the jumps. A block may have points of both sides of a jump, so the
+/// deciding curves leave out a block at each border.
 fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
     let block = seen.spans.len().div_ceil(seen.blocks.len() - 1);
     let trimmed: Vec<Curve> = parts
@@ -338,7 +338,7 @@ fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
     let bent = part.curve.bend != 0.0;
     let [offset_s, end_offset_s, skew, mut drift] = known(bent, &part.curve);
     if !bent {
-        // No drift is seen; there may be as much as the best parabola has.
+        // No drift is detected; it may be as large as that of the best parabola.
         let unseen = known(true, &Curve::below(&points(None), part.start, part.end, true))[3];
         drift.within = unseen.value.abs() + unseen.within;
     }

@@ -1,4 +1,4 @@
-//! A sample of packets whose delays are corrected when the clocks are known, which is at the end.
+//! A sample of packets whose delays are corrected when the clocks are known, at the end.
 
 use super::Clocks;
 use crate::random::Random;

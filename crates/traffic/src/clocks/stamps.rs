@@ -40,7 +40,7 @@ pub enum StampError {
         /// Actual number of fields.
         fields: usize,
     },
-    /// A stamp is no time.
+    /// A stamp that is not a time.
     #[error(
         "line {line}: {name} \"{text}\" is no time in seconds, -9223372036 to 9223372036 with at most nine decimals; write 12.000001"
     )]
@@ -96,8 +96,8 @@ fn nanoseconds(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Reads stamps and gives each pair, in ns, to `see`: when it was sent, and when it was received. Empty lines, lines that start with `#` and the line
-/// of names at the start are passed over. Returns how many there are.
+/// Reads stamps and passes each pair, in ns, to `see`: sending time, and receiving time. Empty lines, lines that start
+/// with `#` and the line of names at the start are skipped. Returns the number of pairs.
 ///
 /// # Errors
 /// The first [`StampError`].

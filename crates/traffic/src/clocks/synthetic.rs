@@ -1,4 +1,4 @@
-//! Stamps of two clocks whose offset is known, to try [`super::OneWay`] with.
+//! Stamps of two clocks with a known offset, to test [`super::OneWay`].
 
 use crate::random::Random;
 
@@ -22,7 +22,7 @@ pub struct Synthetic {
     pub skew: f64,
     /// Second derivative, in 1/s.
     pub drift: f64,
-    /// When the offset jumps, and by how much, in seconds.
+    /// Times and sizes of the offset's jumps, in seconds.
     pub jumps: Vec<(f64, f64)>,
     /// Shortest delay in seconds.
     pub shortest_s: f64,

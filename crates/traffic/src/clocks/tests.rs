@@ -30,7 +30,8 @@ fn holds(known: Known, value: f64) -> bool {
     (known.value - value).abs() <= known.within
 }
 
-/// In how many of [`RUNS`] runs everything is found: right jumps at least in all but two, and of these the values.
+/// Checks the number of [`RUNS`] runs with correct results: the right jumps in all but at most two, and the values in
+/// these.
 fn check(of: &Synthetic, duration: f64) {
     let (mut found_all, mut good) = (0, [0u64; 6]);
     for seed in 0..RUNS {
@@ -88,7 +89,7 @@ fn jumps_are_recovered_in_size_and_time_beside_skew_and_drift() {
     for queueing in QUEUES {
         let jumps = vec![(200.0, 5e-3), (350.0, -3e-3), (500.0, 20e-3)];
         check(&Synthetic { drift: 2e-8, jumps, ..plain(queueing) }, 600.0);
-        // The delay goes below zero and comes back: no queue does that.
+        // The delay goes below zero and comes back: a queue cannot do that.
         check(&Synthetic { jumps: vec![(20.0, -1.0), (40.0, 1.0)], ..plain(queueing) }, 60.0);
     }
 }

@@ -54,7 +54,7 @@ impl RequestResponse {
         self.rtt.saturating_add(Nanos(bytes))
     }
 
-    /// Bytes per second that it sends where links take no time.
+    /// Bytes per second if links take no time.
     pub(crate) fn bytes_per_second(&self) -> Option<f64> {
         let time = self.way_back().saturating_add(self.think);
         (time > Nanos::ZERO).then(|| self.request as f64 / (time.0 as f64 / NANOS_PER_SEC as f64))

@@ -1,4 +1,4 @@
-//! A source with a window of packets under way, as TCP has: Reno or CUBIC.
+//! A source with a window of packets in flight, as in TCP: Reno or CUBIC.
 //!
 //! It always has something to send. It is not TCP: there are no connections, no receive window, no delayed or lost
 //! acknowledgements, and each transmission has a number of its own, as in QUIC. Only the reaction of the window to
@@ -6,8 +6,8 @@
 //!
 //! * Slow start and congestion avoidance, and half of the window after a loss: RFC 5681.
 //! * CUBIC: RFC 9438, with C = 0.4, beta = 0.7, and its Reno-friendly region.
-//! * A packet is lost when one that was sent three later has arrived (RFC 9002, Section 6.1.1). The window is cut once for all packets that
-//!   were under way then.
+//! * A packet is lost when one that was sent three later has arrived (RFC 9002, Section 6.1.1). The window is cut once
+//!   for all packets that were in flight then.
 //! * Without any acknowledgement, all packets in flight are given up after the timeout of RFC 6298, which is at least
 //!   200 ms and doubles each time. The window begins at one packet again.
 //! * A mark (RFC 3168) cuts the window like a loss.
@@ -19,7 +19,7 @@ use fairlink_core::{NANOS_PER_SEC, Nanos};
 
 use crate::fine::seconds;
 
-/// Packets sent later of which one has to arrive before a packet counts as lost.
+/// Number of later packets of which the last must arrive before a packet counts as lost.
 const REORDERED: u32 = 3;
 /// Packets of the first window (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
@@ -29,7 +29,7 @@ const MAX_TIMEOUT: Nanos = Nanos::from_secs(60);
 const FIRST_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Largest window, in packets: memory is bounded by it.
 const MAX_WINDOW: f64 = 100_000.0;
-/// RFC 9438: packets per second^3, and what is left of the window after a loss.
+/// RFC 9438: packets per second^3, and the factor of the window after a loss.
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
@@ -106,7 +106,7 @@ pub(super) struct Window {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Nanos,
-    /// Seconds after which the window is what it was.
+    /// Seconds after which the window regains its size.
     k: f64,
     /// The window that Reno would have.
     friendly: f64,
@@ -170,7 +170,7 @@ impl Window {
     }
 
     fn acknowledged(&mut self, now: Nanos, tag: u32, marked: bool) {
-        // One that was given up and arrives all the same.
+        // One that was given up but arrives.
         let Some(UnderWay { sent, len }) = self.under_way.remove(&tag) else { return };
         self.flow.delivered_packets += 1;
         self.flow.delivered_bytes += u64::from(len);
@@ -245,7 +245,7 @@ impl Window {
         let left = match self.tcp.congestion_control {
             CongestionControl::Reno => window / 2.0,
             CongestionControl::Cubic => {
-                // Fast convergence: a window that did not get to where it was leaves room for others.
+                // Fast convergence: a window that did not regain its size leaves room for others.
                 self.before_cut = if window < self.before_cut { window * (1.0 + CUBIC_BETA) / 2.0 } else { window };
                 window * CUBIC_BETA
             }

@@ -30,7 +30,7 @@ pub struct Mpeg {
 /// The kind of a picture in MPEG video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Coded by itself.
+    /// Intra-coded.
     I,
     /// Predicted from the one before.
     P,
@@ -39,7 +39,7 @@ pub enum Picture {
 }
 
 impl Mpeg {
-    /// Bytes per second that a link accounts for. Where pictures are cut, each is taken as one of whole packets and one shorter.
+    /// Accounted bytes per second. If pictures are cut, each counts as whole packets and one shorter.
     pub(crate) fn bytes_per_second(&self, packet: &PacketSize, accounted: impl Fn(u32) -> u32) -> f64 {
         let picture = |len: u32| match packet.range() {
             Some((_, longest)) if !self.whole_frames && longest > 0 => {

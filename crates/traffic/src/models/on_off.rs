@@ -1,12 +1,11 @@
 //! Sources that are on and off at random: voice with exponential times ([drrpp] section 4.4.4, [sds] section IV), data with Pareto
 //! times ([sds] equation (9)).
 //!
-//! Packets are evenly spaced in the time that the source is on. What is left of a gap when it goes off is waited for when it is on
-//! again. So the mean rate is the pace times the share of time in which it is on, exactly.
+//! Packets are evenly spaced in the time that the source is on. The rest of a gap when it goes off is continued when it
+//! is on again. So the mean rate is exactly the pace times the share of on time.
 //!
-//! A source starts on with the probability that it is on at all, and with a whole on time or off time.
-//! DIFFERENCE: that is stationary for exponential times. What a stationary source has left of a Pareto on time has no mean where the
-//! variance is infinite.
+//! A source starts on with the stationary probability, and with a whole on time or off time. DIFFERENCE: that is
+//! stationary for exponential times. The stationary rest of a Pareto on time has no mean if the variance is infinite.
 
 use fairlink_core::Nanos;
 
@@ -33,7 +32,7 @@ pub enum OnTime {
     },
     /// Pareto distributed, with the density (k - 1) a^(k-1) / x^k from a = mean (k - 2) / (k - 1) on.
     ///
-    // DIFFERENCE: equation (9) of [sds] lacks the factor (k - 1), without which it is no density.
+    // DIFFERENCE: equation (9) of [sds] lacks the factor (k - 1), without which it is not a density.
     Pareto {
         /// Mean.
         mean: Nanos,

@@ -62,7 +62,7 @@ impl Trace {
         (self.shortest, self.longest)
     }
 
-    /// From the beginning to where it would come again.
+    /// Time from the beginning to the next repetition.
     #[must_use]
     pub fn period(&self) -> Nanos {
         let (last, count) = (self.packets.last().map_or(Nanos::ZERO, |last| last.at), self.packets.len() as u64);
@@ -78,7 +78,7 @@ impl Trace {
     }
 }
 
-/// A trace as it is played.
+/// A trace during playback.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     trace: Trace,

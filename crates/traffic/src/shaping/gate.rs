@@ -12,7 +12,7 @@ use crate::curve::{ArrivalCurve, ArrivalLimit};
 /// Most instants that a window remembers: 16 MiB.
 pub const MAX_REMEMBERED: usize = 1 << 20;
 
-/// Tokens of a byte: what a rate of 1 bit/s brings in 1 ns is one.
+/// Tokens per byte: a rate of 1 bit/s yields one in 1 ns.
 const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
 /// The state of one limit.
@@ -30,7 +30,7 @@ enum State {
     Line { done: u128, rate: u128 },
 }
 
-/// A curve, and how much of it has been used.
+/// A curve, and its used part.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     states: Vec<State>,
@@ -74,7 +74,7 @@ impl Gate {
     /// Sends a packet of `len` bytes that arrives at `at` as soon as it conforms, behind the last one. Returns that
     /// time; `None` for never.
     pub(super) fn pass(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
-        // A line keeps the order, and knows to a fraction of a nanosecond when it is done.
+        // A line keeps the order, and has the end of a packet to a fraction of a nanosecond.
         let on_a_line = self.states.iter().any(|state| matches!(state, State::Line { .. }));
         let mut earliest = if on_a_line { at } else { at.max(self.last) };
         for state in &mut self.states {
@@ -193,7 +193,7 @@ fn units(len: u32, by_packets: bool) -> u128 {
     if by_packets { 1 } else { len.into() }
 }
 
-/// Forgets what has left a window by `now`.
+/// Removes packets that have left a window by `now`.
 fn forget(sent: &mut VecDeque<(Nanos, u64)>, sum: &mut u128, every: Nanos, now: Nanos) {
     while let Some(&(at, amount)) = sent.front()
         && at.saturating_add(every) <= now

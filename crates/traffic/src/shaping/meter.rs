@@ -1,4 +1,4 @@
-//! Meters and policers: what conforms to a curve, and what does not.
+//! Meters and policers: conforming and excess packets.
 
 use fairlink_core::{Amount, Nanos};
 
@@ -51,7 +51,7 @@ impl Meter {
     }
 }
 
-/// Drops what does not conform to a curve.
+/// Drops packets that do not conform to a curve.
 #[derive(Clone, Debug)]
 pub struct Policer(Meter);
 

@@ -48,7 +48,7 @@ fn breaks_by_definition(sent: &Sent, limit: ArrivalLimit) -> Option<(usize, usiz
     })
 }
 
-/// The same in one pass over long runs: of all intervals that end with a packet it looks at the worst.
+/// The same in one pass over long runs: checks the worst of all intervals that end with a packet.
 fn breaks(sent: &Sent, limit: ArrivalLimit) -> Option<usize> {
     // bits - rate * time, with time in ns and bits times 10^9: least at the worst beginning of an interval.
     let line = |rate_bps: u64, burst: i128, own_first: bool| {

@@ -22,7 +22,7 @@ fn of<'r>(runs: &'r [Run], scheduler: &'r str) -> impl Iterator<Item = &'r Run> 
     runs.iter().filter(move |run| run.scheduler == scheduler)
 }
 
-/// The tail of the delays of a class: how many packets wait longer, as a part.
+/// The tail of the delays of a class: the part of packets with a longer one.
 fn tail(run: &Run, class: &str) -> Vec<(f64, f64)> {
     let Some(delays) = run.distributions_of(|found| found.name == class).next() else { return Vec::new() };
     let all = delays.count() as f64;

@@ -13,7 +13,7 @@ use crate::human;
 
 const PARKING_LOT: &str = include_str!("../../../../../scenarios/network/parking-lot.toml");
 
-/// A class of a link, and what it sends, as a scenario has them.
+/// Adds a class of a link, and its source, to a scenario.
 fn class(text: &mut String, name: &str, keys: &str, source: &str) {
     let _ = write!(text, "\n[[class]]\nname = \"{name}\"\n{keys}\n\n[[source]]\nclass = \"{name}\"\n{source}\n");
 }

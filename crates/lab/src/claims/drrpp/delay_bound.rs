@@ -223,7 +223,8 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         seed: 1,
     };
     let delay = longest(lab, &counterexample(), "drr++", 1)?;
-    // Eight times a packet of the latency-critical flow and what a best-effort flow sends with what it carried over.
+    // Eight times a packet of the latency-critical flow plus the packets of a best-effort flow with its carried-over
+    // deficit.
     let predicted = f64::from(EIGHT * (LARGEST + 2 * LARGEST - 1)) / BYTES_PER_SECOND / case.theorem();
     let mut measured = [Vec::new(), Vec::new()];
     let mut beyond = 0;

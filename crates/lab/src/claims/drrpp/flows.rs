@@ -1,5 +1,5 @@
-//! One latency-critical flow and three best-effort flows through one link: what most measurements of the thesis have in common, and how
-//! they are shown.
+//! One latency-critical flow and three best-effort flows through one link: the common setting of most measurements of
+//! the thesis, and their presentation.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn none() -> ClaimError {
     ClaimError::other("no run has a value")
 }
 
-/// The lower end of the 95 % confidence interval: above zero where an ordering holds beyond the noise.
+/// The lower end of the 95 % confidence interval: above zero if an ordering holds beyond the noise.
 pub(super) fn lower(estimate: &Estimate) -> f64 {
     estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
@@ -93,7 +93,7 @@ pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, ClaimError> {
     points.iter().find(|point| point.x == x).ok_or_else(|| ClaimError::other(format!("the sweep has no point {x}")))
 }
 
-/// A line with error bars through what `value` says of each point.
+/// A line with error bars through `value` of each point.
 pub(super) fn line(
     name: &str,
     points: &[Point],

@@ -22,7 +22,8 @@ pub(super) const LAMBDA_LC: u32 = 15;
 const QUANTUM_LC: u32 = 2000;
 /// The period of the contract of DRR+ in the scenario files, which the thesis does not give; [`fig52`] sweeps it.
 const PERIOD: &str = "1 s";
-/// The transmit queues of the thesis' gateway, of which it gives no size: one packet, latency-critical ones first. [`fig51`] sweeps them.
+/// The transmit queues of the thesis' gateway, without a given size: one packet, latency-critical ones first. [`fig51`]
+/// sweeps them.
 const GATEWAY: &str = "1p";
 
 const FLOWS_ALONE: &str = include_str!("../../../../../scenarios/thesis/fig51-alone.toml");
@@ -331,7 +332,7 @@ fn of_five(values: &[Option<f64>]) -> Result<f64, ClaimError> {
     Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
 }
 
-/// Table 5.2: how far the delay differs from seed to seed.
+/// Table 5.2: variation of the delay from seed to seed.
 pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let count = runs(lab);

@@ -12,7 +12,7 @@ use crate::figures::figure::{Figure, Series, SeriesStyle};
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
-/// Packets per second of the latency-critical flow where the best-effort flows always have packets.
+/// Packets per second of the latency-critical flow with backlogged best-effort flows.
 const LAMBDAS: [u32; 8] = [2, 5, 10, 15, 20, 25, 30, 35];
 /// Offered load that keeps each best-effort flow backlogged: 40/s of 410 B are more than half of the link each.
 const BUSY: &str = "40";

@@ -48,8 +48,8 @@ fn alone(workload: &Workload, arguments: &str) -> Rerun {
     workload.rerun(arguments)
 }
 
-/// Table 3.5's situation: `n` best-effort classes and a latency-critical one, all backlogged with packets of one length, of which each
-/// quantum covers a whole number.
+/// Table 3.5's situation: `n` best-effort classes and a latency-critical one, all backlogged with packets of one
+/// length, of which each quantum covers a whole number.
 #[derive(Clone, Copy)]
 struct Case {
     n: u32,
@@ -203,8 +203,8 @@ fn figure_21(other: &str) -> Workload {
     )
 }
 
-/// Packets of connection 2 that leave before packet 901 of connection 1, and how often one connection sends twice in a row from then until
-/// `until`.
+/// Returns the number of packets of connection 2 that leave before packet 901 of connection 1, and the number of times
+/// that one connection sends twice in a row from then until `until`.
 fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usize, usize), ClaimError> {
     let sent = record(lab, workload, scheduler)?;
     let later: Vec<u32> = sent.iter().skip(900).map(|left| left.class).collect();

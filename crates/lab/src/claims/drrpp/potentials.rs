@@ -36,7 +36,7 @@ struct Session {
     part: f64,
     /// P_i(t).
     potential: f64,
-    /// Link time of what is queued, in nanoseconds.
+    /// Link time of the backlog, in nanoseconds.
     backlog: f64,
 }
 
@@ -48,7 +48,8 @@ struct Fluid {
     /// P(t).
     potential: f64,
     now: f64,
-    /// Looks at backlogged sessions, those that found P(t) above P_i(t), and the most by which P(t) was below P_i(t).
+    /// Counts of checks of backlogged sessions, and of those that found P(t) above P_i(t); and the maximum lag of P(t)
+    /// behind P_i(t).
     looks: usize,
     above: usize,
     below: f64,
@@ -173,7 +174,7 @@ type Queue = VecDeque<usize>;
 enum Event<'a> {
     /// A packet comes, the one at this place among the arrivals.
     Comes(usize),
-    /// The first of this session's packets goes.
+    /// The first of this session's packets leaves.
     Goes(usize, &'a [Queue]),
 }
 
@@ -263,7 +264,8 @@ struct SelfClocked {
     order: Order,
     looks: usize,
     above: usize,
-    /// The most by which the system's virtual time was above a backlogged session's potential, in that session's next packet over its part.
+    /// Maximum lead of the system's virtual time over a backlogged session's potential, in units of that session's next
+    /// packet over its part.
     most: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Sections 5.1.2 and 5.1.3: the mean delay, and what the schedulers count, by the quantum of the latency-critical flow. Figures 5.3 to 5.9.
+//! Sections 5.1.2 and 5.1.3: the mean delay, and the schedulers' counters, by the quantum of the latency-critical flow.
+//! Figures 5.3 to 5.9.
 
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
@@ -53,7 +54,7 @@ fn quanta() -> Axis {
     Axis::linear("quantum of the latency-critical flow (B)", 800.0, 4000.0)
 }
 
-/// From the smallest quantum to the largest: how much a quantity falls, seed by seed.
+/// Fall of a quantity from the smallest quantum to the largest, seed by seed.
 fn fall(points: &[Point], value: impl Fn(&Point) -> Vec<Option<f64>>) -> Result<Estimate, ClaimError> {
     difference(&value(at(points, 800.0)?), &value(at(points, 4000.0)?))
 }
@@ -185,7 +186,7 @@ fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     Ok((table, highest))
 }
 
-/// Figures 5.4 and 5.5: what both count at the lower load.
+/// Figures 5.4 and 5.5: the counters of both at the lower load.
 pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
     let part = |scheduler: usize| -> Result<Vec<Option<f64>>, ClaimError> {
@@ -387,7 +388,7 @@ fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimErr
 /// Why a count falls later than in the text.
 const AT_A_LARGER: &str = "The order of the two is the text's, and both counts fall to 100 at a larger quantum: here a round is paced by the link, there by a gateway that scans its queues.";
 
-/// Figures 5.8 and 5.9: what both count at the higher load.
+/// Figures 5.8 and 5.9: the counters of both at the higher load.
 pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &high())?;
     let crossing = [NEW, OLD].map(|scheduler| falls_to(&points, scheduler, 100.0));

@@ -99,7 +99,7 @@ impl Drop for Stamps {
 /// The results between two links.
 struct Between {
     packets: usize,
-    /// The largest difference of waiting and holding together from what the link promises, in nanoseconds.
+    /// Maximum deviation of the sum of waiting and holding from the link's promise, in nanoseconds.
     off: u64,
     /// Shortest and longest waiting at the link before, and holding, in nanoseconds.
     waiting: (u64, u64),

@@ -2,11 +2,11 @@
 //!
 //! The threads are real ([`shared`]); time is the link's, so that the results do not depend on the machine. They run in
 //! two ways:
-//! * By the clock of the link: the enqueuing thread hands over a packet once the link's clock has reached its arrival, and the dequeuing
-//!   thread asks for the next packet once all that arrived by then is there. What leaves, and when, is compared with the simulator, which has one
-//!   thread.
-//! * At full speed: no thread looks at a clock, and the order of calls is another in each run. All calls are written down in the order in which
-//!   the list took them. One thread repeats them with another scheduler, and all answers are compared.
+//! * By the clock of the link: the enqueuing thread passes a packet once the link's clock has reached its arrival, and
+//!   the dequeuing thread asks for the next packet once all arrivals by then are there. The departures and their times
+//!   are compared with the simulator, which has one thread.
+//! * At full speed: no thread reads a clock, and the order of calls differs in each run. All calls are recorded in the
+//!   order in which the list took them. One thread repeats them with another scheduler, and all answers are compared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,7 +50,7 @@ struct Left {
 enum Call {
     /// The packet with this number was queued.
     Enqueue { at: Nanos, number: usize },
-    /// The next packet was asked for.
+    /// A call for the next packet.
     Dequeue { at: Nanos, left: Option<Left> },
 }
 

@@ -30,7 +30,7 @@ const TABLE_51: [(u32, f64, f64); 9] = [
     (18, 6660.0, 3717.0),
     (20, 7400.0, 3576.0),
 ];
-/// Mean payload of a packet in bytes, which is what the rates of Table 5.1 count.
+/// Mean payload of a packet in bytes, which the rates of Table 5.1 count.
 const PAYLOAD: f64 = 370.0;
 /// Further rates at which sigma is taken, in percent of the mean rate. The text takes it at "the service rate allocated to the flow".
 const RHOS: [u64; 5] = [100, 105, 110, 135, 200];
@@ -55,7 +55,7 @@ struct Sent {
     rate: Estimate,
     /// Burstiness packet by packet at each rho, in bytes.
     sigma: Vec<Estimate>,
-    /// Group by group, where there are groups.
+    /// Group by group, if there are groups.
     of_groups: Vec<Option<Estimate>>,
 }
 
@@ -113,8 +113,9 @@ fn allocated(lambda: u32) -> u64 {
     (be / (lc + 3.0 * be) * LINK_BPS) as u64
 }
 
-/// Sigma in bytes that theory expects of a Poisson flow in 100 s at `rho` bit/s: where rho is well above the mean, the level that the busiest of all
-/// busy periods reaches, by the exponent of Cramér and Lundberg; near the mean, the largest value of a random walk.
+/// Theoretical sigma in bytes of a Poisson flow in 100 s at `rho` bit/s: if rho is well above the mean, the level of
+/// the busiest of all busy periods, by the exponent of Cramér and Lundberg; near the mean, the largest value of a
+/// random walk.
 fn predicted(lambda: u32, rho: u64) -> f64 {
     const SECONDS: f64 = 100.0;
     /// Euler's constant: the mean of the largest of many exponential levels.
@@ -150,7 +151,7 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     for (index, (lambda, rate, sigma)) in TABLE_51.into_iter().enumerate() {
         let rho = allocated(lambda);
         let (sent, theory) = (measure(lab, &scenario, index, &RHOS, Some(rho), runs)?, predicted(lambda, rho));
-        // Of what is sent, the payload, in bytes per second.
+        // The payload of the traffic, in bytes per second.
         let payload = times(sent.rate, PAYLOAD / PACKET / 8.0);
         let expected = sent.expected * PAYLOAD / PACKET / 8.0;
         rows.push(Row::new(

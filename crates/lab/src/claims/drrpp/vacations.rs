@@ -30,7 +30,8 @@ fn busy(lambda: u32) -> Result<Workload, ClaimError> {
     Workload::new("vacations.toml", BARE).with(&settings)
 }
 
-/// Vacations: lengths of runs of packets of one best-effort flow, and what packets of the latency-critical flow found that came to an empty queue of it.
+/// Vacations: lengths of runs of packets of one best-effort flow, and waits of packets of the latency-critical flow
+/// that came to its empty queue.
 #[derive(Default)]
 struct Seen {
     /// Lengths of visits to a best-effort flow, in seconds.
@@ -89,7 +90,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The mean delay of M/G/1 with these vacations, in seconds: service, what is queued before, and the rest of a vacation.
+/// The mean delay of M/G/1 with these vacations, in seconds: service, earlier backlog, and the rest of a vacation.
 fn predicted(lambda: u32, visits: &[f64]) -> f64 {
     let variance = (661.0f64.powi(2) - 1.0) / 12.0;
     let service = PACKET * 8.0 / LINK_BPS;

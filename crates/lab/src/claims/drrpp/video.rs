@@ -1,8 +1,9 @@
 //! Section 5.2: MPEG video as the latency-critical flow. Figures 5.10 to 5.14.
 //!
-//! DIFFERENCE: at the text's 1.2 Mbit/s and its traffic the link is loaded by 61 to 76 %, and no work-conserving scheduler can make delays of
-//! seconds of it. What the text measured fits a link of 791 to 820 kbit/s, as its own thresholds say (see [`MEASURED`]). Every figure
-//! is run at both rates: the first has the departures, with their reason, and the second has what the text saw.
+//! DIFFERENCE: at the text's 1.2 Mbit/s and its traffic the link is loaded by 61 to 76 %, with which no work-conserving
+//! scheduler has delays of seconds. The text's measurements fit a link of 791 to 820 kbit/s, by its own thresholds (see
+//! [`MEASURED`]). Every figure is run at both rates: the first has the departures, with their reason, and the second
+//! reproduces the text.
 
 use fairlink_sim::Options;
 
@@ -17,9 +18,10 @@ use crate::human;
 const VIDEO: &str = include_str!("../../../../../scenarios/thesis/fig510.toml");
 /// The rate of the link as the text gives it.
 const STATED: Link = Link { rate: "1.2mbit", words: "1.2 Mbit/s" };
-/// The rate at which the text's own thresholds hold. The video needs 614 kbit/s. Under DRR++ a quantum of 6000 B (6/8 of the link where all
-/// send) is not enough and 9000 B (9/11) are: 751 to 819 kbit/s. Under DRR+ 21000 B (21/27) are enough and 18000 B (18/24) are not:
-/// 790 to 819 kbit/s. Near the lower end, where text and figures agree best; [`fig513`] has other rates.
+/// The rate at which the text's own thresholds hold. The video needs 614 kbit/s. Under DRR++ a quantum of 6000 B (6/8
+/// of the link if all send) is not enough and 9000 B (9/11) are: 751 to 819 kbit/s. Under DRR+ 21000 B (21/27) are
+/// enough and 18000 B (18/24) are not: 790 to 819 kbit/s. Near the lower end, where text and figures agree best;
+/// [`fig513`] has other rates.
 const MEASURED: Link = Link { rate: "795kbit", words: "795 kbit/s" };
 /// Packets per second of each best-effort flow in Figures 5.10 and 5.11.
 const LAMBDAS: [u32; 10] = [2, 5, 8, 10, 13, 15, 18, 20, 24, 30];
@@ -462,7 +464,7 @@ pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(rerun))
 }
 
-/// The upper end of how much slower a best-effort flow is under DRR+ than under DRR++.
+/// Upper end of the slowdown of a best-effort flow under DRR+ compared with DRR++.
 fn lower_gain(points: &[Point], quantum: u32) -> Result<f64, ClaimError> {
     let gain = at(points, quantum.into())?.gain("be1")?;
     Ok(gain.mean + gain.ci95.unwrap_or(f64::INFINITY))

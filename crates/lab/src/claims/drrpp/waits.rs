@@ -1,8 +1,9 @@
 //! Conservation of waiting: a scheduler that keeps the link busy only decides which packets wait.
 //!
-//! On the same arrivals the bytes in all queues are the same at any time under every work-conserving scheduler, but for the packet on the
-//! link. So bytes times their wait add up to the same (Kleinrock's conservation law), and no flow can wait longer under one scheduler
-//! than all flows together under another. That bounds by how much delays may differ, from the runs of one scheduler alone.
+//! On the same arrivals the bytes in all queues are the same at any time under every work-conserving scheduler, except
+//! for the packet on the link. So bytes times their wait add up to the same (Kleinrock's conservation law), and no flow
+//! can wait longer under one scheduler than all flows together under another. That bounds the differences of delays,
+//! from the runs of one scheduler alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +29,8 @@ impl Waits {
     }
 }
 
-/// Byte nanoseconds of the latency-critical flow and of the others. What is left in the queues at the end has waited until then.
+/// Byte nanoseconds of the latency-critical flow and of the others. Packets in the queues at the end have waited until
+/// then.
 struct Watch {
     sums: [i128; 2],
     queued: [i128; 2],

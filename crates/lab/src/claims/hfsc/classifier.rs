@@ -1,4 +1,5 @@
-//! Section 6.3: what it takes to find the class of a packet, by work that can be counted, and beside trying all matches in order.
+//! Section 6.3: cost of finding the class of a packet, by countable work, and compared with trying all matches in
+//! order.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -27,7 +28,7 @@ const SETS: f64 = 4096.0;
 struct Kind {
     name: &'static str,
     matches: fn(u32) -> Match,
-    /// True if the classifier keeps a flow cache: one hash table is asked faster.
+    /// True if the classifier keeps a flow cache: a single hash table is faster.
     cached: bool,
 }
 
@@ -54,7 +55,7 @@ fn prefix(n: u32) -> Match {
     source(n, 24 + (n % 8) as u8)
 }
 
-/// Ranges that are too many values for a table, so that such matches are tried one by one.
+/// Ranges with too many values for a table, so that such matches are tried one by one.
 fn ranges(n: u32) -> Match {
     let most = Some(PortRange { first: 1, last: u16::MAX - 1 });
     Match { sport: most, dport: most, ..source(n, 32) }
@@ -192,7 +193,8 @@ fn random_frame(dice: &mut SeededRng) -> FrameKey {
     }
 }
 
-/// Answers of random lists, each frame asked twice, that are not those of trying all matches in order; and all that were given.
+/// Returns the number of answers of random lists, each frame asked twice, that differ from trying all matches in order;
+/// and the number of all answers.
 fn random(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let (mut wrong, mut asked) = (0, 0);
     for case in 0..lab.by_effort(100, 1000) {

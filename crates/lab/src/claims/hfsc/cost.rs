@@ -1,4 +1,4 @@
-//! Section 6.3: what a packet costs, by enqueue and dequeue under each criterion. Figure 13.
+//! Section 6.3: cost of a packet, by enqueue and dequeue under each criterion. Figure 13.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -153,7 +153,7 @@ fn clock() -> f64 {
     times[1000] as f64
 }
 
-/// Sums of what was measured.
+/// Sums of the measurements.
 #[derive(Default)]
 struct Sums {
     packets: u64,
@@ -175,7 +175,7 @@ impl Sums {
     }
 }
 
-/// Calls of a scheduler, by what they do.
+/// Calls of a scheduler, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// A packet for a session without packets.
@@ -212,7 +212,8 @@ pub(super) trait Meter<W> {
     fn add(&mut self, made: Made, took: Self::Took);
 }
 
-/// Runs through the arrivals; what `meter` is to measure lies between the transmission of the first and the last packet of `span`.
+/// Runs through the arrivals; `meter` measures the calls between the transmission of the first and the last packet of
+/// `span`.
 pub(super) fn run<W: Work, M: Meter<W>>(
     tree: &Hierarchy,
     arrivals: &[(u64, ClassId)],
@@ -223,7 +224,7 @@ pub(super) fn run<W: Work, M: Meter<W>>(
     let packet_ns = u64::from(BYTES) * 8_000_000_000 / LINK;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let (mut now, mut sent) = (0u64, 0u64);
-    // By class, what it was sent by the real-time criterion: which one chose a packet shows there.
+    // Service by the real-time criterion by class: it shows which criterion chose a packet.
     let mut in_time = vec![0u64; tree.len()];
     let mut queued = vec![0u32; tree.len()];
     let mut arrivals = arrivals.iter().copied().peekable();
@@ -292,7 +293,7 @@ impl Meter<()> for Times {
     }
 }
 
-/// One run through the arrivals, each call timed by itself.
+/// One run through the arrivals, each call timed separately.
 fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, ClaimError> {
     let mut times = Times::default();
     run(tree, arrivals, FROM..TO, &mut times)?;

@@ -10,7 +10,8 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
 /// Duration of the longest packet on the link, in seconds.
 const PACKET: f64 = 8.0 * 8192.0 / 10e6;
-/// When the on-off source is on in the scenario, in seconds; it is off between. The text does not say how long it is either.
+/// On periods of the on-off source in the scenario, in seconds; it is off between. The text does not give their length
+/// either.
 const ON: [(f64, f64); 3] = [(2.0, 4.0), (6.0, 8.0), (10.0, 12.0)];
 const OFF: [(f64, f64); 3] = [(0.0, 2.0), (4.0, 6.0), (8.0, 10.0)];
 /// Left out after each change, in seconds.

@@ -1,4 +1,5 @@
-//! E(t) of Section 3.2: what must be served by deadlines, exact by equation (8), beside the sum of equation (10) that H-FSC uses.
+//! E(t) of Section 3.2: the service required by deadlines, exact by equation (8), beside the sum of equation (10) that
+//! H-FSC uses.
 
 use fairlink_core::schedulers::hfsc::Hfsc;
 use fairlink_core::{ClassId, Dequeued, DropReason, NANOS_PER_SEC, Nanos, Packet, Rate, Scheduler, ServiceCurve};
@@ -63,7 +64,7 @@ struct Seen {
     packets: usize,
     /// Packets at whose start the sum of E_i is below E.
     below: usize,
-    /// Packets that H-FSC chose by the other criterion than equation (10) says.
+    /// Packets for which H-FSC's criterion differs from that by equation (10).
     otherwise: usize,
     /// Sums of E_i less E, in bytes: of all, and the largest.
     over: f64,
@@ -143,7 +144,7 @@ fn figure_10() -> (Vec<Curves>, Vec<Arrival>) {
     (curves, arrivals)
 }
 
-/// Three sessions of which the first is always active, the second comes at 1 s, and the third with it if `all`.
+/// Three sessions: the first is always active, the second comes at 1 s, and the third with it if `all`.
 fn example(all: bool) -> (Vec<Curves>, Vec<Arrival>) {
     let curves = [curve(0, 100_000, 4_000_000), curve(7_200_000, 100_000, 0), curve(0, 80_000, 4_000_000)];
     let curves = curves.map(|real_time| Curves { real_time, share: line(1_000_000) }).to_vec();

@@ -16,7 +16,7 @@ const PACKET_S: f64 = PACKET_BITS / 10e6;
 /// Session 2 of Figure 3 and session 1 of Figure 4 come then, in seconds. The text gives no number.
 const JOINS: f64 = 1.0;
 
-/// Section 1, Figure 1: what classes of one organisation leave, the others of it have.
+/// Section 1, Figure 1: unused bandwidth of one organisation's classes goes to its other classes.
 pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const FROM: f64 = 0.5;
     const TO: f64 = 2.0;
@@ -210,7 +210,8 @@ impl Letters {
         Workload::new("fig3.toml", text)
     }
 
-    /// t1 - t0 in seconds: session 2 is served alone until S_2(x) = R (t1 - t0), where x is how far the last deadline of session 1 is after t0.
+    /// t1 - t0 in seconds: session 2 is served alone until S_2(x) = R (t1 - t0), where x is the time from t0 to the
+    /// last deadline of session 1.
     fn starves(self) -> f64 {
         let ahead = self.flat + JOINS / self.beta - JOINS;
         let owed = self.beta * ahead.min(self.t) + self.alpha * (ahead - self.t).max(0.0);
@@ -368,7 +369,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let bytes = short.bytes.as_ref().map_or(f64::INFINITY, to_f64);
         Ok((bytes, to_f64(&short.from), to_f64(&short.at)))
     };
-    // Session 3 never comes: until then B gets what its curve asks for and not more.
+    // Session 3 never comes: until then B gets exactly its curve.
     let silent = |workload: &Workload| {
         let source = "[[source]]\nclass = \"3\"\nmodel = \"greedy\"\npacket = \"500B\"\n";
         Workload::new(workload.name.replace(".toml", "-silent.toml"), workload.text.replace(source, ""))
@@ -430,7 +431,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let shown: [(&str, &[&str]); 6] =
         [("A", &["1", "2"]), ("B", &["3", "4"]), ("1", &["1"]), ("2", &["2"]), ("3", &["3"]), ("4", &["4"])];
     for (place, (name, leaves)) in shown.into_iter().enumerate() {
-        // A point in many: packets are short beside what is drawn.
+        // One point in many: packets are short on the scale of the plot.
         let points = run.course(leaves, from, to).into_iter().step_by(20).map(|(at, bytes)| (at, bytes / 1e3));
         panel.series.push(Series::line(name, points.collect(), SeriesStyle::nth(place)));
     }

@@ -1,4 +1,5 @@
-//! Section 3.3: where a class starts that becomes active. At v_min or v_max alone, virtual times part by the number of sessions.
+//! Section 3.3: the start of a class that becomes active. At v_min or v_max alone, virtual times differ by the number
+//! of sessions.
 
 use fairlink_core::schedulers::hfsc::{Hfsc, Joins};
 use fairlink_core::{
@@ -43,7 +44,7 @@ fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
         Ok(())
     };
     if comes == Comes::Ahead {
-        // A packet for each is what the curves of all have together in `sessions` packet times; then hardly anything.
+        // A packet for each is the sum of all curves in `sessions` packet times; then almost nothing.
         let bps = LINK / (2 * sessions);
         let curve = ServiceCurve { m1: Some(rate(bps)?), d: Nanos(2 * sessions * PACKET_NS), m2: Some(Rate::MIN) };
         (0..sessions).try_for_each(|_| add(LINK / sessions, Some(curve)))?;

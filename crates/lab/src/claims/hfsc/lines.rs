@@ -79,7 +79,8 @@ struct Clocks {
     unexplained: usize,
 }
 
-/// Packets come at random. Late ones, which come to a class that still has some after its last deadline, are left out where `late` is not set.
+/// Packets come at random. Late ones, which come to a backlogged class after its last deadline, are left out unless
+/// `late` is set.
 fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, ClaimError> {
     let mut found = Clocks::default();
     for case in 0..cases {

@@ -135,7 +135,7 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
 
-/// The set of Figure 10 with another delay of FTP, and sizes for what the text calls 8 KB and 4 KB.
+/// The set of Figure 10 with another delay of FTP, and the sizes that the text calls 8 KB and 4 KB.
 fn figure_10(ftp_us: f64, [video, ftp]: [u32; 2]) -> Workload {
     let text = FIG10
         .replace("\"16.25ms\"", &format!("\"{}ns\"", (ftp_us * 1e3).round()))
@@ -198,7 +198,8 @@ pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, ClaimError>
         table.row([format!("{:.6} ms", us / 1e3), cell(exact), cell(built)]);
     }
     let fails = admitted(&figure_10(shortest_us - 0.001, SIZES))?.0;
-    // Audio, video and the lines have asked for 96496 b of 100000 by 10 ms, where the video's first piece ends; 3504 b at 5 Mbit/s take 0.7008 ms.
+    // Audio, video and the lines have requested 96496 b of 100000 by 10 ms, where the video's first piece ends; 3504 b
+    // at 5 Mbit/s take 0.7008 ms.
     let by_hand = 0.010 - (0.010 * 10e6 - (960.0 + 640.0 + 65_536.0 + 0.010 * 2_936_000.0)) / 5e6 + 4096.0 * 8.0 / 5e6;
     let rows = vec![
         Row::never(

@@ -1,4 +1,5 @@
-//! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and how many packets compete when the on-off session is active.
+//! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and the number of packets that compete when the on-off
+//! session is active.
 
 use super::watch::{Record, largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};

@@ -1,4 +1,4 @@
-//! Section 7: what many streams of one agency do to the other, under CBQ with priorities and under H-FSC.
+//! Section 7: the effect of many streams of one agency on the other, under CBQ with priorities and under H-FSC.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const COMPARED: [&str; 4] = ["hfsc", "cbq-ancestor-only", "cbq-formal", "cbq-top-level"];
-/// "Many active CMU video streams": how many. Each is a leaf, as the paper has it for sessions.
+/// Number of "Many active CMU video streams". Each is a leaf, as the paper has it for sessions.
 const STREAMS: usize = 12;
 /// Their total offered load in Mbit/s: more than CMU's 25, so that they take all of it.
 const OFFERED: f64 = 30.0;
@@ -108,7 +108,7 @@ fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, C
     Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
 }
 
-/// The longest delay of real-time packets where there are many streams.
+/// The longest delay of real-time packets with many streams.
 fn longest(of: &Pairs) -> f64 {
     of.iter().map(|[_, many]| many.longest).fold(0.0, f64::max)
 }

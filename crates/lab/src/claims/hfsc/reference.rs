@@ -1,5 +1,6 @@
-//! A reference of H-FSC, SCED and what lies between for one level of sessions: service curves of any slopes, times exact, no search trees. It
-//! is slow. It runs what the schedulers refuse (convex curves with a first slope above zero) and what they do not compute (E(t) of equation (8)).
+//! A reference of H-FSC, SCED and intermediate rules for one level of sessions: service curves of any slopes, times
+//! exact, no search trees. It is slow. It runs curves that the schedulers refuse (convex curves with a first slope
+//! above zero) and computes E(t) of equation (8), which they do not.
 
 use std::collections::VecDeque;
 
@@ -38,7 +39,7 @@ pub(super) struct Sent {
     pub in_time: bool,
 }
 
-/// A session: what it is guaranteed, and what it shares by.
+/// A session: its guarantee, and its link-sharing curve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curves {
     pub real_time: ServiceCurve,
@@ -144,7 +145,7 @@ impl Model {
         }
     }
 
-    /// A packet comes. Whether its session becomes active.
+    /// Handles an arrival. Returns true if its session becomes active.
     pub(super) fn arrive(&mut self, arrival: Arrival) -> bool {
         let session = arrival.session;
         self.queues[session].push_back(arrival);
@@ -247,7 +248,7 @@ impl Sharing {
     }
 }
 
-/// Sends what arrives, in the order of time, until `until` in nanoseconds.
+/// Runs the arrivals in time order, until `until` in nanoseconds.
 pub(super) fn play(
     lab: &Lab<'_>,
     curves: &[Curves],

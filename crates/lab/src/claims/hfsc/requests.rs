@@ -1,9 +1,10 @@
-//! Section 4: what real-time requests may be kept in. A session with packets has one: from its eligible time on it may be chosen, and the one with
-//! the least deadline is.
+//! Section 4: data structures for real-time requests. A session with packets has one request: from its eligible time on
+//! it may be chosen, and the one with the least deadline is.
 //!
-//! The text has two structures, which are here with counters: a calendar queue of eligible times with a heap of deadlines, and a binary tree by eligible
-//! time that knows the least deadline below each node. Sources: R. Brown, "Calendar queues", CACM 31(10), 1988; I. Stoica and H. Abdel-Wahab's tree is the
-//! text's \[13\]; the tree is kept in balance by random priorities (a treap).
+//! The text has two structures, implemented here with counters: a calendar queue of eligible times with a heap of
+//! deadlines, and a binary tree by eligible time with the least deadline below each node. Sources: R. Brown, "Calendar
+//! queues", CACM 31(10), 1988; I. Stoica and H. Abdel-Wahab's tree is the text's \[13\]; random priorities keep the
+//! tree balanced (a treap).
 
 use crate::claims::random::SeededRng;
 
@@ -19,7 +20,8 @@ pub(super) trait Requests {
     /// Inserts the request of a session without one.
     fn add(&mut self, session: usize, request: Request);
 
-    /// The session whose request has the least deadline of those that are eligible at `now`, which never goes back.
+    /// Returns the session whose request has the least deadline of those that are eligible at `now`, which never
+    /// decreases.
     fn first(&mut self, now: u64) -> Option<usize>;
 
     /// Takes out the request of a session that has one.
@@ -29,7 +31,7 @@ pub(super) trait Requests {
     fn steps(&self) -> u64;
 }
 
-/// All requests are looked at: what the others are compared with.
+/// A pass over all requests: the reference for the others.
 pub(super) struct Plain(Vec<Option<Request>>);
 
 impl Plain {
@@ -60,7 +62,7 @@ impl Requests for Plain {
 
 const ABSENT: usize = usize::MAX;
 
-/// A binary heap of sessions by key, which knows where each session is.
+/// A binary heap of sessions by key, with the position of each session.
 struct Heap {
     order: Vec<(u64, usize)>,
     /// By session: its place.
@@ -91,7 +93,7 @@ impl Heap {
         }
     }
 
-    /// Moves the entry at `place` up to where it belongs, and returns that place.
+    /// Moves the entry at `place` up to its position, and returns that.
     fn rise(&mut self, mut place: usize) -> usize {
         self.steps += 1;
         while place > 0 && self.order[place] < self.order[(place - 1) / 2] {
@@ -159,7 +161,7 @@ impl Requests for TwoHeaps {
     }
 }
 
-/// A calendar queue: days of equal length, of a year that begins anew; a day has the requests of all years, in order.
+/// A calendar queue: days of equal length, in a cyclic year; a day has the requests of all years, in order.
 struct Calendar {
     /// A power of two of them.
     days: Vec<Vec<(u64, usize)>>,
@@ -182,7 +184,7 @@ impl Calendar {
         (at / self.day) as usize & (self.days.len() - 1)
     }
 
-    /// Puts a request in, under its time or, where that has passed, under the last one that was asked for. Returns that.
+    /// Inserts a request, under its time or, if that has passed, under the last queried one. Returns that.
     fn add(&mut self, at: u64, session: usize) -> u64 {
         let at = at.max(self.from);
         self.put(at, session);
@@ -324,7 +326,7 @@ impl Tree {
         (self.nodes[node].request.eligible, node)
     }
 
-    /// The one of two sessions, each of which may be absent, that has the lesser deadline.
+    /// Returns the one of two sessions, each of which may be absent, that has the lesser deadline.
     fn sooner(&self, one: usize, other: usize) -> usize {
         let key = |session: usize| {
             self.nodes.get(session).map_or((u64::MAX, ABSENT), |node| (node.request.deadline, session))
@@ -343,7 +345,7 @@ impl Tree {
         self.nodes[node].least = self.sooner(node, below);
     }
 
-    /// The tree of what is below `key`, and that of the rest.
+    /// Returns the tree of the entries below `key`, and that of the rest.
     fn split(&mut self, node: usize, key: (u64, usize)) -> [usize; 2] {
         if node == ABSENT {
             return [ABSENT; 2];
@@ -356,7 +358,7 @@ impl Tree {
         parts
     }
 
-    /// One tree of two, the first of which is before the other.
+    /// Joins two trees, the first of which is before the other.
     fn merge(&mut self, first: usize, second: usize) -> usize {
         if first == ABSENT || second == ABSENT {
             return if first == ABSENT { second } else { first };

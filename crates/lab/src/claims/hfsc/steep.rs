@@ -36,7 +36,8 @@ fn arrivals_of_figure_3() -> Vec<Arrival> {
     at_once(0, 0, 1000, 2_500).chain(at_once(NANOS_PER_SEC, 1, 1000, 2_500)).collect()
 }
 
-/// Packets of Figure 3 with a flat start, which both take, and how many of them the reference sends in another place than `hfsc`.
+/// Returns the packets of Figure 3 with a flat start, which both accept, and the number of them that the reference
+/// sends at another position than `hfsc`.
 fn moved(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let curves = [both(curve(0, 60 * MS, 5_000_000)), both(curve(5_000_000, 100 * MS, 2_000_000))];
     let (arrivals, until) = (arrivals_of_figure_3(), 2 * NANOS_PER_SEC);
@@ -51,7 +52,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // (alpha, beta, T) of equations (5) and (6), as parts of the link and in seconds.
     const LETTERS: [(f64, f64, f64); 5] =
         [(0.25, 0.625, 0.1), (0.125, 0.625, 0.1), (0.375, 0.625, 0.1), (0.125, 0.75, 0.06), (0.25, 0.625, 0.2)];
-    // t1 - t0: session 2 is alone until S_2 gets to where the last deadline of session 1 is.
+    // t1 - t0: session 2 is alone until S_2 reaches the last deadline of session 1.
     let starves = |(alpha, beta, t): (f64, f64, f64)| {
         let ahead = t + (JOINS - alpha * t) / beta - JOINS;
         beta * ahead.min(t) + alpha * (ahead - t).max(0.0)
@@ -70,7 +71,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (packets, moved) = moved(lab)?;
     let gap = |run: &Played| run.longest_gap(0, JOINS, JOINS + 0.5);
     let miss = |run: &Played, session: usize| run.misses[session].unwrap_or(f64::NAN);
-    // Figure 2(b): the download has what the video leaves of 10 Mbit/s.
+    // Figure 2(b): the download has the rest of 10 Mbit/s beside the video.
     let fig2 = [curve(6_600_000, 10 * MS, 2_000_000), curve(3_400_000, 10 * MS, 8_000_000)].map(both);
     let mut arrivals: Vec<Arrival> = at_once(0, 1, 8192, 100).collect();
     let frames: Vec<u64> = (0..15).map(|frame| frame * 33_333_333).collect();
@@ -223,7 +224,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     arrivals.truncate(200);
     let mut session = Session::new(shape);
     let mut found = Guaranteed::default();
-    // Starts of backlogged periods and what had been served by then, by either criterion.
+    // Starts of backlogged periods and the service by then, by either criterion.
     let (mut starts, mut served): (Vec<(i128, i128)>, i128) = (Vec::new(), 0);
     let mut now = 0i128;
     for (place, packet) in arrivals.iter().enumerate() {

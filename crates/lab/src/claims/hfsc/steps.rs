@@ -273,7 +273,8 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let tree = tree_of(fanouts, part)?;
         let [usual, busy] = [Counts::of(lab, &tree, false)?, Counts::of(lab, &tree, true)?];
         let name = format!("{} {kind} sessions", shape(fanouts));
-        // The whole backlog is there before packets are counted: what arrives behind others are packets of the two-state sources.
+        // The whole backlog is there before packets are counted: arrivals behind others are packets of the two-state
+        // sources.
         if usual.behind.calls == 0 {
             return Err(ClaimError::other("no packet arrived behind another"));
         }

@@ -19,7 +19,7 @@ const TICKS: u64 = 1 << 12;
 /// Maximum lateness of a deadline of the scheduler, in these units.
 const ROUNDING: u64 = 4;
 
-/// Keeps the requests of a running scheduler in a structure, and sees what it would choose.
+/// Keeps the requests of a running scheduler in a structure, and compares its choices.
 struct Kept {
     requests: Box<dyn Requests>,
     enqueue: u64,
@@ -52,10 +52,11 @@ impl Line {
 /// Follows a scheduler.
 struct Follower {
     kept: Vec<Kept>,
-    /// By session: its last request, and how many packets it has.
+    /// By session: its last request, and the number of its packets.
     last: Vec<Request>,
     queued: Vec<u32>,
-    /// By session: its curve, a line that begins with its last backlog that came late, and how many packets it has had by the real-time criterion since.
+    /// By session: its curve, a line that begins with its last late backlog, and the number of its packets by the
+    /// real-time criterion since.
     lines: Vec<Line>,
     packets: u64,
     /// Steps of the scheduler itself in its queues of real-time requests.
@@ -295,7 +296,7 @@ pub(super) fn times() -> Vec<Row> {
         .collect()
 }
 
-/// Section 6.3: what the text forecasts from its times, and the same from ours.
+/// Section 6.3: the text's forecast from its times, and the same from ours.
 pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // The text's: about 9 us for queueing and 3 us for classification.
     let forecast = 1.0 / (9e-6 + 3e-6);

@@ -122,7 +122,7 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimErr
         let run = record(lab, &workload, scheduler, &workload)?;
         let levels = tree.iter().map(|class| class.level).max().unwrap_or(1);
         let parts: Vec<f64> = run.misses().map(|miss| miss / PACKET).collect();
-        // Deadlines are whole nanoseconds, rounded up; a packet takes as long.
+        // Deadlines are whole nanoseconds, rounded up, as is the duration of a packet.
         found.missed += parts.iter().filter(|&&part| part > 1.0).count();
         found.leaves += parts.len();
         let largest = parts.iter().copied().fold(0.0, f64::max);
@@ -205,7 +205,8 @@ struct Apart {
     used: Vec<f64>,
 }
 
-/// Drives H-FSC on an exact clock with random arrivals; `each` is asked after everything that happens, once a packet has left or come.
+/// Drives H-FSC on an exact clock with random arrivals; `each` is called after every event, once a packet has left or
+/// come.
 pub(super) fn drive(
     tree: &Hierarchy,
     dice: &mut SeededRng,
@@ -259,7 +260,8 @@ fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, SeededRng), ClaimEr
         return Ok((tree, dice));
     }
     let mut curves = Vec::new();
-    // Steep pieces take what the long run leaves of the link: each leaf asks for three quarters of its share at most.
+    // Steep pieces use the rest of the link beside the long-run rates: each leaf requests at most three quarters of its
+    // share.
     let mut spare = LINK / 4;
     for (place, class) in random.iter().enumerate().filter(|(_, class)| class.leaf) {
         // Classes are numbered from the link on.

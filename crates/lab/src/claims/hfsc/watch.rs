@@ -1,4 +1,4 @@
-//! Every packet of a simulated run, and by how much deadlines of curves were missed.
+//! Every packet of a simulated run, and the misses of deadlines of curves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,7 +37,8 @@ impl Record {
         self.packets.iter().filter(|packet| names.contains(&self.names[packet.class.index()].as_str()))
     }
 
-    /// Delays of the packets of a class that came in [from, to), all in seconds: when it came, and how long until its last bit left.
+    /// Returns the delays of the packets of a class that came in [from, to), all in seconds: arrival, and time until
+    /// the last bit left.
     pub(super) fn delays(&self, name: &str, from: f64, to: f64) -> Vec<(f64, f64)> {
         let within = |packet: &&Sent| packet.arrived >= from && packet.arrived < to;
         let names = [name];

@@ -68,7 +68,8 @@ pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut htb = info.build(&tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)?;
     let mut dropped = 0;
     let mut drops = |_: Nanos, _: Packet, _: DropReason| dropped += 1;
-    // All of it at one instant: no bucket is refilled. What 2, 3 and 5 send alone brings them, and classes above them, into debt.
+    // All of it at one instant: no bucket is refilled. Sending by 2, 3 and 5 alone brings them, and classes above them,
+    // into debt.
     for leaf in ["2", "3", "5"] {
         let class = class(leaf)?;
         for _ in 0..2 {

@@ -1,5 +1,6 @@
-//! Experiment 4: what a packet costs as leaves become many, and what finding its class costs. Judged is work that can be counted, the same in every
-//! run: classes that a scheduler updates for a packet, and comparisons of filters. Nanoseconds are shown beside it.
+//! Experiment 4: cost of a packet with many leaves, and cost of finding its class. Countable work is judged, which is
+//! the same in every run: classes that a scheduler updates for a packet, and comparisons of filters. Nanoseconds are
+//! shown beside it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let tree = shape_of_tree.tree().map_err(ClaimError::other)?;
             for (costs, name) in costs.iter_mut().zip(SCHEDULERS) {
                 let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
-                // FIFO knows no tree.
+                // FIFO does not support a tree.
                 if info.unsupported(&tree).next().is_none() {
                     costs.push((count as f64, cost(info, &tree, time).map_err(ClaimError::other)?));
                 }
@@ -289,7 +290,8 @@ impl Filters {
         FrameKey { version: Some(IpVersion::V4), proto: PROTO, dport: Some(self.ports[leaf]), ..FrameKey::default() }
     }
 
-    /// Nanoseconds to find a class where each node has `fanout` filters for its children, by the median of several times `time`.
+    /// Nanoseconds to find a class if each node has `fanout` filters for its children, by the median of several times
+    /// `time`.
     fn by_node(&self, fanout: usize, time: Duration) -> f64 {
         // The filters of each level, those of a node side by side.
         let mut levels: Vec<(usize, Vec<Match>)> = Vec::new();
@@ -314,7 +316,7 @@ impl Filters {
             .map(|_| {
                 let (start, mut found) = (Instant::now(), 0usize);
                 while start.elapsed() < time / 5 || found == 0 {
-                    // A step that is no divisor goes through all leaves.
+                    // A step that is not a divisor goes through all leaves.
                     for n in 0..64 {
                         black_box(find((found + n) * 101 % self.ports.len()));
                     }

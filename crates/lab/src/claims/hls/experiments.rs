@@ -1,7 +1,9 @@
-//! Experiments 1 and 2 of Section VIII at a tenth of their rates, every packet of 1000 B, and what all experiments have in common.
+//! Experiments 1 and 2 of Section VIII at a tenth of their rates, every packet of 1000 B, and common parts of all
+//! experiments.
 //!
-//! Sources have clocks of their own, as the generator in the paper: each sends 110 % of the link while it is active, and what its queue of
-//! [`QUEUE`] packets does not hold is lost. A source that refills its queue only when one of its packets leaves would hide what CBQ does.
+//! Sources are timed independently, as the generator in the paper: each sends 110 % of the link while it is active, and
+//! packets beyond its queue of [`QUEUE`] packets are lost. A source that refills its queue only when one of its packets
+//! leaves would hide CBQ's behaviour.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Join, Panel, Series, SeriesStyle};
 use crate::measure::{Deviation, OPTIONS, TOLERANCE, relative, worst};
 
-/// Packets that a leaf's queue holds. The paper does not say; what is queued when a source stops is soon gone.
+/// Limit of a leaf's queue in packets. The paper does not give it; packets queued when a source stops are soon gone.
 const QUEUE: u32 = 20;
 /// Rate of the link in Mbit/s.
 pub(super) const LINK: f64 = 100.0;
@@ -59,7 +61,8 @@ pub(super) fn workload(name: &str, comment: &str, classes: &[Class], senders: &[
     Workload::new(name, text)
 }
 
-/// The part of its HMM fair rate by which the farthest class of any phase is away from it. `hmm` is a run under HLS, whose ideal that is.
+/// Largest relative deviation of a class of any phase from its HMM fair rate. `hmm` is a run under HLS, with that
+/// ideal.
 fn farthest(run: &Run, hmm: &Run) -> f64 {
     let phases = run.phases.iter().zip(&hmm.phases).enumerate();
     let all = phases.flat_map(|(n, (phase, ideal))| {

@@ -88,14 +88,14 @@ impl Seen {
 
 /// Experiment 3.
 pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch D for the rest fit the
-    // prose; how the leaves share what B and C have, and the order of classes, are varied.
+    // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch
+    // D for the rest fit the prose; the distribution among the leaves of B and C, and the order of classes, are varied.
     let orders: &[&str] = lab.by_effort(&["ABCD", "ACBD"], &["ABCD", "ACBD", "BCAD", "CBAD", "DCBA", "DBCA"]);
     let mut seen: [Seen; 4] = Default::default();
     let mut head = vec!["B1 / C1 of 25 Mbit/s, order"];
     head.extend(SCHEDULERS);
     let mut table = Table::new("Rates of A / B1 / C1 in Mbit/s, the first on phase", &head);
-    // HTB where C1's own guarantee is small beside C2's, and B1's is not.
+    // HTB if C1's own guarantee is small beside C2's, and B1's is not.
     let mut small: Vec<[f64; 3]> = Vec::new();
     for setting in SETTINGS {
         for order in orders {

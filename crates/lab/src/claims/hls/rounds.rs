@@ -213,7 +213,7 @@ fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
 enum Event {
     /// A packet that fits: its class, handle and length in bytes.
     Queued(ClassId, u64, u32),
-    /// The class and the handle of what was sent, if anything.
+    /// The class and the handle of the sent packet, if any.
     Sent(Option<(ClassId, u64)>),
 }
 
@@ -294,8 +294,8 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             events += 1;
             let now = hls.rounds();
             (rounds, empty) = (now.main, now.main_without_packet);
-            // Between two packets at most one main round begins, or one went by without a packet. What begins when all have gone idle
-            // ends there.
+            // Between two packets at most one main round begins, or one went by without a packet. A round that begins
+            // when all have gone idle ends there.
             if let Event::Sent(Some(_)) = event {
                 jumps += usize::from(now.main > last + 1);
             }

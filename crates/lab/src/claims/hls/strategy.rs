@@ -17,7 +17,7 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Worklo
 const SCENARIO: &str = include_str!("../../../../../scenarios/hls/strategy.toml");
 /// The link of the random trees, in bit/s.
 const LINK: u64 = 1_000_000_000;
-/// Guarantees of A1 and A2 in Mbit/s: as they are, and bundled where it sends, and where it does not.
+/// Guarantees of A1 and A2 in Mbit/s: unchanged, and bundled in the leaf that sends, and in the other.
 const BUNDLES: [(f64, f64); 3] = [(10.0, 20.0), (29.0, 1.0), (1.0, 29.0)];
 
 /// Random trees under the fluid rules, and packets.
@@ -126,7 +126,7 @@ fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
         let hls = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
         let bound = promised(hls, &tree).map_err(ClaimError::other)?.fairness;
         let bound = bound.and_then(|bound| bound.of_classes.get(1).copied().flatten());
-        // Of what A and B are apart, half is what A has too much: twice that is the most by which two runs can differ.
+        // Half of the distance of A and B is A's excess: twice that is the maximum difference of two runs.
         allowed = allowed.max(bound.ok_or_else(|| ClaimError::other("hls has no bound for A"))?.bytes);
     }
     let gain =

@@ -132,7 +132,7 @@ fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(BTreeMap
     Ok((worst, take(course)))
 }
 
-/// By class, bytes per second that it is guaranteed by its weight, which is all of the link's where all are busy.
+/// By class, its guarantee by weight in bytes per second; all of the link's if all are busy.
 fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
     let mut guarantees = vec![tree.link().rate.bps() as f64 / 8.0; tree.len()];
     for class in tree.classes() {
@@ -149,8 +149,8 @@ fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, ClaimError> {
     Ok(guarantees(tree, |class| run.credits(class) as f64))
 }
 
-/// By leaf, how far it may be behind under HLS, in bytes: L_i + sum over the inner classes a on its path of W_a s_i / s_a + s_i (2 Q + L). Its
-/// delay bound for a burst of one packet at its guarantee g is (burst + that) / g.
+/// By leaf, its maximum lag under HLS, in bytes: L_i + sum over the inner classes a on its path of W_a s_i / s_a + s_i
+/// (2 Q + L). Its delay bound for a burst of one packet at its guarantee g is (burst + that) / g.
 fn constant(workload: &Workload) -> Result<Vec<f64>, ClaimError> {
     let tree = workload.read("hls")?.link.tree;
     let info = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;

@@ -1,4 +1,5 @@
-//! The text's own set-ups and scripts as scenarios, and what is measured of a run: rates and delays of flows between two instants.
+//! The text's own set-ups and scripts as scenarios, and measurements of a run: rates and delays of flows between two
+//! instants.
 
 use fairlink_config::tc::{ImportOptions, import};
 use fairlink_core::Rate;
@@ -28,7 +29,7 @@ pub(super) const KB: f64 = 8e3;
 /// The text's cards had 10 Mbit/s; its tc lines for HTB do not say it.
 const CARD: u64 = 10_000_000;
 
-/// A scenario of these tc lines and this script, both as they are.
+/// Makes a scenario of these tc lines and this script, both unchanged.
 pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, ClaimError> {
     let rate = Some(Rate::from_bps(CARD).map_err(ClaimError::other)?);
     let link = import(name, tc, &ImportOptions { rate, device: None })?;

@@ -39,7 +39,7 @@ pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// Top-level sharing beside HTB: how far shares are from what the text computes.
+/// Top-level sharing beside HTB: deviation of the shares from the text's computed ones.
 pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Error of the shares while both send, as a part of the total, by what flow 1 sends",
@@ -118,7 +118,7 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// The lines of CBQ: what each word becomes.
+/// The lines of CBQ: the meaning of each word.
 pub(super) fn syntax(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut wrong = 0;
     for (tc, prios) in [(CBQ, [1, 1]), (CBQ_PRIO, [1, 0])] {

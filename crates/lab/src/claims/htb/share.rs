@@ -333,7 +333,7 @@ pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             apart = apart.max(part(pair));
             above = above.max(pair[0] / (kilobytes * KB) - 1.0).max(pair[1] / (kilobytes * KB) - 1.0);
         }
-        // Beside 60 kB/s there are no 50 left of the 100, of which CBQ gives out a little more.
+        // Beside 60 kB/s fewer than 50 of the 100 remain, of which CBQ distributes slightly more.
         if kilobytes < 50.0 {
             beside = beside.max(part(&rates[2])).max(part(&rates[3]));
         }
@@ -377,7 +377,7 @@ pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// The text's scripts as they are.
+/// The text's scripts, unchanged.
 pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let one = scenario("share.toml", HTB, ONE_DEVICE)?;
     let two = scenario("slots.toml", SLOTS, TWO_DEVICES)?;

@@ -1,4 +1,4 @@
-//! Sharing across devices: the measurement of 9.9.2001, beside a pool that knows all demand.
+//! Sharing across devices: the measurement of 9.9.2001, beside an exact pool.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::measure::OPTIONS;
 
 /// The pool as one link, with the devices as classes of it.
 const MERGED: &str = include_str!("../../../../../scenarios/htb/slots-merged.toml");
-/// Classes of flows 0 to 2 where there are two devices.
+/// Classes of flows 0 to 2 with two devices.
 const FLOWS: [(&str, &str); 3] =
     [("1:2", "flow 0 (eth0, 30)"), ("1:3", "flow 1 (eth0, 10)"), ("eth1:1:2", "flow 2 (eth1, 30)")];
-/// The same where the pool is one link.
+/// The same with the pool as one link.
 const MERGED_FLOWS: [&str; 3] = ["flow 0", "flow 1", "flow 2"];
 /// Spans in seconds: right after flow 2 began, when the meters have settled, and when flow 0 has ended and they have again.
 const EARLY: (f64, f64) = (2.6, 3.6);
@@ -36,7 +36,7 @@ const SPANS: usize = 28;
 /// Bytes that came of flows 0 to 2, by span.
 type Came = [[f64; SPANS]; 3];
 
-/// Counts what comes at one link.
+/// Counts the arrivals at one link.
 struct Demands {
     /// Of its classes, the flow that each has.
     flows: Vec<(ClassId, usize)>,

@@ -25,7 +25,7 @@ struct Passed {
     len: f64,
     arrived: f64,
     start: f64,
-    /// Infinite where it was still queued at the end.
+    /// Infinite if it was still queued at the end.
     done: f64,
     dropped: bool,
 }
@@ -91,7 +91,8 @@ impl Passage {
         self.packets.iter().map(|packet| packet.len).fold(0.0, f64::max)
     }
 
-    /// For each session the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay exceeded Q_i / g_i.
+    /// For each session the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay
+    /// exceeded Q_i / g_i.
     fn theorem1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -111,11 +112,12 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// For each session how long its service lagged g_i (t - tau) in a session busy period, beside L_i / g_i + L_max / r.
+    /// For each session the lag in time of its service behind g_i (t - tau) in a session busy period, beside L_i /
+    /// g_i + L_max / r.
     fn corollary1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
-            // When a link of the guarantee alone would be done, the start of the busy period, and what came in it.
+            // Departure from a private link of the guarantee, the start of the busy period, and the arrivals in it.
             let (mut alone, mut begun, mut came, mut worst) = (f64::MIN, 0.0, 0.0, f64::MIN);
             for packet in &packets {
                 if packet.arrived > alone {
@@ -133,14 +135,14 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// For each session the most bytes by which its service lagged g_i (t2 - t1), beside C_i, where t1 is an arrival and t2 the time at which the
-    /// backlog of then is cleared: the definition that the text refers to.
+    /// For each session the maximum lag in bytes of its service behind g_i (t2 - t1), beside C_i, where t1 is an
+    /// arrival and t2 the time at which the backlog at t1 is cleared: the definition that the text refers to.
     fn clearing(&self) -> Vec<(f64, f64)> {
         let guarantees = self.sessions().map(|(g, ..)| g);
         self.theorem1().into_iter().zip(guarantees).map(|((late, bound), g)| (late * g, bound * g)).collect()
     }
 
-    /// The same where t1 and t2 may be any ends of packets while the session has packets.
+    /// The same for any t1 and t2 that are ends of packets while the session has packets.
     fn worst_case_fairness(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -217,7 +219,8 @@ impl Gps<'_> {
     }
 }
 
-/// Random cases of these schedulers: how many sessions there were, how many exceeded the bound, and the largest part of it.
+/// Random cases of these schedulers: numbers of sessions, and of those that exceeded the bound, and the largest part of
+/// it.
 #[derive(Clone, Copy, Default)]
 struct Tried {
     sessions: usize,
@@ -358,7 +361,8 @@ pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let worst = worst.map(|(packet, gps)| packet.done - gps).fold(f64::MIN, f64::max);
         vec![(worst, passage.longest() / passage.link)]
     };
-    // Of packets that have come, the one that leaves GPS first is sent first: how long one was sent ahead of its turn, in nanoseconds.
+    // Of the packets that have come, the one that leaves GPS first is sent first: maximum time by which one was sent
+    // ahead of its turn, in nanoseconds.
     let order = |passage: &Passage| {
         let gps = passage.gps();
         let mut sent: Vec<usize> = (0..gps.len()).filter(|&n| passage.packets[n].done.is_finite()).collect();

@@ -105,7 +105,7 @@ pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>
 pub(super) const BOXES: &str =
     "Box: quartiles and median over connections of all runs; whiskers: least and largest; marker: mean.";
 
-/// The spread over classes of what `value` says of each, largest less least, mean over runs.
+/// The spread of `value` over classes, largest minus least, mean over runs.
 fn width(run: &Run) -> Option<f64> {
     let values: Vec<f64> = of_kind(run, "").filter_map(|class| class.delay().p99).collect();
     let (low, high) = values.iter().fold((f64::MAX, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
@@ -115,7 +115,7 @@ fn width(run: &Run) -> Option<f64> {
 /// A quantity of a run.
 type OfRun<'a> = &'a dyn Fn(&Run) -> Option<f64>;
 
-/// The effect that Figure 2 shows, of which the text says that video has it as well.
+/// The effect of Figure 2, which the text also claims for video.
 const SAME: &str = "We see the same effect for video sources from the boxplots in Figure 3. [FQ-LDF needs significantly smaller playout buffers than PGPS.]";
 
 /// A quantity of each connection of all runs, in order.

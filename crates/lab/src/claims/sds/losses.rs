@@ -5,7 +5,7 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Worklo
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
-/// Buffers of Table I in packets, and the losses that it has of PGPS and of FQ-LDF; below 10^-6 where it says so.
+/// Buffers of Table I in packets, and its losses of PGPS and of FQ-LDF; below 10^-6 where it says so.
 const TABLE_1: [(u32, f64, Option<f64>); 8] = [
     (75, 13.18e-3, Some(8.3e-3)),
     (100, 8.198e-3, Some(4.938e-3)),

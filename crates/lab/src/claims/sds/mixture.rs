@@ -17,7 +17,7 @@ const EACH: u32 = 8;
 const MIXED_LINK: f64 = 80e6;
 /// A CBR source's rate, as a part of the link: as voice has. The text does not say.
 const CBR: f64 = 1.0 / 32.0;
-/// The guarantee of data as a part of its mean rate. The text says "below".
+/// The guarantee of data as a part of its mean rate. The text has "below".
 const DATA_GUARANTEE: f64 = 0.75;
 /// Buffers in packets, as the text has them.
 const BUFFERS: Buffers = Buffers { voice: 1200, video: 12_000, cbr: 5, data: 40_000 };
@@ -127,7 +127,7 @@ fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
     figure
 }
 
-/// Delays of each kind by a quantity of classes, and what the loss of CBR and of the others is.
+/// Delays of each kind by a quantity of classes, and the losses of CBR and of the others.
 fn delays(title: &str, played: &Compared) -> Result<Table, ClaimError> {
     let mut table = Table::new(
         title,

@@ -355,14 +355,15 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 const PEAKS: [f64; 2] = [1.5, 8.0];
 const BUCKET_BUFFER: u32 = 100;
 
-/// Sources behind leaky buckets that the scheduler knows: half of them may send fast, the others hardly faster than their mean.
+/// Sources behind leaky buckets that the scheduler knows: half of them may send fast, the others hardly faster than
+/// their mean.
 fn buckets(seconds: f64) -> Workload {
     let mut sources =
         Sources::new("32 sources behind two leaky buckets each, which the scheduler knows", LINK, CELL, seconds);
     let mean = BUSY * LINK / 32.0;
     for n in 0..32u32 {
         let peak = PEAKS[n as usize % 2];
-        // Two buckets: what comes at the peak rate, and what comes in the long run.
+        // Two buckets: one for the peak rate, and one for the long run.
         let burst = 300 * CELL;
         let (fast, slow) = (peak * mean, 1.02 * mean);
         let keys = format!(

@@ -1,4 +1,5 @@
-//! Bounds on delay and how far below them one stays: FQ-SDS over several links, FIFO against the bound of GPS, data among real-time kinds, and video from a recording.
+//! Bounds on delay and the distance from them: FQ-SDS over several links, FIFO against the bound of GPS, data among
+//! real-time kinds, and video from a recording.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const PATH_LINK: f64 = 10e6;
 /// Classes of each link, the one on the path among them.
 const LOCAL: u64 = 4;
 
-/// A session within a leaky bucket over some links, each with others that send what they can.
+/// A session within a leaky bucket over some links, each with others that send as much as they can.
 struct Path {
     workload: Workload,
     links: u64,
@@ -227,7 +228,7 @@ pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler fifo --scheduler pgps --scheduler fq-ldf --runs 5")))
 }
 
-/// A link on which the guarantees of the mixture fit, and what data may send at once, in packets.
+/// A link on which the guarantees of the mixture fit, and the burst of data, in packets.
 const MIXED_LINK: f64 = 110e6;
 const DATA_BURST: u32 = 2000;
 const EACH: u32 = 8;
@@ -308,7 +309,8 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler fq-lto --scheduler fq-ldf --scheduler pgps --runs 4")))
 }
 
-/// Seconds of video that are recorded, and by how many seconds each of the 28 connections plays them later than the one before.
+/// Length of the recorded video in seconds, and the delay in seconds of each of the 28 connections after the previous
+/// one.
 const RECORDED: u64 = 300;
 const LATER: u64 = 10;
 /// The file of the recording.

@@ -53,11 +53,11 @@ fn waits(run: &Run) -> Option<f64> {
     super::sources::p99(run, "voice")
 }
 
-/// Arrival, start and whether it is of the greedy source, of each packet that was sent; times are in nanoseconds.
+/// Arrival, start and a flag for the greedy source, of each sent packet; times are in nanoseconds.
 struct Watch {
     packets: Vec<(u64, u64, bool)>,
     bytes: u64,
-    /// Bytes of the greedy source that left while others waited, and for how long others waited.
+    /// Bytes of the greedy source that left while others waited, and the time for which others waited.
     found: Arc<Mutex<(u64, u64)>>,
 }
 

@@ -1,4 +1,4 @@
-//! The sources of Section IV as scenarios, and what is compared of runs on the same arrivals.
+//! The sources of Section IV as scenarios, and comparisons of runs on the same arrivals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::claims::{ClaimError, Lab, Workload};
 
 /// Default link in bit/s: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
 pub(super) const LINK: f64 = 28.0 * 1.5e6 / 0.88;
-/// Length of a packet in bytes: a cell, as the title of Table I says.
+/// Length of a packet in bytes: a cell, as in the title of Table I.
 pub(super) const CELL: u32 = 53;
 /// Length of a packet of video in bytes. The text does not say; ten times a cell, so that a run of minutes is short.
 pub(super) const VIDEO_PACKET: u32 = 530;
@@ -32,7 +32,7 @@ pub(super) const PAIR: [&str; 2] = ["wfq", "fq-ldf"];
 /// Runs keep how delays are distributed; windows as such are of no use here.
 pub(super) const OPTIONS: Options = Options { window: Some(Nanos::from_secs(5)), settle: Nanos::ZERO, metrics: false };
 
-/// A two-state source by what the text leaves open.
+/// A two-state source, by the parameters that the text leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Voice {
     /// Rate while on over the mean rate.

@@ -63,7 +63,7 @@ impl Figure {
         svg.finish_in_points(sheet.width, y + 10.0, points, &self.title)
     }
 
-    /// As an SVG document, 960 pixels wide. Long titles are smaller, and broken where that is not enough.
+    /// Returns an SVG document, 960 pixels wide. Long titles are smaller, and broken if that is not enough.
     #[must_use]
     pub fn svg(&self) -> String {
         let sheet = Sheet { width: WIDE };
@@ -95,7 +95,7 @@ impl Figure {
         })
     }
 
-    /// Panels and legend below `y`; where they end.
+    /// Draws panels and legend below `y`; returns their end.
     fn body(&self, sheet: Sheet, svg: &mut Svg, mut y: f64) -> f64 {
         for panel in &self.panels {
             y = panel.draw(sheet, svg, y);
@@ -103,7 +103,7 @@ impl Figure {
         self.legend(sheet, svg, y + 8.0)
     }
 
-    /// Entries in columns below `y`; where it ends.
+    /// Draws entries in columns below `y`; returns their end.
     fn legend(&self, sheet: Sheet, svg: &mut Svg, mut y: f64) -> f64 {
         let mut entries: Vec<(&str, SeriesStyle)> = Vec::new();
         for panel in &self.panels {
@@ -211,7 +211,7 @@ struct Frame<'a> {
 
 impl Frame<'_> {
     fn x(&self, value: f64) -> Option<f64> {
-        // A little beyond the frame, so that what is far outside makes no endless numbers.
+        // Slightly beyond the frame, so that values far outside do not make huge numbers.
         self.panel.x.place(value).map(|at| LEFT + at.clamp(-0.0, 1.0) * self.sheet.inner())
     }
 
@@ -225,7 +225,7 @@ impl Frame<'_> {
 }
 
 impl Panel {
-    /// Below `y`; where it ends.
+    /// Draws below `y`; returns the end.
     fn draw(&self, sheet: Sheet, svg: &mut Svg, y: f64) -> f64 {
         let letters = ((sheet.width - LEFT) / text_width("x", SIZE)) as usize;
         let lines = if self.title.is_empty() { Vec::new() } else { fitted(&self.title, letters) };
@@ -299,7 +299,7 @@ impl Panel {
         }
         let corners = [(left, frame.top), (right, frame.top), (right, frame.bottom), (left, frame.bottom)];
         svg.polygon(&corners, "none", Stroke::full(FRAME, 1.0));
-        // A little longer than the panel at most, in two lines where it must be.
+        // Slightly longer than the panel at most, in two lines if needed.
         let lines = fitted(&self.y.label, ((frame.bottom - frame.top + 60.0) / text_width("x", SIZE)) as usize);
         let first = if lines.len() > 1 { 12.0 } else { 22.0 };
         for (n, line) in lines.iter().enumerate() {
@@ -342,7 +342,7 @@ fn draw_line(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// The markers of a series: at all points where they are few, or else along the line.
+/// The markers of a series: at all points if they are few, or else along the line.
 fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
     // The first marker of each series is elsewhere, so that series that coincide show theirs in turn.
@@ -351,7 +351,7 @@ fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     for pair in placed.windows(2) {
         let [Some(from), Some(to)] = pair[..] else { continue };
         if !few && to.0 >= next {
-            // On the line between the two, not only where points are.
+            // On the line between the two, not only at points.
             let share = if to.0 > from.0 { ((next - from.0) / (to.0 - from.0)).clamp(0.0, 1.0) } else { 0.0 };
             let y = if series.join == Join::Steps { from.1 } else { from.1 + share * (to.1 - from.1) };
             let x = from.0 + share * (to.0 - from.0);
@@ -405,7 +405,7 @@ fn draw_spread(spread: &BoxPlot, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// Triangles below the axis with their texts, in as many rows as keeps them apart; where they end.
+/// Draws triangles below the axis with their texts, in as many rows as needed to keep them apart; returns the end.
 fn draw_events(events: &[Event], svg: &mut Svg, frame: &Frame<'_>) -> f64 {
     let below = frame.bottom + 24.0 + if frame.panel.crowded(frame.sheet) { SIZE } else { 0.0 };
     let mut ends = [f64::NEG_INFINITY; EVENT_ROWS];

@@ -156,7 +156,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The two threads: what comes, and at which pace.
+/// The two threads: their arrivals, and their pace.
 struct Threads<'w, 'l> {
     lab: &'w Lab<'l>,
     gate: &'w Gate,
@@ -206,7 +206,7 @@ impl Threads<'_, '_> {
             if calls.is_multiple_of(ASK_EVERY) {
                 self.lab.go_on()?;
             }
-            // All that comes by now is there.
+            // All arrivals by now are there.
             let mut line = self.gate.until(|line| match self.pace {
                 Pace::Link => line.coming.is_none_or(|coming| coming > now),
                 Pace::None => line.handed > line.left || line.coming.is_none(),
