@@ -103,7 +103,7 @@ pub(crate) struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// A link for classes 1 to `classes`.
+    /// Makes a link for classes 1 to `classes`.
     pub(crate) fn new(classes: usize, arrivals: &'a [Arrival]) -> Self {
         let queues = alloc::vec![VecDeque::new(); classes + 1];
         Self { arrivals, next: 0, now: 0, queues, served: Vec::new() }
@@ -131,7 +131,7 @@ impl<'a> Wire<'a> {
         self.arrivals.get(self.next).inspect(|arrival| self.now = arrival.at).is_some()
     }
 
-    /// Length of the first packet of a class.
+    /// Returns the length of the first packet of a class.
     pub(crate) fn head(&self, class: usize) -> Option<u64> {
         self.queues[class].front().map(|packet| u64::from(packet.len))
     }
@@ -141,7 +141,7 @@ impl<'a> Wire<'a> {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// All that was sent, in order.
+    /// Returns all packets that were sent, in order.
     pub(crate) fn into_served(self) -> Vec<Served> {
         self.served
     }
@@ -154,7 +154,7 @@ pub(crate) fn newcomer() -> Vec<Arrival> {
     alloc::vec![packet(1, 0), packet(1, 0), packet(1, 0), packet(2, 200), packet(2, 200)]
 }
 
-/// Bursts, pauses and a load of about one, in classes 1 to `classes`.
+/// Makes bursts, pauses and a load of about one, in classes 1 to `classes`.
 pub(crate) fn traffic(classes: u32, packets: usize) -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![6 => Just(0u64), 5 => 0u64..15_000, 1 => 0u64..120_000];
     let len = prop_oneof![3 => 1u32..=L_MAX, 1 => Just(L_MAX), 1 => 40u32..100];
@@ -169,14 +169,14 @@ pub(crate) fn traffic(classes: u32, packets: usize) -> impl Strategy<Value = Vec
     })
 }
 
-/// The weights of flat classes and traffic for them.
+/// Makes the weights of flat classes and traffic for them.
 pub(crate) fn flat_traffic(packets: usize) -> impl Strategy<Value = (Vec<u64>, Vec<Arrival>)> {
     prop::collection::vec(1u64..=9, 1..7)
         .prop_flat_map(move |weights| (traffic(weights.len() as u32, packets), Just(weights)))
         .prop_map(|(traffic, weights)| (weights, traffic))
 }
 
-/// The packets of each maximal time in which a class has packets, the one being sent included.
+/// Returns the packets of each maximal time in which a class has packets, including the packet on the link.
 pub(crate) fn backlogged_periods(served: &[Served], class: u32) -> Vec<Vec<Served>> {
     let mut periods: Vec<Vec<Served>> = Vec::new();
     for &packet in served.iter().filter(|packet| packet.class == class) {
@@ -192,7 +192,7 @@ fn largest(served: &[Served], class: u32) -> i128 {
     served.iter().filter(|packet| packet.class == class).map(|packet| i128::from(packet.len)).max().unwrap_or(0)
 }
 
-/// |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j over every interval in which both are backlogged.
+/// Checks |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j over every interval in which both are backlogged.
 pub(crate) fn pairs_are_fair(weights: &[u64], served: &[Served]) -> Result<(), TestCaseError> {
     let phi = |class: u32| i128::from(weights[class as usize - 1]);
     let classes = 1..=weights.len() as u32;
@@ -230,9 +230,10 @@ pub(crate) fn pairs_within(served: &[Served], i: (u32, u32), j: (u32, u32), boun
     ((most - least) as u128) <= bound
 }
 
-/// Every packet leaves within `latency(class, len)`, in units of ns times the weight of the class, of the time at which a link of
-/// the class's own rate, its share of the whole, would have sent it. For (sigma, rho) arrivals that time is at most sigma / rho
-/// after the arrival, so that the delay is within sigma / rho and the latency.
+/// Checks the delay of every packet. The reference is a link of the class's own rate, its share of the whole. A packet
+/// leaves within `latency(class, len)` of its departure there, in units of ns times the weight of the class. For
+/// (sigma, rho) arrivals the departure there is at most sigma / rho after the arrival. The delay is then within sigma /
+/// rho and the latency.
 pub(crate) fn delays_are_bounded(
     weights: &[u64],
     served: &[Served],

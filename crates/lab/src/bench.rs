@@ -127,7 +127,7 @@ impl Calibration {
 }
 
 impl Plan {
-    /// The shapes of the workloads, in order.
+    /// Returns the shapes of the workloads, in order.
     fn shapes(&self) -> Vec<Shape> {
         let mut shapes = Vec::new();
         for &len in &self.packet_bytes {
@@ -261,7 +261,7 @@ fn ns(subject: Subject, tree: &Hierarchy, shape: Shape, time: Duration) -> Resul
     Ok(figures[REPETITIONS / 2])
 }
 
-/// The processor's name and the number of processors, for the reader of a table.
+/// Returns the processor's name and the number of processors, for the reader of a table.
 #[must_use]
 pub fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -61,14 +61,15 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The paper's key.
+    /// Returns the paper's key.
     #[must_use]
     pub fn paper(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
     }
 
-    /// The full title of a figure of this claim: the paper's name, the place, and the figure's own title, such as
-    /// `H-FSC, Section 6.1, Figures 10 and 11: delays`. A figure's own title that begins with a place keeps that one instead of the claim's.
+    /// Returns the full title of a figure of this claim: the paper's name, the place, and the figure's own title. An
+    /// example is `H-FSC, Section 6.1, Figures 10 and 11: delays`. An own title that begins with a place keeps that
+    /// place instead of the claim's.
     #[must_use]
     pub fn figure_title(&self, own: &str) -> String {
         let name = PAPERS.iter().find(|paper| paper.key == self.paper()).map_or(self.paper(), |paper| paper.name);
@@ -97,13 +98,14 @@ pub struct UnknownClaim {
     pub nearest: Vec<&'static str>,
 }
 
-/// The keys of all papers.
+/// Returns the keys of all papers.
 #[must_use]
 pub fn keys() -> Vec<&'static str> {
     PAPERS.iter().map(|paper| paper.key).collect()
 }
 
-/// The claims that these words name, each once, in the order of the papers: an id, a paper's key, or `all`. No words mean all.
+/// Returns the claims that these words name, each once, in the order of the papers. A word is an id, a paper's key, or
+/// `all`. No words mean all.
 ///
 /// # Errors
 /// The first word that matches no name, with the nearest names.
@@ -119,7 +121,7 @@ pub fn select(words: &[impl AsRef<str>]) -> Result<Vec<&'static Claim>, UnknownC
     Ok(all().filter(wanted).collect())
 }
 
-/// Up to five names that are close to `word`, or that begin with it, the closest first.
+/// Returns up to five names that are close to `word` or begin with it, the closest first.
 fn nearest(word: &str) -> Vec<&'static str> {
     let ids = PAPERS.iter().flat_map(|paper| paper.claims.iter().map(|claim| claim.id)).chain(keys());
     // A part of a name is closer than any misspelling.

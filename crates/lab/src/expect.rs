@@ -37,7 +37,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// It in words, without the name of the file: `12: rate of A1 in 2.5 .. 5 s under htb, seed 1, is ...`.
+    /// Returns the text without the name of the file: `12: rate of A1 in 2.5 .. 5 s under htb, seed 1, is ...`.
     #[must_use]
     pub fn text(&self) -> String {
         let shown = |value: f64| match self.unit {

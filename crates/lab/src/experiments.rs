@@ -41,13 +41,13 @@ pub struct Script {
 }
 
 impl Experiment {
-    /// The paper's key in `docs/papers.md`.
+    /// Returns the paper's key in `docs/papers.md`.
     #[must_use]
     pub fn paper(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
     }
 
-    /// The script with that letter, in either case.
+    /// Returns the script with this letter, in either case.
     #[must_use]
     pub fn script(&self, letter: &str) -> Option<&'static Script> {
         self.scripts.iter().find(|script| script.letter.is_some_and(|known| known.eq_ignore_ascii_case(letter)))
@@ -55,8 +55,8 @@ impl Experiment {
 }
 
 impl Script {
-    /// The scenario on a link of `rate`, with phases as long as in the paper, or of `phase` each. Guarantees are rounded down to
-    /// whole bit/s.
+    /// Makes the scenario on a link of `rate`. Phases are as long as in the paper, or of `phase` each. Guarantees are
+    /// rounded down to whole bit/s.
     ///
     /// # Errors
     /// A link too slow for the tree: its smallest part rounds to zero.
@@ -88,7 +88,7 @@ impl Script {
     }
 }
 
-/// The experiment with that id.
+/// Returns the experiment with this id.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.id == id)

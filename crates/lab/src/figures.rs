@@ -18,12 +18,12 @@ pub mod tree;
 /// Most series drawn in one plot. The CSV has all.
 pub const MAX_DRAWN: usize = 12;
 
-/// A field of a CSV file (RFC 4180).
+/// Formats a field of a CSV file (RFC 4180).
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// A field of a number that there may not be.
+/// Formats a field of an optional number.
 fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }

@@ -113,13 +113,13 @@ struct After<'a> {
 }
 
 impl After<'_> {
-    /// Those of `leaves` that frames can reach.
+    /// Returns the leaves among `leaves` that frames can reach.
     fn reached(&self, leaves: &[ClassId]) -> Vec<ClassId> {
         leaves.iter().copied().filter(|leaf| self.unreachable.binary_search(leaf).is_err()).collect()
     }
 }
 
-/// From `class` up to the link, which is left out.
+/// Returns the path from `class` up to the link, which is left out.
 fn path(link: &LinkFile, class: ClassId) -> impl Iterator<Item = ClassId> {
     std::iter::successors(Some(class), |&class| link.tree.parent(class)).take_while(|&class| class != ClassId::ROOT)
 }
@@ -160,7 +160,7 @@ fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
     busy.iter().map(|leaf| rates.as_ref().ok().map(|rates| rates[leaf.index()])).collect()
 }
 
-/// The same leaves of `before`; those that it does not have are left out.
+/// Returns the same leaves of `before`. Leaves that `before` does not have are left out.
 fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Option<ClassId>> {
     let leaf = |&leaf: &ClassId| before.names.id(after.names.name(leaf)).filter(|&class| before.tree.is_leaf(class));
     busy.iter().map(leaf).collect()

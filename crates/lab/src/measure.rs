@@ -33,7 +33,7 @@ pub struct Deviation<'a> {
 }
 
 impl<'a> Deviation<'a> {
-    /// Of `class` in the phase with this index, on a link of `link_bps`. All rates in bit/s.
+    /// Makes the sharing of `class` in the phase with this index, on a link of `link_bps`. All rates in bit/s.
     #[must_use]
     pub fn new(phase: usize, class: &'a str, measured_bps: f64, ideal_bps: f64, link_bps: f64) -> Self {
         Self { phase, class, measured_bps, ideal_bps, relative: relative(measured_bps, ideal_bps, link_bps) }

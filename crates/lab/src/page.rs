@@ -46,7 +46,7 @@ impl Facts {
     }
 }
 
-/// Plain text as HTML.
+/// Converts plain text to HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -72,7 +72,7 @@ fn count(outcomes: &[&Outcome], verdict: Verdict) -> usize {
     outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count()
 }
 
-/// The number of claims with each verdict, in words.
+/// Returns the number of claims with each verdict, in words.
 #[must_use]
 pub fn tally(outcomes: &[&Outcome]) -> String {
     let mut text = format!("{} of {} agree", count(outcomes, Verdict::Agrees), outcomes.len());
@@ -85,7 +85,7 @@ pub fn tally(outcomes: &[&Outcome]) -> String {
     text
 }
 
-/// The outcomes of each paper, in the order of the papers; papers without any are left out.
+/// Returns the outcomes of each paper, in the order of the papers. Papers without outcomes are left out.
 fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Outcome>)> {
     let of = |paper: &'static crate::claims::Paper| {
         let outcomes: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.claim.paper() == paper.key).collect();
@@ -94,7 +94,7 @@ fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Ou
     PAPERS.iter().filter_map(of).collect()
 }
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
     let papers = by_paper(outcomes);

@@ -17,7 +17,7 @@ impl RateUnit {
         units.into_iter().find(|unit| link_bps >= 10.0 * unit.bps).unwrap_or(Self { name: "bit/s", bps: 1.0 })
     }
 
-    /// A rate in this unit, with two decimals.
+    /// Formats a rate in this unit, with two decimals.
     #[must_use]
     pub fn show(self, bps: f64) -> String {
         format!("{:.2}", bps / self.bps)

@@ -37,12 +37,12 @@ fn join(lines: &[Line], within: &[bool], style: Style) -> String {
     lines.iter().map(line).collect()
 }
 
-/// The same without colour.
+/// Joins the lines without colour.
 fn plain(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{}\n", line.text)).collect()
 }
 
-/// A phase from its start to its end, both in seconds.
+/// Formats a phase from its start to its end, both in seconds.
 #[must_use]
 pub fn span(start_s: f64, end_s: f64) -> String {
     format!("{start_s} .. {end_s} s")
@@ -279,7 +279,8 @@ fn time_unit(seconds: f64) -> (f64, &'static str) {
     units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"))
 }
 
-/// One line for each run: how busy the link was, the largest deviation from the ideal, and the smallest of Jain's indices of phases.
+/// Formats one line for each run: how busy the link was, the largest deviation from the ideal, and the smallest of
+/// Jain's indices of phases.
 #[must_use]
 pub fn runs(report: &Report) -> String {
     let mut text = String::new();

@@ -66,7 +66,7 @@ impl Layout {
         Self { blocks, widths, right }
     }
 
-    /// The lines of a row in one of the blocks, without white space at their ends.
+    /// Passes on the lines of a row in one of the blocks, without white space at their ends.
     pub fn row(&self, cells: &[String], block: &[usize], mut line: impl FnMut(&str)) {
         let folded: Vec<Vec<String>> = block.iter().map(|&column| fold(&cells[column], self.widths[column])).collect();
         let height = folded.iter().map(Vec::len).max().unwrap_or_default();
@@ -128,7 +128,7 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The parts of a cell, each at most `width` wide: broken between words, and inside a word that is longer.
+/// Returns the parts of a cell, each at most `width` wide: broken between words, and inside a word that is longer.
 fn fold(cell: &str, width: usize) -> Vec<String> {
     if measure_text_width(cell) <= width {
         return vec![cell.to_owned()];

@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Sorts.
+    /// Sorts `values` and returns the exact quantile.
     fn exact(values: &[u64], thousandths: usize) -> u64 {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();

@@ -205,7 +205,7 @@ pub fn measure(key: &str) -> Option<&'static Measure> {
 mod tests {
     use super::*;
 
-    /// A row of the manual.
+    /// Makes a row of the manual.
     fn row(measure: &Measure) -> String {
         let unit = measure.unit;
         let metrics = match unit.metrics() {

@@ -121,7 +121,7 @@ impl Kind {
         }
     }
 
-    /// Text for which the regular expression `pattern` holds.
+    /// Makes the kind of text that matches the regular expression `pattern`.
     #[cfg_attr(not(feature = "text"), expect(unused_variables, reason = "for people"))]
     const fn text(pattern: &'static str) -> Self {
         Self::Text {
@@ -193,7 +193,7 @@ pub struct Difference<C: 'static> {
     pub new: Option<Value>,
 }
 
-/// The keys that differ, in the order of the table.
+/// Returns the keys that differ, in the order of the table.
 pub fn difference<C>(keys: &'static [Key<C>], old: &C, new: &C) -> impl Iterator<Item = Difference<C>> {
     keys.iter().filter_map(move |key| {
         let (old, new) = (key.value(old), key.value(new));

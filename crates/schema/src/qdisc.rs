@@ -104,7 +104,7 @@ const SHARES: u32 = 0b11;
 /// The host keys of [`HOST_KEYS`](crate::keys::HOST_KEYS) that the module has: all but flows.
 const MODULE_HOST_KEYS: usize = 4;
 
-/// The bytes that a number takes: those that its limit needs.
+/// Returns the number of bytes of a number: those that its limit needs.
 const fn width(kind: Kind) -> usize {
     match kind {
         Kind::Size { max } | Kind::Number { max, .. } if max <= u8::MAX as u64 => 1,

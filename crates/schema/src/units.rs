@@ -437,7 +437,7 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// The number times `factor`, if it is whole.
+    /// Multiplies the number by `factor`, if the result is whole.
     ///
     /// Take a fraction of n digits whose last is not zero. Times 10^k or 2^k it is whole only if n <= k, because its digits
     /// are not divisible by both 2 and 5. So no intermediate value is larger than the result.
@@ -465,7 +465,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The number times a small whole number, as text.
+    /// Multiplies the number by a small whole number, as text.
     fn times(&self, by: u64) -> Option<String> {
         let n = u32::try_from(self.fraction.len()).ok()?;
         if self.whole.len() > 18 || n > 12 {
@@ -476,7 +476,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// `parts / 10^places`, without zeros at the end.
+/// Formats `parts / 10^places`, without zeros at the end.
 fn decimal(parts: u128, places: u32) -> String {
     let one = 10u128.pow(places);
     let fraction = format!("{:0width$}", parts % one, width = places as usize);
@@ -490,25 +490,25 @@ fn show(value: u64, units: &[(&str, u32)]) -> String {
     format!("{} {unit}", decimal(u128::from(value), exponent))
 }
 
-/// A rate as people read it, exactly: `300 Mbit/s`, `1.5 Gbit/s`.
+/// Formats a rate exactly: `300 Mbit/s`, `1.5 Gbit/s`.
 #[must_use]
 pub fn show_rate(rate: Rate) -> String {
     show_bps(rate.bps())
 }
 
-/// As [`show_rate`], for a rate that may be zero or above the limit, such as a sum.
+/// Like [`show_rate`], for a rate that may be zero or above the limit, such as a sum.
 #[must_use]
 pub fn show_bps(bps: u64) -> String {
     show(bps, &[("bit/s", 0), ("kbit/s", 3), ("Mbit/s", 6), ("Gbit/s", 9), ("Tbit/s", 12)])
 }
 
-/// A size as people read it, exactly: `1.5 kB`.
+/// Formats a size exactly: `1.5 kB`.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("B", 0), ("kB", 3), ("MB", 6), ("GB", 9)])
 }
 
-/// An amount of memory as people read it, to a tenth: `68.7 GiB`.
+/// Formats an amount of memory to a tenth: `68.7 GiB`.
 #[must_use]
 pub fn show_memory(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -518,7 +518,7 @@ pub fn show_memory(bytes: u64) -> String {
     }
 }
 
-/// The next whole number of KiB, MiB or GiB as a link file writes it: `65GiB`.
+/// Formats the next whole number of KiB, MiB or GiB in the form of a link file: `65GiB`.
 #[must_use]
 pub fn memory_key(bytes: u64) -> String {
     let (unit, shift) =
@@ -526,7 +526,7 @@ pub fn memory_key(bytes: u64) -> String {
     format!("{}{unit}", bytes.div_ceil(1 << shift))
 }
 
-/// A time as people read it, exactly: `8.2 ms`.
+/// Formats a time exactly: `8.2 ms`.
 #[must_use]
 pub fn show_time(time: Nanos) -> String {
     show(time.0, &[("ns", 0), ("us", 3), ("ms", 6), ("s", 9)])

@@ -158,13 +158,14 @@ pub struct NoWarmup {
     pub class: String,
 }
 
-/// Window of the pilot runs of a scenario of this length.
+/// Returns the window of the pilot runs of a scenario of this length.
 #[must_use]
 pub fn pilot_window(duration: Nanos) -> Nanos {
     Nanos((duration.0 / PILOT_WINDOWS).max(1))
 }
 
-/// The warm-up of pilot runs by MSER-5: repetitions of one scenario under one scheduler, made with windows of [`pilot_window`].
+/// Computes the warm-up of pilot runs by MSER-5. The runs are repetitions of one scenario under one scheduler, with
+/// windows of [`pilot_window`].
 ///
 /// The input is the mean delay in each window, averaged over the repetitions, class by class; the longest warm-up of
 /// all classes is taken. Windows in which no packet of a class left are skipped. Classes that left packets in fewer

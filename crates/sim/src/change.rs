@@ -36,18 +36,18 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Before the first change.
+    /// Makes the stage before the first change.
     pub(crate) fn first(tree: &'a Hierarchy, overhead: Overhead, end: Nanos) -> Self {
         Self { start: Nanos::ZERO, end, tree, overhead, classes: None }
     }
 
-    /// After `change`.
+    /// Makes the stage after `change`.
     pub(crate) fn after(change: &'a Change, end: Nanos) -> Self {
         let Change { at, tree, overhead, classes, .. } = change;
         Self { start: *at, end, tree, overhead: *overhead, classes: Some(classes) }
     }
 
-    /// By id in the tree: the scenario's class, the link first.
+    /// Returns the scenario's class by id in the tree, the link first.
     pub(crate) fn classes(&self) -> Vec<ClassId> {
         match self.classes {
             Some(classes) => classes.to_vec(),

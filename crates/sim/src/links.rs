@@ -56,7 +56,7 @@ impl Links {
         self.first.names.first().cloned().into_iter().chain(self.further.iter().map(|(name, _)| name.clone())).collect()
     }
 
-    /// All links as they run.
+    /// Returns all links as they run.
     pub(crate) fn scenarios(&self) -> Vec<Arc<Scenario>> {
         let mut all = vec![Arc::new(self.first.clone())];
         for (n, (name, scenario)) in self.further.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Links {
     }
 }
 
-/// The intervals in which no link changes and no source of any link starts or stops.
+/// Returns the intervals in which no link changes and no source of any link starts or stops.
 pub(crate) fn phases(scenarios: &[Arc<Scenario>]) -> Vec<Interval> {
     let mut cuts: Vec<_> =
         scenarios.iter().flat_map(|scenario| scenario.phases()).flat_map(|phase| [phase.start, phase.end]).collect();

@@ -79,7 +79,7 @@ impl Spans {
         self.leaves = from.len();
     }
 
-    /// The spans: start, end, and bytes by leaf.
+    /// Returns the spans: start, end, and bytes by leaf.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Nanos, Nanos, &[u64])> {
         self.cuts.windows(2).zip(self.bytes.chunks(self.leaves)).map(|(cut, bytes)| (cut[0], cut[1], bytes))
     }
@@ -114,7 +114,7 @@ pub(crate) enum Delays {
 }
 
 impl Delays {
-    /// No delay yet, in one of `leaves` leaves.
+    /// Makes an empty collection of delays for `leaves` leaves.
     pub(crate) fn new(leaves: usize) -> Self {
         if leaves <= MAX_HISTOGRAMS {
             Self::Buckets(Histogram::new(buckets(leaves), u64::MAX))
@@ -123,13 +123,13 @@ impl Delays {
         }
     }
 
-    /// Most bytes that one leaf's delays take in memory.
+    /// Returns the maximum memory of one leaf's delays, in bytes.
     pub(crate) fn memory(leaves: usize) -> u64 {
         let counters = if leaves <= MAX_HISTOGRAMS { Histogram::<u32>::memory(buckets(leaves), u64::MAX) } else { 0 };
         size_of::<Self>() as u64 + counters
     }
 
-    /// One packet took `delay`.
+    /// Records a packet with this `delay`.
     pub(crate) fn record(&mut self, delay: Nanos) {
         match self {
             Self::Buckets(histogram) => histogram.record(delay.0),
@@ -137,7 +137,7 @@ impl Delays {
         }
     }
 
-    /// Mean, quantiles and maximum in seconds.
+    /// Returns the mean, quantiles and maximum in seconds.
     pub(crate) fn summary(&self) -> Delay {
         let delay = match self {
             Self::Buckets(histogram) => histogram.delay(),
@@ -167,7 +167,7 @@ impl Delays {
     }
 }
 
-/// Three significant digits, or two with many leaves.
+/// Returns three significant digits, or two with many leaves.
 fn buckets(leaves: usize) -> Buckets {
     Buckets::new(if leaves <= THREE_DIGITS { 10 } else { 7 }, 0)
 }

@@ -85,7 +85,7 @@ impl Metrics {
         })
     }
 
-    /// A packet is handed to the scheduler.
+    /// Records a packet handed to the scheduler.
     pub(crate) fn arrived(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         let queued = &mut self.queued[leaf.index()];
         *queued += 1;
@@ -102,7 +102,7 @@ impl Metrics {
         self.bursts[leaf.index()].iter_mut().for_each(|(burst, ..)| burst.arrive(now, len));
     }
 
-    /// A packet is dropped.
+    /// Records a dropped packet.
     pub(crate) fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.worst_case.dropped(leaf);
         self.gps.dropped(now, leaf, len);
@@ -113,7 +113,7 @@ impl Metrics {
         self.gone(leaf);
     }
 
-    /// A packet that arrived at `arrived` leaves from `start` to `done`.
+    /// Records a packet that arrived at `arrived` and leaves from `start` to `done`.
     pub(crate) fn sent(&mut self, arrived: Nanos, start: Nanos, done: Nanos, leaf: ClassId, len: u32) {
         self.fairness.served(leaf, len.into());
         self.gaps.visited(leaf, start, done);
@@ -185,7 +185,7 @@ impl Metrics {
         self.fairness.tree().classes().map(class).collect()
     }
 
-    /// Definition 1 in bytes of the class, of its worst sibling.
+    /// Returns Definition 1 of the class in bytes, for its worst sibling.
     fn fairness_bound(&self, class: ClassId) -> Option<f64> {
         if let Some(fairness) = &self.promised.fairness {
             return match fairness.of_classes.get(class.index()) {

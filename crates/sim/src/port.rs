@@ -140,7 +140,7 @@ pub(crate) struct LinkPort<'a> {
 }
 
 impl<'a> LinkPort<'a> {
-    /// Link number `link`, ready to start. Averages are made of each of `phases`.
+    /// Makes link number `link`, ready to start. Averages cover each of `phases`.
     pub(crate) fn new(
         scenario: &Arc<Scenario>,
         phases: &Arc<[Interval]>,
@@ -227,7 +227,8 @@ impl<'a> LinkPort<'a> {
         lost
     }
 
-    /// Another stage begins. The change `lost` these packets: of removed classes under their old id, others under the new one.
+    /// Starts another stage. The change `lost` these packets: those of removed classes under their old id, others under
+    /// the new one.
     pub(crate) fn change(&mut self, now: Nanos, stage: &Stage<'_>, lost: Vec<(Packet, DropReason)>) {
         let removed = |lost: &(Packet, DropReason)| lost.1 == DropReason::ClassRemoved;
         let (removed, unfit): (Vec<_>, Vec<_>) = lost.into_iter().partition(removed);
@@ -236,7 +237,8 @@ impl<'a> LinkPort<'a> {
         unfit.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
     }
 
-    /// The scenario is another one from now on: it has a change at `at` more, and maybe more classes. Averages are made of each of `phases`.
+    /// Replaces the scenario from now on. The new one has one more change, at `at`, and maybe more classes. Averages
+    /// cover each of `phases`.
     pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
         let classes = scenario.names.len();
         let (leaves, _) = scenario.roles();
@@ -305,7 +307,7 @@ impl<'a> LinkPort<'a> {
         flights + delays + self.visits.memory() + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
     }
 
-    /// When a source does something next.
+    /// Returns the time of the next event of a source.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let own = self.mix.peek();
         match self.coming.peek() {
@@ -339,7 +341,7 @@ impl<'a> LinkPort<'a> {
         self.mix.closed(source)
     }
 
-    /// A packet is on its way here.
+    /// Adds a packet that is on its way here.
     pub(crate) fn expect(&mut self, coming: Coming) {
         self.coming.push(Reverse(coming));
     }
@@ -377,7 +379,7 @@ impl<'a> LinkPort<'a> {
         &self.scenario
     }
 
-    /// The intervals that averages are made of.
+    /// Returns the intervals of the averages.
     pub(crate) fn phases(&self) -> &Arc<[Interval]> {
         &self.phases
     }
@@ -387,7 +389,7 @@ impl<'a> LinkPort<'a> {
         &self.delays
     }
 
-    /// By class of the scenario, the place of a leaf in delays and spans.
+    /// Returns the place of a leaf in delays and spans, by class of the scenario.
     pub(crate) fn place(&self) -> &[usize] {
         &self.place
     }
@@ -402,7 +404,7 @@ impl<'a> LinkPort<'a> {
         Cow::Owned(spans)
     }
 
-    /// The last packet that was sent: leaf, first and last bit, length.
+    /// Returns the last sent packet: leaf, first and last bit, length.
     fn on_the_link(&self) -> (usize, Nanos, Nanos, u32) {
         let (place, start, len) = self.last;
         (place, start, self.free_at, len)
@@ -424,7 +426,7 @@ impl<'a> LinkPort<'a> {
         self.busy - self.free_at.min(self.scenario.duration).saturating_sub(end)
     }
 
-    /// A packet of a source of this link.
+    /// Sends a packet of a source of this link.
     fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, tag: u32, batch: &mut Vec<Packet>) {
         if self.ids[class.index()] == ClassId::ROOT {
             self.too_late[class.index()] += 1;
@@ -553,7 +555,8 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// The flight that the scheduler gives back with `packet`, unless it made it up.
+    /// Returns the flight that belongs to `packet` from the scheduler, or `None` for a packet that the scheduler
+    /// invented.
     fn land(&mut self, packet: &Packet) -> Option<Flight> {
         let handle = packet.handle as u32 as usize;
         let flight = self.flights.get_mut(handle).filter(|flight| {

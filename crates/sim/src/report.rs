@@ -329,7 +329,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Of delays in seconds, in order, each with the number of packets that took no longer.
+    /// Makes a distribution of delays in seconds, in order. Each has the number of packets that took no longer.
     pub(crate) fn new(points: Vec<(f64, u64)>) -> Self {
         Self { points }
     }
@@ -353,7 +353,7 @@ impl Distribution {
         self.points.iter().find(|&&(_, count)| count as f64 >= wanted).map(|&(delay, _)| delay)
     }
 
-    /// Of the packets of all `parts` together.
+    /// Combines the packets of all `parts`.
     #[must_use]
     pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let parts: Vec<&Self> = parts.into_iter().collect();
@@ -394,12 +394,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// This, beside that.
+    /// Makes a measured value with its bound.
     pub(crate) fn new(measured: f64, bound: Option<f64>) -> Self {
         Self { measured, bound, margin: bound.map(|bound| bound - measured) }
     }
 
-    /// The worse of two runs.
+    /// Returns the worse of two runs.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         if other.measured > self.measured { other } else { self }

@@ -115,7 +115,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// The routes over these links.
+    /// Makes the routes over these links.
     ///
     /// # Errors
     /// A link or a leaf that is not there, a source with two routes, a circle.
@@ -172,7 +172,7 @@ impl Routes {
         self.routes.iter().map(|route| route.hops.len() + 1).sum()
     }
 
-    /// By source of `link`: the number of its route.
+    /// Returns the number of the route by source of `link`.
     pub(crate) fn of_link(&self, link: usize, sources: usize) -> Vec<Option<u32>> {
         let mut by_source = vec![None; sources];
         for (number, route) in self.routes.iter().enumerate().filter(|(_, route)| route.source.0 == link) {
@@ -195,17 +195,17 @@ impl Routes {
         Some(Coming { at, number, link, class, route, hop: hop + 1, born, eligible: at, frame, tag, marked })
     }
 
-    /// The link of a route's source, and the source's index there.
+    /// Returns the link of a route's source, and the source's index there.
     pub(crate) fn source(&self, route: u32) -> (usize, usize) {
         self.routes[route as usize].source
     }
 
-    /// When a packet that leaves `link` at `done` has travelled along it.
+    /// Returns the arrival time at the far end of `link` of a packet that leaves at `done`.
     pub(crate) fn end(&self, link: usize, done: Nanos) -> Nanos {
         done.saturating_add(self.propagation[link])
     }
 
-    /// The links in an order in which each route visits them.
+    /// Returns the links in an order in which each route visits them.
     ///
     /// # Errors
     /// [`SimError::Circle`].
@@ -329,7 +329,7 @@ impl Routes {
         self.visiting(link, scenarios).into_iter().map(source).collect()
     }
 
-    /// The routes that use `link`, and in which class.
+    /// Returns the routes that use `link`, and their classes.
     fn visiting(&self, link: usize, scenarios: &[Arc<Scenario>]) -> Vec<(usize, ClassId)> {
         let mut visiting = Vec::new();
         for (number, route) in self.routes.iter().enumerate() {
@@ -400,7 +400,7 @@ impl Visits {
         Self { routes: routes.routes.iter().map(visit).collect() }
     }
 
-    /// Most bytes that this takes in memory.
+    /// Returns the maximum memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let of = |visit: &Visit| 1 + u64::from(visit.through.is_some());
         let histograms: u64 = self.routes.iter().flatten().map(of).sum();

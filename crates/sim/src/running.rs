@@ -42,7 +42,7 @@ pub(crate) struct RunningLink<'a> {
 }
 
 impl<'a> RunningLink<'a> {
-    /// Ready to start, under `scheduler`.
+    /// Makes a link ready to start under `scheduler`.
     pub(crate) fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>, rules: Rules) -> Result<Self, SimError> {
         let scenario = port.scenario();
         if let Some(change) = scenario.changes.first()
@@ -69,7 +69,7 @@ impl<'a> RunningLink<'a> {
         })
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub(crate) fn next(&self) -> Option<Nanos> {
         let due = match self.wake {
             Wake::At(at) => Some(at),
@@ -102,7 +102,7 @@ impl<'a> RunningLink<'a> {
         self.port.scenario().changes.get(self.changes.len()).map(|change| change.at)
     }
 
-    /// The link becomes another one between two packets. The one on the link leaves at the old rate.
+    /// Changes the link between two packets. The packet on the link leaves at the old rate.
     fn change(&mut self) -> Result<(), SimError> {
         let index = self.changes.len();
         let scenario = Arc::clone(self.port.scenario());
@@ -175,7 +175,7 @@ impl<'a> RunningLink<'a> {
         queued.packets
     }
 
-    /// The scenario is another one from now on: it has a change at `at` more. Averages are made of each of `phases`.
+    /// Replaces the scenario from now on. The new one has one more change, at `at`. Averages cover each of `phases`.
     pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
         self.gone.resize(scenario.names.len(), Counters::default());
         self.port.replan(at, scenario, phases, options);
@@ -191,12 +191,12 @@ impl<'a> RunningLink<'a> {
         self.rules
     }
 
-    /// The link's port.
+    /// Returns the link's port, mutable.
     pub(crate) fn port_mut(&mut self) -> &mut LinkPort<'a> {
         &mut self.port
     }
 
-    /// The link's port.
+    /// Returns the link's port.
     pub(crate) fn port(&self) -> &LinkPort<'a> {
         &self.port
     }

@@ -348,8 +348,7 @@ impl Scenario {
         std::iter::once(first).chain(later).collect()
     }
 
-    /// The classes that are leaves, and those that have others below them; a class that a change turned from one into the
-    /// other is among both.
+    /// Returns the leaves and the inner classes. A class that a change turned from one into the other is in both lists.
     pub(crate) fn roles(&self) -> (Vec<ClassId>, Vec<ClassId>) {
         let mut leaf = vec![false; self.names.len()];
         let mut inner = leaf.clone();
@@ -366,7 +365,7 @@ impl Scenario {
         (those(leaf), those(inner))
     }
 
-    /// The intervals between consecutive changes of the link or of any source's activity.
+    /// Returns the intervals between consecutive changes of the link or of any source's activity.
     #[must_use]
     pub fn phases(&self) -> Vec<Interval> {
         let mut cuts = vec![Nanos::ZERO, self.duration];
@@ -424,7 +423,7 @@ impl Scenario {
         self.ideals_in(&self.phases())
     }
 
-    /// As [`Scenario::ideals`], with other phases.
+    /// Like [`Scenario::ideals`], with other phases.
     pub(crate) fn ideals_in(&self, phases: &[Interval]) -> Vec<Vec<f64>> {
         let exact = self.names.len() * phases.len() <= EXACT_CELLS;
         let mut ideals = Vec::with_capacity(phases.len());
@@ -450,7 +449,8 @@ mod tests {
     use fairlink_theory::to_f64;
     use fairlink_traffic::{Model, PacketSize};
 
-    /// Greedy sources at the `leaves` leaves of a tree of two levels, each starting a millisecond after the one before.
+    /// Makes greedy sources at the `leaves` leaves of a tree of two levels. Each starts a millisecond after the one
+    /// before.
     fn staggered(leaves: u64) -> Scenario {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000_007).unwrap()));
         let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };

@@ -60,14 +60,14 @@ impl Series {
         self.spans.memory() + own as u64
     }
 
-    /// A packet is queued.
+    /// Records a queued packet.
     #[inline(never)]
     pub(crate) fn arrived(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_add(1);
         self.becomes(now, leaf, packets);
     }
 
-    /// A packet of the queue is dropped.
+    /// Records a packet dropped from the queue.
     #[inline(never)]
     pub(crate) fn dropped(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
@@ -77,7 +77,8 @@ impl Series {
         }
     }
 
-    /// A packet of `len` bytes that arrived at `arrived` is taken from its queue at `now` and on the link from `start` to `done`.
+    /// Records a packet of `len` bytes that arrived at `arrived`. It left its queue at `now` and is on the link from
+    /// `start` to `done`.
     #[inline(never)]
     pub(crate) fn sent(&mut self, now: Nanos, leaf: usize, arrived: Nanos, start: Nanos, done: Nanos, len: u32) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
@@ -91,7 +92,7 @@ impl Series {
         }
     }
 
-    /// The windows: start, end, bytes by leaf, cells by leaf.
+    /// Returns the windows: start, end, bytes by leaf, cells by leaf.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Nanos, Nanos, &[u64], Vec<Cell>)> {
         let leaves = self.queues.len();
         self.spans.rows().enumerate().map(move |(window, (start, end, bytes))| {
@@ -157,7 +158,7 @@ impl Cell {
         (self.left > 0).then(|| self.delay_sum as f64 / f64::from(self.left))
     }
 
-    /// Mean length of the queue over a window of this length.
+    /// Returns the mean length of the queue over a window of this length.
     pub(crate) fn queue_mean(&self, window: Nanos) -> f64 {
         self.queue_sum as f64 / window.0.max(1) as f64
     }

@@ -114,7 +114,7 @@ impl<'o> Simulation<'o> {
         Ok(Self::at_the_start(prepared, Some(info), info.name, running))
     }
 
-    /// A run of one link under a scheduler that is ready-made.
+    /// Makes a run of one link under a given scheduler.
     pub(crate) fn under(
         prepared: Prepared,
         name: &str,
@@ -157,7 +157,7 @@ impl<'o> Simulation<'o> {
         self.prepared.scenarios[0].duration
     }
 
-    /// Up to when everything has happened.
+    /// Returns the time up to which everything has happened.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
@@ -257,8 +257,9 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// The link becomes another one now, as by a [`Change`] of the scenario: `change.at` is set to [`Simulation::now`]. `new` are the names of
-    /// classes that the scenario does not have yet; `change.classes` numbers them behind those that it has.
+    /// Changes the link now, like a [`Change`] of the scenario: `change.at` is set to [`Simulation::now`]. `new`
+    /// contains the names of classes that the scenario does not have yet. `change.classes` numbers them behind the
+    /// existing ones.
     ///
     /// # Errors
     /// As for a change of the scenario: [`SimError::ChangeTime`] at the start and twice at one instant, a link that
@@ -305,7 +306,7 @@ impl<'o> Simulation<'o> {
         self.report_beside(ideals.as_ref().map_err(Clone::clone)?)
     }
 
-    /// The report beside `ideals`, by link.
+    /// Returns the report with `ideals`, by link.
     pub(crate) fn report_beside(&self, ideals: &[Ideals]) -> Result<Run, SimError> {
         let Prepared { scenarios, names, pools, routes, options, .. } = &self.prepared;
         let warmup = scenarios[0].warmup;

@@ -66,7 +66,7 @@ pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     }
 }
 
-/// The report of a run until `end` with these accounts of its leaves.
+/// Makes the report of a run until `end` with these accounts of its leaves.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
     accounts: &[(Counters, Amount)],

@@ -55,7 +55,7 @@ impl Allotted {
         agree(&rates, &more, tree.link().rate.bps() as f64).then_some(rates)
     }
 
-    /// The same with own rates that are larger by a part for each level from the leaves up.
+    /// Like `rates`, with own rates that are larger by a fixed part for each level from the leaves up.
     fn rates_of(&self, tree: &Hierarchy, demand: &Demand, excess: f64) -> Vec<f64> {
         let mut factors = vec![1.0 + excess; tree.len()];
         for class in tree.classes().rev() {
@@ -110,7 +110,7 @@ struct Sharing<'a> {
 }
 
 impl Sharing<'_> {
-    /// The own rate of a class.
+    /// Returns the own rate of a class.
     fn own(&self, index: usize) -> f64 {
         self.factors[index] * self.allotted.plan.assured[index].bps() as f64
     }

@@ -155,7 +155,8 @@ pub struct MeanDelay {
 pub const KNOWN_LOAD: (i64, i64) = (1, 2);
 
 impl MeanDelay {
-    /// True for a scheduler that the theorem is of: it visits latency-critical classes before each other class, and promises their delay.
+    /// Returns true for a scheduler of the theorem. It visits latency-critical classes before each other class, and
+    /// promises their delay.
     #[must_use]
     pub fn is_of(info: &SchedulerInfo) -> bool {
         matches!(info.sharing, Sharing::CriticalVisits(_)) && info.promises.delay.is_some()

@@ -113,7 +113,8 @@ impl Below {
 }
 
 impl<'a> HlsBounds<'a> {
-    /// The bounds for leaves with largest packets of `max_packet` bytes, and `credits_per_byte` credits in a byte.
+    /// Makes the bounds for leaves with largest packets of `max_packet` bytes, and `credits_per_byte` credits in a
+    /// byte.
     ///
     /// # Errors
     /// [`BoundsError::EmptyPacket`], [`BoundsError::NoCredits`].
@@ -172,7 +173,7 @@ impl<'a> HlsBounds<'a> {
         self.start_per_weight(class) * self.weights.bytes(class)
     }
 
-    /// A-bar_i in bytes: the same at any time (Lemma 7); the one of the child of the root above the class.
+    /// Returns A-bar_i in bytes. It is the same at any time (Lemma 7): that of the child of the root above the class.
     ///
     /// # Panics
     /// For the root, which has no such bound, and for a class that does not exist.
@@ -197,8 +198,8 @@ impl<'a> HlsBounds<'a> {
         worst(inner(self.tree).filter_map(|parent| self.worst_below(parent)))
     }
 
-    /// Theorem 3 as time at the guarantee, in seconds, on a link of rate `link`: the largest of any two siblings (which need
-    /// not be those of [`HlsBounds::alpha`]).
+    /// Returns Theorem 3 as time at the guarantee, in seconds, on a link of rate `link`. It is the largest of any two
+    /// siblings, which may differ from those of [`HlsBounds::alpha`].
     #[must_use]
     pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {
         let seconds = self.weights.seconds_per_weight(self.tree, link);
@@ -279,15 +280,15 @@ impl<'a> HlsBounds<'a> {
         waits
     }
 
-    /// The longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of \[hls\] prints
-    /// this as the transmission gap.
+    /// Returns the longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of
+    /// \[hls\] prints this as the transmission gap.
     #[must_use]
     pub fn longest_round(&self, link: Rate) -> BigRational {
         let weights = self.weights.in_bytes(self.below.weights[0]);
         seconds(weights + self.below.packets(ClassId::ROOT), link)
     }
 
-    /// A~_i / w_i; not reduced, because it is only compared for most of the classes.
+    /// Returns A~_i / w_i. It is not reduced, because most values are only compared.
     fn start_per_weight(&self, class: ClassId) -> BigRational {
         assert_ne!(class, ClassId::ROOT, "the root has no weight");
         let credits = BigInt::from(self.credits_per_byte);
@@ -340,7 +341,7 @@ pub struct HdrrBounds<'a> {
 }
 
 impl<'a> HdrrBounds<'a> {
-    /// The bounds for leaves with largest packets of `max_packet` bytes and a quantum of `quantum` bytes.
+    /// Makes the bounds for leaves with largest packets of `max_packet` bytes and a quantum of `quantum` bytes.
     ///
     /// # Errors
     /// [`BoundsError::EmptyPacket`], [`BoundsError::NoQuantum`].
@@ -411,7 +412,7 @@ impl<'a> HdrrBounds<'a> {
         whole(1u8) / self.weights.bytes(i) + whole(1u8) / self.weights.bytes(j)
     }
 
-    /// Lemma 9: a backlogged leaf is visited at least once in this many visits.
+    /// Returns Lemma 9: a backlogged leaf is visited at least once in this many visits.
     #[must_use]
     pub fn visits(&self, leaf: ClassId) -> BigRational {
         let mut product = whole(1u8);
@@ -423,7 +424,7 @@ impl<'a> HdrrBounds<'a> {
         product
     }
 
-    /// Theorem 6 in seconds.
+    /// Returns Theorem 6 in seconds.
     #[must_use]
     pub fn transmission_gap(&self, link: Rate) -> BigRational {
         // Lemma 9's product depends on the parent alone: one product per inner class, parents before children.
@@ -443,12 +444,12 @@ impl<'a> HdrrBounds<'a> {
     }
 }
 
-/// The root and all other classes with children, parents before children.
+/// Returns the root and all other classes with children, parents before children.
 fn inner(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
     (0..tree.len()).map(|index| ClassId(index as u32)).filter(|&class| !tree.children(class).is_empty())
 }
 
-/// The largest value; the first of several.
+/// Returns the largest value, or the first of several.
 pub(crate) fn worst(pairs: impl Iterator<Item = WorstPair>) -> Option<WorstPair> {
     pairs.reduce(|worst, pair| if pair.value > worst.value { pair } else { worst })
 }

@@ -89,7 +89,8 @@ const WORK: usize = 1_000_000;
 const MOST_SIBLINGS: usize = 256;
 
 impl Changes {
-    /// Those for `class` under `demand` by the rule of the scheduler `info`, each of `step` bit/s (weights: a tenth, at least 1).
+    /// Returns the changes for `class` under `demand` by the rule of the scheduler `info`. Each is of `step` bit/s
+    /// (weights: a tenth, at least 1).
     ///
     /// # Errors
     /// [`NoChanges`].
@@ -152,7 +153,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// From the class up to the child of the link.
+    /// Returns the path from the class up to the child of the link.
     fn path(&self) -> Vec<ClassId> {
         let up = std::iter::successors(Some(self.class), |&class| self.tree.parent(class));
         up.filter(|&class| class != ClassId::ROOT).collect()
@@ -180,7 +181,7 @@ impl Search<'_> {
         if self.now.is_exact() { 1 } else { (self.tree.link().rate.bps() / 1_000_000).max(1) }
     }
 
-    /// The gain for each bit/s of the smallest change.
+    /// Returns the gain for each bit/s of the smallest change.
     fn slope(&self, gain: impl Fn(u64) -> Option<BigRational>) -> Option<BigRational> {
         let least = self.least();
         Some(gain(least)? / BigInt::from(least))
@@ -216,7 +217,7 @@ impl Search<'_> {
         Some(Change { lever: Lever::Link, class: ClassId::ROOT, from: Some(from), to, gain, per_bps, fits: true })
     }
 
-    /// A larger guarantee or weight of `at`.
+    /// Makes a larger guarantee or weight of `at`.
     fn share(&self, at: ClassId, step: u64) -> Option<Change> {
         let from = self.tree.weight(at);
         let is_guarantee = matches!(self.tree.config(at).share, Some(Share::Guarantee(_)));

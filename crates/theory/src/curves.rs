@@ -15,7 +15,7 @@ fn slope(rate: Option<Rate>) -> BigRational {
     BigRational::from_integer(rate.map_or(0, Rate::bps).into())
 }
 
-/// S(t) in bits, `t` in seconds; 0 before time 0.
+/// Returns S(t) in bits, with `t` in seconds; 0 before time 0.
 #[must_use]
 pub fn service(curve: &ServiceCurve, t: &BigRational) -> BigRational {
     let d = seconds(curve.d.0);
@@ -82,7 +82,7 @@ mod tests {
         ServiceCurve { m1: Rate::from_bps(m1).ok(), d: Nanos(ns), m2: Rate::from_bps(m2).ok() }
     }
 
-    /// The leaves of Figure 10: audio, video, FTP with the given delay in microseconds, and the rest as a line.
+    /// Makes the leaves of Figure 10: audio, video, FTP with the given delay in microseconds, and the rest as a line.
     fn figure_10(ftp_us: u64) -> Hierarchy {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10_000_000).unwrap()));
         let ftp = curve(0, ftp_us * 1_000 - 6_553_600, 5_000_000);

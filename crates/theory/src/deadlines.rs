@@ -39,7 +39,7 @@ impl Line {
         Some(i128::from(self.x) + up.div_euclid(bps) + i128::from(up.rem_euclid(bps) > 0))
     }
 
-    /// The lower of two parallel lines.
+    /// Returns the lower of two parallel lines.
     fn lower(self, other: Self) -> Self {
         if other.at(self.x) < self.y { other } else { self }
     }
@@ -69,7 +69,7 @@ pub struct DeadlineMeter {
 }
 
 impl DeadlineMeter {
-    /// A meter of an empty link. With `lines`, leaves without a curve have the line of their share.
+    /// Makes a meter of an empty link. With `lines`, leaves without a curve have the line of their share.
     #[must_use]
     pub fn new(tree: &Hierarchy, lines: bool) -> Self {
         let mut leaves: Vec<Option<Leaf>> = (0..tree.len()).map(|_| None).collect();
@@ -95,7 +95,7 @@ impl DeadlineMeter {
         leaf.queued += 1;
     }
 
-    /// A packet is dropped from its queue.
+    /// Records a packet dropped from its queue.
     pub fn dropped(&mut self, leaf: ClassId) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         leaf.queued = leaf.queued.saturating_sub(1);
@@ -105,7 +105,7 @@ impl DeadlineMeter {
         }
     }
 
-    /// A packet of `len` bytes has left its queue; its last bit leaves at `done`.
+    /// Records that a packet of `len` bytes has left its queue. Its last bit leaves at `done`.
     pub fn sent(&mut self, done: Nanos, leaf: ClassId, len: u32) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         if let Some(since) = leaf.since.take() {

@@ -82,7 +82,7 @@ impl Explanation {
         Ok(Self { steps, limited_by: ideal.limiting_chain(class) })
     }
 
-    /// A few lines for people, with the names of classes as `name` has them.
+    /// Returns a few lines of text, with the class names from `name`.
     #[must_use]
     pub fn text(&self, name: impl Fn(ClassId) -> String) -> String {
         let mut text = String::new();
@@ -207,7 +207,7 @@ fn list(classes: &[ClassId], name: &impl Fn(ClassId) -> String) -> String {
     list
 }
 
-/// A rate with the largest unit that keeps it above 1, to six digits.
+/// Formats a rate with the largest unit that keeps it above 1, to six digits.
 fn rate(bps: &BigRational) -> String {
     let bps = to_f64(bps);
     let (unit, scale) = match bps {
@@ -220,7 +220,7 @@ fn rate(bps: &BigRational) -> String {
     format!("{} {unit}", number(bps / scale))
 }
 
-/// Six significant digits, without trailing zeros.
+/// Formats six significant digits, without trailing zeros.
 fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -244,7 +244,7 @@ mod tests {
         Rate::from_bps(mbps * 1_000_000).unwrap()
     }
 
-    /// Figure 1 of \[hls\] with a ceiling of 50 Mbit/s at B2.
+    /// Makes Figure 1 of \[hls\] with a ceiling of 50 Mbit/s at B2.
     fn figure_1() -> (Hierarchy, Vec<&'static str>) {
         let mut tree = Hierarchy::builder(LinkConfig::new(mbit(1000)));
         let mut add = |parent, mbps, ceiling: Option<u64>| {

@@ -63,7 +63,7 @@ impl Pair {
         self.widest = self.widest.max(self.highest - self.lowest);
     }
 
-    /// |D_i / w_i - D_j / w_j| in bytes per byte of weight.
+    /// Returns |D_i / w_i - D_j / w_j| in bytes per byte of weight.
     fn unfairness(&self, weights: &Weights) -> BigRational {
         let bytes = BigInt::from(self.widest) * weights.units_per_byte();
         BigRational::new(bytes, BigInt::from(self.weights[0]) * self.weights[1] * self.divisor)
@@ -112,7 +112,7 @@ impl<'a> FairnessMeter<'a> {
         Self::with_all_pairs_up_to(tree, weights, Self::ALL_PAIRS_UP_TO)
     }
 
-    /// [`FairnessMeter::new`] with another limit on the number of siblings of which all pairs are compared.
+    /// Like [`FairnessMeter::new`], with another limit on the number of siblings of which all pairs are compared.
     ///
     /// # Panics
     /// When `weights` were made for a tree of another size.
@@ -121,7 +121,7 @@ impl<'a> FairnessMeter<'a> {
         Self::among(Cow::Borrowed(tree), Cow::Borrowed(weights), limit, |_| true)
     }
 
-    /// The same among classes that are `compared`, with as many pairs as fit into 16 MB.
+    /// Like `new`, among the classes that are `compared`, with as many pairs as fit into 16 MB.
     ///
     /// # Panics
     /// When `weights` were made for a tree of another size.
@@ -165,7 +165,7 @@ impl<'a> FairnessMeter<'a> {
         meter
     }
 
-    /// The tree whose classes are compared.
+    /// Returns the tree of the compared classes.
     #[must_use]
     pub fn tree(&self) -> &Hierarchy {
         &self.tree
@@ -201,7 +201,7 @@ impl<'a> FairnessMeter<'a> {
         }
     }
 
-    /// `bytes` of `leaf`, which is backlogged, were served.
+    /// Records `bytes` of service for `leaf`, which is backlogged.
     ///
     /// # Panics
     /// When `leaf` is not backlogged.
@@ -245,7 +245,7 @@ impl<'a> FairnessMeter<'a> {
         worst(self.measured())
     }
 
-    /// The same as time at the guarantee, in seconds, on a link of rate `link`; see
+    /// Returns the fairness as time at the guarantee, in seconds, on a link of rate `link`. See
     /// [`HlsBounds::fairness_seconds`](crate::bounds::HlsBounds::fairness_seconds).
     #[must_use]
     pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {

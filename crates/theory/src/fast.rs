@@ -51,7 +51,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// A solver for `tree`.
+    /// Makes a solver for `tree`.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let limits = Limits::of(tree);
@@ -77,8 +77,8 @@ impl Solver {
         Self { nodes, children, wanted: zeros.clone(), claim: zeros.clone(), uses, allocation: zeros, order }
     }
 
-    /// A solver for a link that is faster than that of `tree` by a factor, limits included, so that rounding to whole bit/s takes less; its rate, and
-    /// the factor.
+    /// Makes a solver for a link that is faster than that of `tree` by a factor, including the limits. Rounding to
+    /// whole bit/s then costs less. Returns the rate and the factor too.
     pub(crate) fn scaled(tree: &Hierarchy) -> (Self, Rate, u64) {
         let rate = tree.link().rate;
         let factor = (SCALED_BPS / rate.bps()).max(1);

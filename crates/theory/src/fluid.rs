@@ -58,7 +58,7 @@ const ROUNDING: f64 = 1e-3;
 const SHARE: f64 = (1u128 << 64) as f64;
 
 impl GpsMeter {
-    /// A meter of an empty link.
+    /// Makes a meter of an empty link.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let mut leaves = vec![GpsLeaf::default(); tree.len()];
@@ -71,7 +71,7 @@ impl GpsMeter {
         Self { leaves, link_bps, virtual_time: 0.0, lost: 0.0, now: Nanos::ZERO, busy: 0, finishes }
     }
 
-    /// A packet of `len` bytes arrives. Times never go back.
+    /// Records a packet of `len` bytes that arrives. Times never go back.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -95,7 +95,7 @@ impl GpsMeter {
         self.finishes.insert((finish.to_bits(), leaf.0));
     }
 
-    /// A packet that had arrived is dropped.
+    /// Records the drop of a packet that had arrived.
     pub fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.advance(now);
         let bits = u64::from(len) * 8;
@@ -112,7 +112,7 @@ impl GpsMeter {
         }
     }
 
-    /// The first bit of a packet leaves.
+    /// Records the first bit of a packet that leaves.
     pub fn sent(&mut self, start: Nanos, leaf: ClassId, len: u32) {
         self.advance(start);
         self.look(leaf);
@@ -120,7 +120,7 @@ impl GpsMeter {
         at.queued = at.queued.saturating_sub(u64::from(len) * 8);
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self, now: Nanos) {
         self.advance(now);
         (0..self.leaves.len()).for_each(|class| self.look(ClassId(class as u32)));
@@ -246,7 +246,7 @@ impl HmmMeter {
         self.stale = true;
     }
 
-    /// A packet of `len` bytes arrives. Times never go back.
+    /// Records a packet of `len` bytes that arrives. Times never go back.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -262,7 +262,7 @@ impl HmmMeter {
         path.into_iter().for_each(|class| self.queued[class.index()] += bits);
     }
 
-    /// A packet that had arrived is dropped.
+    /// Records the drop of a packet that had arrived.
     pub fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.advance(now);
         self.take(leaf, len);
@@ -278,7 +278,7 @@ impl HmmMeter {
         }
     }
 
-    /// The first bit of a packet leaves.
+    /// Records the first bit of a packet that leaves.
     pub fn sent(&mut self, start: Nanos, leaf: ClassId, len: u32) {
         self.advance(start);
         let mut at = Some(leaf);
@@ -289,7 +289,7 @@ impl HmmMeter {
         self.take(leaf, len);
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self, now: Nanos) {
         self.advance(now);
         (0..self.worst.len()).for_each(|class| self.look(ClassId(class as u32)));

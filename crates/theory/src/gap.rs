@@ -51,13 +51,13 @@ impl GapMeter {
         self.leaves[leaf.index()].since = None;
     }
 
-    /// The longest gap of a leaf that has ended.
+    /// Returns the longest ended gap of a leaf.
     #[must_use]
     pub fn of(&self, leaf: ClassId) -> Nanos {
         self.leaves[leaf.index()].longest
     }
 
-    /// The longest gap of any leaf, that of leaves still waiting at `now` included, and the leaf.
+    /// Returns the leaf with the longest gap, and the gap. Gaps that are still open at `now` count.
     #[must_use]
     pub fn longest(&self, now: Nanos) -> (ClassId, Nanos) {
         let gaps = self.leaves.iter().map(|leaf| leaf.longest.max(now.saturating_sub(leaf.since.unwrap_or(now))));

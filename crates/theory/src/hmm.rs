@@ -78,7 +78,7 @@ struct Node {
 }
 
 impl Allocation {
-    /// The HMM fair allocation of the link's rate for `demand`, within the limits that the classes of `tree` set.
+    /// Computes the HMM fair allocation of the link's rate for `demand`, within the limits of the classes of `tree`.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
@@ -87,7 +87,7 @@ impl Allocation {
         Self::within(Limits::of(tree), tree, demand)
     }
 
-    /// As [`Allocation::solve`], within other limits, such as those that a certain scheduler honours.
+    /// Like [`Allocation::solve`], within other limits, such as those that a certain scheduler supports.
     ///
     /// # Panics
     /// When `limits` or `demand` were made for a tree of another size.
@@ -97,7 +97,7 @@ impl Allocation {
         Self::by(Terms::siblings(tree, limits), tree, demand)
     }
 
-    /// As [`Allocation::solve`], for classes that share by other terms.
+    /// Like [`Allocation::solve`], for classes that share by other terms.
     pub(crate) fn by(terms: Terms, tree: &Hierarchy, demand: &Demand) -> Self {
         demand.assert_for(tree.len());
         let mut solved = Self { classes: Self::claims(tree, &terms, demand), terms, used: Vec::new() };
@@ -259,7 +259,7 @@ impl Allocation {
         known(wanted.min(limit.max(floor)))
     }
 
-    /// See [`ClassAllocation::limited_by`].
+    /// Returns [`ClassAllocation::limited_by`].
     ///
     /// # Panics
     /// When there is no such class.

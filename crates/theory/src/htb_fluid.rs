@@ -35,7 +35,7 @@ pub struct HtbFluid {
 }
 
 impl HtbFluid {
-    /// The rates for `demand`, within the ceilings of `tree`.
+    /// Computes the rates for `demand`, within the ceilings of `tree`.
     ///
     /// # Errors
     /// [`BuildError`] if HTB could not be built: for a priority that is too large and for a quantum of zero.
@@ -98,7 +98,7 @@ impl<'a> Filling<'a> {
         Self { tree, plan, levels, most, rates: vec![BigRational::zero(); tree.len()] }
     }
 
-    /// From `class` up to the link, both included.
+    /// Returns the path from `class` up to the link, both included.
     fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
         let tree = self.tree;
         std::iter::successors(Some(class), |&class| tree.parent(class))

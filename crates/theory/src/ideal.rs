@@ -703,7 +703,7 @@ impl Ideal {
         }
     }
 
-    /// The same in `f64`.
+    /// Returns the rate in `f64`.
     ///
     /// # Panics
     /// When there is no such class.
@@ -746,8 +746,8 @@ impl Ideal {
         }
     }
 
-    /// The notes that belong beside its rates: that they are those of a run, or hold for packets of one length only. `info` is the scheduler that it was
-    /// computed for.
+    /// Returns the notes for its rates: they come from a run, or hold for packets of one length only. `info` is the
+    /// scheduler of the computation.
     #[must_use]
     pub fn notes(&self, info: &SchedulerInfo) -> Vec<String> {
         let name = info.name;
@@ -769,7 +769,7 @@ impl Ideal {
         matches!(self.0, Solved::Shares(_))
     }
 
-    /// See [`ClassAllocation::limited_by`].
+    /// Returns [`ClassAllocation::limited_by`].
     ///
     /// # Panics
     /// When there is no such class.
@@ -808,7 +808,7 @@ impl From<Allocation> for Ideal {
     }
 }
 
-/// A rate in `f64` to the thousandth of a bit/s.
+/// Rounds a rate in `f64` to the thousandth of a bit/s.
 fn near(bps: f64) -> BigRational {
     BigRational::new(BigInt::from((bps * 1000.0).round() as i128), BigInt::from(1000))
 }

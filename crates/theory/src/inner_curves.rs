@@ -85,7 +85,7 @@ impl InnerCurves {
     }
 }
 
-/// The curve that an inner class should get.
+/// Returns the recommended curve of an inner class.
 #[must_use]
 pub fn curve_of(tree: &Hierarchy, class: ClassId) -> ServiceCurve {
     let config = tree.config(class);

@@ -23,8 +23,8 @@ use num_traits::Zero;
 
 use crate::to_f64;
 
-/// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
-/// if the class's traffic never exceeds `burst` bytes and the server's `traffic`.
+/// Returns the longest delay of a packet of a class in seconds, with its own transmission. `server` serves the class on
+/// a link of rate `link`. The traffic of the class never exceeds `burst` bytes and the `traffic` of the server.
 #[must_use]
 pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRational {
     seconds(whole(burst) / exact(server.share) + exact(server.late), link)
@@ -121,7 +121,7 @@ enum Late {
 }
 
 impl DelayBound {
-    /// No packet's last bit leaves later after the packet's arrival, in seconds.
+    /// Returns the delay bound of the last bit of any packet after its arrival, in seconds.
     #[must_use]
     pub fn seconds(&self) -> BigRational {
         match &self.late {
@@ -285,7 +285,7 @@ fn seconds_of(time: Nanos) -> BigRational {
     BigRational::new(time.0.into(), NANOS_PER_SEC.into())
 }
 
-/// A ratio as an exact number.
+/// Converts a ratio to an exact number.
 pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
     BigRational::new(numerator.into(), denominator.into())
 }

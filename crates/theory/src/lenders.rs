@@ -130,7 +130,7 @@ impl PartialOrd for Stop {
 }
 
 impl Ord for Stop {
-    /// The earliest is the largest.
+    /// Orders the earliest as the largest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.total_cmp(&self.at).then_with(|| other.class.cmp(&self.class))
     }
@@ -171,7 +171,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// From `class` up to the link, both included.
+    /// Returns the path from `class` up to the link, both included.
     fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
         let tree = self.tree;
         std::iter::successors(Some(class), move |&class| tree.parent(class))
@@ -185,7 +185,7 @@ impl<'a> Filling<'a> {
         if lends { self.most[index].min(self.lenders.plan.assured[index].bps() as f64) } else { self.most[index] }
     }
 
-    /// When `class` stops.
+    /// Returns the event at which `class` stops.
     fn stop(&self, class: ClassId, level: usize) -> Stop {
         let index = class.index();
         let room = (self.most(class, level) - self.rates[index]).max(0.0);

@@ -76,7 +76,7 @@ pub mod worst_case;
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
 
-/// The nearest float, for printing.
+/// Converts to the nearest float, for printing.
 #[must_use]
 pub fn to_f64(exact: &BigRational) -> f64 {
     exact.to_f64().unwrap_or(f64::NAN)

@@ -32,7 +32,8 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`, `real-time curve`.
+    /// Returns the name for running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate
+    /// (isolated)`, `real-time curve`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,7 +66,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those that the classes of `tree` set.
+    /// Returns the limits of the classes of `tree`.
     #[must_use]
     pub fn of(tree: &Hierarchy) -> Self {
         Self::filtered(tree, |_| true)
@@ -77,7 +78,7 @@ impl Limits {
         Self { classes: tree.len(), limits: Vec::new(), kept: Vec::new() }
     }
 
-    /// Those that the classes of `tree` set and the scheduler `info` honours.
+    /// Returns the limits of the classes of `tree` that the scheduler `info` supports.
     #[must_use]
     pub fn honoured_by(info: &SchedulerInfo, tree: &Hierarchy) -> Self {
         Self::filtered(tree, |feature| info.supports(feature))

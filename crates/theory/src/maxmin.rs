@@ -217,7 +217,7 @@ mod tests {
         BigRational::new(numerator.into(), denominator.into())
     }
 
-    /// Algorithm 1 as the paper writes it.
+    /// Computes Algorithm 1 in the form of the paper.
     fn algorithm_1(capacity: &BigRational, claims: &[Claim]) -> Option<BigRational> {
         let total: Option<u128> = claims.iter().map(|claim| claim.request).sum();
         if total.is_some_and(|total| BigRational::from_integer(total.into()) <= *capacity) {

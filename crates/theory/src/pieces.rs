@@ -32,7 +32,7 @@ struct Line {
 }
 
 impl Line {
-    /// The value at `t` times the denominator of `t`.
+    /// Returns the value at `t` times the denominator of `t`.
     fn scaled(&self, t: &Exact) -> i128 {
         self.y * t.denom() + self.bps * (t.numer() - self.x * t.denom())
     }
@@ -52,7 +52,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The shape of `curve` from time `x` in nanoseconds and service `y` in bits times 10^9 on. Any slopes are taken.
+    /// Makes the shape of `curve` from time `x` in nanoseconds and service `y` in bits times 10^9 on. Accepts any
+    /// slopes.
     #[must_use]
     pub fn of(curve: &ServiceCurve, x: i128, y: i128) -> Self {
         let bps = |rate: Option<Rate>| i128::from(rate.map_or(0, Rate::bps));
@@ -89,19 +90,19 @@ impl Pieces {
         &self.pieces[behind.saturating_sub(1)].1
     }
 
-    /// The value at `t`, which is not before its start, times the denominator of `t`: bits times 10^9.
+    /// Returns the value at `t`, which is not before its start, times the denominator of `t`: bits times 10^9.
     #[must_use]
     pub fn scaled(&self, t: &Exact) -> i128 {
         self.line(t).scaled(t)
     }
 
-    /// The slope in the long run, in bit/s.
+    /// Returns the long-term slope, in bit/s.
     #[must_use]
     pub fn slope(&self) -> i128 {
         self.pieces.last().map_or(0, |piece| piece.1.bps)
     }
 
-    /// The earliest time from its start on at which it is at least `y`; `None` for never.
+    /// Returns the earliest time from its start on at which it is at least `y`, or `None` for never.
     #[must_use]
     pub fn time_of(&self, y: i128) -> Option<Exact> {
         for (place, (from, line)) in self.pieces.iter().enumerate() {

@@ -65,7 +65,8 @@ pub(crate) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    /// A run of `scheduler`, which was made for `tree` or one with the same classes, from its first packet on. Sources without a rate above zero are left out.
+    /// Starts a run of `scheduler`, made for `tree` or one with the same classes, from its first packet on. Ignores
+    /// sources without a rate above zero.
     pub(crate) fn new(tree: &'a Hierarchy, scheduler: &'a mut dyn Scheduler, sources: &[Source], start: Start) -> Self {
         let mut play = Self {
             tree,

@@ -88,7 +88,7 @@ pub(crate) fn rates(
     Some(if rates[0] <= capacity as f64 { rates } else { measured })
 }
 
-/// The rates of one run, once two stretches of it agree.
+/// Returns the rates of one run, once two stretches of it agree.
 pub(crate) fn settled(info: &SchedulerInfo, tree: &Hierarchy, sources: &[Source], start: Start) -> Option<Vec<f64>> {
     let capacity = tree.link().rate.bps() as f64;
     // Minimum rate of a leaf, approximately: the lower of its demand and of its share while all are busy.

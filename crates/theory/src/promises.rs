@@ -132,7 +132,7 @@ fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Pr
     }
 }
 
-/// \[scfq\] and \[sfq\]: |W_i / w_i - W_j / w_j| is at most L / w_i + L / w_j.
+/// Returns the fairness of \[scfq\] and \[sfq\]: |W_i / w_i - W_j / w_j| is at most L / w_i + L / w_j.
 fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
     let share = |class: ClassId| tree.share_all_busy(class) as f64;
     let bound = |index: usize| {
@@ -158,7 +158,7 @@ pub fn largest_share_error(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Opt
     Ok(errors.reduce(|worst, error| if error.1.abs() > worst.1.abs() { error } else { worst }))
 }
 
-/// \[hls\] Theorems 3 and 5.
+/// Returns \[hls\] Theorems 3 and 5.
 fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
     let weights = run_weights(tree, &terms);
     let RoundTerms { weights: units, units_per_byte, advances } = terms;
@@ -202,7 +202,7 @@ fn run_weights(tree: &Hierarchy, terms: &RoundTerms) -> Vec<Option<RunWeight>> {
     weights
 }
 
-/// \[hls\] Theorems 4 and 6, for the smallest whole weights and a quantum of a largest packet.
+/// Returns \[hls\] Theorems 4 and 6, for the smallest whole weights and a quantum of a largest packet.
 fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
     let link = tree.link();
     let visits = Weights::smallest_whole(tree);

@@ -49,7 +49,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The same request at every leaf.
+    /// Makes the same request at every leaf.
     #[must_use]
     pub fn uniform(tree: &Hierarchy, request: Request) -> Self {
         let mut requests = vec![None; tree.len()];
@@ -59,7 +59,7 @@ impl Demand {
         Self { requests }
     }
 
-    /// The requests named; every other leaf is idle.
+    /// Makes the named requests. Every other leaf is idle.
     ///
     /// # Errors
     /// [`DemandError`] for the first class that is unknown, not a leaf, or named twice.

@@ -42,13 +42,13 @@ pub enum Below {
 }
 
 impl Session {
-    /// A session that was never active.
+    /// Makes a session that was never active.
     #[must_use]
     pub fn new(curve: ServiceCurve) -> Self {
         Self { curve, deadlines: None, served: 0, active: false }
     }
 
-    /// D_i if it becomes active at `now` (ns): equation (7).
+    /// Returns D_i if it becomes active at `now` (ns): equation (7).
     #[must_use]
     pub fn if_active(&self, now: i128) -> Pieces {
         let start = Pieces::of(&self.curve, now, self.served);
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// It becomes active at `now` (ns).
+    /// Activates the session at `now` (ns).
     pub fn activate(&mut self, now: i128) {
         self.deadlines = Some(self.if_active(now));
         self.active = true;
@@ -75,7 +75,8 @@ impl Session {
         self.deadlines.as_ref()?.time_of(self.served + more)
     }
 
-    /// E_i(`now`) by equation (10), for an active session: the largest of D_i(t') - S_i(t' - now), and no less than D_i(now). Bits times 10^9.
+    /// Returns E_i(`now`) by equation (10), for an active session: the largest of D_i(t') - S_i(t' - now), and no less
+    /// than D_i(now). Bits times 10^9.
     #[must_use]
     pub fn eligible(&self, now: i128) -> Exact {
         let Some(deadlines) = &self.deadlines else { return Ratio::from_integer(0) };
@@ -88,7 +89,7 @@ impl Session {
     }
 }
 
-/// sum c_i over active sessions, in bits times 10^9.
+/// Returns sum c_i over active sessions, in bits times 10^9.
 #[must_use]
 pub fn served(sessions: &[Session]) -> i128 {
     sessions.iter().filter(|session| session.active).map(|session| session.served).sum()
@@ -129,7 +130,8 @@ pub fn required(sessions: &[Session], link: u64, now: i128, below: Below) -> Opt
     times.into_iter().map(asked).max()
 }
 
-/// The sum over active sessions of E_i(`now`), equation (10), in bits times 10^9. With [`Below::Served`] each counts with no less than c_i.
+/// Returns the sum over active sessions of E_i(`now`), equation (10), in bits times 10^9. With [`Below::Served`] each
+/// counts with no less than c_i.
 #[must_use]
 pub fn estimated(sessions: &[Session], now: i128, below: Below) -> Exact {
     let of = |session: &Session| {

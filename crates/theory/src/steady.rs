@@ -70,7 +70,7 @@ mod tests {
         Rate::from_bps(rate * 1_000_000).unwrap()
     }
 
-    /// A link of 100 Mbit/s with these guarantees, quanta and bursts.
+    /// Makes a link of 100 Mbit/s with these guarantees, quanta and bursts.
     fn tree(classes: &[(u64, u32, u64)]) -> Hierarchy {
         let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
         for &(guarantee, quantum, burst) in classes {

@@ -126,7 +126,7 @@ impl Rule {
         misreports(tree, demand, class, |tree, demand| self.rate(tree, demand, class))
     }
 
-    /// The best of the arrangements of guarantees below `class`, [see above](self).
+    /// Searches for the best arrangement of guarantees below `class`, [see above](self).
     ///
     /// # Errors
     /// [`StrategyError`].
@@ -365,7 +365,7 @@ impl<'a> Shares<'a> {
         if guaranteed { parts[parent.index()] } else { together }
     }
 
-    /// All shares in the classes on the path to `leaf`.
+    /// Moves all shares into the classes on the path to `leaf`.
     fn bundled(&self, leaf: ClassId) -> Vec<u64> {
         let mut parts = self.as_is.clone();
         for &parent in &self.parents {
@@ -408,7 +408,7 @@ impl<'a> Shares<'a> {
         moves
     }
 
-    /// With children that have more than their parent scaled down to it.
+    /// Scales down the children that have more than their parent.
     fn fitted(&self, mut parts: Vec<u64>) -> Vec<u64> {
         for &parent in &self.parents {
             let children = self.tree.children(parent);
@@ -427,7 +427,7 @@ impl<'a> Shares<'a> {
         parts
     }
 
-    /// The tree with these shares.
+    /// Makes the tree with these shares.
     fn tree(&self, parts: &[u64]) -> Result<Hierarchy, HierarchyError> {
         variant(self.tree, self.tree.link(), |class, config| {
             if self.tree.parent(class).is_some_and(|parent| self.parents.contains(&parent)) {

@@ -25,12 +25,13 @@ impl Terms {
         Self { weights, first: Vec::new(), flat: false, limits }
     }
 
-    /// All leaves share the link by `weights`, which are by class id.
+    /// Makes the terms by which all leaves share the link: `weights`, by class id.
     pub(crate) fn leaves(weights: Vec<u64>, limits: Limits) -> Self {
         Self { weights, first: Vec::new(), flat: true, limits }
     }
 
-    /// Each leaf gets its real-time rate first. Siblings share by `slopes`, by class id; a leaf without one gets no more than that.
+    /// Makes the terms by which each leaf gets its real-time rate first. Siblings share by `slopes`, by class id; a
+    /// leaf without a slope gets no more than that rate.
     pub(crate) fn curves(tree: &Hierarchy, slopes: &[Option<u64>], limits: Limits) -> Self {
         let first = (0..tree.len()).map(|index| real_time(tree, ClassId(index as u32)).unwrap_or(0)).collect();
         let alone = tree.leaves().iter().filter(|leaf| slopes[leaf.index()].is_none());
@@ -132,7 +133,7 @@ impl Terms {
         })
     }
 
-    /// Request, weight and floor.
+    /// Returns request, weight and floor.
     fn claim(&self, class: ClassId, claimed: &[f64], floors: &[f64]) -> (f64, f64, f64) {
         let at = class.index();
         (claimed[at], self.weights[at] as f64, floors[at])
@@ -172,7 +173,7 @@ impl Terms {
     }
 }
 
-/// The slope in the long run of the real-time curve of `class`, in bit/s.
+/// Returns the long-term slope of the real-time curve of `class`, in bit/s.
 fn real_time(tree: &Hierarchy, class: ClassId) -> Option<u64> {
     tree.config(class).real_time.map(|curve| curve.m2.map_or(0, fairlink_core::Rate::bps))
 }

@@ -149,7 +149,7 @@ fn spread(
     Spread::Bounded(Bound { seconds, behind: Some(behind), pace: Some(pace) })
 }
 
-/// As `hfsc` has it.
+/// Returns the sharing of `hfsc`.
 fn sharing(tree: &Hierarchy, class: ClassId) -> Sharing {
     let config = tree.config(class);
     let line = |bps: u64| Sharing { slope: whole(bps.max(1)), ahead: BigRational::zero(), flat: BigRational::zero() };

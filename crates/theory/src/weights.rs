@@ -39,7 +39,7 @@ pub enum WeightsError {
 }
 
 impl Weights {
-    /// The weights `units[i] / units_per_byte` bytes, by class id; the root's is not used.
+    /// Makes the weights `units[i] / units_per_byte` bytes, by class id. The root's weight is not used.
     ///
     /// # Errors
     /// [`WeightsError`] for the first fault.
@@ -56,7 +56,7 @@ impl Weights {
         }
     }
 
-    /// The weights as the user wrote them (a guarantee counts in bit/s), divided by `divisor`.
+    /// Makes the weights as the user wrote them, divided by `divisor`. A guarantee counts in bit/s.
     ///
     /// # Errors
     /// [`WeightsError::NoUnits`] for a divisor of zero.
@@ -65,7 +65,7 @@ impl Weights {
         Self::new(tree, units, divisor)
     }
 
-    /// The smallest whole weights in the proportions that the user wrote, within each group of siblings: visits of a round.
+    /// Makes the smallest whole weights in the user's proportions, within each group of siblings: visits of a round.
     #[must_use]
     pub fn smallest_whole(tree: &Hierarchy) -> Self {
         let mut units = vec![0; tree.len()];
@@ -77,7 +77,7 @@ impl Weights {
         Self { units, units_per_byte: 1 }
     }
 
-    /// The weight of a class in units.
+    /// Returns the weight of a class in units.
     #[must_use]
     pub fn units(&self, class: ClassId) -> u64 {
         self.units[class.index()]
@@ -89,7 +89,7 @@ impl Weights {
         self.units_per_byte
     }
 
-    /// The weight of a class in bytes.
+    /// Returns the weight of a class in bytes.
     #[must_use]
     pub fn bytes(&self, class: ClassId) -> BigRational {
         self.in_bytes(u128::from(self.units(class)))
@@ -100,7 +100,7 @@ impl Weights {
         BigRational::new(units.into(), self.units_per_byte.into())
     }
 
-    /// The weights of the children of `parent` together, in units.
+    /// Returns the sum of the weights of the children of `parent`, in units.
     pub(crate) fn of_children(&self, tree: &Hierarchy, parent: ClassId) -> u128 {
         tree.children(parent).iter().map(|&child| u128::from(self.units(child))).sum()
     }
@@ -120,7 +120,7 @@ impl Weights {
         seconds
     }
 
-    /// [`Weights::seconds_per_weight`] in floating point.
+    /// Returns [`Weights::seconds_per_weight`] in floating point.
     pub(crate) fn seconds_per_weight_in_floats(&self, tree: &Hierarchy, link: Rate) -> Vec<f64> {
         let of_children = |class| self.of_children(tree, class) as f64;
         let mut seconds = vec![0.0; tree.len()];

@@ -38,7 +38,7 @@ pub struct WorstCaseMeter {
 }
 
 impl WorstCaseMeter {
-    /// A meter of an empty link.
+    /// Makes a meter of an empty link.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let ids = || (0..tree.len()).map(|index| ClassId(index as u32));
@@ -67,7 +67,7 @@ impl WorstCaseMeter {
         });
     }
 
-    /// A packet is dropped from its queue.
+    /// Records a packet dropped from its queue.
     pub fn dropped(&mut self, leaf: ClassId) {
         self.each(leaf, |class, all| {
             class.look(all);
@@ -75,7 +75,7 @@ impl WorstCaseMeter {
         });
     }
 
-    /// A packet of `len` bytes is given to the link.
+    /// Records a packet of `len` bytes given to the link.
     pub fn sent(&mut self, leaf: ClassId, len: u32) {
         self.each(leaf, |class, all| class.look(all));
         self.all += u64::from(len);
@@ -86,7 +86,7 @@ impl WorstCaseMeter {
         });
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self) {
         let all = self.all;
         self.classes.iter_mut().filter(|class| class.queued > 0).for_each(|class| class.look(all));

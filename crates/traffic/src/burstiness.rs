@@ -68,7 +68,7 @@ impl Burstiness {
         Self { group: Some((every, Nanos::ZERO, 0)), ..Self::at(rate_bps) }
     }
 
-    /// `bytes` arrive at `at`. Times that go back count as the last one.
+    /// Records `bytes` that arrive at `at`. Times that go back count as the last one.
     pub fn arrive(&mut self, at: Nanos, bytes: u32) {
         let last = self.last.unwrap_or(at);
         let at = at.max(last);
@@ -126,7 +126,7 @@ impl BurstinessCurve {
         Self(rates_bps.iter().map(|&rate| Burstiness::in_groups(rate, every)).collect())
     }
 
-    /// `bytes` arrive at `at`. Times that go back count as the last one.
+    /// Records `bytes` that arrive at `at`. Times that go back count as the last one.
     pub fn arrive(&mut self, at: Nanos, bytes: u32) {
         self.0.iter_mut().for_each(|one| one.arrive(at, bytes));
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition: every interval from one packet to another.
+    /// Computes the definition: every interval from one packet to another.
     fn by_definition(arrivals: &[(u64, u32)], rate_bps: u64) -> u64 {
         let mut most = 0i128;
         for first in 0..arrivals.len() {

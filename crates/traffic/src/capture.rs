@@ -189,7 +189,7 @@ struct Packets<'a> {
 }
 
 impl Packets<'_> {
-    /// The packet that is being read, from 1.
+    /// Returns the number of the current packet, from 1.
     fn number(&self) -> u64 {
         self.seen + 1
     }
@@ -228,7 +228,7 @@ impl Packets<'_> {
         Ok(())
     }
 
-    /// The recording ends here, or not, in the middle of a packet.
+    /// Handles data that ends in the middle of a packet. Fails unless truncated recordings are accepted.
     fn end(&self, error: Option<&io::Error>, what: impl FnOnce() -> String) -> Result<(), CaptureError> {
         let packet = self.number();
         match error {

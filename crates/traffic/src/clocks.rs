@@ -65,7 +65,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Offset plus shortest delay, `at` seconds after the first packet.
+    /// Returns the offset plus shortest delay, `at` seconds after the first packet.
     #[must_use]
     pub fn offset_at(&self, at: f64) -> f64 {
         let half = (self.end_s - self.start_s) / 2.0;
@@ -113,14 +113,14 @@ impl Clocks {
         self.stretch_at(at).map_or(0.0, |stretch| stretch.offset_at(at))
     }
 
-    /// The stretch that is valid `at` seconds after the first packet.
+    /// Returns the stretch that is valid `at` seconds after the first packet.
     #[must_use]
     pub fn stretch_at(&self, at: f64) -> Option<&Stretch> {
         let behind = self.stretches.partition_point(|stretch| stretch.start_s <= at);
         self.stretches.get(behind.saturating_sub(1))
     }
 
-    /// The jumps, in order of time.
+    /// Returns the jumps, in order of time.
     pub fn jumps(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.is_jump)
     }

@@ -54,7 +54,7 @@ enum Kind {
 }
 
 impl Closed {
-    /// A window source.
+    /// Makes a window source.
     pub(crate) fn tcp(
         tcp: Tcp,
         packet: &PacketSize,
@@ -64,7 +64,7 @@ impl Closed {
         Self::new(Kind::Window(Box::new(Window::new(tcp))), packet, active, random)
     }
 
-    /// A source of requests.
+    /// Makes a source of requests.
     pub(crate) fn requests(
         spec: RequestResponse,
         packet: &PacketSize,

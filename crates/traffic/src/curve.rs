@@ -106,7 +106,7 @@ pub enum CurveError {
 }
 
 impl ArrivalLimit {
-    /// At most r T in every interval of the length T, in whole bytes.
+    /// Makes a limit of r T in every interval of the length T, in whole bytes.
     #[must_use]
     pub fn rate_in(rate: Rate, every: Nanos) -> Self {
         Self::Window { amount: PerWindow::Bytes(rate.bytes_in(every)), every }
@@ -132,7 +132,7 @@ impl ArrivalLimit {
         }
     }
 
-    /// The longest packet that keeps it, in bytes.
+    /// Returns the longest conforming packet, in bytes.
     fn longest(self) -> u64 {
         match self {
             Self::Bucket { burst, .. } => burst,
@@ -142,7 +142,7 @@ impl ArrivalLimit {
         }
     }
 
-    /// The most bytes in a closed interval of the length `span`, of packets of `largest` bytes at most.
+    /// Returns the most bytes in a closed interval of the length `span`, with packets of at most `largest` bytes.
     fn most_in(self, span: Nanos, largest: u32) -> u128 {
         let steps = |each: u128, every: Nanos| each.saturating_mul(u128::from(span.0 / every.0.max(1)) + 1);
         let filled = |rate: u64| u128::from(rate) * u128::from(span.0) / u128::from(8 * NANOS_PER_SEC);
@@ -233,7 +233,7 @@ impl ArrivalCurve {
         self.limits().iter().try_for_each(|limit| limit.check())
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &[ArrivalLimit] {
         match &self.0 {
@@ -242,7 +242,7 @@ impl ArrivalCurve {
         }
     }
 
-    /// Burst in bytes and rate in bit/s of a curve that is one token bucket.
+    /// Returns burst in bytes and rate in bit/s of a curve that is one token bucket.
     #[must_use]
     pub fn as_bucket(&self) -> Option<(u64, u64)> {
         match *self.limits() {
@@ -257,15 +257,15 @@ impl ArrivalCurve {
         self.limits().iter().map(|limit| limit.longest()).min().unwrap_or(u64::MAX)
     }
 
-    /// The rate in the long run, in bit/s, with packets of `largest` bytes at most.
+    /// Returns the long-term rate in bit/s, with packets of at most `largest` bytes.
     #[must_use]
     pub fn long_run_bps(&self, largest: u32) -> f64 {
         let rate = |(_, rate): (u128, Ratio)| rate.numerator as f64 / rate.denominator as f64;
         self.lines(largest).map(rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// The most bytes that arrive in a closed interval of the length `span`, in packets of `largest` bytes at most: exact for each limit,
-    /// and the least of them.
+    /// Returns the most bytes that arrive in a closed interval of the length `span`, in packets of at most `largest`
+    /// bytes. It is exact for each limit, and the least of them.
     #[must_use]
     pub fn most_in(&self, span: Nanos, largest: u32) -> u128 {
         self.limits().iter().map(|limit| limit.most_in(span, largest)).min().unwrap_or(u128::MAX)

@@ -173,7 +173,7 @@ pub enum SourceError {
     },
 }
 
-/// A number as a person would write it: very large and very small ones with an exponent.
+/// Formats a number: very large and very small ones with an exponent.
 fn shown(value: f64) -> String {
     if value != 0.0 && !(1e-9..1e15).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
 }

@@ -94,7 +94,7 @@ impl PacketSize {
         }
     }
 
-    /// The mean length in bytes.
+    /// Returns the mean length in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
@@ -189,7 +189,7 @@ impl Lengths {
         })
     }
 
-    /// The next length.
+    /// Draws the next length.
     pub(crate) fn draw(&self, random: &mut Random) -> u32 {
         match self {
             Self::Fixed(len) => *len,
@@ -209,7 +209,7 @@ impl Lengths {
     }
 }
 
-/// Rising sums of `weights`, as parts of their total.
+/// Returns rising sums of `weights`, as parts of their total.
 pub(crate) fn sums(weights: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     let total: f64 = weights.clone().sum();
     let mut sum = 0.0;
@@ -244,7 +244,7 @@ fn exponential_scale(mean: f64, min: f64, max: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The distribution function of the standard normal distribution.
+/// Returns the distribution function of the standard normal distribution.
 fn normal_cdf(x: f64) -> f64 {
     libm::erfc(-x / std::f64::consts::SQRT_2) / 2.0
 }

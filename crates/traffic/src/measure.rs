@@ -139,7 +139,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet of `len` bytes arrives at `at`, not before the one before it.
+    /// Records a packet of `len` bytes that arrives at `at`, not before the previous one.
     pub fn arrive(&mut self, at: Nanos, len: u32) {
         self.until(at);
         self.packets += 1;
@@ -192,7 +192,7 @@ impl Arrivals {
         }
     }
 
-    /// From the slope of log variance against log length, by least squares.
+    /// Computes the Hurst parameter from the slope of log variance against log length, by least squares.
     fn hurst(&self) -> Option<f64> {
         let points: Vec<(f64, f64)> = (0i32..)
             .zip(&self.levels)

@@ -200,7 +200,7 @@ impl TrafficMix {
         }
     }
 
-    /// The length in bytes of the next packet of the greedy source number `source`.
+    /// Returns the length in bytes of the next packet of the greedy source number `source`.
     ///
     /// # Panics
     /// When there is no such source, or it is not greedy.

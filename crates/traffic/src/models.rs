@@ -112,19 +112,19 @@ pub enum Excess {
 }
 
 impl Model {
-    /// Evenly spaced packets at this `rate`.
+    /// Makes evenly spaced packets at this `rate`.
     #[must_use]
     pub const fn cbr(rate: Rate) -> Self {
         Self::Cbr { pace: Pace::Rate(rate), burst: 1 }
     }
 
-    /// Evenly spaced packets, this many in 1000 s.
+    /// Makes evenly spaced packets, this many in 1000 s.
     #[must_use]
     pub const fn cbr_packets(per_1000_s: u64) -> Self {
         Self::Cbr { pace: Pace::Packets { per_1000_s }, burst: 1 }
     }
 
-    /// Poisson arrivals of this mean `rate`.
+    /// Makes Poisson arrivals of this mean `rate`.
     #[must_use]
     pub const fn poisson(rate: Rate) -> Self {
         Self::Poisson(Pace::Rate(rate))
@@ -174,7 +174,7 @@ impl Model {
         }
     }
 
-    /// Poisson arrivals, this many in 1000 s on average.
+    /// Makes Poisson arrivals, this many in 1000 s on average.
     #[must_use]
     pub const fn poisson_packets(per_1000_s: u64) -> Self {
         Self::Poisson(Pace::Packets { per_1000_s })
@@ -183,7 +183,7 @@ impl Model {
 
 /// A generator of a source's arrivals.
 trait Process {
-    /// The source becomes active at `start`.
+    /// Activates the source at `start`.
     fn start(&mut self, start: Nanos, random: &mut Random);
 
     /// Returns the next packet, not before the previous one; `None` after the last.
@@ -225,7 +225,7 @@ impl Running {
         })
     }
 
-    /// The source becomes active at `start`.
+    /// Activates the source at `start`.
     pub(crate) fn start(&mut self, start: Nanos, random: &mut Random) {
         match self {
             Self::Greedy(_) => {}

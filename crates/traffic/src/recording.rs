@@ -68,7 +68,7 @@ pub enum RecordingFormat {
 }
 
 impl RecordingFormat {
-    /// The format that the ending of a name asks for: `.csv` or `.pcapng`, in capitals or not.
+    /// Returns the format for the ending of a name: `.csv` or `.pcapng`, in capitals or not.
     ///
     /// # Errors
     /// Description of the fault of the name.

@@ -251,7 +251,7 @@ impl Script {
         first.first().is_some_and(is_time) && first.get(1).is_some_and(|(word, _)| COMMANDS.contains(word))
     }
 
-    /// The names of its interfaces, each once, in the order of the flows.
+    /// Returns the names of its interfaces, each once, in the order of the flows.
     #[must_use]
     pub fn interfaces(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -451,7 +451,7 @@ impl Reader {
         }
     }
 
-    /// A whole number, decimal or with `0x` hexadecimal.
+    /// Parses a whole number, decimal or with `0x` hexadecimal.
     fn number(&mut self, word: &Word<'_>, what: &'static str, min: u64, max: u64) -> Option<u64> {
         let (text, at) = word;
         let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

@@ -86,7 +86,7 @@ impl Source {
         self.active
     }
 
-    /// The length in bytes of the next packet of a greedy source.
+    /// Returns the length in bytes of the next packet of a greedy source.
     ///
     /// # Panics
     /// When the source is not greedy.
@@ -107,7 +107,7 @@ impl Source {
 }
 
 impl Source {
-    /// The next packet before any shaper.
+    /// Returns the next packet before any shaper.
     fn send(&mut self) -> Option<Arrival> {
         loop {
             let interval = self.active?;

@@ -16,7 +16,7 @@ const RUNS: usize = 5;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The best of [`RUNS`] runs of `steps` steps, in nanoseconds a step.
+/// Returns the best of [`RUNS`] runs of `steps` steps, in nanoseconds a step.
 fn ns_per_step(steps: u64, mut run: impl FnMut(u64)) -> f64 {
     let once = |_| {
         let start = Instant::now();
@@ -26,7 +26,7 @@ fn ns_per_step(steps: u64, mut run: impl FnMut(u64)) -> f64 {
     (0..RUNS).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// The clock in GHz: cycles of a chain in which each operation waits for the one before it and takes a cycle.
+/// Measures the clock in GHz: cycles of a chain in which each operation waits for the previous one and takes a cycle.
 #[must_use]
 pub fn clock_ghz() -> f64 {
     const CYCLES: f64 = 6.0;

@@ -169,7 +169,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The tree: as even as the number of leaves allows.
+    /// Makes the tree: as even as the number of leaves allows.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`].
@@ -215,7 +215,7 @@ impl Shape {
         tree.build()
     }
 
-    /// All packets that there are, queued or on their way.
+    /// Returns the number of all packets, queued or on their way.
     pub(crate) fn packets(&self) -> usize {
         self.pattern.senders(self.leaves) * self.pattern.packets_each(self.leaves)
     }

@@ -16,7 +16,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The scheduler of that name, or `harness`, or `rings`.
+    /// Returns the scheduler of that name, or `harness`, or `rings`.
     ///
     /// # Errors
     /// [`WorkloadError::Unknown`].

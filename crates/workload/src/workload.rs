@@ -58,7 +58,7 @@ impl DropSink for Drops {
 }
 
 impl Workload {
-    /// `subject` on the tree of `shape`, with all packets that are not on their way.
+    /// Makes `subject` on the tree of `shape`, with all packets that are not on their way.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`], [`WorkloadError::Build`].
@@ -66,7 +66,7 @@ impl Workload {
         Self::on(&shape.tree()?, subject, shape)
     }
 
-    /// `subject` on a tree of one's own, with the packets that `shape` would have on a tree of as many leaves.
+    /// Makes `subject` on a tree of one's own, with the packets that `shape` would have on a tree of as many leaves.
     ///
     /// # Errors
     /// [`WorkloadError::Build`].
@@ -135,7 +135,7 @@ impl Workload {
         busy as f64 / self.leaves.len() as f64
     }
 
-    /// A batch out, and as many packets in.
+    /// Takes a batch out and puts as many packets in.
     fn batch(&mut self) -> Result<u64, WorkloadError> {
         match &mut self.driven {
             Driven::Scheduler(scheduler) => loop {
@@ -176,7 +176,7 @@ impl Workload {
         Ok(sent)
     }
 
-    /// [`BATCH`] packets, one out and one in at a time.
+    /// Moves [`BATCH`] packets, one out and one in at a time.
     fn singles(&mut self) -> Result<u64, WorkloadError> {
         for _ in 0..BATCH {
             let mut packet = match &mut self.driven {
@@ -215,7 +215,7 @@ impl Workload {
 
 const SENT_NOTHING: &str = "sent nothing while packets were queued";
 
-/// The packet takes a random place among those on their way, and is now the one that was there, with the same handle.
+/// Puts the packet at a random place among those on their way. The packet there takes its place, with the same handle.
 #[inline]
 fn turn_around(away: &mut [u32], random: &mut Random, packet: &mut Packet) {
     let place = random.below(away.len());

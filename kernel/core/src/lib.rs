@@ -202,7 +202,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// About a packet of a class.
+    /// Makes the record of a packet of a class.
     const fn of(handle: u64, class: ClassId) -> Self {
         Self {
             link: ptr::null_mut(),

@@ -118,7 +118,7 @@ fn labelled(handle: u64, class: ClassId, host: Option<&Host>, hosts: &mut HostTa
     }
 }
 
-/// A box that may be refused.
+/// Makes a box, unless there is not enough memory.
 fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     let refused = || OutOfMemory { bytes: size_of::<T>() as u64 };
     let mut one = Vec::new();
@@ -214,7 +214,7 @@ pub(crate) struct Running {
 }
 
 impl Link {
-    /// The link that `bytes` describe.
+    /// Makes the link that `bytes` describe.
     ///
     /// # Errors
     /// [`Failure`].
@@ -268,7 +268,7 @@ impl Running {
         self.driver.enqueue(now, Packet { handle, len, class }, sink);
     }
 
-    /// The packet to send now, or when to ask again.
+    /// Returns the packet to send now, or the time of the next attempt.
     pub(crate) fn dequeue(&mut self, now: Nanos, sink: &mut Sink) -> Result<Packet, Nanos> {
         match self.driver.next(now, sink) {
             Next::Packet { packet, .. } => Ok(packet),
@@ -332,7 +332,7 @@ impl Running {
     }
 }
 
-/// The class behind `at` of those at and below `top`, parents before children.
+/// Returns the class behind `at` among those at and below `top`, parents before children.
 fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
     if let Some(&first) = tree.children(at).first() {
         return Some(first);

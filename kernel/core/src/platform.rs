@@ -6,7 +6,7 @@ use core::ptr;
 
 #[cfg(not(test))]
 unsafe extern "C" {
-    /// Memory of `size` bytes for the link that is being called, or null.
+    /// Allocates memory of `size` bytes for the current link, or returns null.
     fn fl_host_alloc(size: usize, align: usize) -> *mut u8;
     /// Frees memory of [`fl_host_alloc`].
     fn fl_host_free(memory: *mut u8);
@@ -31,7 +31,7 @@ pub(crate) fn pause() {
     }
 }
 
-/// A packet was dropped.
+/// Reports a dropped packet.
 pub(crate) fn dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, reason: u32) {
     #[cfg(not(test))]
     // SAFETY: `owner` is the pointer that the C side passed in.
@@ -42,7 +42,7 @@ pub(crate) fn dropped(owner: *mut c_void, handle: u64, len: u32, class: u32, rea
     crate::tests::dropped(owner, handle, len, class, reason);
 }
 
-/// A packet is to be marked.
+/// Reports a packet to mark.
 pub(crate) fn marked(owner: *mut c_void, handle: u64) {
     #[cfg(not(test))]
     // SAFETY: as above.

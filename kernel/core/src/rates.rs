@@ -64,7 +64,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Of the classes of a tree, the link included.
+    /// Makes the rates of the classes of a tree, including the link.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut all = Vec::new();
         all.try_reserve_exact(tree.len()).map_err(|_| OutOfMemory { bytes: Self::memory(tree.len()) })?;

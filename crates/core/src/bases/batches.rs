@@ -120,7 +120,7 @@ pub(crate) trait PlainOut {
     /// Fills slots from plain leaves, until one that is not has its turn. Returns the number and the bytes of the packets.
     fn pop_plain(&mut self, slots: &mut [Packet]) -> (usize, u64);
 
-    /// The next packet, whosever it is.
+    /// Removes and returns the next packet of any class.
     fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet>;
 }
 

@@ -85,14 +85,14 @@ pub(crate) struct ChildSet<'a> {
 }
 
 impl ChildSet<'_> {
-    /// The position of the first child in it from position `from` on.
+    /// Returns the position of the set's first child from position `from` on.
     #[must_use]
     #[inline(always)]
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         bitset::next(self.words, self.children.len(), from)
     }
 
-    /// The positions of those in it that are less than 64 behind `position`.
+    /// Returns the positions in the set that are less than 64 behind `position`.
     #[inline(always)]
     pub(crate) fn near(&self, position: usize) -> impl Iterator<Item = usize> {
         let start = position + 1;
@@ -106,7 +106,7 @@ impl ChildSet<'_> {
         })
     }
 
-    /// The child of the class at `position`.
+    /// Returns the child of the class at `position`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn child(&self, position: usize) -> u32 {
@@ -133,8 +133,8 @@ pub(crate) struct BorrowingTree {
 }
 
 impl BorrowingTree {
-    /// The sets of `tree` without backlog, every class borrowing. `priorities` are those of the classes by id; only those of leaves
-    /// matter.
+    /// Makes the sets of `tree` without backlog. Every class borrows. `priorities` are those of the classes by id; only
+    /// those of leaves matter.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a tree whose turns are too many to count in 32 bits.
@@ -209,7 +209,7 @@ impl BorrowingTree {
         (nodes + bytes_of::<u64>(words), turns)
     }
 
-    /// A number that grows whenever a set changes.
+    /// Returns a number that grows whenever a set changes.
     #[must_use]
     #[inline(always)]
     pub(crate) fn changes(&self) -> u64 {
@@ -222,20 +222,20 @@ impl BorrowingTree {
         prefetch(&self.nodes, class as usize);
     }
 
-    /// One more than the largest priority of a leaf.
+    /// Returns one more than the largest priority of a leaf.
     #[must_use]
     pub(crate) fn priorities(&self) -> u8 {
         self.priorities
     }
 
-    /// The parent; the root is its own.
+    /// Returns the parent. The root is its own parent.
     #[must_use]
     #[inline(always)]
     pub(crate) fn parent(&self, class: u32) -> u32 {
         self.nodes[class as usize].parent
     }
 
-    /// 0 for a leaf, else one more than the children's largest.
+    /// Returns the level: 0 for a leaf, else one more than the largest level of the children.
     #[must_use]
     #[inline(always)]
     pub(crate) fn level(&self, class: u32) -> u8 {
@@ -249,7 +249,7 @@ impl BorrowingTree {
         self.nodes[class as usize].standing
     }
 
-    /// The parent, the level and the standing.
+    /// Returns the parent, the level and the standing.
     #[must_use]
     #[inline(always)]
     pub(crate) fn place_of(&self, class: u32) -> (u32, u8, Standing) {
@@ -280,7 +280,7 @@ impl BorrowingTree {
         }
     }
 
-    /// `leaf` has got its first packet, or has sent its last.
+    /// Records that `leaf` got its first packet or sent its last one.
     pub(crate) fn set_backlogged(&mut self, leaf: u32, backlogged: bool) {
         let Node { priority, backlogged: before, .. } = self.nodes[leaf as usize];
         if before == backlogged {
@@ -302,7 +302,7 @@ impl BorrowingTree {
             && self.priorities == with.priorities
     }
 
-    /// No leaf has backlog.
+    /// Removes all backlog.
     pub(crate) fn clear(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.backlogged = false);
         self.words.fill(0);
@@ -332,12 +332,12 @@ impl BorrowingTree {
         }
     }
 
-    /// The number of a set among those of its class.
+    /// Returns the number of a set among those of its class.
     fn within(&self, level: u8, priority: u8) -> usize {
         usize::from(level) * usize::from(self.priorities) + usize::from(priority)
     }
 
-    /// The sets of the root.
+    /// Returns the sets of the root.
     fn root_sets(&self) -> usize {
         (usize::from(self.nodes[ROOT as usize].level) + 1) * usize::from(self.priorities)
     }
@@ -381,7 +381,7 @@ impl BorrowingTree {
         }
     }
 
-    /// The reverse of [`BorrowingTree::link`].
+    /// Reverses [`BorrowingTree::link`].
     fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
         self.changes += 1;
         while class != ROOT
@@ -410,7 +410,7 @@ impl BorrowingTree {
         !bitset::is_empty(&self.words[self.set(class, level, priority)])
     }
 
-    /// The lowest level of a lender that any backlogged leaf has, and the smallest number of priority of those that have it.
+    /// Returns the lowest level of a lender of any backlogged leaf, and the smallest priority among the leaves with it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn lowest(&self) -> Option<(u8, u8)> {
@@ -431,7 +431,7 @@ impl BorrowingTree {
         });
     }
 
-    /// The level of the lender of `leaf`, if it has one.
+    /// Returns the level of the lender of `leaf`, if it has one.
     #[cfg(test)]
     pub(crate) fn lender_level(&self, leaf: u32) -> Option<u8> {
         let (mut class, mut asks, mut lender) = (leaf, true, None);
@@ -500,7 +500,7 @@ impl BorrowingTree {
     }
 }
 
-/// The level of each class by id: 0 for a leaf, else one more than the children's largest.
+/// Returns the level of each class by id: 0 for a leaf, else one more than the largest level of the children.
 fn levels(tree: &Hierarchy) -> Result<Box<[u8]>, OutOfMemory> {
     let mut levels = filled(tree.len(), 0u8)?;
     for class in tree.classes().rev() {
@@ -529,7 +529,7 @@ impl Search<'_> {
         }
     }
 
-    /// The position of the first child from `from` on through which a leaf can be reached.
+    /// Returns the position of the first child from `from` on through which a leaf can be reached.
     fn next_child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
         let level = self.borrowing.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));

@@ -34,7 +34,7 @@ use crate::queue::{LeafQueue, PacketSlab};
 
 /// Chooses which child of a server sends next. Children are numbered from 0; lengths are in bytes.
 pub(crate) trait Discipline: Debug + Send + 'static {
-    /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
+    /// Makes a server whose children have these weights, in the form of [`virtual_time::weights`].
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -52,7 +52,8 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Removes and returns the child that sends next. `None`: no child has a packet, and the server is idle.
     fn select(&mut self) -> Option<u32>;
 
-    /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
+    /// Records that `child`, the last one selected, has sent its packet of `len` bytes. `next` is the length of its
+    /// next packet, if there is one.
     fn complete(&mut self, child: u32, len: u32, next: Option<u32>);
 
     /// Returns the child that is probably selected after `by` others, if it is known.
@@ -175,7 +176,7 @@ impl<D: Discipline> Composed<D> {
         PacketSlab::memory(tree) + bytes_of::<Class>(classes) + bytes_of::<u32>(classes) + bytes_of::<Inner<D>>(inners)
     }
 
-    /// A discipline over the children of each class of `tree`.
+    /// Makes a discipline over the children of each class of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -480,7 +481,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
 
 #[cfg(test)]
 impl<D> Composed<D> {
-    /// The discipline of the root.
+    /// Returns the discipline of the root.
     pub(crate) fn root_mut(&mut self) -> &mut D {
         &mut self.inners[ROOT as usize].discipline
     }

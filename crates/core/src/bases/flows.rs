@@ -106,7 +106,7 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
     }
 
-    /// Length of the head packet of a leaf, in bytes; `None` while it is empty.
+    /// Returns the length of the head packet of a leaf in bytes, or `None` while the leaf is empty.
     #[must_use]
     #[inline]
     pub(crate) fn head_len(&self, flow: u32) -> Option<u32> {
@@ -131,21 +131,21 @@ impl<S> Flows<S> {
         self.flows.len() as u32
     }
 
-    /// The scheduler's own state of a class.
+    /// Returns the scheduler's own state of a class.
     #[must_use]
     #[inline]
     pub(crate) fn state(&self, flow: u32) -> &S {
         &self.flows[flow as usize].state
     }
 
-    /// The same, to be changed.
+    /// Returns the scheduler's own state of a class, mutable.
     #[must_use]
     #[inline]
     pub(crate) fn state_mut(&mut self, flow: u32) -> &mut S {
         &mut self.flows[flow as usize].state
     }
 
-    /// The states of all classes, by id.
+    /// Returns the states of all classes, by id.
     pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.flows.iter_mut().map(|flow| &mut flow.state)
     }
@@ -156,13 +156,13 @@ impl<S> Flows<S> {
         0..self.flows.len() as u32
     }
 
-    /// The leaves, by id.
+    /// Returns the leaves, by id.
     #[cfg(feature = "invariants")]
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> {
         (0u32..).zip(self.flows.iter()).filter_map(|(index, flow)| flow.leaf.then_some(index))
     }
 
-    /// Largest packet taken, in bytes.
+    /// Returns the largest accepted packet, in bytes.
     #[must_use]
     pub(crate) fn max_packet(&self) -> u32 {
         self.max_packet

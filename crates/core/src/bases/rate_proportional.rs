@@ -57,13 +57,13 @@ pub(crate) trait Potential: Debug + Send + 'static {
     /// Advances the potential to `now`, which is not before the last time. `weight` returns the weight of a class.
     fn advance(&mut self, now: Nanos, weight: impl Fn(u32) -> u64);
 
-    /// P(now), in virtual time.
+    /// Returns P(now), in virtual time.
     fn value(&self) -> u128;
 
-    /// There is another packet of a class of this weight, stamped `stamp`.
+    /// Adds a packet of a class of this weight with the stamp `stamp`.
     fn arrive(&mut self, class: u32, weight: u64, stamp: Tag);
 
-    /// The smallest stamp that it keeps, and its class.
+    /// Returns the smallest stamp in the system and its class.
     fn first(&self) -> Option<(u32, u128)>;
 
     /// Lowers it and all stamps that it keeps.
@@ -74,7 +74,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     where
         Self: Sized;
 
-    /// As just made, at `now`.
+    /// Resets the system to its initial state at `now`.
     fn reset(&mut self, now: Nanos);
 
     /// Checks its invariants.
@@ -107,7 +107,7 @@ pub(crate) struct Rps<P> {
 }
 
 impl<P: Potential> Rps<P> {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

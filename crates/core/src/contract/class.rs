@@ -99,7 +99,7 @@ impl LeakyBuckets {
         Some(all)
     }
 
-    /// The buckets in their order.
+    /// Returns the buckets in their order.
     pub fn iter(&self) -> impl Iterator<Item = LeakyBucket> + use<> {
         self.0.into_iter().flatten()
     }
@@ -265,7 +265,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The feature in a few words, as users read it.
+    /// Returns the feature as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -345,7 +345,7 @@ pub struct TransmitQueue {
 }
 
 impl LinkConfig {
-    /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
+    /// Makes a link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
         Self {

@@ -152,7 +152,7 @@ struct Node {
 }
 
 impl Node {
-    /// The root.
+    /// Returns the root.
     fn of_link(link: &LinkConfig) -> Self {
         Self {
             parent: ClassId::ROOT,
@@ -284,7 +284,8 @@ impl Hierarchy {
         HierarchyBuilder { nodes: alloc::vec![Node::of_link(&link)], link }
     }
 
-    /// As [`Hierarchy::builder`], with room for `classes` classes beside the link, for a caller that may not run out of memory.
+    /// Like [`Hierarchy::builder`], with room for `classes` classes beside the link. For callers that must handle lack
+    /// of memory.
     ///
     /// # Errors
     /// [`HierarchyError::OutOfMemory`], and [`HierarchyError::TooManyClasses`] above [`MAX_CLASSES`].
@@ -316,13 +317,13 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The link.
+    /// Returns the link.
     #[must_use]
     pub fn link(&self) -> LinkConfig {
         self.link
     }
 
-    /// The same tree on a link whose largest packet is `bytes` accounted bytes.
+    /// Returns the same tree on a link whose largest packet is `bytes` accounted bytes.
     ///
     /// # Errors
     /// [`HierarchyError::MaxPacket`] outside 1 to [`MAX_PACKET`].
@@ -353,7 +354,7 @@ impl Hierarchy {
         builder.build()
     }
 
-    /// Number of classes, the root included. Ids run from 0 to one below it.
+    /// Returns the number of classes, including the root. Ids run from 0 to one below it.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.nodes.len()
@@ -365,12 +366,12 @@ impl Hierarchy {
         self.nodes.len() <= 1
     }
 
-    /// All classes but the root, parents before children.
+    /// Returns all classes but the root, parents before children.
     pub fn classes(&self) -> impl DoubleEndedIterator<Item = ClassId> + ExactSizeIterator + Clone + use<> {
         (1..self.nodes.len()).map(|index| ClassId(index as u32))
     }
 
-    /// All leaves, in the order in which they were added.
+    /// Returns all leaves, in the order of their addition.
     #[must_use]
     pub fn leaves(&self) -> &[ClassId] {
         &self.leaves
@@ -382,7 +383,7 @@ impl Hierarchy {
         (class != ClassId::ROOT).then(|| self.nodes[class.index()].parent)
     }
 
-    /// The children, in the order in which they were added.
+    /// Returns the children, in the order of their addition.
     #[must_use]
     pub fn children(&self, class: ClassId) -> &[ClassId] {
         let (start, end) = self.nodes[class.index()].children;
@@ -401,7 +402,7 @@ impl Hierarchy {
         usize::from(self.nodes[class.index()].depth)
     }
 
-    /// The largest depth: 1 for a flat hierarchy.
+    /// Returns the largest depth: 1 for a flat hierarchy.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.levels
@@ -419,22 +420,22 @@ impl Hierarchy {
         self.nodes[class.index()].weight
     }
 
-    /// The children's weights together: 0 for a leaf.
+    /// Returns the sum of the children's weights: 0 for a leaf.
     #[must_use]
     pub fn children_weight(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].children_weight
     }
 
-    /// The class's rate in bit/s when every leaf is backlogged, rounded down. It is the guarantee if the class and all
-    /// its ancestors have guarantees that add up to their parent's. Otherwise it is the weighted share of the parent's
-    /// rate.
+    /// Returns the class's rate in bit/s when every leaf is backlogged, rounded down. It is the guarantee if the class
+    /// and all its ancestors have guarantees that add up to their parent's. Otherwise it is the weighted share of the
+    /// parent's rate.
     #[must_use]
     pub fn rate_all_busy(&self, class: ClassId) -> u64 {
         self.divide_down_to(class, u128::from(self.link.rate.bps())) as u64
     }
 
-    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down. It is
-    /// [`Hierarchy::rate_all_busy`] without the rounding to whole bit/s. The root has 2^64.
+    /// Returns the class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded
+    /// down. It is [`Hierarchy::rate_all_busy`] without the rounding to whole bit/s. The root has 2^64.
     #[must_use]
     pub fn share_all_busy(&self, class: ClassId) -> u128 {
         self.divide_down_to(class, 1 << 64)
@@ -456,7 +457,7 @@ impl Hierarchy {
         amount
     }
 
-    /// The features that `class` asks a scheduler for.
+    /// Returns the features that `class` needs from a scheduler.
     pub fn features(&self, class: ClassId) -> impl Iterator<Item = Feature> + use<> {
         let config = self.nodes[class.index()].config;
         let inner = class != ClassId::ROOT && !self.is_leaf(class);

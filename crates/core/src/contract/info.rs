@@ -24,7 +24,7 @@ pub enum WorkConserving {
 }
 
 impl WorkConserving {
-    /// In words, as users read it.
+    /// Returns the value as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

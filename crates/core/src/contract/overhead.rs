@@ -38,7 +38,7 @@ impl Overhead {
     /// ADSL with bridged Ethernet: 10 B LLC/SNAP without frame check sequence (RFC 2684) and 8 B AAL5 trailer, in cells.
     pub const ATM: Self = Self { bytes: 18, min: 0, framing: Framing::Atm };
 
-    /// `bytes` for every frame.
+    /// Makes an overhead of `bytes` for every frame.
     #[must_use]
     pub const fn fixed(bytes: u16) -> Self {
         Self { bytes, min: 0, framing: Framing::Plain }

@@ -9,7 +9,7 @@ impl ClassId {
     /// The link itself. It is never a leaf of a hierarchy that has classes, so no packet may name it.
     pub const ROOT: Self = Self(0);
 
-    /// The id as an index.
+    /// Returns the id as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -60,7 +60,7 @@ impl Packet {
 }
 
 impl Packet {
-    /// The flow that it belongs to, as [`flow_bits`] put it into the handle.
+    /// Returns the flow of the packet: the bits of the handle from [`flow_bits`].
     #[must_use]
     pub const fn flow(&self) -> u32 {
         flow_of(self.handle)

@@ -27,7 +27,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// `value` itself.
+    /// Returns `value` itself.
     #[must_use]
     pub const fn whole(value: u128) -> Self {
         Self { numerator: value, denominator: 1 }
@@ -62,7 +62,7 @@ impl Ratio {
     }
 }
 
-/// The greatest common divisor; `other` is not 0.
+/// Returns the greatest common divisor. `other` is not 0.
 fn gcd(mut one: u128, mut other: u128) -> u128 {
     while one >> 64 != 0 || other >> 64 != 0 {
         if one == 0 {
@@ -86,12 +86,12 @@ pub(crate) struct SiblingShares {
 }
 
 impl SiblingShares {
-    /// Of siblings whose parent has `parent` of the link, and whose weights add up to `all`.
+    /// Makes the shares of siblings. Their parent has `parent` of the link, and their weights add up to `all`.
     pub(crate) fn new(parent: Ratio, all: u64) -> Self {
         Self { parent, all, last: (all, parent) }
     }
 
-    /// The share of one of `weight`.
+    /// Returns the share of a sibling of `weight`.
     pub(crate) fn of(&mut self, weight: u64) -> Ratio {
         if self.last.0 != weight {
             self.last = (weight, self.parent.part(weight, self.all));
@@ -153,7 +153,7 @@ impl Promises {
         starves: false,
     };
 
-    /// The kinds of promise, by the names that users read.
+    /// Returns the names of the kinds of promise, as users read them.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         let kinds = [
             ("fairness", self.fairness.is_some()),
@@ -233,7 +233,7 @@ pub struct LatencyRate {
 }
 
 impl LatencyRate {
-    /// A server for traffic of its own rate.
+    /// Makes a server for traffic of its own rate.
     #[must_use]
     pub const fn new(share: Ratio, late: Ratio) -> Self {
         Self { share, late, traffic: share }
@@ -260,7 +260,7 @@ pub enum PerWindow {
     Bytes(u64),
 }
 
-/// The servers of all leaves with the rates that they have when all are busy, each `late` bytes of the link late.
+/// Returns the servers of all leaves with their rates when all are busy. Each is `late` bytes of the link late.
 #[must_use]
 pub fn late_by(tree: &Hierarchy, late: u64) -> Vec<Option<LatencyRate>> {
     let mut servers = alloc::vec![None; tree.len()];

@@ -196,13 +196,13 @@ impl DropReason {
         Self::ClassRemoved,
     ];
 
-    /// Position in [`DropReason::ALL`], for arrays of counters.
+    /// Returns the position in [`DropReason::ALL`], for arrays of counters.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The reason in a few words, as users read it.
+    /// Returns the reason as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -234,7 +234,7 @@ impl DropReason {
 /// assert_eq!(lost, 1500);
 /// ```
 pub trait DropSink {
-    /// `packet` was dropped at `now` because of `reason`.
+    /// Reports that `packet` was dropped at `now` because of `reason`.
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);
 
     /// Called for `packet` if it is the next of its class to be dequeued and must be marked as having met congestion
@@ -264,7 +264,7 @@ pub trait Scheduler: Any + Send {
     /// Queues `packet` at its class, or drops it (or another) into `drops`.
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
 
-    /// The packet to send now, if any.
+    /// Removes and returns the packet to send now, if any.
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued;
 
     /// Returns the amount queued in all classes together.

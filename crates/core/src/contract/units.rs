@@ -20,19 +20,19 @@ impl Nanos {
     /// The largest time, used as "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Whole microseconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole microseconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
 
-    /// Whole milliseconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole milliseconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Whole seconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole seconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(NANOS_PER_SEC))
@@ -102,7 +102,7 @@ impl Rate {
     /// One terabit per second.
     pub const MAX: Self = Self(1_000_000_000_000);
 
-    /// A rate of `bps` bit/s.
+    /// Makes a rate of `bps` bit/s.
     ///
     /// # Errors
     /// When `bps` is zero or above 10^12.
@@ -110,13 +110,13 @@ impl Rate {
         if bps == 0 || bps > Self::MAX.0 { Err(RateOutOfRange { bps }) } else { Ok(Self(bps)) }
     }
 
-    /// The rate in bit/s.
+    /// Returns the rate in bit/s.
     #[must_use]
     pub const fn bps(self) -> u64 {
         self.0
     }
 
-    /// Time to send a packet of `len` bytes at this rate, rounded up.
+    /// Returns the time to send a packet of `len` bytes at this rate, rounded up.
     #[must_use]
     pub const fn time_for(self, len: u32) -> Nanos {
         self.time_for_bytes(len as u64)

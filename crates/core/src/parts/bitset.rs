@@ -71,7 +71,7 @@ pub(crate) fn is_empty(set: &[u64]) -> bool {
     set.last().is_none_or(|&top| top == 0)
 }
 
-/// The smallest member that is at least `from`.
+/// Returns the smallest member that is at least `from`.
 #[must_use]
 #[inline(always)]
 pub(crate) fn next(set: &[u64], size: usize, from: usize) -> Option<usize> {

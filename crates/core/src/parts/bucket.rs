@@ -23,7 +23,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket of `depth` bytes that fills at `rate`.
+    /// Makes a full bucket of `depth` bytes that fills at `rate`.
     #[must_use]
     pub(crate) const fn new(rate: Rate, depth: u64) -> Self {
         let depth = depth as i128 * TOKENS_PER_BYTE;

@@ -42,7 +42,7 @@ pub(crate) const BYTE: u128 = (8 * NANOS_PER_SEC as u128) << (TIME_BITS + SLOPE_
 /// Longest first piece, in nanoseconds.
 const LONGEST: u64 = 1 << 58;
 
-/// `now` in the unit of times.
+/// Converts `now` to the unit of times.
 #[must_use]
 pub(crate) const fn ticks(now: Nanos) -> u128 {
     (now.0 as u128) << TIME_BITS
@@ -65,13 +65,13 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// A straight line of `slope` units.
+    /// Makes a straight line of `slope` units.
     #[must_use]
     pub(crate) const fn line(slope: u64) -> Self {
         Self { m1: slope, m2: slope, d: 0 }
     }
 
-    /// The curve that a user wrote.
+    /// Converts the curve of a user.
     ///
     /// # Errors
     /// Describes the fault in words: the curve is convex and does not start flat, or has no slope at all.
@@ -100,7 +100,7 @@ impl Shape {
         self.m2 == 0
     }
 
-    /// The slope of its second piece, which is that in the long run.
+    /// Returns the slope of the second piece, which is the long-term slope.
     #[must_use]
     pub(crate) const fn slope(&self) -> u64 {
         self.m2
@@ -135,7 +135,7 @@ impl Curve {
         Self { shape, x: 0, y: 0, dx: shape.d, dy: shape.knee() }
     }
 
-    /// The whole shape, from time `x` and service `y` (bytes) on.
+    /// Moves the whole shape to time `x` and service `y` (bytes).
     pub(crate) const fn start(&mut self, x: u128, y: u64) {
         *self = Self { shape: self.shape, x, y, dx: self.shape.d, dy: self.shape.knee() };
     }
@@ -150,7 +150,7 @@ impl Curve {
         differs
     }
 
-    /// The service that it starts with, in bytes.
+    /// Returns the service at the start of the curve, in bytes.
     #[must_use]
     pub(crate) const fn start_service(&self) -> u64 {
         self.y
@@ -162,12 +162,12 @@ impl Curve {
         self.shape
     }
 
-    /// The same curve, later by `time`.
+    /// Delays the curve by `time`.
     pub(crate) const fn delay(&mut self, time: u128) {
         self.x = self.x.saturating_add(time);
     }
 
-    /// Service from the curve's start on; 0 before it.
+    /// Returns the service from the curve's start on; 0 before it.
     fn value(&self, x: u128) -> u128 {
         let time = x.saturating_sub(self.x);
         if time < self.dx {
@@ -182,8 +182,8 @@ impl Curve {
         y.wrapping_sub(self.y) as u128 * BYTE
     }
 
-    /// The earliest time at which the curve is at least `y` bytes, which must not be less than at its start; `u128::MAX` for
-    /// never.
+    /// Returns the earliest time at which the curve is at least `y` bytes, or `u128::MAX` for never. `y` must not be
+    /// less than the service at the start.
     #[must_use]
     pub(crate) fn time_of(&self, y: u64) -> u128 {
         let service = self.service(y);
@@ -241,7 +241,8 @@ impl Curve {
         }
     }
 
-    /// `value` and `below` are the curve and `y` above the same service.
+    /// Lowers the concave curve to the new one from `x` and `y` on. `value` and `below` are the curve and `y` above the
+    /// same service.
     fn lower_concave_to(&mut self, x: u128, y: u64, value: impl Fn(&Self, u128) -> u128, below: u128) {
         // Concave: from `x` on, the old curve is never steeper than the new one, so that they cross at most once.
         if value(self, x) <= below {

@@ -62,7 +62,7 @@ impl Heap {
 }
 
 impl<W: Work> Heap<W> {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    /// Makes an empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
         Self::knowing(ids, Also::default())
     }
@@ -104,28 +104,28 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.contains(id))
     }
 
-    /// The key of `id`, if it is in it.
+    /// Returns the key of `id`, if the queue contains it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn key(&self, id: u32) -> Option<u128> {
         of_either!(self, queue => queue.key(id))
     }
 
-    /// The first id and its key.
+    /// Returns the first id and its key.
     #[must_use]
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<(u32, u128)> {
         of_either!(self, queue => queue.first())
     }
 
-    /// The id that would be first if the first were not in it, and its key.
+    /// Returns the second id and its key: the first one without the first.
     #[must_use]
     #[inline(always)]
     pub(crate) fn second(&self) -> Option<(u32, u128)> {
         of_either!(self, queue => queue.second())
     }
 
-    /// The largest key, of a queue that was made to know it.
+    /// Returns the largest key. For queues with two ends.
     #[must_use]
     #[inline(always)]
     pub(crate) fn last_key(&self) -> Option<u128> {

@@ -20,7 +20,7 @@ fn refused<T>(len: usize) -> OutOfMemory {
     OutOfMemory { bytes: bytes_of::<T>(len) }
 }
 
-/// An empty vector with room for exactly `len` entries.
+/// Makes an empty vector with room for exactly `len` entries.
 fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| refused::<T>(len))?;
@@ -42,7 +42,7 @@ pub fn pause(step: usize) {
     }
 }
 
-/// `len` entries, each made from its index.
+/// Makes `len` entries, each from its index.
 pub(crate) fn slice<T>(len: usize, mut make: impl FnMut(usize) -> T) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = room(len)?;
     all.extend((0..len).map(|index| {
@@ -53,7 +53,7 @@ pub(crate) fn slice<T>(len: usize, mut make: impl FnMut(usize) -> T) -> Result<B
     Ok(all.into_boxed_slice())
 }
 
-/// `len` times the same.
+/// Makes `len` copies of `value`.
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = room(len)?;
     all.resize(len, value);
@@ -72,7 +72,7 @@ pub(crate) fn one<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
 pub(crate) struct Stack<T>(Vec<T>);
 
 impl<T> Stack<T> {
-    /// Empty, with room for `room` entries.
+    /// Makes an empty value with room for `room` entries.
     pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         Ok(Self(room(most)?))
     }
@@ -138,7 +138,7 @@ impl<T> DerefMut for Stack<T> {
 pub(crate) struct Queue<T>(VecDeque<T>);
 
 impl<T> Queue<T> {
-    /// Empty, with room for `room` entries.
+    /// Makes an empty value with room for `room` entries.
     pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         let mut all = VecDeque::new();
         all.try_reserve_exact(most).map_err(|_| refused::<T>(most))?;

@@ -20,7 +20,7 @@ pub(crate) struct TagSlab {
 }
 
 impl TagSlab {
-    /// Room for `limit` tags in all queues together.
+    /// Makes room for `limit` tags in all queues together.
     pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { nodes: Stack::with_room(limit as usize)?, free: NIL })
     }
@@ -69,7 +69,7 @@ impl Default for TagQueue {
 }
 
 impl TagQueue {
-    /// The first tag.
+    /// Returns the first tag.
     #[must_use]
     pub(crate) fn first(&self, slab: &TagSlab) -> Option<u128> {
         slab.nodes.get(self.head as usize).map(|node| node.tag)

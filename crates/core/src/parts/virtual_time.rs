@@ -73,7 +73,7 @@ pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> 
     weights(tree.leaves().len(), |at| raw(tree.leaves()[at]))
 }
 
-/// The weights of the children of `class`.
+/// Returns the weights of the children of `class`.
 ///
 /// # Errors
 /// [`OutOfMemory`] if the weights do not fit.
@@ -100,7 +100,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `units / divisor` per byte. `divisor` is not 0 and below 2^41, `units` below 2^74.
+    /// Makes a pace of `units / divisor` per byte. `divisor` is not 0 and below 2^41, `units` below 2^74.
     #[must_use]
     pub(crate) const fn new(units: u128, divisor: u64) -> Self {
         let by = divisor as u128;
@@ -122,7 +122,7 @@ impl Pace {
         self.divisor
     }
 
-    /// `tag` and `bytes` more, below 2^21.
+    /// Returns `tag` plus the time of `bytes` bytes, below 2^21.
     #[must_use]
     #[inline]
     pub(crate) fn after(&self, tag: Tag, bytes: u32) -> Tag {
@@ -173,7 +173,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// One session for each of `weights`, which are as [`weights`] makes them.
+    /// Makes one session for each of `weights`, in the form of [`weights`].
     pub(crate) fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
         let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
         let units = total * u128::from(UNITS_PER_BYTE);
@@ -192,7 +192,7 @@ impl Sessions {
         prefetch(&self.sessions, child as usize);
     }
 
-    /// Finish tag of the packet at the head of `child`, rounded down.
+    /// Returns the finish tag of the packet at the head of `child`, rounded down.
     #[must_use]
     #[inline]
     pub(crate) fn finish(&self, child: u32) -> u128 {
@@ -233,7 +233,7 @@ impl Sessions {
         }
     }
 
-    /// As just made.
+    /// Resets to the initial state.
     pub(crate) fn reset(&mut self) {
         self.v = 0;
         self.last_finish = 0;

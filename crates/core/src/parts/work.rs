@@ -23,7 +23,7 @@ use core::cell::Cell;
 /// assert_eq!(search(&[3, 1, 4], 4, &()), Some(2));
 /// ```
 pub trait Work: Default + core::fmt::Debug + Send + 'static {
-    /// `steps` more steps.
+    /// Adds `steps` steps.
     fn add(&self, steps: u64);
 
     /// Steps so far; 0 if none are counted.

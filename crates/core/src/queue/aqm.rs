@@ -153,7 +153,7 @@ struct Active {
 }
 
 impl Active {
-    /// The host of a packet, and its flow.
+    /// Returns the host of a packet and its flow.
     fn place_of(&self, handle: u64) -> (u32, u32) {
         let host = if self.shape.hosts == 1 { 0 } else { u32::from(host_of(handle)) % self.shape.hosts };
         let flow = flow_of(handle) & (self.shape.flows - 1);

@@ -30,7 +30,7 @@ pub(super) const TARGET: Nanos = Nanos::from_millis(5);
 /// Time above [`TARGET`] before the first signal: about the longest round trip.
 pub(super) const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Time between a signal, the `count`-th in a row, and the next: INTERVAL / sqrt(count), rounded up.
+/// Returns the time between a signal, the `count`-th in a row, and the next one: INTERVAL / sqrt(count), rounded up.
 #[must_use]
 pub(super) fn spacing(count: u32) -> Nanos {
     // The smallest x with x^2 * count >= INTERVAL^2.
@@ -91,7 +91,7 @@ impl Codel {
         Verdict::Send
     }
 
-    /// The packet that is to be signalled was marked and will be sent.
+    /// Records that the packet to signal was marked and will be sent.
     pub(super) fn marked(&mut self) {
         if !core::mem::take(&mut self.entered) {
             self.drop_next = self.drop_next.saturating_add(spacing(self.count));

@@ -21,12 +21,13 @@ pub(crate) struct PacketSlab {
 }
 
 impl PacketSlab {
-    /// Room for `limit` packets in all queues together, which are FIFOs.
+    /// Makes room for `limit` packets in all queues together. The queues are FIFOs.
     pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { store: Slab::new(limit)?, active: None, shared: None })
     }
 
-    /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
+    /// Makes room for the queues of a scheduler for `tree`. The leaves set the kind of their queues; see
+    /// [`PacketSlab::queue_for`].
     pub(crate) fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let active = match Table::new(tree)? {
             Some(table) => Some(one(table)?),
@@ -139,7 +140,7 @@ pub(crate) struct LeafQueue {
 }
 
 impl LeafQueue {
-    /// An empty FIFO.
+    /// Makes an empty FIFO.
     #[must_use]
     pub(crate) const fn new(limits: QueueLimits) -> Self {
         Self {
@@ -330,7 +331,7 @@ impl LeafQueue {
         true
     }
 
-    /// Length of the head of a queue that is not empty.
+    /// Returns the length of the head of a queue that is not empty.
     #[inline(always)]
     pub(crate) const fn len_of_head(&self) -> u32 {
         self.head.len

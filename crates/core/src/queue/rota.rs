@@ -77,7 +77,7 @@ impl Rota {
         }
     }
 
-    /// A member has something to send; `quantum` is in bytes.
+    /// Adds a member that has something to send. `quantum` is in bytes.
     pub(super) fn join<M: Member>(&mut self, members: &mut [M], at: u32, quantum: u32) {
         let turn = members[at as usize].turn_mut();
         if turn.place == Place::Nowhere {
@@ -86,7 +86,7 @@ impl Rota {
         }
     }
 
-    /// The first, which is spent, has a quantum more and its next turn behind the others.
+    /// Gives the first member, which is spent, another quantum and moves it behind the others.
     pub(super) fn renew<M: Member>(&mut self, members: &mut [M], quantum: u32) {
         if let Some(at) = self.take(members) {
             let turn = members[at as usize].turn_mut();
@@ -109,7 +109,7 @@ impl Rota {
         }
     }
 
-    /// All that wait for a turn.
+    /// Returns all members that wait for a turn.
     pub(super) fn members<'a, M: Member>(&self, members: &'a [M]) -> impl Iterator<Item = u32> + use<'a, M> {
         let walk = move |first: u32| {
             let wanted = move |at: u32| (at != NIL).then_some(at);

@@ -25,7 +25,7 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Room for `limit` packets.
+    /// Makes room for `limit` packets.
     pub(super) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { nodes: Stack::with_room(limit as usize)?, free: NIL, queued: 0, limit, bytes: 0 })
     }
@@ -35,14 +35,14 @@ impl Slab {
         bytes_of::<Node>(limit as usize)
     }
 
-    /// A packet of `len` bytes is queued.
+    /// Counts a packet of `len` bytes that joins the queue.
     #[inline(always)]
     pub(super) fn enter(&mut self, len: u32) {
         self.queued += 1;
         self.bytes += u64::from(len);
     }
 
-    /// A packet of `len` bytes is queued no longer.
+    /// Counts a packet of `len` bytes that leaves the queue.
     #[inline(always)]
     pub(super) fn leave(&mut self, len: u32) {
         self.queued -= 1;
@@ -131,7 +131,7 @@ pub(crate) struct OpenSlab<'a> {
 }
 
 impl OpenSlab<'_> {
-    /// As [`Slab::insert`].
+    /// Like [`Slab::insert`].
     #[inline(always)]
     pub(super) fn insert(&mut self, handle: u64, len: u32) -> u32 {
         let index = self.free;

@@ -19,7 +19,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// An idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a simulator does.
+    /// Makes an idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a
+    /// simulator does.
     #[must_use]
     pub const fn new(rate: Rate, catch_up: Nanos) -> Self {
         Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0, forfeited: Nanos::ZERO }
@@ -43,7 +44,7 @@ impl Pacer {
         self.rate.bytes_in(late).saturating_add(1)
     }
 
-    /// A packet of `len` bytes is given to the link at `now`; returns when its last bit has left.
+    /// Charges a packet of `len` bytes that the link accepts at `now`. Returns the time at which its last bit has left.
     pub fn charge(&mut self, now: Nanos, len: u32) -> Nanos {
         let earliest = now.saturating_sub(self.catch_up);
         if self.free_at < earliest {
@@ -147,7 +148,7 @@ pub trait Port: DropSink {
     /// Appends the packets that have arrived by `now`, classified, oldest first. May leave the rest for the next turn.
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
 
-    /// Called after enqueue; a hook for profiling.
+    /// Notes the end of an enqueue: a hook for profiling.
     fn enqueued(&mut self) {}
 
     /// Sends `packet`; its last bit leaves the paced link at `done`.
@@ -212,7 +213,7 @@ impl<S: Scheduler> Driver<S> {
         Ok(Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch })
     }
 
-    /// A packet arrives at `now`.
+    /// Handles a packet that arrives at `now`.
     pub fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let now = self.begin(now);
         self.scheduler.enqueue(now, packet, drops);
@@ -278,7 +279,7 @@ impl<S: Scheduler> Driver<S> {
         }
     }
 
-    /// When to ask again after a step that ended so, and whose packets are charged.
+    /// Returns the time of the next step, after a step with this end. Its packets are already charged.
     fn wake(&mut self, now: Nanos, end: Option<BatchEnd>) -> Wake {
         match end {
             None => Wake::At(self.pacer.free_at()),
@@ -296,17 +297,17 @@ impl<S: Scheduler> Driver<S> {
         }
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     pub fn scheduler(&self) -> &S {
         &self.scheduler
     }
 
-    /// The scheduler, to purge or to replace it.
+    /// Returns the scheduler, mutable, to purge or to replace it.
     pub fn scheduler_mut(&mut self) -> &mut S {
         &mut self.scheduler
     }
 
-    /// The link has another rate from now on; see [`Pacer::set_rate`].
+    /// Changes the rate of the link from now on; see [`Pacer::set_rate`].
     pub fn set_rate(&mut self, rate: Rate) {
         self.pacer.set_rate(rate);
     }
@@ -322,7 +323,7 @@ impl<S: Scheduler> Driver<S> {
         self.rested_until = self.rested_until.max(now);
     }
 
-    /// The pacing.
+    /// Returns the pacing.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
     }

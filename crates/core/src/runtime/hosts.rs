@@ -69,8 +69,8 @@ impl HostTable {
         self.hosts.by
     }
 
-    /// The place of `host`, below the number of hosts that there is room for. `hash` is of the host, evenly spread in its lowest 16 bits, and such
-    /// that strangers cannot foresee it.
+    /// Returns the place of `host`, below the number of hosts with room. `hash` is a hash of the host, evenly spread in
+    /// its lowest 16 bits. Strangers must not be able to predict it.
     #[inline]
     pub fn place(&mut self, host: [u8; 16], hash: u64) -> u16 {
         let bucket = hash as usize & (self.buckets.len() - 1);
@@ -202,7 +202,7 @@ mod tests {
         Hosts { most: NonZeroU16::new(most).unwrap(), by: HostKey::SourceIp }
     }
 
-    /// The place of the host of this number.
+    /// Returns the place of the host of this number.
     fn place(hosts: &mut HostTable, number: u32) -> u16 {
         hosts.place(u128::from(number).to_be_bytes(), u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
     }

@@ -33,7 +33,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Dropped for `reason`.
+    /// Returns the amount dropped for `reason`.
     #[must_use]
     pub fn dropped_for(&self, reason: DropReason) -> Amount {
         self.dropped[reason.index()]
@@ -51,7 +51,7 @@ impl Counters {
         self.received.checked_sub(self.sent)?.checked_sub(self.dropped_total())
     }
 
-    /// received = sent + dropped + queued.
+    /// Checks received = sent + dropped + queued.
     #[cfg(feature = "invariants")]
     fn check(&self, queued: Amount) -> Result<(), String> {
         if self.outstanding() == Some(queued) {
@@ -150,7 +150,7 @@ impl<S: Scheduler> Metered<S> {
         Ok(Self { inner, meter: Meter::new(tree.len())? })
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     #[must_use]
     pub fn inner(&self) -> &S {
         &self.inner
@@ -213,7 +213,7 @@ pub struct MeteredRetired {
 }
 
 impl MeteredChange {
-    /// [`prepare`], with counters for the new classes.
+    /// Like [`prepare`], with counters for the new classes.
     ///
     /// # Errors
     /// As [`prepare`].

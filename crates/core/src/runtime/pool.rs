@@ -130,7 +130,7 @@ impl Pool {
         Ok((0..bases.len()).map(|index| Member { pool: Arc::clone(&pool), index }).collect())
     }
 
-    /// The assured rates of its members.
+    /// Returns the assured rates of the members.
     #[must_use]
     pub fn bases(&self) -> Vec<Rate> {
         match &self.0 {
@@ -166,7 +166,7 @@ impl Pool {
 }
 
 impl Member {
-    /// The pool.
+    /// Returns the pool.
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
@@ -188,7 +188,8 @@ impl Lender for Member {
         }
     }
 
-    /// Under [`PoolRule::Ratio`] and [`PoolRule::Greedy`]: the rate meter of \[htb\], recomputed each 100 ms and averaged over about six seconds.
+    /// Returns the rate meter of \[htb\] under [`PoolRule::Ratio`] and [`PoolRule::Greedy`]. The meter is updated every
+    /// 100 ms and averaged over about six seconds.
     fn metered_bps(&self) -> Option<u64> {
         match &self.pool.0 {
             Kind::Exact(_) => None,

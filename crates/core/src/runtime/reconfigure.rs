@@ -35,7 +35,7 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The leaf that takes over from `old`, if it survives.
+    /// Returns the leaf that takes over from `old`, if `old` survives.
     #[must_use]
     pub fn new_class(&self, old: ClassId) -> Option<ClassId> {
         survivor(self.survivors, old)
@@ -158,7 +158,7 @@ impl Prepared {
         Retired { _scheduler: core::mem::replace(running, scheduler), _survivors: survivors }
     }
 
-    /// The leaf that takes over from `old`, if it survives.
+    /// Returns the leaf that takes over from `old`, if `old` survives.
     pub(crate) fn new_class(&self, old: ClassId) -> Option<ClassId> {
         survivor(&self.survivors, old)
     }

@@ -75,7 +75,7 @@ impl Fifo {
         Ok(Self { slots: filled(room, none)?, first: 0, len: 0 })
     }
 
-    /// The slot at `place` behind the first, both below the room.
+    /// Returns the slot at `place` behind the first, both below the room.
     fn slot(&self, place: usize) -> usize {
         let slot = self.first + place;
         if slot < self.slots.len() { slot } else { slot - self.slots.len() }
@@ -88,7 +88,7 @@ impl Fifo {
         self.len += 1;
     }
 
-    /// The number of the first packet.
+    /// Returns the number of the first packet.
     fn number(&self) -> Option<u64> {
         (self.len > 0).then(|| self.slots[self.first].number)
     }
@@ -167,7 +167,7 @@ impl<S: Scheduler> Transmitting<S> {
         }
     }
 
-    /// The packet that the link is to take next.
+    /// Removes and returns the next packet of the link.
     fn take(&mut self) -> Option<Packet> {
         let overtakes =
             self.plain.number().is_some_and(|plain| self.expedited.number().is_some_and(|number| plain < number));

@@ -47,7 +47,7 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// A queue for the leaves of `tree`.
+    /// Makes a queue for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

@@ -89,7 +89,7 @@ struct Class {
     priority: u8,
 }
 
-/// Time of a byte at the class's rate, in 2^-30 ns, rounded up.
+/// Returns the time of a byte at the class's rate, in 2^-30 ns, rounded up.
 fn time_per_byte(tree: &Hierarchy, class: ClassId) -> u128 {
     // r phi, in 2^-64 bit/s: below 2^104.
     let rate = u128::from(tree.link().rate.bps()) * tree.share_all_busy(class).max(1);
@@ -141,7 +141,7 @@ fn fine(time: Nanos) -> u128 {
 }
 
 impl Rcsp {
-    /// A scheduler for the leaves of `tree`. A class without priority has the first, 0.
+    /// Makes a scheduler for the leaves of `tree`. A class without priority has the first, 0.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -160,9 +160,9 @@ impl Rcsp {
         Flows::<Class>::fifo_memory(tree) + TagSlab::memory(tree.link().max_queued) + 2 * Heap::memory(tree.len())
     }
 
-    /// [`Scheduler::enqueue`] of a packet that left the switch before by `early` earlier than its ET there plus the
-    /// delay bound of that switch. So `early` is d_(j-1) less the time that the packet waited there. Only a
-    /// delay-jitter regulator takes that into account.
+    /// Like [`Scheduler::enqueue`], for a packet that left the previous switch early. `early` is how much earlier that
+    /// was than its ET there plus the delay bound of that switch. So `early` is d_(j-1) less the packet's wait there.
+    /// Only a delay-jitter regulator uses it.
     pub fn enqueue_early(&mut self, now: Nanos, packet: Packet, early: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let (flow, len) = (packet.class.0, packet.len);

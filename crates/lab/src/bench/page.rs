@@ -75,7 +75,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Bare rings, all schedulers of the report, and those of `beside`.
+    /// Makes the list: bare rings, all schedulers of the report, and those of `beside`.
     fn new(report: &Report, earlier: &'a Other, beside: &[Other]) -> Self {
         let rings = report.baselines.iter().map(Known::from).filter(Known::is_of_rings);
         let mut costs: Vec<Known> = rings.chain(report.results.iter().map(Known::from)).collect();
@@ -105,7 +105,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The distinct values of `key`, in the order of the costs.
+/// Returns the distinct values of `key`, in the order of the costs.
 fn distinct<'a, T: PartialEq>(costs: impl IntoIterator<Item = &'a Known>, key: impl Fn(&'a Known) -> T) -> Vec<T> {
     let mut values = Vec::new();
     for cost in costs {
@@ -164,7 +164,7 @@ pub fn markdown(report: &Report, earlier: &Other, beside: &[Other]) -> String {
     text
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

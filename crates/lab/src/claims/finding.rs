@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A value as people read it.
+    /// Formats a value for readers.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -53,7 +53,7 @@ impl Unit {
     }
 }
 
-/// At least four significant digits, and one after the point.
+/// Formats at least four significant digits, and one after the point.
 fn digits(value: f64) -> String {
     if value.abs() < 1000.0 { human::digits(value) } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
 }
@@ -124,7 +124,7 @@ impl Expected {
         }
     }
 
-    /// In words, such as `103.5 B +-2 %`.
+    /// Formats the value, such as `103.5 B +-2 %`.
     #[must_use]
     pub fn show(self, unit: Unit) -> String {
         let show = |value| unit.show(value);
@@ -161,7 +161,7 @@ impl Verdict {
     /// All verdicts, the mildest first.
     pub const ALL: [Self; 5] = [Self::Shown, Self::Agrees, Self::Explained, Self::WeakerThanText, Self::Disagrees];
 
-    /// The verdict as users read it.
+    /// Returns the verdict as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl Verdict {
         }
     }
 
-    /// A number of claims with this verdict, in words.
+    /// Formats a number of claims with this verdict.
     #[must_use]
     pub fn counted(self, claims: usize) -> String {
         match self {
@@ -275,7 +275,7 @@ impl Row {
         self.departed().map(|departure| departure.reason.as_str())
     }
 
-    /// The paper's, in words.
+    /// Formats the paper's value.
     #[must_use]
     pub fn show_paper(&self) -> String {
         self.paper.show(self.unit)
@@ -304,13 +304,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows.
+    /// Makes a table without rows.
     #[must_use]
     pub fn new(title: impl Into<String>, head: &[&str]) -> Self {
         Self { title: title.into(), head: head.iter().map(|&title| title.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// With one more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
@@ -349,21 +349,21 @@ impl Finding {
         Self { rows, note: note.into(), ..Self::default() }
     }
 
-    /// With this plot.
+    /// Adds this plot.
     #[must_use]
     pub fn with_figure(mut self, figure: Figure) -> Self {
         self.figures.push(figure);
         self
     }
 
-    /// With this table.
+    /// Adds this table.
     #[must_use]
     pub fn with_table(mut self, table: Table) -> Self {
         self.tables.push(table);
         self
     }
 
-    /// With this scenario.
+    /// Adds this scenario.
     #[must_use]
     pub fn with_rerun(mut self, rerun: Rerun) -> Self {
         self.reruns.push(rerun);

@@ -61,7 +61,7 @@ impl From<Problems> for ClaimError {
 }
 
 impl ClaimError {
-    /// Something else went wrong, in these words.
+    /// Makes an error with this text.
     pub fn other(what: impl std::fmt::Display) -> Self {
         Self::Other(what.to_string())
     }
@@ -86,13 +86,13 @@ impl Workload {
         Self { name: name.into(), text: with_long_queues(&text.into()), beside: None }
     }
 
-    /// The same, with the text of a file that it names.
+    /// Adds the text of a file that the workload names.
     #[must_use]
     pub fn beside(self, name: &str, text: &Arc<str>) -> Self {
         Self { beside: Some((name.to_owned(), Arc::clone(text))), ..self }
     }
 
-    /// The same with other values for numbers of it, as `--sweep` would set them: `[("source.lc.packets_per_second", "15")]`.
+    /// Replaces numbers, as `--sweep` would: `[("source.lc.packets_per_second", "15")]`.
     ///
     /// # Errors
     /// A key that is not there.
@@ -151,7 +151,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// One of two numbers by the effort.
+    /// Returns one of two numbers by the effort.
     #[must_use]
     pub fn by_effort<T>(&self, quick: T, full: T) -> T {
         match self.effort {
@@ -266,13 +266,13 @@ pub fn estimate<'r>(
     Estimate::of(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
 }
 
-/// The mean delay of a class in a run, in seconds.
+/// Returns the mean delay of a class in a run, in seconds.
 #[must_use]
 pub fn mean_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay().mean
 }
 
-/// The longest delay of a class in a run, in seconds.
+/// Returns the longest delay of a class in a run, in seconds.
 #[must_use]
 pub fn longest_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay().max

@@ -11,22 +11,22 @@ use super::Workload;
 pub(super) struct SeededRng(ChaCha8Rng);
 
 impl SeededRng {
-    /// Those of the case with this number, of a claim that calls itself `salt`.
+    /// Makes the random numbers of the case with this number, of a claim with the name `salt`.
     pub(super) fn new(salt: u64, case: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(case)))
     }
 
-    /// A number from 0 to one less than `count`, which is not 0.
+    /// Draws a number from 0 to one less than `count`, which is not 0.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         self.0.next_u64() % count
     }
 
-    /// A number from `least` to `most`.
+    /// Draws a number from `least` to `most`.
     pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True once in `count` times.
+    /// Returns true once in `count` times.
     pub(super) fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
@@ -45,7 +45,8 @@ pub(super) struct RandomClass {
     pub(super) leaf: bool,
 }
 
-/// A tree of 2 to `most` classes on up to `levels` levels. Weights are alike in one case and far apart in another.
+/// Makes a tree of 2 to `most` classes on up to `levels` levels. Weights are alike in one case and far apart in
+/// another.
 pub(super) fn classes(dice: &mut SeededRng, most: u64, levels: u64) -> Vec<RandomClass> {
     let count = dice.between(2, most);
     let scale = [9, 100, 2000][dice.below(3) as usize];

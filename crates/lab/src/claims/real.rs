@@ -28,7 +28,8 @@ pub trait Testbed {
     /// It could not be played.
     fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, ClaimError>;
 
-    /// Mean delay of each class in seconds, by name, with generator, gateway and receiver as processes of their own.
+    /// Measures the mean delay of each class in seconds, by name. Generator, gateway and receiver are processes of
+    /// their own.
     ///
     /// # Errors
     /// It could not be played.
@@ -162,7 +163,7 @@ fn share(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("ceilings.toml", CEILINGS), &["htb"], &[KERNEL_HTB])
 }
 
-/// Mean delay of a class, of those that were played.
+/// Returns the mean delay of a class, of those that were played.
 fn delay_of(delays: &[(String, f64)], class: &str) -> Result<f64, ClaimError> {
     let found = delays.iter().find(|(name, _)| name == class);
     found.map(|&(_, delay)| delay).ok_or_else(|| ClaimError::other(format!("nothing of {class} was received")))
@@ -190,7 +191,7 @@ fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     ])
 }
 
-/// Two links of a gateway that share a pool, under either rule.
+/// Tests two links of a gateway that share a pool, under either rule.
 fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     // As the script of the text has it: flow, port, kB/s, from, to.
     let source = |(flow, port, kilobytes, from, to): (u8, u16, u32, u32, u32)| {
@@ -237,7 +238,7 @@ fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     ])
 }
 
-/// The mean delay of the latency-critical flow and of the first other one, real and simulated.
+/// Returns the mean delay of the latency-critical flow and of the first other one, real and simulated.
 fn critical(lab: &Lab<'_>, bed: &mut dyn Testbed, text: &str, scheduler: &str) -> Result<[(f64, f64); 2], ClaimError> {
     let seconds = lab.by_effort(12, 60).to_string() + "s";
     let workload = with_ports(&Workload::new("real.toml", text).with(&[("duration", &seconds)])?)?;

@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The verdict. A claim that could not be tried to its end does not agree.
+    /// Returns the verdict. A claim that could not be tried to its end does not agree.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.found.as_ref().map_or(Verdict::Disagrees, Finding::verdict)
@@ -90,7 +90,7 @@ impl Outcome {
         }
     }
 
-    /// The note: reasons first, then how it was run.
+    /// Returns the note: reasons first, then how it was run.
     #[must_use]
     pub fn note(&self) -> String {
         let note = self.found.as_ref().map_or("", |finding| &finding.note);
@@ -233,7 +233,7 @@ struct Told<'c> {
 }
 
 impl Told<'_> {
-    /// The claim with this index has begun, or has ended with this outcome.
+    /// Records that the claim with this index has begun, or has ended with this outcome.
     fn hear(&mut self, index: usize, outcome: Option<Outcome>, tell: &mut impl FnMut(Progress<'_>)) {
         match outcome {
             None => tell(Progress::Begun(self.claims[index])),

@@ -30,7 +30,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Evenly from `min` to `max`.
+    /// Makes a linear axis from `min` to `max`.
     #[must_use]
     pub fn linear(label: impl Into<String>, min: f64, max: f64) -> Self {
         let min = if min.is_finite() { min } else { 0.0 };
@@ -54,14 +54,14 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Log, unit: Unit::Plain, min, max }
     }
 
-    /// With a place for each of these names.
+    /// Makes an axis with a place for each of these names.
     #[must_use]
     pub fn names(label: impl Into<String>, names: Vec<String>) -> Self {
         let max = names.len().max(1) as f64;
         Self { label: label.into(), scale: Scale::Names(names), unit: Unit::Plain, min: 0.0, max }
     }
 
-    /// The same for values in seconds, whose ticks have units of their own.
+    /// Changes the axis to seconds, whose ticks have units of their own.
     #[must_use]
     pub fn of_time(self) -> Self {
         Self { unit: Unit::Time, ..self }
@@ -110,7 +110,7 @@ impl Axis {
         values.filter(|&value| self.holds(value)).collect()
     }
 
-    /// The first and the last power of ten on a logarithmic axis.
+    /// Returns the first and the last power of ten on a logarithmic axis.
     fn powers(&self) -> (i32, i32) {
         ((self.min.log10() - 1e-9).ceil() as i32, (self.max.log10() + 1e-9).floor() as i32)
     }
@@ -136,7 +136,7 @@ impl Axis {
     }
 }
 
-/// A time with a unit that suits it.
+/// Formats a time with a suitable unit.
 fn time(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
     let fits = |&&(size, _): &&(f64, &str)| seconds.abs() >= 0.999 * size;
@@ -150,7 +150,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is at least `step`.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that is at least `step`.
 fn nice_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let of = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);

@@ -32,7 +32,7 @@ const BAR: f64 = 13.0;
 const EDGE: f64 = 24.0;
 const TOP: f64 = 78.0;
 
-/// The drawing as SVG, on white. The full width is the largest rate. Four schedulers at most are drawn.
+/// Returns the drawing as SVG, on white. The full width is the largest rate. Draws at most four schedulers.
 #[must_use]
 pub fn svg(title: &str, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
     let players = schedulers.len().min(COLOURS.len());

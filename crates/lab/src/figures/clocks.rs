@@ -25,7 +25,8 @@ pub fn csv(clocks: &Clocks) -> String {
     text
 }
 
-/// The shortest delays of short spans of time, relative to the first, with the envelope; and the skew. Jumps are marked.
+/// Draws the shortest delays of short spans of time, relative to the first, with the envelope; and the skew. Jumps are
+/// marked.
 #[must_use]
 pub fn figure(clocks: &Clocks, title: &str) -> Figure {
     let first = clocks.offset_at(0.0);

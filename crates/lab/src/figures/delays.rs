@@ -98,7 +98,7 @@ pub fn distributions(delays: &[Delays], title: &str) -> Figure {
     figure
 }
 
-/// Box plots: classes along the axis, and for each a box of each scheduler.
+/// Draws box plots: classes along the axis, and for each a box of each scheduler.
 #[must_use]
 pub fn boxes(schedulers: &[(String, Vec<Delays>)], title: &str) -> Figure {
     let mut classes: Vec<&str> = Vec::new();

@@ -49,7 +49,8 @@ pub struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// The look of the series with this number: the first seven differ in colour and marker, neighbours in dashes as well.
+    /// Returns the look of the series with this number. The first seven differ in colour and marker, neighbours in
+    /// dashes as well.
     #[must_use]
     pub fn nth(n: usize) -> Self {
         Self {
@@ -61,7 +62,8 @@ impl SeriesStyle {
         }
     }
 
-    /// The `n`th look in its `k`th variant: the same colour and marker in other dashes; the first is a line without gaps.
+    /// Returns the `n`th look in its `k`th variant: the same colour and marker in other dashes. The first is a line
+    /// without gaps.
     #[must_use]
     pub fn variant(n: usize, k: usize) -> Self {
         Self { dash: DASHES[k % DASHES.len()], ..Self::nth(n) }
@@ -79,14 +81,14 @@ impl SeriesStyle {
         Self { colour: "#000000", dash: "1.6 3.4", marker: None, width: 1.6, phase: 0 }
     }
 
-    /// As wide as becomes the `n`th of `count` lines that may coincide: the first is the widest.
+    /// Sets the width for the `n`th of `count` lines that may coincide. The first is the widest.
     #[must_use]
     pub fn layered(self, n: usize, count: usize) -> Self {
         let above = count.saturating_sub(n + 1).min(4);
         Self { width: 1.8 + 1.1 * above as f64, ..self }
     }
 
-    /// The same without markers.
+    /// Removes the markers.
     #[must_use]
     pub fn without_marker(self) -> Self {
         Self { marker: None, ..self }
@@ -142,7 +144,7 @@ impl Series {
         Self { join: Join::Nothing, ..Self::line(name, points, look) }
     }
 
-    /// With error bars.
+    /// Adds error bars.
     #[must_use]
     pub fn with_errors(self, errors: Vec<f64>) -> Self {
         Self { errors, ..self }
@@ -203,7 +205,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// Without anything in it.
+    /// Makes an empty panel.
     #[must_use]
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
@@ -218,7 +220,7 @@ impl Panel {
         }
     }
 
-    /// Of this height in pixels.
+    /// Sets the height in pixels.
     #[must_use]
     pub fn high(self, height: f64) -> Self {
         Self { height, ..self }
@@ -261,7 +263,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// With these panels.
+    /// Makes a figure with these panels.
     #[must_use]
     pub fn new(title: impl Into<String>, panels: Vec<Panel>) -> Self {
         Self { title: title.into(), panels, notes: Vec::new() }

@@ -80,7 +80,7 @@ impl Marks {
         figure
     }
 
-    /// A title that begins with the scenario.
+    /// Makes a title that begins with the scenario.
     fn title(&self, of: &str) -> String {
         if self.scenario.is_empty() { of.to_owned() } else { format!("{}: {of}", self.scenario) }
     }
@@ -173,7 +173,7 @@ pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf
     Ok(files.written)
 }
 
-/// The rates and the delays under several schedulers in a figure each, for each seed.
+/// Writes the rates and the delays under several schedulers in a figure each, for each seed.
 fn write_compared(
     setting: &[Run],
     marks: &Marks,

@@ -7,7 +7,7 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// Rates: one row for each window, one column for each class, inner classes included; the head names the units.
+/// Writes rates: one row for each window, one column for each class, including inner classes. The head names the units.
 #[must_use]
 pub fn rates_csv(windows: &Windows) -> String {
     let mut text = String::from("start_s,end_s");
@@ -82,7 +82,7 @@ pub fn compared(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     figure
 }
 
-/// The longest delays of the leaves in each window under several schedulers, as [`compared`] has the rates.
+/// Draws the longest delays of the leaves in each window under several schedulers, like [`compared`] for the rates.
 #[must_use]
 pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     let (leaves, more) = busiest(runs);
@@ -109,7 +109,7 @@ pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     figure
 }
 
-/// Rate, delay, queue and drops of the leaves that are ever busy, below each other.
+/// Draws rate, delay, queue and drops of the leaves that are ever busy, below each other.
 #[must_use]
 pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
     let (leaves, more) = busiest(&[(run, windows)]);

@@ -51,7 +51,7 @@ pub fn csv(received: &Received) -> String {
     text
 }
 
-/// Rate, mean and longest delay below each other, of the classes that sent most.
+/// Draws rate, mean and longest delay below each other, of the classes that sent most.
 #[must_use]
 pub fn figure(received: &Received, title: &str) -> Figure {
     let rate_of = |class: usize| received.windows.iter().map(|window| window.classes[class].rate_bps).sum::<f64>();

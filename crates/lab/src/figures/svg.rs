@@ -23,7 +23,7 @@ pub(super) struct Stroke<'a> {
 }
 
 impl<'a> Stroke<'a> {
-    /// A full line.
+    /// Makes a full line.
     pub(super) fn full(colour: &'a str, width: f64) -> Self {
         Self { colour, width, dash: "" }
     }
@@ -85,7 +85,7 @@ impl Svg {
         self.styled(text, at, size, anchor, " font-weight=\"bold\"");
     }
 
-    /// From below upwards, its middle at `at`.
+    /// Draws text from below upwards, its middle at `at`.
     pub(super) fn upright(&mut self, text: &str, at: (f64, f64), size: f64) {
         let turn = format!(" transform=\"rotate(-90 {} {})\"", px(at.0), px(at.1));
         self.styled(text, at, size, Anchor::Middle, &turn);
@@ -101,7 +101,7 @@ impl Svg {
         let _ = writeln!(self.body, "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{anchor}{more}>{text}</text>");
     }
 
-    /// All of it, on white, a pixel for a pixel.
+    /// Returns the whole drawing, on white, a pixel for a pixel.
     pub(super) fn finish(self, width: f64, height: f64, title: &str) -> String {
         self.printed(width, height, (px(width), px(height)), title)
     }
@@ -128,7 +128,7 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// A length to a tenth of a pixel.
+/// Formats a length to a tenth of a pixel.
 fn px(length: f64) -> String {
     let text = format!("{length:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

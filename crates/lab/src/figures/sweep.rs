@@ -35,7 +35,7 @@ pub struct Key {
     pub quantity: Quantity,
 }
 
-/// A setting as a field of a table.
+/// Formats a setting as a field of a table.
 #[must_use]
 pub fn shown(setting: &Setting) -> String {
     match setting {
@@ -45,7 +45,7 @@ pub fn shown(setting: &Setting) -> String {
     }
 }
 
-/// One row for each setting, scheduler and class, in base units.
+/// Writes one row for each setting, scheduler and class, in base units.
 #[must_use]
 pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
     let mut text = String::new();
@@ -84,8 +84,8 @@ pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
 /// The value of a class that a panel shows.
 type Measure = fn(&ClassSummary) -> Option<Estimate>;
 
-/// Rate, mean delay, 99th percentile of the delay and losses against the first key; a line for each class, scheduler and setting of the
-/// other keys. Bars are confidence intervals.
+/// Draws rate, mean delay, 99th percentile of the delay and losses against the first key. There is a line for each
+/// class, scheduler and setting of the other keys. Bars are confidence intervals.
 #[must_use]
 pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
     let Some(key) = keys.first() else { return Figure::new(title, Vec::new()) };
@@ -150,7 +150,7 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
     figure
 }
 
-/// The axis of a key, and the place of each summary on it.
+/// Makes the axis of a key, and the place of each summary on it.
 fn abscissa(key: &Key, summaries: &[Summary]) -> (Axis, Vec<f64>) {
     let setting = |summary: &Summary| summary.sweep.get(&key.name).cloned().unwrap_or(Setting::Text(String::new()));
     let numbers: Option<Vec<f64>> = summaries.iter().map(|summary| setting(summary).number()).collect();

@@ -110,7 +110,8 @@ pub fn differences(difference: &Difference, link_bps: f64, width: Option<usize>)
     text(&head, &difference.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
-/// One line for each setting, scheduler and class. Values of keys that have not changed since the line before are left out.
+/// Formats one line for each setting, scheduler and class. Values of keys that have not changed since the line before
+/// are left out.
 #[must_use]
 pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -135,7 +136,7 @@ pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64, width: Option<u
     text(&head, &rows, keys.len() + 2, width)
 }
 
-/// A setting with its unit.
+/// Formats a setting with its unit.
 fn of(key: &Key, setting: &fairlink_sim::Setting) -> String {
     match (key.quantity, setting.number()) {
         (Quantity::Rate, Some(bps)) => {

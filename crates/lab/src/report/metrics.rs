@@ -6,7 +6,7 @@ use super::{RED, RESET, time};
 use crate::rate_unit::RateUnit;
 use crate::table::{Line, fitted};
 
-/// The worst of all runs of one scheduler, class by class.
+/// Returns the worst of all runs of one scheduler, class by class.
 #[must_use]
 pub fn worst_of<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<ClassMetrics> {
     let mut runs = runs.into_iter();

@@ -84,7 +84,7 @@ pub(crate) fn room<T>(all: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> 
 }
 
 impl Labels {
-    /// Of the link alone, with room for `classes` others.
+    /// Makes the labels of the link alone, with room for `classes` others.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -121,7 +121,7 @@ impl Labels {
         Ok(())
     }
 
-    /// When all are added: makes them findable by number.
+    /// Sorts the labels after the last addition, for searches by number.
     ///
     /// # Errors
     /// [`LabelError::Twice`].
@@ -156,13 +156,13 @@ impl Labels {
         self.minors.len() <= 1
     }
 
-    /// The minor number: 0 for the link and for a class that does not exist.
+    /// Returns the minor number: 0 for the link and for a class that does not exist.
     #[must_use]
     pub fn minor(&self, class: ClassId) -> u16 {
         self.minors.get(class.index()).copied().unwrap_or(0)
     }
 
-    /// The name, which need not be UTF-8; empty for the link.
+    /// Returns the name, which need not be UTF-8; empty for the link.
     #[must_use]
     pub fn name(&self, class: ClassId) -> &[u8] {
         let start = class.index().checked_sub(1).and_then(|before| self.ends.get(before));

@@ -162,7 +162,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// One byte that is at most `max`.
+    /// Reads one byte that is at most `max`.
     fn choice(&mut self, what: &'static str, max: u8) -> Result<u8, ReadError> {
         let value = self.u8()?;
         self.within(what, value.into(), 0, max.into())?;
@@ -183,7 +183,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field of a class.
+    /// Reads the field of a class.
     fn value(&mut self, key: &ClassKey) -> Result<Value, ReadError> {
         Ok(match key.kind {
             Kind::Rate => Value::Rate(self.rate(key.name)?),
@@ -215,7 +215,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// A number of the width that its limit needs.
+    /// Reads a number of the width that its limit needs.
     fn number(&mut self, kind: Kind) -> Result<u64, ReadError> {
         Ok(match width(kind) {
             1 => self.u8()?.into(),
@@ -304,7 +304,7 @@ fn leaky_buckets(record: &mut Record<'_>) -> Result<LeakyBuckets, ReadError> {
 }
 
 impl Config {
-    /// The configuration that `bytes` hold.
+    /// Reads the configuration in `bytes`.
     ///
     /// # Errors
     /// [`ReadError`], the first one found.

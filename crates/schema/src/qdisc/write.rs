@@ -112,13 +112,13 @@ impl<S: Sink> Writer<S> {
         self.put(&value.to_le_bytes())
     }
 
-    /// At most 255 bytes, with their length.
+    /// Writes at most 255 bytes, with their length.
     fn text(&mut self, text: &[u8]) -> Result<(), WriteError> {
         self.u8(text.len() as u8)?;
         self.put(text)
     }
 
-    /// The bytes of a field; `class` is for the error.
+    /// Writes the bytes of a field. `class` is for the error.
     fn value(&mut self, kind: Kind, value: Value, class: ClassId) -> Result<(), WriteError> {
         match value {
             Value::Flag(_) => Ok(()),
@@ -178,7 +178,7 @@ impl Writer<Vec<u8>> {
 }
 
 impl Config {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// [`WriteError`].

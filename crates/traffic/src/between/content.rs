@@ -86,7 +86,7 @@ fn packet_length(kind: u16, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The EtherType of a bare IP packet.
+/// Returns the EtherType of a bare IP packet.
 fn version(bytes: &[u8]) -> u16 {
     match bytes.first().map(|byte| byte >> 4) {
         Some(4) => IPV4,

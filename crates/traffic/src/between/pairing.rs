@@ -196,7 +196,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         equal.take(1, other, after.next);
     }
 
-    /// The second recording has no more packets.
+    /// Records that the second recording has no more packets.
     pub(super) fn after_ended(&mut self) {
         self.ended = true;
     }
@@ -279,7 +279,7 @@ impl Equal {
         *last = number;
     }
 
-    /// Packet `number` of a queue does not wait any more, if it did; `next` did behind it.
+    /// Removes packet `number` of a queue from the waiting ones, if it waits. `next` waits behind it.
     fn take(&mut self, side: usize, number: u64, next: u64) {
         if self.waiting[side].0 == number {
             self.waiting[side].0 = next;

@@ -19,7 +19,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// No delays yet.
+    /// Makes an empty collection.
     pub(super) fn new(with_percentiles: bool) -> Self {
         Self { histograms: with_percentiles.then_some([None, None]), ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl Spread {
         }
     }
 
-    /// The delay that `part` of all delays do not exceed, in ns.
+    /// Returns the delay that `part` of all delays do not exceed, in ns.
     fn quantile(&self, part: f64) -> Option<f64> {
         let [positive, negative] = self.histograms.as_ref()?;
         let below = negative.as_ref().map_or(0, Histogram::len);

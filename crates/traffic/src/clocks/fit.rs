@@ -43,7 +43,8 @@ impl Curve {
         self.slope + 2.0 * self.bend * (at - self.middle)
     }
 
-    /// The highest curve of this `bend` below all points, in the mean over the time from `start` to `end`, and how that mean changes with the bend.
+    /// Returns the highest curve of this `bend` below all points, by the mean over the time from `start` to `end`.
+    /// Returns the change of that mean with the bend too.
     fn with_bend(points: &[Point], start: f64, end: f64, bend: f64) -> (Self, f64, f64) {
         let (middle, half) = ((start + end) / 2.0, (end - start) / 2.0);
         let mut hull: Vec<Point> =
@@ -59,8 +60,9 @@ impl Curve {
         (Self { middle, value, slope, bend }, mean, change)
     }
 
-    /// The highest curve below all points in the mean over the time: straight, or with the best bend. The mean is concave in the bend and
-    /// made of straight pieces, so tangents from both sides close in on its top in few steps.
+    /// Returns the highest curve below all points by the mean over the time: straight, or with the best bend. The mean
+    /// is concave in the bend and made of straight pieces. So tangents from both sides close in on its top in few
+    /// steps.
     fn below(points: &[Point], start: f64, end: f64, bent: bool) -> Self {
         let straight = Self::with_bend(points, start, end, 0.0);
         let half = (end - start) / 2.0;
@@ -129,7 +131,8 @@ impl Seen<'_> {
         if place == 0 { 0.0 } else { self.spans.get(place).map_or(self.end, |&(n, _)| n as f64 * self.length) }
     }
 
-    /// Cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as exponential.
+    /// Returns the cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as
+    /// exponential.
     fn cost(&self, curve: &Curve, spans: &std::ops::Range<usize>, without: &[std::ops::Range<usize>]) -> f64 {
         let (mut n, mut sum) = (0.0f64, 0.0);
         for block in self.blocks.windows(2) {
@@ -229,7 +232,8 @@ fn straight_parts(seen: &Seen<'_>) -> Vec<usize> {
     borders
 }
 
-/// The median of the slopes between the lowest points of blocks an eighth of the run apart: jumps and queues do not move it much.
+/// Returns the median of the slopes between the lowest points of blocks an eighth of the run apart. Jumps and queues
+/// change it little.
 fn median_slope(seen: &Seen<'_>) -> f64 {
     let lowest = |pair: &[usize]| {
         seen.points(pair[0]..pair[1]).into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
@@ -304,7 +308,7 @@ fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
     }
 }
 
-/// Value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
+/// Returns value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
 fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
     let numbers = |curve: &Curve| {
         let middle = (part.start + part.end) / 2.0;

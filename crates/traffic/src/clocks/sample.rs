@@ -35,13 +35,13 @@ pub struct Corrected {
 }
 
 impl Sample {
-    /// An empty one. Samples of other numbers choose otherwise.
+    /// Makes an empty sample. Samples of other numbers choose otherwise.
     #[must_use]
     pub fn new(number: u32) -> Self {
         Self { packets: Vec::new(), seen: 0, random: Random::new(0x636c_6f63_6b73, number) }
     }
 
-    /// A packet, as for [`super::OneWay::see`].
+    /// Records a packet, like [`super::OneWay::see`].
     pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
         self.seen += 1;
         if self.packets.len() < SAMPLE {

@@ -79,7 +79,7 @@ fn shown(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// A decimal number of seconds as whole nanoseconds. Stamps have more digits than floating point.
+/// Parses a decimal number of seconds as whole nanoseconds. Stamps have more digits than floating point.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

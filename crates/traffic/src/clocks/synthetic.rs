@@ -33,15 +33,15 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Offset of the receiver's clock at `at`, in seconds.
+    /// Returns the offset of the receiver's clock at `at`, in seconds.
     #[must_use]
     pub fn offset_at(&self, at: f64) -> f64 {
         let jumped: f64 = self.jumps.iter().filter(|&&(when, _)| when <= at).map(|&(_, size)| size).sum();
         self.offset_s + at * (self.skew + at * self.drift / 2.0) + jumped
     }
 
-    /// Sending stamp and receiving stamp of each packet of `duration` seconds, in ns since an origin of their own, in the order of
-    /// sending. The same seed gives the same stamps.
+    /// Returns the sending stamp and the receiving stamp of each packet of `duration` seconds, in ns since an origin of
+    /// their own. They are in the order of sending. The same seed gives the same stamps.
     pub fn stamps(&self, duration: f64, seed: u64) -> impl Iterator<Item = (u64, i64)> {
         let mut random = Random::new(seed, 0);
         let mut at = 0.0;

@@ -45,7 +45,7 @@ impl RequestResponse {
         Ok(())
     }
 
-    /// From the last packet of a request arriving to the whole response being there.
+    /// Returns the time from the arrival of a request's last packet to the arrival of the whole response.
     fn way_back(&self) -> Nanos {
         let bytes = self.return_rate.map_or(0, |rate| {
             let bits = u128::from(self.response) * 8 * u128::from(NANOS_PER_SEC);

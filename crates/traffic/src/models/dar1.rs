@@ -155,7 +155,7 @@ impl Dar1Frames {
         }
     }
 
-    /// Length of this frame in bytes.
+    /// Returns the length of this frame in bytes.
     #[cfg(test)]
     pub(super) fn frame_len(&self) -> f64 {
         self.len as f64
@@ -215,7 +215,7 @@ fn negative_binomial(mean: f64, deviation: f64, most: usize) -> Result<Vec<f64>,
     Ok(sums)
 }
 
-/// The distribution function of the gamma distribution of scale one, by its power series.
+/// Returns the distribution function of the gamma distribution of scale one, by its power series.
 fn gamma_cdf(shape: f64, x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (1.0 / shape, 1.0 / shape, 0.0);
     while term > sum * 1e-16 && n < 1e6 {

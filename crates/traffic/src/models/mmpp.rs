@@ -51,7 +51,7 @@ pub(crate) struct Mmpp {
     left_s: f64,
 }
 
-/// Mean packets per second of a process with these `states`, which were checked.
+/// Returns the mean packets per second of a process with these `states`, which were checked.
 pub(crate) fn packets_per_second(states: &[MmppState]) -> f64 {
     let rate = |(state, share): (&MmppState, f64)| state.per_1000_s as f64 / 1000.0 * share;
     states.iter().zip(shares(states)).map(rate).sum()
@@ -137,7 +137,7 @@ impl Process for Mmpp {
     }
 }
 
-/// By state, the weight with which it comes after `state`.
+/// Returns the weight with which each state comes after `state`.
 fn weights(spec: &MmppState, state: usize, count: usize) -> Vec<f64> {
     if !spec.next.is_empty() {
         return spec.next.iter().map(|&weight| f64::from(weight)).collect();

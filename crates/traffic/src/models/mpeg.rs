@@ -53,7 +53,7 @@ impl Mpeg {
         group * self.groups_per_1000_s as f64 / 1000.0
     }
 
-    /// Shortest and longest packet, in bytes.
+    /// Returns the shortest and longest packet, in bytes.
     pub(crate) fn range(&self, packet: &PacketSize) -> Option<(u32, u32)> {
         if !self.whole_frames {
             let (_, longest) = packet.range()?;

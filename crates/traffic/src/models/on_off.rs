@@ -42,7 +42,7 @@ pub enum OnTime {
 }
 
 impl OnTime {
-    /// The mean.
+    /// Returns the mean.
     #[must_use]
     pub const fn mean(self) -> Nanos {
         match self {

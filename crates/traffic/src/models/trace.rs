@@ -32,7 +32,7 @@ impl Trace {
         Self::since(first, packets, repeat)
     }
 
-    /// A part of a recording that began at `origin`, which is moved to time zero instead of the first packet.
+    /// Makes a part of a recording that began at `origin`. The origin moves to time zero instead of the first packet.
     ///
     /// # Errors
     /// As [`Trace::new`].
@@ -50,13 +50,13 @@ impl Trace {
         Ok(Self { packets: packets.into(), shortest, longest, repeat })
     }
 
-    /// The packets, the beginning of the recording at time zero.
+    /// Returns the packets, with the beginning of the recording at time zero.
     #[must_use]
     pub fn packets(&self) -> &[Arrival] {
         &self.packets
     }
 
-    /// Shortest and longest packet, in bytes.
+    /// Returns the shortest and longest packet, in bytes.
     #[must_use]
     pub fn range(&self) -> (u32, u32) {
         (self.shortest, self.longest)

@@ -21,7 +21,7 @@ impl<W: Write> Csv<W> {
         Ok(Self { file })
     }
 
-    /// A time in seconds, exact.
+    /// Writes a time in seconds, exactly.
     fn time(&mut self, time: Nanos) -> io::Result<()> {
         write!(self.file, "{}.{:09}", time.0 / NANOS_PER_SEC, time.0 % NANOS_PER_SEC)
     }

@@ -97,7 +97,7 @@ impl Gate {
         Some(sent)
     }
 
-    /// A packet of `len` bytes that conforms is sent at `at`.
+    /// Records a conforming packet of `len` bytes that is sent at `at`.
     pub(super) fn send(&mut self, at: Nanos, len: u32) {
         for state in &mut self.states {
             state.send(at, len);
@@ -132,7 +132,8 @@ impl State {
         }
     }
 
-    /// From when on the limit lets a packet of `len` bytes through, at `at` or later. A line always does, and takes its time then.
+    /// Returns the time from which the limit lets a packet of `len` bytes through, at `at` or later. A line always
+    /// does, and takes its time then.
     fn earliest(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         match self {
             Self::Bucket { level, depth, rate, counted } => {

@@ -16,7 +16,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for `curve`.
+    /// Makes a meter for `curve`.
     ///
     /// # Errors
     /// Fails if the curve passes nothing.
@@ -56,7 +56,7 @@ impl Meter {
 pub struct Policer(Meter);
 
 impl Policer {
-    /// A policer for `curve`.
+    /// Makes a policer for `curve`.
     ///
     /// # Errors
     /// Fails if the curve passes nothing.

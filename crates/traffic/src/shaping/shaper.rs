@@ -33,7 +33,7 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// A shaper that holds its output to `curve`, with a queue of these limits, or one that is never full.
+    /// Makes a shaper that holds its output to `curve`. Its queue has these limits or is never full.
     ///
     /// # Errors
     /// Fails if the curve passes nothing.
@@ -50,7 +50,8 @@ impl Shaper {
         })
     }
 
-    /// A packet of `len` bytes comes at `at`; when it leaves. Times that go back count as the last one.
+    /// Adds a packet of `len` bytes at `at`. Returns the time at which it leaves. Times that go back count as the last
+    /// one.
     ///
     /// # Errors
     /// Why it is lost.

@@ -55,7 +55,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The parameters for `tree`.
+    /// Makes the parameters for `tree`.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a priority of `PRIORITIES` or above and for a leaf's quantum of zero.
@@ -89,7 +89,7 @@ impl Plan {
         Ok(Self { assured, quanta, priorities, round, link: link.rate, max_packet: link.max_packet })
     }
 
-    /// One more than the largest priority of a leaf of `tree`, as far as it can be built.
+    /// Returns one more than the largest priority of a leaf of `tree`, up to the largest that can be built.
     pub(crate) fn priorities(tree: &Hierarchy) -> u8 {
         tree.leaves().iter().map(|&leaf| priority(tree, leaf)).max().unwrap_or(0).saturating_add(1)
     }
@@ -121,7 +121,7 @@ impl Plan {
     }
 }
 
-/// The priority of a class: its own, else that of the nearest class above it that has one, else 0.
+/// Returns the priority of a class: its own, else that of the nearest class above it with a priority, else 0.
 fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
     let mut at = Some(class);
     while let Some(class) = at {
@@ -133,7 +133,7 @@ fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
     0
 }
 
-/// The quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
+/// Returns the quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
 fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Box<[u64]>, BuildError> {
     // At most 2^64, of 10^6 leaves 2^84; a round is below 2^45.
     let rate = |leaf: ClassId| rates[leaf.index()];

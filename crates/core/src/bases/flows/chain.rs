@@ -25,7 +25,7 @@ impl Chain {
         self.len == 0
     }
 
-    /// The leaf that is visited next.
+    /// Returns the leaf of the next visit.
     #[must_use]
     #[inline]
     pub(crate) fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
@@ -74,7 +74,7 @@ impl Chain {
         }
     }
 
-    /// The leaves in it, from the first on.
+    /// Returns the leaves of the chain, from the first on.
     #[cfg(any(test, feature = "invariants"))]
     pub(crate) fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
         let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);

@@ -13,7 +13,7 @@ pub(crate) trait Turn {
     fn begin(&mut self, len: u32) -> bool;
     /// Returns true if a packet of `len` bytes can be sent in the current visit.
     fn covers(&self, len: u32) -> bool;
-    /// It is sent.
+    /// Charges a sent packet.
     fn pay(&mut self, len: u32);
     /// Ends the visit; `empty` is true if the leaf is.
     fn end(&mut self, empty: bool);

@@ -32,7 +32,7 @@ fn room(tree: &Hierarchy) -> usize {
 }
 
 impl Ring {
-    /// Without any leaf, with room for all of `tree`.
+    /// Makes a ring without leaves, with room for all of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -65,7 +65,7 @@ impl Ring {
         self.head.wrapping_add(by) as usize & (self.places.len() - 1)
     }
 
-    /// The leaf that is visited next.
+    /// Returns the leaf of the next visit.
     #[must_use]
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<u32> {
@@ -114,7 +114,7 @@ impl Ring {
         self.len = 0;
     }
 
-    /// The leaves in it, from the first on.
+    /// Returns the leaves of the ring, from the first on.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.len).map(|at| self.places[self.place(at)])
     }
@@ -168,7 +168,7 @@ impl OpenRing<'_> {
         self.places.get_mut(at as usize & last)
     }
 
-    /// As [`Ring::first`].
+    /// Like [`Ring::first`].
     #[inline(always)]
     pub(super) fn first(&mut self) -> Option<u32> {
         if self.len == 0 {

@@ -78,7 +78,7 @@ impl<W: Work> Few<W> {
         if self.contains(id) { Some(self.keys[id as usize]) } else { None }
     }
 
-    /// The id at `place` of the list.
+    /// Returns the id at `place` of the list.
     #[inline(always)]
     fn at(&self, place: u32) -> u32 {
         u32::from(self.order[(self.head.wrapping_add(place) & MASK) as usize])

@@ -125,8 +125,9 @@ fn step_mark(step: u128) -> u32 {
     (rounded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
-/// A key in 64 bits, so that a node has all that a match needs in most cases: of two keys the smaller one never has the larger rank. It
-/// is a number with a mantissa of 57 bits, exact near zero, and mirrored so that it is exact near the largest key as well.
+/// Returns a key in 64 bits, so that most matches need only the nodes. Of two keys the smaller one never has the larger
+/// rank. The rank is a number with a mantissa of 57 bits. It is exact near zero, and mirrored so that it is also exact
+/// near the largest key.
 #[inline(always)]
 pub(super) fn rank(key: u128) -> u64 {
     let mirror = (key.cast_signed() >> 127).cast_unsigned();
@@ -146,7 +147,7 @@ impl Lanes {
 }
 
 impl<W: Work> Lanes<W> {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    /// Makes an empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(super) fn new(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         let leaves = ids.next_power_of_two() as u32;
         Ok(Self {
@@ -200,21 +201,21 @@ impl<W: Work> Lanes<W> {
         self.entries.get(id as usize).is_some_and(|entry| entry.before != ABSENT)
     }
 
-    /// The key of `id`, if it is in it.
+    /// Returns the key of `id`, if the queue contains it.
     #[must_use]
     #[inline]
     pub(super) fn key(&self, id: u32) -> Option<u128> {
         self.entries.get(id as usize).filter(|entry| entry.before != ABSENT).map(|entry| entry.key)
     }
 
-    /// The first id and its key.
+    /// Returns the first id and its key.
     #[must_use]
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u128)> {
         if self.is_empty() { None } else { Some((self.first, self.entries[self.first as usize].key)) }
     }
 
-    /// The id that would be first if the first were not in it, and its key.
+    /// Returns the second id and its key: the first one without the first.
     #[must_use]
     pub(super) fn second(&self) -> Option<(u32, u128)> {
         let nobody = self.ids();
@@ -232,7 +233,7 @@ impl<W: Work> Lanes<W> {
         (second != nobody).then(|| (second, self.entries[second as usize].key))
     }
 
-    /// The largest key, of a queue with two ends.
+    /// Returns the largest key of a queue with two ends.
     #[must_use]
     #[inline(always)]
     pub(super) fn last_key(&self) -> Option<u128> {
@@ -264,7 +265,7 @@ impl<W: Work> Lanes<W> {
         self.set_by(id, key, key.wrapping_sub(old));
     }
 
-    /// The same, into the lane of those that have such a `step`.
+    /// Like `set`, into the lane for this `step`.
     #[inline(always)]
     pub(super) fn set_by(&mut self, id: u32, key: u128, step: u128) {
         self.work.add(1);
@@ -503,7 +504,8 @@ impl<W: Work> Lanes<W> {
         (self.free, self.fresh, self.top, self.height) = (NONE, 0, self.leaves, 0);
     }
 
-    /// `id` is the head of the only lane, and without a rank: an empty place has the last one, and a lane gets one with the second.
+    /// Makes `id` the head of the only lane, without a rank. An empty place has the last rank. A lane gets a rank with
+    /// the second lane.
     #[inline(always)]
     fn name_alone(&mut self, id: u32) {
         self.name(self.top, id, u64::MAX);
@@ -516,7 +518,7 @@ impl<W: Work> Lanes<W> {
         self.entries[rival as usize].precedes(&self.entries[id as usize])
     }
 
-    /// `id` has become the head of `lane` with less than the head there had.
+    /// Moves `lane` up after `id` has become its head with a smaller key.
     #[inline(always)]
     fn rise(&mut self, lane: u32, id: u32) {
         if self.height == 0 {
@@ -599,7 +601,7 @@ impl<W: Work> Lanes<W> {
         if tail & LANE == 0 { self.entries[tail as usize].key } else { 0 }
     }
 
-    /// The lane whose tail is the last of those at or below node `at`, or [`NONE`].
+    /// Returns the lane with the last tail at or below node `at`, or [`NONE`].
     #[inline(always)]
     fn last_lane(&self, at: u32) -> u32 {
         if at < self.leaves {
@@ -610,7 +612,7 @@ impl<W: Work> Lanes<W> {
         if used { lane } else { NONE }
     }
 
-    /// The tail of `lane` has changed.
+    /// Updates the nodes after the tail of `lane` has changed.
     #[inline(always)]
     fn note_tail(&mut self, lane: u32) {
         if self.height > 0 && !self.latest.is_empty() {

@@ -139,7 +139,7 @@ impl Ratio {
         u128::from(meter.actual.load(Relaxed)) * bases <= u128::from(meter.base_bps.load(Relaxed)) * actuals
     }
 
-    /// The mean rate of member `index`, in bit/s, rounded down.
+    /// Returns the mean rate of member `index`, in bit/s, rounded down.
     pub(super) fn actual_bps(&self, index: usize) -> u64 {
         let actual = u128::from(self.meters[index].actual.load(Relaxed));
         ((actual * 8 * u128::from(NANOS_PER_SEC) / u128::from(PERIOD.0)) >> FRACTION_BITS) as u64
@@ -173,7 +173,7 @@ impl Ratio {
     }
 }
 
-/// The mean after a period in which `sent` was sent, both in fractions of a byte.
+/// Returns the mean after a period with `sent` sent, both in fractions of a byte.
 fn mean(actual: u64, sent: u64) -> u64 {
     // Moves towards the sent bytes by a sixtieth of the difference. Never up to the next value if that is less than one
     // fraction.

@@ -101,7 +101,7 @@ fn ranks(tree: &Hierarchy) -> u32 {
 }
 
 impl PifoTree {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

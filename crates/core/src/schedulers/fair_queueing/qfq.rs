@@ -134,13 +134,13 @@ impl Bounds {
         bounds
     }
 
-    /// L + (3 - 2 phi) phi sigma, below 2^107 / 2^82.
+    /// Returns L + (3 - 2 phi) phi sigma, below 2^107 / 2^82.
     fn index(self) -> Ratio {
         let Self { weight, all, slot, largest } = self;
         Ratio { numerator: largest * all * all + (3 * all - 2 * weight) * (weight * slot), denominator: all * all }
     }
 
-    /// L + 2 (1 - phi) sigma behind a link of the rate phi r.
+    /// Returns L + 2 (1 - phi) sigma behind a link of the rate phi r.
     fn latency(self) -> LatencyRate {
         let Self { weight, all, slot, largest } = self;
         LatencyRate::new(
@@ -158,18 +158,18 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     Bounds::of(tree, Bounds::latency)
 }
 
-/// ceil(log2(L / phi)).
+/// Returns ceil(log2(L / phi)).
 fn slot_bits(largest: u32, weight: u64, all: u64) -> u32 {
     (u128::from(largest) * u128::from(all)).div_ceil(u128::from(weight)).next_power_of_two().ilog2()
 }
 
-/// The groups above `group`.
+/// Returns the groups above `group`.
 #[inline]
 const fn above(group: u32) -> u64 {
     !1 << group
 }
 
-/// The groups below `group`.
+/// Returns the groups below `group`.
 #[inline]
 const fn below(group: u32) -> u64 {
     (1 << group) - 1
@@ -220,19 +220,19 @@ impl Groups {
         (self.backlogged, self.eligible, self.blocked) = (0, 0, 0);
     }
 
-    /// ER: those that are eligible and not blocked, in the order of their finish tags.
+    /// Returns ER: the eligible groups that are not blocked, in the order of their finish tags.
     #[inline]
     fn ready(&self) -> u64 {
         self.eligible & !self.blocked
     }
 
-    /// sigma_i.
+    /// Returns sigma_i.
     #[inline]
     fn slot(&self, group: u32) -> u128 {
         1 << (self.bits + group)
     }
 
-    /// `tag`, rounded down to a slot of `group`.
+    /// Rounds `tag` down to a slot of `group`.
     #[inline]
     fn round(&self, group: u32, tag: u128) -> u128 {
         tag & !(self.slot(group) - 1)
@@ -244,13 +244,13 @@ impl Groups {
         (tag as u64 >> (self.bits + group)) as u32 % BUCKETS
     }
 
-    /// F_i.
+    /// Returns F_i.
     #[inline]
     fn finish(&self, group: u32) -> u128 {
         self.groups[group as usize].start + 2 * self.slot(group)
     }
 
-    /// The finish tag of the first of ER above `group`: the smallest of all that are eligible there.
+    /// Returns the finish tag of the first group of ER above `group`. It is the smallest of all eligible ones there.
     #[inline]
     fn first_finish_above(&self, group: u32) -> Option<u128> {
         let above = self.ready() & above(group);
@@ -288,7 +288,7 @@ impl Groups {
         }
     }
 
-    /// Virtual time moves from `v` to `to`: groups become eligible whose next slot begins there.
+    /// Moves virtual time from `v` to `to`. Groups whose next slot begins in between become eligible.
     #[inline]
     fn advance(&mut self, v: u128, to: u128) {
         let changed = (v ^ to) >> self.bits;
@@ -316,7 +316,7 @@ pub(crate) struct Qfq {
 }
 
 impl Qfq {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -402,7 +402,7 @@ impl Qfq {
         self.v = if idle { ((to >> ERA) + 2) << ERA } else { to };
     }
 
-    /// The group that sends next.
+    /// Returns the next group to send.
     #[inline]
     fn select(&mut self) -> Option<u32> {
         if self.groups.backlogged == 0 {

@@ -84,7 +84,7 @@ pub(crate) struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

@@ -229,7 +229,7 @@ pub(crate) struct Cbq {
 }
 
 impl Cbq {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`].
@@ -308,7 +308,7 @@ impl Cbq {
             + Plan::memory(tree)
     }
 
-    /// When the next packet would start.
+    /// Returns the start time of the next packet.
     fn clock(&self) -> Fine {
         self.free.max(fine(self.now))
     }
@@ -349,7 +349,8 @@ impl Cbq {
         }
     }
 
-    /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    /// Handles the first packet of `leaf`. The leaf, and the classes above it without backlog until now, take part
+    /// again.
     fn activate(&mut self, leaf: u32) {
         let mut class = leaf;
         loop {
@@ -367,7 +368,7 @@ impl Cbq {
         self.borrowing.set_backlogged(leaf, true);
     }
 
-    /// `leaf` has sent its last packet.
+    /// Handles the last packet of `leaf`.
     fn deactivate(&mut self, leaf: u32) {
         self.borrowing.set_backlogged(leaf, false);
         let mut class = leaf;
@@ -385,7 +386,7 @@ impl Cbq {
         }
     }
 
-    /// The highest level that a lender may have, when the lowest that any leaf has is `lowest`.
+    /// Returns the highest permitted level of a lender, when the lowest level of any leaf's lender is `lowest`.
     fn highest(&self, lowest: u8) -> u8 {
         match self.guideline {
             Guideline::Formal => lowest,
@@ -394,7 +395,7 @@ impl Cbq {
         }
     }
 
-    /// A packet has arrived at `leaf`.
+    /// Lowers the top level after a packet has arrived at `leaf`.
     fn lower_top_level(&mut self, leaf: u32) {
         let parent = self.borrowing.parent(leaf);
         if self.judge(leaf) == Standing::Lends {
@@ -404,7 +405,7 @@ impl Cbq {
         }
     }
 
-    /// `leaf` has sent a packet on the account of `lender`.
+    /// Raises the top level after `leaf` has sent a packet on the account of `lender`.
     fn raise_top_level(&mut self, leaf: u32, lender: u32) {
         let level = self.borrowing.level(lender);
         if self.top_level >= level {
@@ -413,7 +414,7 @@ impl Cbq {
         }
     }
 
-    /// The number of a limit to the level of lenders.
+    /// Returns the number of a limit to the level of lenders.
     fn limit(&self, highest: u8) -> usize {
         usize::from(highest).min(self.limits - 1)
     }
@@ -424,7 +425,7 @@ impl Cbq {
         first..first + self.classes.len()
     }
 
-    /// The leaf whose turn it is in a round, among those of `priority` with lenders up to level `highest`.
+    /// Returns the next leaf of a round, among those of `priority` with lenders up to level `highest`.
     fn pick(&mut self, priority: u8, highest: u8, round: usize) -> Option<u32> {
         let turns = self.turns(priority, round);
         // Otherwise none is underlimit, or all may send.

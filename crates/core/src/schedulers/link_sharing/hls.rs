@@ -268,7 +268,7 @@ pub struct Hls {
 }
 
 impl Hls {
-    /// A scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
+    /// Makes a scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] if the number of leaves times the largest packet makes a round longer than 2^38 bytes.
@@ -276,7 +276,7 @@ impl Hls {
         Self::with_members(tree, Members::new())
     }
 
-    /// [`Hls::new`], of whose classes `members` borrow from their lenders: children of the root, with a ceiling.
+    /// Like [`Hls::new`]. The classes `members` borrow from their lenders: children of the root, with a ceiling.
     ///
     /// # Errors
     /// Like [`Hls::new`], and [`BuildError::Parameter`] for a member that is not a child of the root, is named twice,
@@ -559,7 +559,7 @@ impl Hls {
         debug_assert!(!served.more && !self.urgent.any_debt(), "nothing was queued");
     }
 
-    /// The leaf at the cursor has used its quota and stays active.
+    /// Ends the visit of the leaf at the cursor, which has used its quota and stays active.
     #[inline(always)]
     fn end_visit(&mut self, id: u32) {
         self.serving = false;
@@ -590,7 +590,7 @@ impl Hls {
         self.sent_in_round = true;
     }
 
-    /// The leaves whose ceiling is out of debt by `now` wait for the round that starts next.
+    /// Moves the leaves whose ceiling is out of debt by `now` to the round that starts next.
     fn unpark(&mut self, now: Nanos) {
         while let Some(first) = self.ceilings.wake(now) {
             let mut next = Some(first);

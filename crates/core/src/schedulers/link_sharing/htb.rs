@@ -231,7 +231,8 @@ pub(crate) struct Htb {
 }
 
 impl Htb {
-    /// A scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
+    /// Makes a scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of
+    /// the link.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`], and for a member that is not a child of the root or named
@@ -401,7 +402,8 @@ impl Htb {
         self.classes[class as usize].assured.ready_at() <= self.now
     }
 
-    /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    /// Handles the first packet of `leaf`. The leaf, and the classes above it without backlog until now, take part
+    /// again.
     #[inline(never)]
     fn activate(&mut self, leaf: u32) {
         let mut class = leaf;
@@ -423,7 +425,7 @@ impl Htb {
         self.borrowing.set_backlogged(leaf, true);
     }
 
-    /// `leaf` has sent its last packet.
+    /// Handles the last packet of `leaf`.
     #[inline(never)]
     fn deactivate(&mut self, leaf: u32) {
         self.borrowing.set_backlogged(leaf, false);

@@ -102,7 +102,7 @@ enum Sending {
 }
 
 impl Corr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -193,7 +193,7 @@ impl Corr {
         }
     }
 
-    /// A slot of the major cycle, if one is left.
+    /// Uses a slot of the major cycle, if one is left.
     fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         while self.due > 0 && self.left > 0 {
             let flow = self.listed.first()?;
@@ -206,7 +206,7 @@ impl Corr {
         None
     }
 
-    /// A slot of the minor cycle, if one is left.
+    /// Uses a slot of the minor cycle, if one is left.
     fn minor(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.left == 0 {
             return None;

@@ -178,7 +178,7 @@ pub(crate) const fn need(len: u32) -> u64 {
     (len as u64) << FRACTION_BITS
 }
 
-/// The leaves of `tree` with their quanta.
+/// Returns the leaves of `tree` with their quanta.
 ///
 /// # Errors
 /// As [`quanta`].
@@ -205,7 +205,7 @@ pub(crate) fn memory(tree: &Hierarchy, rings: u64) -> u64 {
 pub(crate) trait Tally {
     /// Called when `flow` gets its quantum `times` times; `ring` is the number of its classes, this one included.
     fn begins(&mut self, flow: u32, times: u64, ring: u32);
-    /// The credit of `flow` has not covered its first packet `times` times.
+    /// Records that the credit of `flow` did not cover its first packet `times` times.
     fn exhausts(&mut self, flow: u32, times: u64);
 }
 
@@ -300,7 +300,7 @@ impl Turns {
         });
     }
 
-    /// The class whose visit has begun and not ended.
+    /// Returns the class whose visit has begun and not ended.
     #[must_use]
     #[inline]
     pub(crate) fn visited(&self) -> Option<u32> {
@@ -412,7 +412,7 @@ pub(crate) struct Drr {
 }
 
 impl Drr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`quanta`].
@@ -440,7 +440,7 @@ impl PlainOut for Drr {
         self.flows.serve_plain(&mut self.turns.ring, &mut self.turns.visiting, slots)
     }
 
-    /// The first is not a FIFO, or has to wait for its quantum to add up.
+    /// Removes and returns the next packet, if the first class is not a FIFO or its quantum has to add up.
     #[inline(always)]
     fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.turns.next(&mut self.flows, now, drops, &mut ())

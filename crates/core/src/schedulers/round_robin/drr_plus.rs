@@ -205,7 +205,7 @@ pub(crate) struct DrrPlus {
 }
 
 impl DrrPlus {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`]; [`BuildError::Parameter`] for a contract of no bytes or no time.

@@ -165,7 +165,7 @@ pub(crate) struct DrrPlusPlus {
 }
 
 impl DrrPlusPlus {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`].

@@ -93,7 +93,7 @@ pub(crate) struct Mw00 {
 }
 
 impl Mw00 {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`].

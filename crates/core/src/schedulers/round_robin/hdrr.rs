@@ -106,7 +106,7 @@ pub(crate) struct Hdrr {
 }
 
 impl Hdrr {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -140,7 +140,7 @@ impl Hdrr {
             + virtual_time::memory_of_weights(most)
     }
 
-    /// A leaf has got its first packet: it takes part in the round, and so do the classes above it.
+    /// Handles the first packet of a leaf. The leaf and the classes above it take part in the round.
     fn activate(&mut self, leaf: u32) {
         let Place { mut parent, mut slot, .. } = self.places[leaf as usize];
         while parent != NIL {
@@ -192,7 +192,7 @@ impl Hdrr {
         self.advance(leaf);
     }
 
-    /// The visit to a leaf is over: it and the classes above it are one visit further in the round, or out of it.
+    /// Ends the visit of a leaf. The leaf and the classes above it move one visit further in the round, or leave it.
     fn advance(&mut self, leaf: u32) {
         let mut stays = !self.flows.is_empty(leaf);
         let Place { mut parent, mut slot, .. } = self.places[leaf as usize];

@@ -111,7 +111,7 @@ pub(crate) struct Hrr {
     now: Nanos,
 }
 
-/// The level and the slots per frame of a class with this share, in 2^-64 of the link.
+/// Returns the level and the slots per frame of a class with this share, in 2^-64 of the link.
 fn slots(share: u128) -> (u8, u64) {
     let mut frame = u128::from(TOP);
     let mut level = 0;
@@ -136,18 +136,18 @@ fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     (0..tree.len()).map(|index| server(ClassId(index as u32))).collect()
 }
 
-/// Time of a largest packet, in ns.
+/// Returns the time of a largest packet, in ns.
 fn slot(tree: &Hierarchy) -> u64 {
     tree.link().rate.time_for(tree.link().max_packet).0
 }
 
-/// Length of a frame of a level, in ns.
+/// Returns the length of a frame of a level, in ns.
 fn frame(slot: u64, level: u32) -> u64 {
     slot.saturating_mul(TOP * RATIO.pow(level))
 }
 
 impl Hrr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

@@ -54,7 +54,7 @@ impl Visits {
         bytes_of::<(Count, bool)>(tree.len())
     }
 
-    /// All zero.
+    /// Sets all counters to zero.
     pub(crate) fn reset(&mut self) {
         self.counts.fill(Count::default());
         (self.rounds, self.left) = (0, 0);
@@ -65,7 +65,7 @@ impl Visits {
         OfRounds(self)
     }
 
-    /// `times` visits of classes that rounds are made of; a round that begins has `ring` of them.
+    /// Counts `times` visits of the classes of a round. A round that begins has `ring` of them.
     fn pass(&mut self, times: u64, ring: u32) {
         let ring = u64::from(ring.max(1));
         if times <= self.left {
@@ -79,7 +79,7 @@ impl Visits {
         self.left = (ring - beyond % ring) % ring;
     }
 
-    /// As [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
+    /// Like [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
     pub(crate) fn tell(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         if classes.contains(&ClassId::ROOT.index()) {
             visit(ClassId::ROOT, "total_rounds", self.rounds);

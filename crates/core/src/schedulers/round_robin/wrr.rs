@@ -79,7 +79,7 @@ pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     slice(raw.len(), |at| weight(&raw[at]))
 }
 
-/// By class id: packets per visit.
+/// Returns the packets per visit, by class id.
 fn packets(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let mut packets = filled(tree.len(), 0)?;
     for (leaf, &weight) in tree.leaves().iter().zip(&weights(tree)?) {
@@ -125,7 +125,7 @@ pub(crate) struct Wrr {
 }
 
 impl Wrr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

@@ -298,7 +298,7 @@ fn inner_classes(tree: &Hierarchy) -> usize {
 }
 
 impl Hfsc {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
     /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] if the leaves' real-time curves do not fit the link.
@@ -325,7 +325,7 @@ impl Hfsc {
 }
 
 impl<W: Work> Hfsc<W> {
-    /// A scheduler for `tree` that counts its steps by `W`.
+    /// Makes a scheduler for `tree` that counts its steps by `W`.
     ///
     /// # Errors
     /// As [`Hfsc::new`].
@@ -420,7 +420,7 @@ impl<W: Work> Hfsc<W> {
         Some((least, most))
     }
 
-    /// The same with another system virtual time, for experiments.
+    /// Replaces the system virtual time, for experiments.
     #[must_use]
     pub fn with_joins(mut self, joins: Joins) -> Self {
         self.joins = joins;
@@ -464,7 +464,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// When no upper limit holds back `class` any longer, nor all that have packets below it.
+    /// Returns the time from which an upper limit holds back neither `class` nor all classes with packets below it.
     fn fit(&self, class: u32) -> u128 {
         let of = &self.classes[class as usize];
         let own = self.limits.get(of.limit as usize).map_or(0, |limit| limit.fit_time(of.served));
@@ -530,7 +530,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Deadline of the head packet of a leaf with a real-time curve.
+    /// Returns the deadline of the head packet of a leaf with a real-time curve.
     fn deadline(&self, id: u32) -> u128 {
         let of = &self.real_time[id as usize];
         let len = self.classes[of.leaf as usize].queue.head_len().unwrap_or(0);
@@ -550,7 +550,8 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// A leaf has got its first packet: `update_ed` and `update_v` of Figures 6 and 7 for a class that becomes active.
+    /// Handles the first packet of a leaf: `update_ed` and `update_v` of Figures 6 and 7 for a class that becomes
+    /// active.
     fn activate(&mut self, leaf: u32) {
         let id = self.classes[leaf as usize].real_time;
         if let Some(of) = self.real_time.get_mut(id as usize) {
@@ -607,7 +608,7 @@ impl<W: Work> Hfsc<W> {
         Some(packet)
     }
 
-    /// `len` bytes of `leaf` are sent, which then has packets or not, `active`: brings it and the classes above up to date.
+    /// Charges `len` sent bytes of `leaf` to it and to the classes above. `active` is true if it still has packets.
     #[inline(always)]
     fn charge(&mut self, leaf: u32, len: u64, mut active: bool) {
         let limited = !self.limits.is_empty();
@@ -640,7 +641,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// The leaf that link-sharing chooses.
+    /// Returns the leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
         // The root is the first that has children.
         let mut at = 0;

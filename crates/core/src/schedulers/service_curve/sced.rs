@@ -70,7 +70,7 @@ pub(crate) struct Sced {
     now: Nanos,
 }
 
-/// The curve of every class: the one it sets, or the line of its share.
+/// Returns the curve of every class: its own, or the line of its share.
 ///
 /// # Errors
 /// [`BuildError::Curve`] and, if classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
@@ -83,7 +83,7 @@ pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
     Ok(shapes)
 }
 
-/// By class id: the slope in the long run of a leaf's curve, in 2^-16 bit/s.
+/// Returns the long-term slope of a leaf's curve by class id, in 2^-16 bit/s.
 pub(crate) fn slopes(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let shapes = shapes(tree)?;
     let slope = |class: usize| if tree.is_leaf(ClassId(class as u32)) { shapes[class].slope() } else { 0 };
@@ -91,7 +91,7 @@ pub(crate) fn slopes(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
 }
 
 impl Sced {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`shapes`].
@@ -105,7 +105,7 @@ impl Sced {
         Flows::<Class>::memory(tree) + Heap::memory(tree.len()) + planning_memory(tree)
     }
 
-    /// Deadline of the head packet of a leaf, if there is one.
+    /// Returns the deadline of the head packet of a leaf, if there is one.
     #[inline(always)]
     fn deadline(&self, index: u32) -> Option<u128> {
         let len = self.flows.head_len(index)?;

@@ -86,14 +86,14 @@ fn guarantee_in_parts(tree: &Hierarchy, class: ClassId) -> (u64, u32) {
     (scaled, parts)
 }
 
-/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one.
+/// Returns the time of a byte at the guarantee of a class, and the guarantee in whole bit/s, at least one.
 fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     let (scaled, parts) = guarantee_in_parts(tree, class);
     let rate = Rate::from_bps((scaled >> parts).max(1)).unwrap_or(tree.link().rate);
     (Pace::new(TIME_PER_BIT_S << parts, scaled), rate)
 }
 
-/// By class id: the guarantee of a leaf, in 2^-62 of the link's rate.
+/// Returns the guarantee of a leaf by class id, in 2^-62 of the link's rate.
 fn guarantees(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let guarantee = |class: ClassId| {
         let (scaled, parts) = guarantee_in_parts(tree, class);
@@ -117,7 +117,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     servers
 }
 
-/// A scheduler of this family whose guarantees are rates.
+/// Makes the entry of a scheduler of this family whose guarantees are rates.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     SchedulerInfo {
         name,
@@ -211,7 +211,7 @@ fn time(now: Nanos) -> u128 {
     u128::from(now.0) << FRACTION_BITS
 }
 
-/// The first time not before `tag`, in whole units.
+/// Returns the first time not before `tag`, in whole units.
 fn reached(tag: Tag) -> u128 {
     tag.whole + u128::from(tag.fraction > 0)
 }
@@ -294,7 +294,7 @@ impl FqSds {
         }
     }
 
-    /// The queue of a class has changed.
+    /// Updates the state after the queue of a class has changed.
     fn note(&mut self, index: u32) {
         let (class, backlog) = (self.flows.state(index), self.flows.backlog_of(index));
         let free = free(backlog, class.limits, self.flows.max_packet());

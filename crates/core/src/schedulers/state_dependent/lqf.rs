@@ -54,7 +54,7 @@ pub(crate) struct Lqf {
 }
 
 impl Lqf {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -66,7 +66,7 @@ impl Lqf {
         Flows::<()>::fifo_memory(tree) + Heap::memory(tree.len())
     }
 
-    /// The queue of a leaf has changed.
+    /// Updates the state after the queue of a leaf has changed.
     fn note(&mut self, index: u32) {
         let backlog = self.flows.backlog_of(index);
         if backlog.packets > 0 {

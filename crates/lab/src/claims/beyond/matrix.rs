@@ -85,7 +85,7 @@ fn lost(run: &Run) -> Option<f64> {
     Some(count(|class| class.counts().dropped.packets) / count(|class| class.counts().received.packets))
 }
 
-/// The matrix.
+/// Tests the matrix.
 pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let options = Options { settle: SETTLE, ..Options::default() };
     let names: Vec<&str> = SCHEDULERS.iter().map(|info| info.name).collect();

@@ -96,17 +96,17 @@ impl Case {
         Workload::new("theorem2.toml", text)
     }
 
-    /// sigma / rho, in seconds.
+    /// Returns sigma / rho, in seconds.
     fn burst(&self) -> f64 {
         f64::from(self.sigma) * 8.0 / self.rho as f64
     }
 
-    /// Theorem 2: sigma / rho + (Q_LC + 3 Q_BE) / BNBW, in seconds.
+    /// Returns Theorem 2: sigma / rho + (Q_LC + 3 Q_BE) / BNBW, in seconds.
     fn theorem(&self) -> f64 {
         self.burst() + f64::from(self.critical + 3 * self.best_effort) / BYTES_PER_SECOND
     }
 
-    /// The bound that holds for any number of flows: sigma / rho + (Q_BE (1 + L / Q_LC) + (n + 1) L) / BNBW.
+    /// Returns the bound that holds for any number of flows: sigma / rho + (Q_BE (1 + L / Q_LC) + (n + 1) L) / BNBW.
     fn proven(&self) -> f64 {
         let carried = f64::from((self.n + 1) * LARGEST);
         let others = f64::from(self.best_effort) * (1.0 + f64::from(LARGEST) / f64::from(self.critical));
@@ -178,7 +178,8 @@ fn counterexample() -> Workload {
 /// Numbers of best-effort flows.
 const COUNTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Everybody has quanta and packets of 1500 B; the latency-critical flow sends at random within (1500 B, 200 kbit/s), and DRR+ has demoted it.
+/// Makes a workload with quanta and packets of 1500 B. The latency-critical flow sends at random within (1500 B, 200
+/// kbit/s), and DRR+ has demoted it.
 fn by_count(n: u32) -> Workload {
     let mut text = format!(
         "# Latency by the number of best-effort flows, all with quanta and packets of 1500 B. DRR+ demotes the flow with its first packet.\n\
@@ -206,7 +207,7 @@ fn bounds(n: u32) -> [f64; 2] {
 /// The text's observation on the number of flows.
 const INDEPENDENT: &str = "the delay bound of an LC flow in DRR++ is independent of the number of active flows, N, in the system. While in DRR+, Θ^DRR+ increases as N increases.";
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2000);
     let one = try_random(lab, Others::One, cases)?;

@@ -53,12 +53,12 @@ impl Point {
         self.runs[scheduler * each..][..each].iter().map(value).collect()
     }
 
-    /// Mean delays of a flow, by seed, in seconds.
+    /// Returns the mean delays of a flow, by seed, in seconds.
     pub(super) fn delays(&self, scheduler: usize, flow: &str) -> Vec<Option<f64>> {
         self.values(scheduler, |run| mean_delay(run, flow))
     }
 
-    /// The mean delay of a flow, in seconds.
+    /// Returns the mean delay of a flow, in seconds.
     pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, ClaimError> {
         of(&self.delays(scheduler, flow))
     }
@@ -69,12 +69,12 @@ impl Point {
     }
 }
 
-/// The estimate of these values.
+/// Returns the estimate of these values.
 pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
 }
 
-/// The estimate of the differences of values of the same seeds.
+/// Returns the estimate of the differences of values of the same seeds.
 pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of_differences(values, others).ok_or_else(none)
 }
@@ -88,7 +88,7 @@ pub(super) fn lower(estimate: &Estimate) -> f64 {
     estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
 
-/// The point of a sweep at `x`.
+/// Returns the point of a sweep at `x`.
 pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, ClaimError> {
     points.iter().find(|point| point.x == x).ok_or_else(|| ClaimError::other(format!("the sweep has no point {x}")))
 }
@@ -109,7 +109,7 @@ pub(super) fn line(
     Ok(Series::line(name, points, look).with_errors(errors))
 }
 
-/// The least and the largest value above zero of these series, their error bars included.
+/// Returns the least and the largest value above zero of these series, their error bars included.
 pub(super) fn span(series: &[Series]) -> (f64, f64) {
     let ends = |series: &Series| -> Vec<f64> {
         let error = |n: usize| series.errors.get(n).copied().unwrap_or(0.0);

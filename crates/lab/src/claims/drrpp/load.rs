@@ -30,7 +30,7 @@ const FLOWS_ALONE: &str = include_str!("../../../../../scenarios/thesis/fig51-al
 const WITH_GATEWAY: &str = include_str!("../../../../../scenarios/thesis/fig51.toml");
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 
-/// The quantum of a best-effort flow: Q_BE / lambda_BE = Q_LC / lambda_LC.
+/// Returns the quantum of a best-effort flow: Q_BE / lambda_BE = Q_LC / lambda_LC.
 fn quantum(lambda: u32) -> u32 {
     QUANTUM_LC * lambda.min(20) / LAMBDA_LC
 }
@@ -54,12 +54,13 @@ fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, ClaimError> {
     lambdas.iter().map(|&lambda| Point::play(lab, lambda.into(), &bare(lambda)?)).collect()
 }
 
-/// The loads of the text.
+/// Returns the loads of the text.
 pub(super) fn points(lab: &Lab<'_>) -> Result<Vec<Point>, ClaimError> {
     sweep(lab, &LAMBDAS)
 }
 
-/// Through a gateway with transmit queues, at the right end: mean delays of the latency-critical flow by seed.
+/// Returns the mean delays of the latency-critical flow by seed, through a gateway with transmit queues, at the right
+/// end.
 fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<Option<f64>>, ClaimError> {
     let text = if priority {
         WITH_GATEWAY.to_owned()
@@ -71,8 +72,8 @@ fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<O
     Ok(played.iter().map(|run| mean_delay(run, FLOWS[0])).collect())
 }
 
-/// M/G/1 by Pollaczek and Khinchine: the mean delay of the latency-critical flow alone, in seconds. Lengths are 40 B and 40 to 700 B, each
-/// as likely.
+/// Computes the mean delay of the latency-critical flow alone in seconds: M/G/1 by Pollaczek and Khinchine. Lengths are
+/// 40 B and 40 to 700 B, each as likely.
 fn alone() -> f64 {
     let variance = (661.0f64.powi(2) - 1.0) / 12.0;
     let service = PACKET * 8.0 / LINK_BPS;
@@ -81,8 +82,9 @@ fn alone() -> f64 {
     service + lambda * square / (2.0 * (1.0 - lambda * service))
 }
 
-/// The mean delay of the latency-critical flow behind vacations of a best-effort quantum each, in seconds: the text's own model. A packet that
-/// finds the flow's queue empty waits for the rest of a vacation, half of it on average.
+/// Returns the mean delay of the latency-critical flow behind vacations of a best-effort quantum each, in seconds. This
+/// is the text's own model. A packet that finds the flow's queue empty waits for the rest of a vacation, half of it on
+/// average.
 pub(super) fn behind_vacations() -> f64 {
     alone() + f64::from(quantum(20)) * 8.0 / LINK_BPS / 2.0
 }
@@ -97,7 +99,7 @@ fn loads(to: f64) -> Axis {
     Axis::linear("packets per second of each best-effort flow", 0.0, to)
 }
 
-/// Figure 5.1: DRR++.
+/// Tests Figure 5.1: DRR++.
 pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let beyond = sweep(lab, &BEYOND)?;
@@ -230,7 +232,7 @@ fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Res
 const LARGER: &str =
     "The delay of latency critical traffic has small increases in DRR++ but large increases in DRR+. [Section 6.1]";
 
-/// Figure 5.2: DRR+.
+/// Tests Figure 5.2: DRR+.
 pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let last = at(&points, 20.0)?;
@@ -326,7 +328,7 @@ const TABLE: &str = "LC delay in DRR+ and DRR++. [Table 5.2]";
 const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in the text, and by fewer of them. When a seed breaks the contract depends on the contract's period, which the text does not \
                     give; 1 s was chosen.";
 
-/// The thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
+/// Returns the thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
 fn of_five(values: &[Option<f64>]) -> Result<f64, ClaimError> {
     let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
     Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
@@ -434,7 +436,7 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 /// The best-effort flows, two by two.
 const PAIRS: [(&str, &str); 3] = [("be1", "be2"), ("be1", "be3"), ("be2", "be3")];
 
-/// The three best-effort flows beside each other.
+/// Tests the three best-effort flows beside each other.
 pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = &points(lab)?[1..];
     let mut rows = Vec::new();

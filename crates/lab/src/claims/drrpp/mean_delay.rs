@@ -52,7 +52,7 @@ impl Busy {
     }
 }
 
-/// One load of the latency-critical flow after the other.
+/// Runs one load of the latency-critical flow after the other.
 fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, ClaimError> {
     let mut found = Vec::new();
     // Beyond its rate the flow's own queue grows without end.
@@ -74,7 +74,7 @@ const LOWER: &str = "When λ_BE is small, … the vacation time of the LC flow i
 const BACKLOGGED: &str =
     "This assumption should be a good approximation to the conditions at high LC arrival intensity. [Section 3.3]";
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let loads = &points(lab)?[1..];
     let mut ratios = Vec::new();

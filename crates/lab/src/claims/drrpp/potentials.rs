@@ -120,7 +120,7 @@ impl Fluid {
         self.below = lags.into_iter().fold(self.below, f64::max);
     }
 
-    /// A packet of `len` bytes comes now.
+    /// Adds a packet of `len` bytes now.
     fn arrive(&mut self, session: usize, len: u64) {
         let session = &mut self.sessions[session];
         if session.backlog <= 0.0 {
@@ -130,7 +130,7 @@ impl Fluid {
         self.look();
     }
 
-    /// The potential that it reaches when all that is queued has been sent: the stamp of its last packet.
+    /// Returns the potential after the last queued packet has been sent: its stamp.
     fn stamp(&self, session: usize) -> f64 {
         let session = &self.sessions[session];
         session.potential + session.backlog / session.part
@@ -162,7 +162,7 @@ fn case(number: u64) -> (Vec<u64>, Vec<Arrival>) {
     (rates, arrivals)
 }
 
-/// A session's part of the link.
+/// Returns a session's part of the link.
 fn part(rates: &[u64], session: usize) -> f64 {
     rates[session] as f64 / LINK as f64
 }
@@ -299,7 +299,7 @@ impl SelfClocked {
     }
 }
 
-/// Section 2.3.4: P(t) and the potentials of sessions.
+/// Tests Section 2.3.4: P(t) and the potentials of sessions.
 pub(super) fn system(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const EARLIER: &str = "P(t) is a non-decreasing function that protects the sessions with lower session potential since those sessions will get service earlier.";
     const ITSELF: &str = "But v̂(t) only reflects the state of the session receiving service, which may serve the session with a large service tag value.";

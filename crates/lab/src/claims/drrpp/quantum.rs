@@ -59,17 +59,17 @@ fn fall(points: &[Point], value: impl Fn(&Point) -> Vec<Option<f64>>) -> Result<
     difference(&value(at(points, 800.0)?), &value(at(points, 4000.0)?))
 }
 
-/// The least of all points.
+/// Returns the least of all points.
 fn least(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(value(point)?)))
 }
 
-/// The largest of all points.
+/// Returns the largest of all points.
 fn largest(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     least(points, |point| Ok(-value(point)?)).map(|least| -least)
 }
 
-/// Figure 5.3: both schedulers at the lower load.
+/// Tests Figure 5.3: both schedulers at the lower load.
 pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
     let gain = least(&points, |point| Ok(lower(&point.gain("lc")?)))?;
@@ -111,12 +111,12 @@ pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(low().rerun(RERUN)))
 }
 
-/// TotalRounds of a run.
+/// Returns TotalRounds of a run.
 fn rounds(run: &Run) -> Option<f64> {
     Some(*run.counters.get("total_rounds")? as f64)
 }
 
-/// LCService or LCBacklog of a run.
+/// Returns LCService or LCBacklog of a run.
 fn counted(name: &'static str) -> impl Fn(&Run) -> Option<f64> {
     move |run| Some(run.classes.iter().find(|class| class.name == "lc")?.counters.get(name).copied().unwrap_or(0) as f64)
 }
@@ -129,7 +129,7 @@ fn backlogs(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
     of(&point.values(scheduler, counted("backlogs")))
 }
 
-/// The counts of both schedulers, a panel each.
+/// Draws the counts of both schedulers, a panel each.
 fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Figure, ClaimError> {
     let mut panels = Vec::new();
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
@@ -163,7 +163,7 @@ fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// LCService over TotalRounds, the mean of the ratios of the runs.
+/// Returns LCService over TotalRounds, the mean of the ratios of the runs.
 fn per_round(point: &Point, scheduler: usize) -> Result<f64, ClaimError> {
     Ok(of(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
 }
@@ -374,7 +374,7 @@ fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     Ok((table, most))
 }
 
-/// The quantum at which a count falls to `to`, between two points of the sweep.
+/// Returns the quantum at which a count falls to `to`, between two points of the sweep.
 fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimError> {
     for pair in points.windows(2) {
         let (above, below) = (backlogs(&pair[0], scheduler)?.mean, backlogs(&pair[1], scheduler)?.mean);

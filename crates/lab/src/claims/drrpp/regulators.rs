@@ -13,7 +13,7 @@ const LINKS: usize = 3;
 /// Promise of each link, in nanoseconds: `delay_jitter` of the file.
 const PROMISED: u64 = 4_000_000;
 
-/// Section 2.3.5: delay-jitter regulators.
+/// Tests Section 2.3.5: delay-jitter regulators.
 pub(super) fn transparent(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LONGER: &str = "Although this method may increase the end-to-end delay of the packets, it is a common method to control delay jitter if the jitter is more important than delay";
     let with = Workload::new("jitter.toml", JITTER);
@@ -110,7 +110,7 @@ struct Between {
 }
 
 impl Between {
-    /// `propagation` is p, in nanoseconds.
+    /// Makes a hop. `propagation` is p, in nanoseconds.
     fn new(before: &[Times], after: &[Times], propagation: u64) -> Result<Self, ClaimError> {
         let pairs = before.iter().zip(after);
         let found: Option<Vec<(u64, u64)>> = pairs
@@ -135,7 +135,7 @@ impl Between {
     }
 }
 
-/// Figure 2.2: ET, DT and holding times, packet by packet.
+/// Tests Figure 2.2: ET, DT and holding times, packet by packet.
 pub(super) fn holding(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SUM: &str = "The summation of d_{j-1} + h_j^k is the delay bound of the packet.";
     const PROPAGATION: u64 = 3_000_000;

@@ -89,7 +89,7 @@ impl FlowList {
         next
     }
 
-    /// The packets that left, in their order.
+    /// Returns the packets that left, in their order.
     fn left(&self) -> impl Iterator<Item = Left> {
         self.calls.iter().filter_map(|call| match call {
             Call::Dequeue { left, .. } => *left,
@@ -175,7 +175,7 @@ fn elsewhere(one: &OneThread, left: impl Iterator<Item = Left>) -> usize {
     one.done.iter().zip(&of_two).filter(|&pair| differs(pair)).count()
 }
 
-/// Mean delay in seconds, from the arrival to the last bit, of the packets of a class.
+/// Returns the mean delay in seconds, from the arrival to the last bit, of the packets of a class.
 fn mean_delay(coming: &[Coming], class: ClassId, left: impl Iterator<Item = Left>) -> f64 {
     let of_class = left.filter_map(|left| {
         let packet = coming.get(left.number as usize).filter(|packet| packet.class == class)?;
@@ -185,7 +185,7 @@ fn mean_delay(coming: &[Coming], class: ClassId, left: impl Iterator<Item = Left
     sum / f64::from(count)
 }
 
-/// Section 4.1.
+/// Tests Section 4.1.
 pub(super) fn threads(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let duration = format!("{}s", lab.by_effort(20, 100));
     let workload = bare(LAMBDA)?.with(&[("duration", &duration)])?;

@@ -59,7 +59,8 @@ struct Sent {
     of_groups: Vec<Option<Estimate>>,
 }
 
-/// `rhos` are percent of the mean rate; sigma is also taken at the rate `allocated`, in bit/s, as the last one.
+/// Measures a source. `rhos` are percent of the mean rate. Sigma is also measured at the rate `allocated`, in bit/s, as
+/// the last one.
 fn measure(
     lab: &Lab<'_>,
     scenario: &Scenario,
@@ -101,13 +102,13 @@ fn measure(
     })
 }
 
-/// Scaled by a factor.
+/// Scales by a factor.
 fn times(estimate: Estimate, factor: f64) -> Value {
     Value { mean: estimate.mean * factor, ci95: estimate.ci95.map(|width| width * factor) }
 }
 
-/// The rate in bit/s that quanta allocate to a best-effort flow of `lambda` packets a second: r = Q / (sum of Q) BNBW (Section 3.1.1), with the
-/// quanta of Section 5.1.1 for three such flows and the latency-critical one.
+/// Returns the rate in bit/s that quanta allocate to a best-effort flow of `lambda` packets a second: r = Q / (sum of
+/// Q) BNBW (Section 3.1.1). The quanta are those of Section 5.1.1 for three such flows and the latency-critical one.
 fn allocated(lambda: u32) -> u64 {
     let [lc, be] = [2000.0, 2000.0 * f64::from(lambda) / 15.0];
     (be / (lc + 3.0 * be) * LINK_BPS) as u64
@@ -136,7 +137,7 @@ fn predicted(lambda: u32, rho: u64) -> f64 {
     ((periods.ln() + EULER) / low).min(1.25 * (lambda * square * SECONDS).sqrt())
 }
 
-/// Table 5.1: the exponential traffic.
+/// Tests Table 5.1: the exponential traffic.
 pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("exponential.toml", EXPONENTIAL)?;
     let runs = lab.by_effort(100, 500);
@@ -235,7 +236,7 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(rerun))
 }
 
-/// Section 5.2: the burstiness of the MPEG source.
+/// Tests Section 5.2: the burstiness of the MPEG source.
 pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("mpeg.toml", MPEG)?;
     let runs = lab.by_effort(40, 400);
@@ -303,7 +304,8 @@ pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 /// Length of each synthetic measurement, in seconds: that of a run in Figures 4.4 and 4.5.
 const CLOCK_RUN: f64 = 1500.0;
 
-/// Two clocks as the text found them: 130 ms and 160 ms in five runs of 25 minutes, with drift, and jumps at random times.
+/// Makes two clocks with the text's values: 130 ms and 160 ms in five runs of 25 minutes, with drift, and jumps at
+/// random times.
 fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
     Synthetic {
         offset_s: 3.7 * sign,
@@ -326,7 +328,7 @@ fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     Ok((one_way.clocks().ok_or_else(none)?, one_way.first_ns().ok_or_else(none)? as f64 / 1e9))
 }
 
-/// Section 4.5: offset, skew, drift and jumps are found from one-way delays.
+/// Tests Section 4.5: offset, skew, drift and jumps from one-way delays.
 pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds = lab.by_effort(20, 200);
     let (mut found_all, mut tried) = (0u32, 0u32);

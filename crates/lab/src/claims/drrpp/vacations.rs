@@ -17,7 +17,8 @@ const BUSY: &str = "40";
 const QUANTUM: f64 = 2666.0;
 const LAMBDAS: [u32; 5] = [2, 5, 10, 15, 20];
 
-/// Best-effort flows that always have packets, with quanta of 2666 B, and a latency-critical one of `lambda` packets a second, whose quantum is never used up.
+/// Makes best-effort flows that always have packets, with quanta of 2666 B. A latency-critical flow of `lambda` packets
+/// a second never uses up its quantum.
 fn busy(lambda: u32) -> Result<Workload, ClaimError> {
     let lambda = lambda.to_string();
     let mut settings = vec![("source.lc.packets_per_second", lambda.as_str()), ("class.lc.quantum", "20000B")];
@@ -100,7 +101,7 @@ fn predicted(lambda: u32, visits: &[f64]) -> f64 {
     service + lambda * square / (2.0 * (1.0 - lambda * service)) + mean(&squares) / (2.0 * mean(visits))
 }
 
-/// Section 5.1.1: M/G/1 with vacations.
+/// Tests Section 5.1.1: M/G/1 with vacations.
 pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const ONE: &str =
         "In DRR++, V_LC <= Q_BE/BNBW because the LC flow is served only after one BE traffic has been forwarded.";

@@ -75,7 +75,7 @@ fn mean(points: &[Point], x: u32, scheduler: usize, flow: &str) -> Result<f64, C
     Ok(at(points, x.into())?.delay(scheduler, flow)?.mean)
 }
 
-/// The least difference of the points' means, lower end of its interval.
+/// Returns the least difference of the points' means, lower end of its interval.
 fn least(points: &[Point], estimate: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(estimate(point)?)))
 }
@@ -98,7 +98,7 @@ fn quanta() -> Axis {
     Axis::linear("quantum of the video (B)", 3000.0, 27_000.0)
 }
 
-/// Both schedulers and some flows.
+/// Makes a panel of both schedulers and some flows.
 fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Panel, ClaimError> {
     let mut series = Vec::new();
     for &flow in flows {
@@ -268,7 +268,7 @@ const QUANTUM_NOTE: &str = "The best-effort quanta are 2000 B each: 9000 B are 6
                             A picture is one packet; the contract of DRR+ is that of Figure 5.10. The text's 1.2 Mbit/s cannot give what it measured \
                             (see Figure 5.10), so both rates are shown.";
 
-/// Figure 5.12: quanta at the lower load.
+/// Tests Figure 5.12: quanta at the lower load.
 pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, LOW)?, by_quantum(lab, MEASURED.rate, LOW)?);
     let mut rows = Vec::new();
@@ -319,7 +319,7 @@ fn done(points: &[Point], quantum: u32, scheduler: usize) -> Result<f64, ClaimEr
     Ok((first - here) / (first - last))
 }
 
-/// Figure 5.13: quanta at the higher load.
+/// Tests Figure 5.13: quanta at the higher load.
 pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
     let fall = |points: &[Point], scheduler| -> Result<f64, ClaimError> {
@@ -416,14 +416,14 @@ pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_table(rates).with_rerun(rerun))
 }
 
-/// The video without the others, on the stated link.
+/// Makes the video without the others, on the stated link.
 fn alone() -> Result<Workload, ClaimError> {
     let workload = scenario(STATED.rate, HIGH, QUANTUM)?;
     let end = workload.text.find("[[source]]\nclass = \"be1\"").ok_or_else(|| ClaimError::other("no source of be1"))?;
     Ok(Workload::new("fig513-alone.toml", &workload.text[..end]))
 }
 
-/// Figure 5.14: the best-effort flows beside Figure 5.13.
+/// Tests Figure 5.14: the best-effort flows beside Figure 5.13.
 pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
     let rise = |points: &[Point]| -> Result<f64, ClaimError> {

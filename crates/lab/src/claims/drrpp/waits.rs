@@ -23,7 +23,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Of all flows.
+    /// Returns the sum over all flows.
     pub(super) fn all(self) -> f64 {
         self.first + self.others
     }

@@ -44,13 +44,13 @@ fn port(n: u32) -> u16 {
     5000 + (n % 1000) as u16
 }
 
-/// One look-up in a hash table finds it among all of its kind.
+/// Makes a match that one look-up in a hash table finds among all of its kind.
 fn one_flow(n: u32) -> Match {
     let dport = Some(PortRange { first: port(n), last: port(n) });
     Match { proto: Some(UDP), dst: Some(Prefix::v4(address(!n & 0xffff), 32)), dport, ..source(n, 32) }
 }
 
-/// A hash table for each length.
+/// Makes a match of a prefix: a hash table for each length.
 fn prefix(n: u32) -> Match {
     source(n, 24 + (n % 8) as u8)
 }
@@ -65,7 +65,7 @@ fn source(n: u32, bits: u8) -> Match {
     Match { version: Some(IpVersion::V4), src: Some(Prefix::v4(address(n), bits)), ..Match::ANY }
 }
 
-/// A frame of the `n`th class.
+/// Makes a frame of the `n`th class.
 fn frame(n: u32) -> FrameKey {
     FrameKey {
         version: Some(IpVersion::V4),
@@ -82,7 +82,7 @@ fn list(kind: Kind, classes: u32) -> Vec<(ClassId, Match)> {
     (0..classes).map(|n| (ClassId(n + 1), (kind.matches)(n))).collect()
 }
 
-/// The answer by trying all matches in order.
+/// Returns the answer of a search through all matches in order.
 fn in_order(rules: &[(ClassId, Match)], frame: &FrameKey) -> ClassId {
     rules.iter().find(|(_, rule)| rule.matches(frame)).map_or(DEFAULT, |&(class, _)| class)
 }
@@ -153,7 +153,7 @@ impl Counts {
     }
 }
 
-/// A match of few values in each field, so that matches and frames meet.
+/// Makes a match of few values in each field, so that matches and frames meet.
 fn random_match(dice: &mut SeededRng) -> Match {
     let ports = |dice: &mut SeededRng, chance: u64| {
         let first = dice.below(12) as u16;
@@ -214,7 +214,7 @@ fn random(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     Ok((wrong, asked))
 }
 
-/// The part of `flows` that share a set of the cache with two others or more, so that not all of them have an entry.
+/// Returns the part of `flows` that share a set of the cache with two others or more. Not all of these have an entry.
 fn crowded(flows: f64) -> f64 {
     let one = 1.0 / SETS;
     let others = flows - 1.0;
@@ -226,7 +226,7 @@ const ALL_CLASSES: [u32; 4] = [8, 64, 512, 8192];
 const FIRST_ONLY: &str = "under light load, only the first packet of a class incurs the cost of full classification. Subsequent packets from this class are classified based on the class's hash values.";
 const WORST: &str = "While the worst-case overhead in our implementation increases with the number of classes in the hierarchy, the average time to classify a packet based on hashing is about 3 μs.";
 
-/// Section 6.3.
+/// Tests Section 6.3.
 pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries of the flow cache, tables, places of tables and matches that are looked at",

@@ -58,7 +58,7 @@ pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, ClaimError> {
     tree_of(fanouts, |_| 1000)
 }
 
-/// The same, the `n`th session with `part(n)` thousandths of an equal part of the link.
+/// Makes the same tree, with `part(n)` thousandths of an equal part of the link for the `n`th session.
 pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<Hierarchy, ClaimError> {
     let rate = |bps: u64| Rate::from_bps(bps).map_err(ClaimError::other);
     let link = LinkConfig { max_packet: BYTES, max_queued: 1 << 17, ..LinkConfig::new(rate(LINK)?) };
@@ -88,7 +88,7 @@ pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<
     builder.build().map_err(ClaimError::other)
 }
 
-/// An exponentially distributed time.
+/// Draws an exponentially distributed time.
 fn exponential(dice: &mut SeededRng, mean: u64) -> u64 {
     let uniform = (dice.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
     (-uniform.ln() * mean as f64) as u64
@@ -309,7 +309,7 @@ fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Cos
     })
 }
 
-/// The median of each figure over the passes.
+/// Returns the median of each figure over the passes.
 fn median(passes: &[Costs]) -> Costs {
     let of = |value: &dyn Fn(&Costs) -> f64| {
         let mut values: Vec<f64> = passes.iter().map(value).filter(|value| value.is_finite()).collect();
@@ -390,7 +390,7 @@ fn off_line(name: &'static str, costs: &[Costs], value: Reading) -> Row {
     Row::new(name, Unit::Part, Expected::AtMost(0.1), off).departing(0.1, 0.4, LINEAR)
 }
 
-/// Figure 13. `structures`: times of the text's own structures, shown beside it.
+/// Tests Figure 13. `structures` are times of the text's own structures, shown beside it.
 pub(super) fn fig13(lab: &Lab<'_>, structures: Vec<Row>) -> Result<Finding, ClaimError> {
     let passes = lab.by_effort(7, 31);
     let flat: Vec<Vec<usize>> = FLAT.iter().map(|&count| vec![count]).collect();

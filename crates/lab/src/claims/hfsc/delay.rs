@@ -17,7 +17,8 @@ const OFF: [(f64, f64); 3] = [(0.0, 2.0), (4.0, 6.0), (8.0, 10.0)];
 /// Left out after each change, in seconds.
 const SETTLE: f64 = 0.2;
 
-/// The scenario with the sources of audio and video beginning later by this part of their periods: the text does not say when they begin.
+/// Makes the scenario with sources of audio and video that begin later by this part of their periods. The text does not
+/// say when they begin.
 fn shifted(part: f64) -> Workload {
     let later = |period_ms: f64| format!("active = [\"{:.3}ms..12s\"]\n", (part * period_ms).max(0.001));
     let text = FIG10
@@ -50,7 +51,7 @@ impl Delays {
     }
 }
 
-/// Figure 11.
+/// Tests Figure 11.
 pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let shifts: u32 = lab.by_effort(5, 20);
     let schedulers = ["hfsc", "hpfq"];

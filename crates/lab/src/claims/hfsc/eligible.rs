@@ -119,7 +119,7 @@ fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent:
     Ok(seen)
 }
 
-/// The leaves of Figure 10, which share by their rates.
+/// Makes the leaves of Figure 10, which share by their rates.
 fn figure_10() -> (Vec<Curves>, Vec<Arrival>) {
     const SECONDS: u64 = 2;
     // FTP: 4 KB within 16.25 ms at 5 Mbit/s.
@@ -156,7 +156,7 @@ fn example(all: bool) -> (Vec<Curves>, Vec<Arrival>) {
     (curves, arrivals)
 }
 
-/// A set that fills the link, in which all curves are concave or lines if `concave`.
+/// Makes a set that fills the link, in which all curves are concave or lines if `concave`.
 fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, SeededRng), ClaimError> {
     let mut dice = SeededRng::new(if concave { 41 } else { 40 }, case);
     let count = dice.between(2, 6) as usize;
@@ -208,7 +208,7 @@ fn sets(lab: &Lab<'_>, cases: u64, concave: bool) -> Result<Sets, ClaimError> {
     Ok(found)
 }
 
-/// Section 3.2: E(t) and its estimate.
+/// Tests Section 3.2: E(t) and its estimate.
 pub(super) fn eligible(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UNTIL_2S: u64 = 2 * NANOS_PER_SEC;
     let cases: u64 = lab.by_effort(100, 2_000);

@@ -52,7 +52,7 @@ pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_rerun(idle.rerun("")).with_rerun(busy.rerun("")))
 }
 
-/// Figure 2: SCED with lines and with curves.
+/// Tests Figure 2: SCED with lines and with curves.
 pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let lines = Workload::new("fig2-lines.toml", include_str!("../../../../../scenarios/hfsc/fig2-lines.toml"));
     let curves = Workload::new("fig2-curves.toml", include_str!("../../../../../scenarios/hfsc/fig2-curves.toml"));
@@ -171,8 +171,8 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(curves.rerun("")))
 }
 
-/// From one packet of a class to the next, in seconds, in the mean of a run in which both always have packets: SCED serves by deadlines, and the two
-/// lines together are the link, so that packets leave as their deadlines come.
+/// Returns the mean time from one packet of a class to the next, in seconds, in a run in which both always have
+/// packets. SCED serves by deadlines, and the two lines together are the link, so packets leave at their deadlines.
 fn spacing(run: &Record, class: &str) -> f64 {
     let done: Vec<f64> = run.of(&[class]).map(|packet| packet.done).collect();
     match done[..] {
@@ -341,7 +341,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler sced --scheduler hfsc --metrics")))
 }
 
-/// Figure 4: curves of inner classes that cannot be met.
+/// Tests Figure 4: curves of inner classes that cannot be met.
 pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 500.0;
     /// In seconds.

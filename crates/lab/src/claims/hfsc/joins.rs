@@ -33,7 +33,7 @@ fn rate(bps: u64) -> Result<Rate, ClaimError> {
     Rate::from_bps(bps).map_err(ClaimError::other)
 }
 
-/// The sessions of a workload: guarantee, real-time curve.
+/// Makes the sessions of a workload: guarantee, real-time curve.
 fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LEN, ..LinkConfig::new(rate(LINK)?) });
     let mut add = |bps: u64, real_time: Option<ServiceCurve>| -> Result<(), ClaimError> {
@@ -101,7 +101,7 @@ fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, ClaimError> {
     Ok(widest as f64 / 4096e9 / (step(LINK / 2) + step(LINK / 4)))
 }
 
-/// Section 3.3: v_min and v_max alone.
+/// Tests Section 3.3: v_min and v_max alone.
 pub(super) fn join(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: &[u64] = lab.by_effort(&[8, 16, 32, 64, 128], &[8, 16, 32, 64, 128, 256, 512, 1024]);
     let rules = [("(v_min + v_max) / 2", Joins::Between), ("v_min", Joins::Least), ("v_max", Joins::Most)];

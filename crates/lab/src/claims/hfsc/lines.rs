@@ -22,7 +22,7 @@ struct Fair {
     moved: usize,
 }
 
-/// All packets are there at the start.
+/// Runs cases in which all packets are there at the start.
 fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, ClaimError> {
     let mut found = Fair::default();
     for case in 0..cases {

@@ -28,7 +28,7 @@ impl Asked {
         if steep > rate { (steep, delay, rate) } else { (0.0, delay - bits * 1e9 / rate, rate) }
     }
 
-    /// As a link file has it.
+    /// Converts to the form of a link file.
     fn curve(self) -> Result<ServiceCurve, ClaimError> {
         let Self { burst, delay, rate } = self;
         let text = format!(
@@ -54,7 +54,7 @@ const SESSIONS: [(&str, Asked); 3] = [
     ("ftp", Asked { burst: 4096, delay: 16_250_000, rate: 5_000_000 }),
 ];
 
-/// (u, d, r) to (m1, x, m2).
+/// Tests the map of (u, d, r) to (m1, x, m2).
 pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let (mut concave, mut wrong, mut late) = (0usize, 0usize, 0usize);
@@ -159,7 +159,7 @@ fn admitted(workload: &Workload) -> Result<Verdicts, ClaimError> {
     Ok((exact.as_ref().map(to_f64), built))
 }
 
-/// The shortest delay of FTP with which the set is admitted, in microseconds, to a nanosecond.
+/// Returns the shortest delay of FTP with which the set is admitted, in microseconds, to a nanosecond.
 fn shortest(sizes: [u32; 2]) -> Result<f64, ClaimError> {
     let (mut fails, mut fits) = (1_000_000u64, 40_000_000u64);
     while fits - fails > 1 {
@@ -172,7 +172,7 @@ fn shortest(sizes: [u32; 2]) -> Result<f64, ClaimError> {
     Ok(fits as f64 / 1e3)
 }
 
-/// Section 2.1's condition on the set of Figure 10.
+/// Tests Section 2.1's condition on the set of Figure 10.
 pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIZES: [u32; 2] = [8192, 4096];
     const FTP_US: f64 = 16_250.0;

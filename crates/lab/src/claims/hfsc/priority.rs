@@ -126,7 +126,7 @@ fn competing(run: &Record, class: &str, times: &[(f64, f64)]) -> f64 {
     others / waits
 }
 
-/// Section 6.1, footnote 3.
+/// Tests Section 6.1, footnote 3.
 pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("hfsc-fig10.toml", FIG10);
     let [hfsc, pfq] = [record(lab, &workload, "hfsc", &workload)?, record(lab, &workload, "hpfq", &workload)?];

@@ -23,7 +23,7 @@ const PACKET: f64 = 8.0 * 1500.0 / 45e6;
 /// Left out at the start, in seconds.
 const WARMUP: f64 = 0.5;
 
-/// The tree of Figure 1, its streams offering `video` Mbit/s together; CMU's data has packets always, or never.
+/// Makes the tree of Figure 1. Its streams offer `video` Mbit/s together; CMU's data has packets always, or never.
 fn figure_1(name: &str, video: f64, data: bool, seed: u32) -> Workload {
     let mut text = format!(
         "# Section 7 of the H-FSC paper: {STREAMS} streams of video of CMU beside U. Pitt's real-time packets and data. CBQ needs --lenient here: it\n\
@@ -113,7 +113,7 @@ fn longest(of: &Pairs) -> f64 {
     of.iter().map(|[_, many]| many.longest).fold(0.0, f64::max)
 }
 
-/// Section 7: CBQ with priorities.
+/// Tests Section 7: CBQ with priorities.
 pub(super) fn cbqprio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds: u32 = lab.by_effort(3, 10);
     let found: Vec<Pairs> =

@@ -78,12 +78,12 @@ pub(super) struct Played {
 }
 
 impl Played {
-    /// The worst miss of all, in seconds.
+    /// Returns the worst miss of all, in seconds.
     pub(super) fn worst(&self) -> f64 {
         self.misses.iter().flatten().copied().fold(0.0, f64::max)
     }
 
-    /// The part of the bytes that the real-time criterion chose.
+    /// Returns the part of the bytes that the real-time criterion chose.
     pub(super) fn in_time(&self) -> f64 {
         in_time(&self.sent)
     }
@@ -111,13 +111,14 @@ impl Played {
     }
 }
 
-/// The part of the bytes that the real-time criterion chose.
+/// Returns the part of the bytes that the real-time criterion chose.
 pub(super) fn in_time(sent: &[Sent]) -> f64 {
     let bytes = |packets: &mut dyn Iterator<Item = &Sent>| packets.map(|packet| f64::from(packet.len)).sum::<f64>();
     bytes(&mut sent.iter().filter(|packet| packet.in_time)) / bytes(&mut sent.iter())
 }
 
-/// A tree of one level with these sessions, class 1 and up, that the meter of deadlines takes; the schedulers may refuse its curves.
+/// Makes a tree of one level with these sessions, class 1 and up. The meter of deadlines accepts it; the schedulers may
+/// refuse its curves.
 pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarchy, ClaimError> {
     let rate = Rate::from_bps(link).map_err(ClaimError::other)?;
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 8192, ..LinkConfig::new(rate) });
@@ -156,7 +157,7 @@ impl Model {
         first
     }
 
-    /// The head of a session's queue leaves.
+    /// Removes the head of a session's queue.
     pub(super) fn leave(&mut self, session: usize, counts: bool) -> Option<Arrival> {
         let packet = self.queues[session].pop_front()?;
         let of = &mut self.sessions[session];
@@ -192,7 +193,7 @@ impl Model {
         required(&self.sessions, link, now + 1, below).is_none_or(|exact| exact > had)
     }
 
-    /// The session with the earliest deadline of those that `of` allows.
+    /// Returns the session with the earliest deadline of those that `of` allows.
     fn earliest(&self, of: impl Fn(usize) -> bool) -> Option<usize> {
         let deadline = |session: usize| {
             let head = self.queues[session].front()?;

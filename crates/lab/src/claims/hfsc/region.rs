@@ -29,7 +29,7 @@ struct Asks {
 }
 
 impl Asks {
-    /// The two-piece curve of Figure 8, slopes rounded up and times down.
+    /// Makes the two-piece curve of Figure 8, slopes rounded up and times down.
     fn curve(self) -> ServiceCurve {
         let rate = |bps: f64| Rate::from_bps(bps.ceil() as u64).ok();
         let ns = |seconds: f64| Nanos((seconds * 1e9).floor() as u64);
@@ -188,7 +188,7 @@ fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, ClaimError> {
     Ok(best)
 }
 
-/// Section 7: the schedulability region.
+/// Tests Section 7: the schedulability region.
 pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const TRIED: usize = 8;
     let cases: u64 = lab.by_effort(4_000, 100_000);
@@ -272,7 +272,7 @@ pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 mod tests {
     use super::*;
 
-    /// Fluid GPS in small steps, both sending all that they may.
+    /// Computes fluid GPS in small steps, both sending all that they may.
     fn stepped(set: &[Asks; 2], share: f64) -> [f64; 2] {
         const STEP: f64 = 2e-5;
         let (mut served, mut delays) = ([0.0f64; 2], [0.0f64; 2]);

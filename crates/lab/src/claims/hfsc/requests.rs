@@ -27,7 +27,7 @@ pub(super) trait Requests {
     /// Takes out the request of a session that has one.
     fn remove(&mut self, session: usize);
 
-    /// Entries, nodes and days of the calendar that were changed or compared so far.
+    /// Returns the entries, nodes and days of the calendar that were changed or compared so far.
     fn steps(&self) -> u64;
 }
 
@@ -221,7 +221,7 @@ impl Calendar {
         }
     }
 
-    /// A request whose time is at most `now`, if there is one.
+    /// Removes and returns a request whose time is at most `now`, if there is one.
     fn pop(&mut self, now: u64) -> Option<usize> {
         // No request is before `from`: the days from then to now have all that is wanted, and a year has all days.
         for _ in 0..self.days.len() {
@@ -242,7 +242,7 @@ impl Calendar {
         None
     }
 
-    /// Another number of days, of three times the mean distance of the requests to come.
+    /// Changes the number of days, each of three times the mean distance of the requests to come.
     fn resize(&mut self, days: usize) {
         let mut all: Vec<(u64, usize)> = self.days.iter_mut().flat_map(std::mem::take).collect();
         all.sort_unstable();
@@ -413,7 +413,7 @@ impl Requests for Tree {
     }
 }
 
-/// The structures that are compared, by name.
+/// Returns the structures that are compared, by name.
 pub(super) fn structures(sessions: usize) -> [(&'static str, Box<dyn Requests>); 3] {
     [
         ("calendar queue and heap", Box::new(CalendarAndHeap::new(sessions))),

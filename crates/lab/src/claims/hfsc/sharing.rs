@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 0.05;
 const LEAVES: [(&str, f64, f64); 4] =
     [("2M", 2e6, 0.0375), ("1.44M", 1.44e6, 0.0375), ("480k", 480e3, 0.0375), ("80k", 80e3, 0.06)];
 
-/// Mean rate over the phases that are on or off, in bit/s.
+/// Returns the mean rate over the phases that are on or off, in bit/s.
 fn mean_rate(run: &Record, class: &str, on: bool, phase: f64, end: f64) -> f64 {
     let phases = (0..(end / phase).round() as u32).filter(|number| (number % 2 == 0) == on);
     let (mut bytes, mut time) = (0.0, 0.0);
@@ -40,7 +40,7 @@ fn share(name: &str, rate: f64, on: bool) -> f64 {
     }
 }
 
-/// Figure 12.
+/// Tests Figure 12.
 pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let text = include_str!("../../../../../scenarios/hfsc/fig12.toml");
     let workload = Workload::new("fig12.toml", text);

@@ -26,7 +26,8 @@ fn both(curve: ServiceCurve) -> Curves {
     Curves { real_time: curve, share: curve }
 }
 
-/// Figure 3: session 1 has packets from 0 on, session 2 from 1 s on. `first` is the curve of session 1, `second` that of session 2.
+/// Runs Figure 3: session 1 has packets from 0 on, session 2 from 1 s on. `first` is the curve of session 1, `second`
+/// that of session 2.
 fn figure_3(lab: &Lab<'_>, first: ServiceCurve, second: ServiceCurve, rule: Rule) -> Result<Played, ClaimError> {
     let until = 2 * NANOS_PER_SEC;
     play(lab, &[both(first), both(second)], LINK, &arrivals_of_figure_3(), (rule, Order::Virtual), until)
@@ -145,7 +146,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// Section 4: which curves stay two pieces.
+/// Tests Section 4: curves that stay two pieces.
 pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UPDATES: usize = 20;
     let cases: u64 = lab.by_effort(500, 10_000);
@@ -214,7 +215,8 @@ struct Guaranteed {
     broken: usize,
 }
 
-/// A session whose packets are sent at random, each by its deadline of equation (7), or later by up to `late` nanoseconds.
+/// Makes a session whose packets are sent at random, each by its deadline of equation (7), or later by up to `late`
+/// nanoseconds.
 fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     let (low, high) = (dice.between(1, 500) * 1_000, dice.between(501, 5_000) * 1_000);
     let ns = dice.between(1, 20) * MS;
@@ -256,7 +258,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     found
 }
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let mut all = [Guaranteed::default(), Guaranteed::default()];

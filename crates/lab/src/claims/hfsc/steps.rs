@@ -139,7 +139,7 @@ fn shape(fanouts: &[usize]) -> String {
     fanouts.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// Section 4: O(log n).
+/// Tests Section 4: O(log n).
 pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: Vec<usize> = FLAT.into_iter().chain(BEYOND).collect();
     let mut found = Vec::new();
@@ -210,7 +210,7 @@ fn thirds(what: String, [one, two, three]: [f64; 3]) -> Row {
     Row::new(what, Unit::Times, Expected::Near(1.0, 0.1), (three - two) / (two - one))
 }
 
-/// Figure 13(b): levels.
+/// Tests Figure 13(b): levels.
 pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for (load, backlogged) in [("two-state sources", false), ("all backlogged", true)] {
@@ -260,7 +260,7 @@ const ONE_ORDER: &str = "sessions of equal rates that are all backlogged come ba
 /// Why the sum of steps rises more than the text's time.
 const ONLY_ENTRIES: &str = "entries of queues alone are counted, and a time has a fixed part as well: curves, packets, the virtual times of the classes above.";
 
-/// The end of Section 6.3: all sessions backlogged.
+/// Tests the end of Section 6.3: all sessions backlogged.
 pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     let equal: fn(usize) -> u64 = |_| 1000;

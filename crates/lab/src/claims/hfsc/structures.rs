@@ -38,7 +38,7 @@ struct Line {
 }
 
 impl Line {
-    /// When as many packets and `more` are due.
+    /// Returns the time at which as many packets and `more` are due.
     fn due(self, more: u64) -> u64 {
         let bits = u128::from(self.packets + more) * u128::from(super::cost::BYTES) * 8;
         self.begins + (bits * u128::from(TICKS) * 1_000_000_000).div_ceil(u128::from(self.rate)) as u64
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// A packet of `session` leaves, chosen by the real-time criterion or not.
+    /// Removes a packet of `session`, chosen by the real-time criterion or not.
     fn leave(&mut self, session: usize, now: u64, in_time: bool, measured: bool) {
         let mut chosen = Vec::new();
         self.each(measured, false, |requests| chosen.push(requests.first(now * TICKS)));
@@ -192,7 +192,7 @@ fn follow(lab: &Lab<'_>, sessions: usize, backlogged: bool) -> Result<Found, Cla
     Ok(Found { steps: steps.chain([own]).collect(), other: follower.kept.iter().map(|kept| kept.other).sum() })
 }
 
-/// Section 4.
+/// Tests Section 4.
 pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries, nodes and days that are changed or compared, at enqueue and at dequeue",

@@ -34,7 +34,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A line, a concave curve or one that starts flat.
+    /// Makes a line, a concave curve or a curve that starts flat.
     pub(super) fn random(dice: &mut SeededRng, most: u64) -> Self {
         let (slope, us) = (dice.between(1_000, most), dice.between(500, 60_000));
         match dice.below(3) {
@@ -67,7 +67,8 @@ impl Pieces {
     }
 }
 
-/// The largest part of these curves that fits the link, in 1024ths: the link is then as full of them as it can be.
+/// Returns the largest part of these curves that fits the link, in 1024ths. The link is then as full of them as it can
+/// be.
 pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, ClaimError> {
     let link = Rate::from_bps(LINK).map_err(ClaimError::other)?;
     let part = |of: u64| -> Vec<Pieces> { curves.iter().map(|curve| curve.part(of)).collect() };
@@ -83,7 +84,7 @@ pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, ClaimError> {
     Ok(part(low))
 }
 
-/// The scenario with these curves for some of its classes.
+/// Makes the scenario with these curves for some of its classes.
 fn with_curves(workload: Workload, curves: &[(usize, Pieces)]) -> Workload {
     let mut text = workload.text;
     for (class, curve) in curves {
@@ -103,7 +104,7 @@ struct Misses {
     worst: Option<Workload>,
 }
 
-/// A random tree whose leaves all have curves, which fill the link.
+/// Makes a random tree whose leaves all have curves, which fill the link.
 fn full_of_curves(case: u64) -> Result<(Vec<RandomClass>, Workload), ClaimError> {
     let mut dice = SeededRng::new(22, case);
     let tree = classes(&mut dice, 14, 1 + case % LEVELS);
@@ -135,7 +136,7 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimErr
     Ok(found)
 }
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let found = misses(lab, "hfsc", cases)?;
@@ -250,7 +251,8 @@ fn virtual_seconds(ticks: u128) -> f64 {
     ticks as f64 / 4096e9
 }
 
-/// A random tree that shares by weights; with `real_time`, leaves have curves within their shares, concave ones as far as the link has room.
+/// Makes a random tree that shares by weights. With `real_time`, leaves have curves within their shares, concave ones
+/// as far as the link has room.
 fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, SeededRng), ClaimError> {
     let mut dice = SeededRng::new(if real_time { 24 } else { 23 }, case);
     let random = classes(&mut dice, 14, 1 + case % 4);
@@ -345,7 +347,7 @@ fn without_bound(seconds: u64) -> Result<f64, ClaimError> {
     Ok(virtual_seconds(most - least))
 }
 
-/// Theorem 3.
+/// Tests Theorem 3.
 pub(super) fn theorem3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let shared = apart(lab, false, cases)?;

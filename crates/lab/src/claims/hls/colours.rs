@@ -55,13 +55,13 @@ fn tree() -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// The class of this name: they are numbered in their order, after the link.
+/// Returns the class of this name. Classes are numbered in their order, after the link.
 fn class(name: &str) -> Result<ClassId, ClaimError> {
     let place = TREE.iter().position(|class| class.0 == name);
     place.map(|place| ClassId(place as u32 + 1)).ok_or_else(|| ClaimError::other(format!("no class {name}")))
 }
 
-/// Figure 14.
+/// Tests Figure 14.
 pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = tree()?;
     let info = find("htb").ok_or_else(|| ClaimError::other("no htb"))?;

@@ -32,7 +32,7 @@ fn leaves(lab: &Lab<'_>) -> Vec<usize> {
 /// Costs by the number of leaves: nanoseconds a packet.
 type Costs = Vec<(f64, f64)>;
 
-/// Experiment 4.
+/// Tests Experiment 4.
 pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let time = Duration::from_millis(lab.by_effort(20, 150));
     let counts = leaves(lab);
@@ -143,7 +143,7 @@ struct Work {
 }
 
 impl Work {
-    /// Of a tree with as many leaves, all backlogged, with packets of [`BYTES`].
+    /// Makes a tree with as many leaves, all backlogged, with packets of [`BYTES`].
     fn of(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         let levels = if flat { 1 } else { leaves.ilog2() as usize };
@@ -185,7 +185,7 @@ impl Work {
     }
 }
 
-/// Section VIII-E: all filters at the root.
+/// Tests Section VIII-E: all filters at the root.
 pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Filters compared for a packet, binary tree", &["leaves", "two at each node", "all at the root"]);
@@ -213,7 +213,7 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// Section VIII-E: how deep a tree may be.
+/// Tests Section VIII-E: the depth of a tree.
 pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut table = Table::new(
@@ -262,7 +262,7 @@ impl Filters {
         Ok(Self { ports: ports.ok_or_else(|| ClaimError::other(format!("{leaves} leaves have no ports")))? })
     }
 
-    /// A match of a range of leaves.
+    /// Makes a match of a range of leaves.
     fn filter(&self, from: usize, to: usize) -> Match {
         let ports = PortRange { first: self.ports[from], last: self.ports[to - 1] };
         Match { version: Some(IpVersion::V4), proto: Some(PROTO), dport: Some(ports), ..Match::ANY }

@@ -25,7 +25,8 @@ pub(super) type Class = (&'static str, &'static str, f64);
 /// A leaf that sends, and when: from and to in seconds.
 pub(super) type Sender = (&'static str, Vec<(f64, f64)>);
 
-/// The tree of Figure 1 with these guarantees of A1 and A2, which B1 and B2 have as well, or in the order given.
+/// Makes the tree of Figure 1 with these guarantees of A1 and A2. B1 and B2 have the same ones, or those in the order
+/// given.
 fn figure_1([a1, a2]: [f64; 2], [b1, b2]: [f64; 2]) -> Vec<Class> {
     vec![
         ("A", "", 30.0),
@@ -139,7 +140,7 @@ pub(super) fn of<'r>(runs: &'r [Run], scheduler: &str) -> Result<&'r Run, ClaimE
 const COMPARED: [&str; 5] = ["hls", "htb", "cbq-formal", "cbq-top-level", "cbq-ancestor-only"];
 pub(super) const RERUN: &str = "--scheduler hls --scheduler htb --scheduler cbq-formal --scheduler cbq-top-level";
 
-/// Experiment 1: leaves fall silent one after another.
+/// Tests Experiment 1: leaves fall silent one after another.
 pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // DIFFERENCE: guarantees and sequence are missing from the text: those of Figure 1, and A1, B1, C, A2 stop 5 s apart.
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
@@ -270,7 +271,8 @@ pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(workload.rerun(RERUN)))
 }
 
-/// By phase, the windows up to the last one in which a leaf is more than 5 % from its HMM fair rate, or a silent one has 5 % of the link.
+/// Returns, by phase, the windows up to the last one in which a leaf is more than 5 % from its HMM fair rate, or a
+/// silent one has 5 % of the link.
 fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
     let windows = run.windows.as_ref().ok_or_else(|| ClaimError::other("no windows"))?;
     let late = hmm.phases.iter().map(|phase| {
@@ -292,7 +294,7 @@ fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
 const LIKE_HTB: &str =
     "The throughput in the scenarios under CBQ … shows that CBQ allocates rates in a similar fashion as HTB.";
 
-/// Experiment 2: only A1, B2 and C send, and C pauses.
+/// Tests Experiment 2: only A1, B2 and C send, and C pauses.
 pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut finding = Finding::default();
@@ -369,7 +371,7 @@ pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// Section VIII-D about Figure 9(h): CBQ changes its allocation although no source does.
+/// Tests Section VIII-D about Figure 9(h): CBQ changes its allocation although no source does.
 pub(super) fn spontaneous(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut last = None;

@@ -27,7 +27,7 @@ const A_HELD: [f64; 3] = [20.0, 55.0, 25.0];
 /// Its second outcome: B1 at the guarantee of its parent, A with all that is left.
 const B1_HELD: [f64; 3] = [50.0, 25.0, 25.0];
 
-/// The scenario with these guarantees of B1 and C1 and this order of the classes below the link.
+/// Makes the scenario with these guarantees of B1 and C1 and this order of the classes below the link.
 fn scenario((b1, c1): (f64, f64), order: &str) -> Workload {
     let phases: Vec<(f64, f64)> = (0..ON).map(|n| (4.5 * n as f64, 4.5 * n as f64 + 4.0)).collect();
     let senders: Vec<Sender> = ["A", "B1", "C1"].map(|class| (class, phases.clone())).to_vec();
@@ -77,7 +77,7 @@ impl Seen {
         self.phases().map(|rates| from(rates, outcome)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The largest difference of a class between two on phases of one run.
+    /// Returns the largest difference of a class between two on phases of one run.
     fn spread(&self) -> f64 {
         let of_run = |run: &Vec<[f64; 3]>| {
             run.iter().flat_map(|one| run.iter().map(move |other| from(one, other))).fold(0.0, f64::max)
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-/// Experiment 3.
+/// Tests Experiment 3.
 pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch
     // D for the rest fit the prose; the distribution among the leaves of B and C, and the order of classes, are varied.

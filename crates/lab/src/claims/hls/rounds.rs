@@ -25,7 +25,7 @@ const LARGEST: u32 = 1000;
 /// Steps of a case: arrivals of a packet, or some packets sent.
 const STEPS: u64 = 400;
 
-/// Random trees and traffic: Definition 1 and the transmission gap beside Theorems 3 and 5.
+/// Tests Definition 1 and the transmission gap beside Theorems 3 and 5, on random trees and traffic.
 pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let fairness = fairness(lab)?;
     let gaps = gaps(lab)?;
@@ -170,7 +170,7 @@ impl Visits {
     }
 }
 
-/// The weights that HLS runs with.
+/// Returns the weights that HLS runs with.
 pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), ClaimError> {
     let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     let units = (0..tree.len()).map(|class| run.credits(ClassId(class as u32))).collect();
@@ -192,7 +192,7 @@ fn shares(used: &[Vec<f64>; 2]) -> Figure {
     Figure::new("What the worst class of each random tree used of its bound", vec![panel])
 }
 
-/// A tree to be driven step by step.
+/// Makes a tree to be driven step by step.
 fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST, ..link });
@@ -261,7 +261,7 @@ fn driven(cases: u64, events: u64) -> String {
     )
 }
 
-/// Equation (12).
+/// Tests Equation (12).
 pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut broken, mut first) = (0u64, 0usize, None);
@@ -283,7 +283,7 @@ pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, vec![Row::never("events after which equation (12) does not hold", broken)]))
 }
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut main, mut without, mut jumps) = (0u64, 0u64, 0u64, 0usize);
@@ -313,7 +313,7 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows))
 }
 
-/// Lemma 1.
+/// Tests Lemma 1.
 pub(super) fn lemma1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut sent, mut different, mut trouble) = (0u64, 0u64, 0usize, None);

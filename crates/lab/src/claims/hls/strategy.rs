@@ -20,7 +20,7 @@ const LINK: u64 = 1_000_000_000;
 /// Guarantees of A1 and A2 in Mbit/s: unchanged, and bundled in the leaf that sends, and in the other.
 const BUNDLES: [(f64, f64); 3] = [(10.0, 20.0), (29.0, 1.0), (1.0, 29.0)];
 
-/// Random trees under the fluid rules, and packets.
+/// Tests random trees under the fluid rules, and packets.
 pub(super) fn strategyproof(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(40, 1_000);
     let (mut hmm, mut htb_lies, mut htb_moves, mut tried) = (0usize, 0usize, 0usize, 0usize);
@@ -75,7 +75,7 @@ fn refused(error: StrategyError) -> ClaimError {
     ClaimError::other(error)
 }
 
-/// The tree with guarantees in proportion to its weights: those of children fill nine tenths of their parent's.
+/// Makes the tree with guarantees in proportion to its weights. Those of children fill nine tenths of their parent's.
 fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?));
     let mut made: Vec<(ClassId, u64)> = Vec::new();

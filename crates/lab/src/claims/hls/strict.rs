@@ -143,7 +143,7 @@ fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
     guarantees
 }
 
-/// By class, bytes per second by the weights that HLS runs with, which are whole credits.
+/// Returns the bytes per second by class, by the weights that HLS runs with, which are whole credits.
 fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, ClaimError> {
     let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     Ok(guarantees(tree, |class| run.credits(class) as f64))
@@ -238,7 +238,7 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(curves.rerun("--scheduler hfsc --scheduler hls --window 100ms")))
 }
 
-/// Cases, those in which the constant is exceeded, and the largest part of it that was used.
+/// Returns the number of cases, the number in which the constant is exceeded, and the largest part of it that was used.
 fn random(lab: &Lab<'_>) -> Result<(u64, usize, f64), ClaimError> {
     let cases = lab.by_effort(100, 2_000);
     let (mut exceeded, mut used) = (0, 0.0f64);

@@ -26,7 +26,7 @@ fn add(
     tree.add(parent, ClassConfig { share: Some(share), ..ClassConfig::default() })
 }
 
-/// A tree with these shares, in the order of the classes.
+/// Makes a tree with these shares, in the order of the classes.
 fn build(
     classes: &[RandomClass],
     share: impl Fn(usize) -> Share,
@@ -62,7 +62,7 @@ fn whole(value: u64) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-/// The superadditive property: kept trees are taken, broken ones refused.
+/// Tests the superadditive property: kept trees are accepted, broken ones refused.
 pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let (mut refused, mut taken, mut elsewhere) = (0usize, 0usize, 0usize);

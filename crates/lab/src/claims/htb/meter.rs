@@ -34,7 +34,7 @@ fn readings(seconds: u64) -> Result<Vec<(Nanos, u64)>, ClaimError> {
     Ok(found)
 }
 
-/// The text's script up to an instant in milliseconds.
+/// Returns the text's script up to an instant in milliseconds.
 fn until(end: u64) -> String {
     let at = |line: &&str| line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
     let kept = TWO_DEVICES.lines().filter(|line| at(line).is_some_and(|at| at < end) && !line.contains('X'));
@@ -55,7 +55,7 @@ fn meters(run: &Run) -> Result<[f64; 2], ClaimError> {
     Ok([read(MEMBERS[0])?, read(MEMBERS[1])?])
 }
 
-/// The meter of each member.
+/// Tests the meter of each member.
 pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let steady = readings(60)?;
     let changes = steady.windows(2).filter(|pair| pair[0].1 != pair[1].1);

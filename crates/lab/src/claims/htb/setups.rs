@@ -7,7 +7,7 @@ use super::measured::{CBQ, CBQ_PRIO, HTB, HTB_PRIO, KB, ONE_DEVICE, SLOTS, TWO_D
 use super::share::{AGAIN, BOTH, FLOWS, of, play};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
-/// The delay of the second flow at 5 s, beside CBQ's.
+/// Tests the delay of the second flow at 5 s, beside CBQ's.
 pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let htb = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
@@ -78,7 +78,7 @@ pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// All leaves of one depth: the text's set-ups, and a tree that is not so.
+/// Tests all leaves of one depth: the text's set-ups, and a tree that is not so.
 pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut elsewhere = 0;
     for (name, tc) in [("share.toml", HTB), ("prio.toml", HTB_PRIO)] {

@@ -41,7 +41,7 @@ fn near(what: &str, kilobytes: f64, ours: f64) -> Row {
     Row::new(what, Unit::Rate, Expected::Near(kilobytes * KB, PART), ours)
 }
 
-/// The first measurement of HTB.
+/// Tests the first measurement of HTB.
 pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share.toml", HTB, ONE_DEVICE)?;
     let run = play(lab, &workload, "htb")?;
@@ -59,7 +59,7 @@ pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// The same through CBQ.
+/// Tests the first measurement through CBQ.
 pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
     let run = play(lab, &workload, "cbq-top-level")?;
@@ -81,7 +81,7 @@ pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// Priorities.
+/// Tests priorities.
 pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let raised = scenario("prio.toml", HTB_PRIO, ONE_DEVICE)?;
     let run = play(lab, &raised, "htb")?;
@@ -205,7 +205,7 @@ fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), ClaimError> {
     Ok((workload, found))
 }
 
-/// The spike at a start.
+/// Tests the spike at a start.
 pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 1000.0;
     let mut rows = Vec::new();
@@ -261,7 +261,7 @@ pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// One deficit for all levels of lenders, or one for each.
+/// Tests one deficit for all levels of lenders, or one for each.
 pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let ideal = [200.0 / 3.0 * KB, 100.0 / 3.0 * KB];
     let mut table = Table::new(
@@ -312,7 +312,7 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler htb --scheduler htb-common-deficit")))
 }
 
-/// A ceil that is the rate, and `bounded`.
+/// Tests a ceil that is the rate, and `bounded`.
 pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Rates of flow 0 / flow 1 in kB/s: alone, together, alone",

@@ -107,7 +107,7 @@ fn first(runs: &[Run]) -> Result<&Run, ClaimError> {
     runs.first().ok_or_else(|| ClaimError::other("no run"))
 }
 
-/// Two devices and a slot.
+/// Tests two devices and a slot.
 pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     let merged = Workload::new("slots-merged.toml", MERGED);
@@ -217,7 +217,7 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(merged.rerun("--scheduler hls --scheduler htb")))
 }
 
-/// Two devices and a slot, without the rule of the ratio.
+/// Tests two devices and a slot, without the rule of the ratio.
 pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let slot = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     // Permanent demand: both devices send more than the pool has, so that neither runs out.

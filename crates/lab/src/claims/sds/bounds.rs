@@ -162,7 +162,7 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// When each packet leaves fluid GPS.
+    /// Returns the time at which each packet leaves fluid GPS.
     fn gps(&self) -> Vec<f64> {
         let mut fluid = Gps {
             queues: vec![VecDeque::new(); self.shares.len()],
@@ -291,7 +291,7 @@ fn always(
     Ok(Finding::new(note, rows).with_table(table).with_rerun(example(salt)?))
 }
 
-/// One of the random cases.
+/// Returns one of the random cases.
 fn example(salt: u64) -> Result<crate::claims::finding::Rerun, ClaimError> {
     let mut dice = SeededRng::new(salt, 0);
     let tree = classes(&mut dice, MOST, 1);
@@ -299,14 +299,14 @@ fn example(salt: u64) -> Result<crate::claims::finding::Rerun, ClaimError> {
     Ok(workload.rerun("--scheduler fq-ldf --scheduler fq-lto --scheduler pgps --metrics"))
 }
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each packet the delay less Q_i / g_i is compared with L_max / r + L_i (1 / g_i - 1 / r); Q_i is the backlog at its arrival, with the packet itself and what of the \
                 session is on the link.";
     always(lab, 41, "the delay bound of Theorem 1", 0.5, note, Passage::theorem1)
 }
 
-/// Corollary 1.
+/// Tests Corollary 1.
 pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each session busy period the lag t - tau - W_i / g_i is compared with L_i / g_i + L_max / r, just before each packet of the period has left, also after its end.";
     always(lab, 42, "the lag of Corollary 1", 0.5, note, Passage::corollary1)
@@ -317,7 +317,7 @@ const SHORT: &str = include_str!("../../../../../scenarios/sds/short-queue.toml"
 /// Its queue, in bytes.
 const SHORT_QUEUE: f64 = 8.0 * 12.0;
 
-/// Equation (7).
+/// Tests Equation (7).
 pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "The constant is that of WF2Q: C_i = L_i + (L_max - L_i) g_i / r bytes. The interval begins with an arrival and ends when the backlog of then is cleared, which is how the text \
                 introduces the index.";
@@ -352,7 +352,7 @@ pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding.with_rerun(workload.rerun("--scheduler fq-ldf --scheduler wf2q+ --scheduler hls")))
 }
 
-/// PGPS.
+/// Tests PGPS.
 pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(150, 3_000);
     let late = |passage: &Passage| {

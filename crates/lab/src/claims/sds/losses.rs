@@ -42,7 +42,7 @@ const REDUCES: &str =
 const TABLE: &str =
     "Table I shows packet loss rates for different small buffer sizes from a simulation with 32 voice sources.";
 
-/// 32 equal voice sources with this buffer each.
+/// Makes 32 equal voice sources with this buffer each.
 pub(super) fn voices(voice: Voice, buffer: &str, seconds: f64) -> Workload {
     let mut sources = Sources::new("32 exponential on-off sources at a utilisation of 0.98", LINK, CELL, seconds);
     for n in 0..COUNT {
@@ -56,7 +56,7 @@ fn packets(buffer: u32) -> String {
     format!("{buffer}p")
 }
 
-/// Table I.
+/// Tests Table I.
 pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let mut rows = Vec::new();
@@ -211,7 +211,7 @@ fn other_sources(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// Video sources.
+/// Tests video sources.
 pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((10, 20.0), (20, 200.0));
     let mut rows = Vec::new();
@@ -267,7 +267,7 @@ pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// 28 equal video sources, with further keys of their classes.
+/// Makes 28 equal video sources, with further keys of their classes.
 pub(super) fn videos(busy: f64, keys: &str, seconds: f64) -> Workload {
     let comment = format!("28 video sources at a utilisation of {busy}");
     let mut sources = Sources::new(&comment, 28.0 * VIDEO / busy, VIDEO_PACKET, seconds);
@@ -277,7 +277,7 @@ pub(super) fn videos(busy: f64, keys: &str, seconds: f64) -> Workload {
     sources.workload("video.toml")
 }
 
-/// Pareto sources of this number and with this buffer in packets.
+/// Makes Pareto sources of this number and with this buffer in packets.
 fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
     let mut sources = Sources::new("Pareto on-off sources", LINK, CELL, seconds);
     for n in 0..count {
@@ -286,7 +286,7 @@ fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
     sources.workload("pareto.toml")
 }
 
-/// Pareto sources.
+/// Tests Pareto sources.
 pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let counts = [8, 16, COUNT];

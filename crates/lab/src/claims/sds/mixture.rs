@@ -56,7 +56,7 @@ impl Mixture {
         [self.link / 32.0, 2.0 * VIDEO, CBR * self.link, self.data * data_rate(self.link)]
     }
 
-    /// All guarantees and all mean rates, as parts of the link.
+    /// Returns all guarantees and all mean rates, as parts of the link.
     fn sums(&self) -> (f64, f64) {
         let guarantees = self.guarantees().iter().sum::<f64>();
         let means = self.link / 32.0 + VIDEO + CBR * self.link + data_rate(self.link);
@@ -90,14 +90,14 @@ impl Mixture {
     }
 }
 
-/// The largest of this quantity of the connections of a kind, in seconds.
+/// Returns the largest of this quantity of the connections of a kind, in seconds.
 fn largest(run: &Run, kind: &str, of: OfClass) -> Option<f64> {
     of_kind(run, kind).filter_map(of).reduce(f64::max)
 }
 
 type OfClass = fn(&ClassReport) -> Option<f64>;
 
-/// A panel for each kind and quantity, with a box for FQ-LTO and one for PGPS.
+/// Draws a panel for each kind and quantity, with a box for FQ-LTO and one for PGPS.
 fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
     let mut panels = Vec::new();
     for kind in KINDS {
@@ -183,7 +183,7 @@ fn said(mixture: &Mixture) -> String {
     )
 }
 
-/// Figure 4.
+/// Tests Figure 4.
 pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let workload = FIGURE_4.workload("fig4.toml", seconds);
@@ -259,7 +259,7 @@ fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// Figure 5.
+/// Tests Figure 5.
 pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let mixture = Mixture { unequal: true, ..FIGURE_4 };

@@ -103,7 +103,7 @@ impl Path {
     }
 }
 
-/// FQ-SDS over several links.
+/// Tests FQ-SDS over several links.
 pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SCHEDULERS: [&str; 4] = ["fq-ldf", "fq-lto", "fq-lto-lb", "wfq"];
     let cases = lab.by_effort(60, 1000);
@@ -187,7 +187,7 @@ fn shaped(seconds: f64) -> Workload {
     sources.workload("fifo.toml")
 }
 
-/// FIFO tails against the bound of GPS.
+/// Tests FIFO tails against the bound of GPS.
 pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let workload = shaped(seconds);
@@ -233,7 +233,8 @@ const MIXED_LINK: f64 = 110e6;
 const DATA_BURST: u32 = 2000;
 const EACH: u32 = 8;
 
-/// The four kinds of Figure 4, each behind a leaky bucket of its guarantee: data is guaranteed more than its mean.
+/// Makes the four kinds of Figure 4, each behind a leaky bucket of its guarantee: data is guaranteed more than its
+/// mean.
 fn bounded(seconds: f64) -> (Workload, Vec<(&'static str, f64, u32)>) {
     let mut sources = Sources::new(
         "8 sources each of voice, video, CBR and data, all behind leaky buckets of their guarantees",
@@ -263,7 +264,7 @@ fn bounded(seconds: f64) -> (Workload, Vec<(&'static str, f64, u32)>) {
     (sources.workload("bounded.toml"), kinds)
 }
 
-/// Worst case bounds among kinds.
+/// Tests worst case bounds among kinds.
 pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 5.0), (10, 60.0));
     let (workload, kinds) = bounded(seconds);
@@ -316,7 +317,7 @@ const LATER: u64 = 10;
 /// The file of the recording.
 const RECORDING: &str = "video.csv";
 
-/// One source of video, whose packets are recorded.
+/// Makes one source of video, whose packets are recorded.
 fn recorder() -> Workload {
     let mut sources = Sources::new(
         "Video to be recorded: fairlink sim record.toml --trace video.csv",
@@ -328,7 +329,7 @@ fn recorder() -> Workload {
     sources.workload("record.toml")
 }
 
-/// The recording as the lines of a trace file.
+/// Returns the recording as the lines of a trace file.
 fn recording() -> Result<String, ClaimError> {
     let scenario = recorder().read("fifo")?;
     let spec = scenario.sources.first().ok_or_else(|| ClaimError::other("no source"))?;
@@ -340,7 +341,7 @@ fn recording() -> Result<String, ClaimError> {
     Ok(text)
 }
 
-/// 28 connections that play the recording `video.csv`, each from another place of it.
+/// Makes 28 connections that play the recording `video.csv`, each from another place of it.
 fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Workload {
     let comment = "28 connections that play one recording, each later than the one before";
     let mut sources = Sources::new(comment, rate, VIDEO_PACKET, seconds as f64);
@@ -357,7 +358,7 @@ fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Worklo
     sources.workload("trace.toml").beside(RECORDING, recording)
 }
 
-/// Trace-driven simulation.
+/// Tests trace-driven simulation.
 pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LESS: &str = "The LDF policy uses excess bandwidth to reduce the variance of the delay distribution. This has the benefit of reducing the playout buffer for voice and video sources. Simulations with video traces and with voice traffic show that indeed this policy performs better than PGPS without any sacrifice of worst case guarantees.";
     let text = recording()?;

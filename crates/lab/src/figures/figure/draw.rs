@@ -29,19 +29,20 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// Width of the rectangle of a panel.
+    /// Returns the width of the rectangle of a panel.
     fn inner(self) -> f64 {
         self.width - LEFT - RIGHT
     }
 
-    /// Most ticks along the x axis.
+    /// Returns the largest number of ticks along the x axis.
     fn ticks(self) -> usize {
         (self.inner() / 85.0) as usize
     }
 }
 
 impl Figure {
-    /// As an SVG document of this width. On paper panels are half as high, and long titles and notes are broken.
+    /// Returns the figure as an SVG document of this width. On paper panels are half as high, and long titles and notes
+    /// are broken.
     #[must_use]
     pub fn svg_for(&self, width: Width) -> String {
         let Some(points) = width.points() else { return self.svg() };
@@ -317,7 +318,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// The line of a series and its error bars.
+/// Draws the line of a series and its error bars.
 fn draw_line(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     let stroke = series.look.stroke();
     let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
@@ -364,7 +365,8 @@ fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// Of points in the order of x at most four in each half pixel: first, lowest, highest, last. The picture is the same.
+/// Thins points in the order of x to at most four in each half pixel: first, lowest, highest, last. The picture is the
+/// same.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() < 4_000 {
         return points;

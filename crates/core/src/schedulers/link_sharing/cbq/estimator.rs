@@ -20,12 +20,12 @@ const LONGEST: Fine = 1 << 100;
 /// A point in time or a span, in 2^-20 ns. A `u64` of nanoseconds takes 84 bits.
 pub(super) type Fine = i128;
 
-/// `now` as fine time.
+/// Converts `now` to fine time.
 pub(super) fn fine(now: Nanos) -> Fine {
     Fine::from(now.0) << FINE_BITS
 }
 
-/// The first whole nanosecond that is not before `at`.
+/// Returns the first whole nanosecond that is not before `at`.
 pub(super) fn rounded_up(at: Fine) -> Nanos {
     Nanos(u64::try_from((at + (1 << FINE_BITS) - 1) >> FINE_BITS).unwrap_or(u64::MAX))
 }
@@ -61,7 +61,8 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    /// For a class of `rate` on a link of `link`, which may send `burst` packets of `packet` bytes back to back and `remembers` debt.
+    /// Makes an estimator for a class of `rate` on a link of `link`. The class may send `burst` packets of `packet`
+    /// bytes back to back, and `remembers` debt.
     pub(super) fn new(rate: Rate, link: Rate, packet: u32, burst: u64, remembers: bool) -> Self {
         let on_link = duration(packet, link);
         let ahead = duration(packet, rate) - on_link;
@@ -93,12 +94,12 @@ impl Estimator {
         }
     }
 
-    /// From when on the class is not overlimit.
+    /// Returns the time from which the class is not overlimit.
     pub(super) fn under(&self) -> Fine {
         self.under
     }
 
-    /// As new.
+    /// Resets to the initial state.
     pub(super) fn reset(&mut self) {
         (self.average, self.last, self.under) = (self.largest, 0, 0);
     }

@@ -10,7 +10,7 @@ use crate::contract::{BuildError, ClassId, Hierarchy, Shortfall};
 /// Shares by quanta that are below the guarantee by at most this part are not shortfalls: quanta are whole bytes.
 const PART: u128 = 100;
 
-/// All that there are in `tree`.
+/// Returns all shortfalls in `tree`.
 ///
 /// # Errors
 /// As building the scheduler.

@@ -245,7 +245,7 @@ struct DepthTerms {
 }
 
 impl CeilingDepths {
-    /// Those of `tree`.
+    /// Makes the ceilings of `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -303,13 +303,13 @@ impl CeilingDepths {
         Ok(Self { link, turn: 2 * u128::from(round) + u128::from(advances.total()), terms })
     }
 
-    /// D_a of `class`: the most bytes that its bucket may be in debt.
+    /// Returns D_a of `class`: the largest debt of its bucket, in bytes.
     #[must_use]
     pub fn debt(&self, class: ClassId) -> u64 {
         self.terms[class.index()].most
     }
 
-    /// The depth in bytes for the maximum rate `ceiling` of `class`.
+    /// Returns the depth in bytes for the maximum rate `ceiling` of `class`.
     #[must_use]
     pub fn bytes(&self, tree: &Hierarchy, class: ClassId, ceiling: Rate) -> u64 {
         let own = u128::from(ceiling.bps());
@@ -328,7 +328,7 @@ impl CeilingDepths {
 }
 
 impl Ceilings {
-    /// Those of `tree`, of whose classes `members` borrow from their lenders.
+    /// Makes the ceilings of `tree`. The classes `members` borrow from their lenders.
     ///
     /// # Errors
     /// [`BuildError::OutOfMemory`]; [`BuildError::Parameter`] for a member that is not a child of the root, is named twice, or has no ceiling.
@@ -439,7 +439,7 @@ impl Ceilings {
         self.nearest.get(class.index()).is_some_and(|&limiter| limiter != NIL)
     }
 
-    /// The ceilings at `leaf` or above it that are blocked in `cycle`, if any is.
+    /// Returns the ceilings at or above `leaf` that are blocked in `cycle`, if there are any.
     pub(super) fn blocks(&mut self, leaf: u32, cycle: u64, now: Nanos) -> Option<Blocked> {
         let mut blocked = None::<Blocked>;
         let mut at = self.nearest[leaf as usize];
@@ -498,7 +498,7 @@ impl Ceilings {
         true
     }
 
-    /// The ceiling that is nearest to `leaf`.
+    /// Returns the ceiling that is nearest to `leaf`.
     #[inline(always)]
     pub(super) fn nearest(&self, leaf: u32) -> u32 {
         self.nearest[leaf as usize]
@@ -540,7 +540,7 @@ impl Ceilings {
         }
     }
 
-    /// `leaf` waits until the nearest ceiling of `blocked` is out of debt, and will return with `balance`.
+    /// Parks `leaf` until the nearest ceiling of `blocked` is out of debt. It will return with `balance`.
     pub(super) fn park(&mut self, leaf: u32, balance: i64, blocked: Blocked) {
         let limiter = blocked.nearest;
         let held = &mut self.held[leaf as usize];
@@ -594,7 +594,8 @@ impl Ceilings {
         }
     }
 
-    /// A ceiling that is out of debt by `now`: its first parked leaf, from which [`Ceilings::next_parked`] leads on.
+    /// Wakes a ceiling that is out of debt by `now`. Returns its first parked leaf; [`Ceilings::next_parked`] returns
+    /// the others.
     pub(super) fn wake(&mut self, now: Nanos) -> Option<u32> {
         if self.next_wake()? > now {
             return None;
@@ -606,7 +607,7 @@ impl Ceilings {
         Some(core::mem::replace(&mut waiting.first, NIL))
     }
 
-    /// The leaf that was parked after `leaf` at the same ceiling.
+    /// Returns the leaf that was parked after `leaf` at the same ceiling.
     pub(super) fn next_parked(&self, leaf: u32) -> Option<u32> {
         let next = self.held[leaf as usize].next;
         (next != NIL).then_some(next)
@@ -617,7 +618,7 @@ impl Ceilings {
         self.held.get_mut(class as usize).map_or(0, |held| core::mem::take(&mut held.balance))
     }
 
-    /// When the next ceiling is out of debt, if leaves wait for one.
+    /// Returns the time at which the next ceiling is out of debt, if leaves wait for one.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.waits.first().map(|(_, key)| Nanos((key >> u32::BITS) as u64))
     }

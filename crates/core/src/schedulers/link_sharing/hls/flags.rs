@@ -44,7 +44,7 @@ impl Flags {
     /// Flags that never change.
     pub(super) const CONSTANT: Self = Self::NOT_PLAIN.union(Self::INNER).union(Self::CAPPED);
 
-    /// These and `others`.
+    /// Returns the union with `others`.
     pub(super) const fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
@@ -60,7 +60,7 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// The leaf no longer counts.
+    /// Sets the leaf idle.
     #[inline(always)]
     pub(super) const fn idle(&mut self) {
         self.clear(Self::ACTIVE);

@@ -11,7 +11,7 @@ use crate::parts::prefetch::prefetch;
 const LEAVES_AHEAD: usize = 16;
 
 impl Hls {
-    /// [`replenish`] in this round.
+    /// Like [`replenish`], in this round.
     pub(super) fn replenish(&mut self, index: u32) {
         replenish(&mut self.inners, index, self.round, self.in_main_round);
     }
@@ -225,12 +225,12 @@ impl Hls {
         inners[ROOT as usize].residual += grown;
     }
 
-    /// [`wait_for_next_round`].
+    /// Like [`wait_for_next_round`].
     pub(super) fn wait_for_next_round(&mut self, id: u32, parent: u32) {
         wait_for_next_round(&mut self.inners, &mut self.pending, id, parent);
     }
 
-    /// The leaf `id` has emptied or is parked.
+    /// Deactivates the leaf `id`, which has emptied or is parked.
     pub(super) fn deactivate(&mut self, id: u32) {
         self.later.idle[0] = id;
         self.deactivate_all(1);
@@ -306,7 +306,7 @@ pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_ro
     inner.fair_quota = if inner.balance > 0 { (inner.balance as u64 / inner.active_weight as u64) as i64 } else { 0 };
 }
 
-/// A packet arrived at an idle leaf below `parent`.
+/// Handles a packet that arrived at an idle leaf below `parent`.
 pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>, id: u32, mut parent: u32) {
     pending.push(id);
     loop {

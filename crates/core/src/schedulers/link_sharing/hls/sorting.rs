@@ -45,13 +45,13 @@ pub(super) const fn is_worth(new: usize, len: usize) -> bool {
 }
 
 impl Sorting {
-    /// For `tree`.
+    /// Makes the order for `tree`.
     pub(super) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let bits = filled(if sorts(tree) { words(tree.len()) } else { 0 }, 0)?;
         Ok(Self { bits, new: 0, due: false })
     }
 
-    /// One for a tree of `classes` classes, however few.
+    /// Makes an order for a tree of `classes` classes, even for few classes.
     #[cfg(test)]
     pub(super) fn always(classes: usize) -> Self {
         Self { bits: alloc::vec![0; words(classes)].into_boxed_slice(), new: 0, due: false }
@@ -62,13 +62,13 @@ impl Sorting {
         if sorts(tree) { bytes_of::<u64>(words(tree.len())) } else { 0 }
     }
 
-    /// `leaves` were appended to the list.
+    /// Records that `leaves` were appended to the list.
     pub(super) fn appended(&mut self, leaves: usize) {
         self.new += leaves;
         self.due |= leaves > 0;
     }
 
-    /// A main round begins that visits the leaves of `list` in its order.
+    /// Begins a main round that visits the leaves of `list` in its order.
     #[inline]
     pub(super) fn begin_main_round(&mut self, list: &mut [u32]) {
         let new = core::mem::take(&mut self.new);
@@ -99,7 +99,7 @@ impl Sorting {
         }
     }
 
-    /// As if just made.
+    /// Resets to the initial state.
     pub(super) fn reset(&mut self) {
         (self.new, self.due) = (0, false);
     }

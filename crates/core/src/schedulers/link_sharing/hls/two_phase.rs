@@ -40,7 +40,7 @@ pub struct TwoPhase {
 }
 
 impl TwoPhase {
-    /// For `tree`, without its ceilings and latency-critical leaves.
+    /// Makes a scheduler for `tree`, without its ceilings and latency-critical leaves.
     ///
     /// # Errors
     /// Fails if there is no memory for the weights.
@@ -72,7 +72,7 @@ impl TwoPhase {
         })
     }
 
-    /// With visits in the order of a large tree.
+    /// Sorts visits in the order of a large tree.
     #[cfg(test)]
     pub(super) fn sorted(self) -> Self {
         Self { sorts: true, ..self }
@@ -217,7 +217,7 @@ impl TwoPhase {
         true
     }
 
-    /// The next packet: its class and its handle.
+    /// Removes the next packet and returns its class and its handle.
     ///
     /// # Panics
     /// If a leaf could send that HLS would not visit.

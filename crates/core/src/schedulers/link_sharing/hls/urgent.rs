@@ -99,7 +99,7 @@ pub struct Advances {
 }
 
 impl Advances {
-    /// The advances for `tree` with the weights `run`.
+    /// Makes the advances for `tree` with the weights `run`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -147,7 +147,7 @@ impl Advances {
         self.bytes.get(class.index()).copied().unwrap_or(0)
     }
 
-    /// The sum of all advances, in bytes.
+    /// Returns the sum of all advances, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
@@ -207,14 +207,14 @@ fn sum_of_advances(needs: &[Need], largest: u128) -> u128 {
     solve(needs.iter().map(|need| need.own.max(largest)).sum(), needs.iter().map(|need| need.share).sum())
 }
 
-/// Q in bytes: the longest round, of all weights and of a largest packet per leaf.
+/// Returns Q in bytes: the longest round, of all weights and of a largest packet per leaf.
 fn longest_round(tree: &Hierarchy, run: &RunWeights) -> u128 {
     let weights: u128 = tree.classes().map(|class| u128::from(run.credits(class))).sum();
     weights.div_ceil(CREDITS_PER_BYTE.into()) + u128::from(tree.link().max_packet) * tree.leaves().len() as u128
 }
 
-/// The delays of the leaves of `tree` that have no ceiling at them or above them. A latency-critical leaf has the whole link, late by a
-/// largest packet and the advances of the others. Any other has its share.
+/// Returns the delays of the leaves of `tree` without a ceiling at or above them. A latency-critical leaf has the whole
+/// link, late by a largest packet and the advances of the others. Any other has its share.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(run) = RunWeights::of(tree) else { return none() };
@@ -308,17 +308,17 @@ impl Urgent {
         debt == 0 || debt + cost(len) <= advance
     }
 
-    /// `leaf`, which is not ready yet, may send.
+    /// Makes `leaf` ready to send. It is not ready yet.
     pub(super) fn push_ready(&mut self, leaf: u32) {
         self.ready.push(leaf);
     }
 
-    /// The leaf whose turn it is to send ahead.
+    /// Removes and returns the next leaf to send ahead.
     pub(super) fn pop_ready(&mut self) -> Option<u32> {
         self.ready.pop()
     }
 
-    /// `leaf` sent `len` bytes ahead of its turn.
+    /// Records that `leaf` sent `len` bytes ahead of its turn.
     pub(super) fn owe(&mut self, leaf: u32, len: u32) {
         let debt = &mut self.accounts[leaf as usize].debt;
         self.in_debt += u32::from(*debt == 0);

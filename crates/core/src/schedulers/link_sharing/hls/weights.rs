@@ -34,7 +34,7 @@ pub struct RunWeights {
 }
 
 impl RunWeights {
-    /// The weights for `tree`.
+    /// Makes the weights for `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -86,12 +86,13 @@ impl RunWeights {
         self.credits[class.index()]
     }
 
-    /// By class id, the weights in credits.
+    /// Returns the weights in credits, by class id.
     pub(super) fn into_credits(self) -> Box<[u64]> {
         self.credits
     }
 
-    /// In short rounds, the children of `parent` run with their weight divided by ten to this power.
+    /// Returns a power of ten. In short rounds, the weights of the children of `parent` are divided by ten to this
+    /// power.
     #[must_use]
     pub fn power_of_ten(&self, parent: ClassId) -> u8 {
         self.powers[parent.index()]

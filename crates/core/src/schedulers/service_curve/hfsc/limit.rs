@@ -29,7 +29,7 @@ pub(super) fn limits_of(tree: &Hierarchy) -> usize {
     tree.classes().filter(limited).count()
 }
 
-/// The curve of `class`, and its largest slope in bit/s.
+/// Returns the curve of `class`, and its largest slope in bit/s.
 fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, BuildError> {
     let config = tree.config(class);
     let refused = |what| BuildError::Curve { class, what };
@@ -95,7 +95,7 @@ impl Limit {
         self.curve.lower_to(now, served.wrapping_add(self.burst));
     }
 
-    /// When the class is fit.
+    /// Returns the time from which the class is fit.
     pub(super) fn fit_time(&self, served: u64) -> u128 {
         if self.saved(served) > 0 { 0 } else { self.curve.time_of(served) }
     }

@@ -138,7 +138,7 @@ impl Excess {
         Some(latest)
     }
 
-    /// A class has `backlog` queued and room for `free` more bytes.
+    /// Records that a class has `backlog` queued and room for `free` more bytes.
     pub(super) fn changed(&mut self, class: u32, session: &Session, backlog: Amount, free: u64) {
         if backlog.packets == 0 {
             self.order.remove(class);

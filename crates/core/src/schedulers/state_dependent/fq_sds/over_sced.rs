@@ -41,7 +41,7 @@ use crate::parts::{
 };
 use crate::schedulers::sced;
 
-/// A scheduler of this family whose guarantees are service curves.
+/// Makes the entry of a scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     let promises = Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE };
     let sharing = Sharing::Unknown("what the curves leave goes by the states of queues");

@@ -106,7 +106,7 @@ impl Gate {
         if line.failed { Err(ClaimError::other("the other thread ended early")) } else { Ok(line) }
     }
 
-    /// One call of the list: `work`, when it is this thread's turn, and then `after`.
+    /// Makes one call of the list: `work`, on this thread's turn, and then `after`.
     fn call<T>(
         &self,
         side: Side,
@@ -174,7 +174,7 @@ impl Threads<'_, '_> {
         result
     }
 
-    /// The enqueuing thread.
+    /// Runs the enqueuing thread.
     fn enqueue(&self) -> Result<(), ClaimError> {
         for (number, packet) in self.coming.iter().enumerate() {
             if (number as u64).is_multiple_of(ASK_EVERY) {
@@ -198,7 +198,7 @@ impl Threads<'_, '_> {
         Ok(())
     }
 
-    /// The dequeuing thread.
+    /// Runs the dequeuing thread.
     fn dequeue(&self) -> Result<(), ClaimError> {
         let mut now = Nanos::ZERO;
         // A packet takes one call, and one more if the link had nothing to send before it.
