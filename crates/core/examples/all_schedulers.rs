@@ -1,4 +1,4 @@
-//! All schedulers by name, for `scripts/core-size`: what a program that lets its user choose links.
+//! All schedulers by name, for `scripts/core-size`: the code that a program with a choice of schedulers links.
 #![forbid(unsafe_code)]
 
 use fairlink_core::{

@@ -1,4 +1,4 @@
-//! One scheduler and nothing else, for `scripts/core-size`: what a kernel module or a dataplane that needs `hls` alone links.
+//! One scheduler alone, for `scripts/core-size`: the code that a kernel module or a dataplane with only `hls` links.
 #![forbid(unsafe_code)]
 
 use fairlink_core::schedulers::hls;

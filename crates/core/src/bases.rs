@@ -1,5 +1,5 @@
-//! What several schedulers stand on: leaves with queues for flat ones, one discipline at every class for composed ones,
-//! rate-proportional servers, and the tree in which the classes of HTB and CBQ borrow.
+//! Common bases of schedulers: leaves with queues for flat ones, one discipline at every class for composed ones,
+//! rate-proportional servers, and the borrowing tree of HTB and CBQ.
 
 pub(crate) mod batches;
 pub(crate) mod borrowing;

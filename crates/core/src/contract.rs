@@ -1,8 +1,9 @@
-//! The contract: what a scheduler is, what it is built from, and what it is told and asked.
+//! The contract: the definition of a scheduler, its input, and its calls.
 //!
-//! [`scheduler`] says what a scheduler is; [`hierarchy`] and [`class`] what it is built from; [`info`] what it tells of itself, [`sharing`]
-//! by which rule it shares, [`promises`] what it promises, and [`error`] why it could not be made;
-//! [`packet`], [`amount`], [`units`] and [`overhead`] what is counted; [`lender`] whom a class may borrow from beyond its own link.
+//! [`scheduler`] defines a scheduler; [`hierarchy`] and [`class`] are its input. [`info`] describes a scheduler,
+//! [`sharing`] its rule of sharing, [`promises`] its guarantees, and [`error`] why it could not be made. [`packet`],
+//! [`amount`], [`units`] and [`overhead`] are the counted quantities. [`lender`] lets a class borrow beyond its own
+//! link.
 
 pub mod amount;
 pub mod class;

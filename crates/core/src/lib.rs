@@ -1,7 +1,7 @@
 //! Packet schedulers that share a link among a tree of traffic classes, so that the outcome can be predicted.
 //!
-//! A [`Hierarchy`] says which classes there are and what each is guaranteed. A [`Scheduler`] queues the packets of the classes and
-//! decides which packet the link sends next. A [`Driver`] asks it at the pace of the link.
+//! A [`Hierarchy`] holds the classes and their guarantees. A [`Scheduler`] queues the packets of the classes and
+//! decides which packet the link sends next. A [`Driver`] calls it at the pace of the link.
 //!
 //! # Example
 //! Three classes share 100 Mbit/s under [`hls`](schedulers::hls).
@@ -34,8 +34,8 @@
 //! ```
 //!
 //! # Map
-//! Start with [`mod@scheduler`], which says what a scheduler is: the file `contract/scheduler.rs`. Then read the page of one
-//! scheduler, such as [`schedulers::drr`]. A room that the manual does not show is for the crate alone.
+//! Start with [`mod@scheduler`], which defines a scheduler: the file `contract/scheduler.rs`. Then read the page of one
+//! scheduler, such as [`schedulers::drr`]. Modules that the manual does not show are private.
 //!
 //! | room | what is in it | pages |
 //! | --- | --- | --- |
@@ -63,26 +63,28 @@
 //! | change classes or scheduler while packets are queued | [`prepare`], [`Prepared::commit`] |
 //!
 //! # What this crate does not do
-//! It reads no clock, does no I/O, draws no random numbers, uses no floating point, and sees no packet
-//! contents. Its only `unsafe` is an instruction that prefetches a cache line, in a module of its own. Who drives it owns time and packets.
+//! It reads no clock, does no I/O, draws no random numbers, uses no floating point, and sees no packet contents. Its
+//! only `unsafe` is an instruction that prefetches a cache line, in a separate module. The caller owns time and
+//! packets.
 //!
 //! # Errors and panics
-//! What a caller can get wrong is a `Result`: [`RateOutOfRange`], [`HierarchyError`], [`BuildError`], [`PoolError`],
-//! [`ReconfigureError`]. An error says which value was refused, and the limit where there is one. No packet makes a scheduler
-//! panic: a packet that cannot be queued goes to the [`DropSink`] with a [`DropReason`]. A panic is a bug of ours.
+//! Mistakes of a caller are a `Result`: [`RateOutOfRange`], [`HierarchyError`], [`BuildError`], [`PoolError`],
+//! [`ReconfigureError`]. An error contains the refused value, and the limit if there is one. No packet makes a
+//! scheduler panic: a packet that cannot be queued goes to the [`DropSink`] with a [`DropReason`]. A panic is a bug of
+//! this crate.
 //!
-//! Memory is asked for when a scheduler is made, and may be refused with [`BuildError::OutOfMemory`]. [`SchedulerInfo::memory`] says
-//! beforehand how much it will be. Afterwards a scheduler allocates nothing.
+//! All memory is allocated when a scheduler is made; the allocation can fail with [`BuildError::OutOfMemory`].
+//! [`SchedulerInfo::memory`] gives the size beforehand. Afterwards a scheduler allocates nothing.
 //!
 //! # Features
-//! * `invariants` (on by default): `Scheduler::check_invariants` says in words which invariant is broken. Without the feature the
-//!   method is not there, and no text formatting is linked for it.
+//! * `invariants` (on by default): `Scheduler::check_invariants` describes the violated invariant. Without the feature
+//!   the method does not exist, and no text formatting is linked for it.
 //! * `serde`: [`Amount`] can be written and read by serde.
 //! * `schema`: [`Amount`] has a JSON schema.
 //!
 //! # One scheduler alone
-//! Only [`registry`] knows all schedulers. A program that names one, as the example does, links no other. This holds for
-//! [`schedulers::hls::INFO`] as well, because an `INFO` refers to its own scheduler only.
+//! Only [`registry`] names all schedulers. A program that names one, as the example does, links no other. This holds
+//! for [`schedulers::hls::INFO`] as well, because an `INFO` refers to its own scheduler only.
 //!
 //! Keys in brackets, such as \[hls\], are explained in `docs/papers.md`.
 #![no_std]

@@ -1,4 +1,4 @@
-//! Spare parts that schedulers are made of. None of them knows a particular scheduler.
+//! Building blocks of schedulers. They are independent of particular schedulers.
 
 pub(crate) mod bitset;
 pub(crate) mod bucket;

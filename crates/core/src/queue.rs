@@ -1,13 +1,13 @@
 //! Leaf queues with packet and byte limits whose packets live in one slab of bounded size.
 //!
-//! A [`LeafQueue`] is 40 bytes, so that a scheduler can keep it on one cache line together with its own state of the leaf.
-//! It holds the head packet itself; only the packets behind the head are in the [`PacketSlab`]. A queue of one packet, which
-//! is what most active classes of a large tree have, never touches the slab.
+//! A [`LeafQueue`] is 40 bytes, so that a scheduler can keep it on one cache line together with its own state of the
+//! leaf. It holds the head packet itself; only the packets behind the head are in the [`PacketSlab`]. So a queue of one
+//! packet, which most active classes of a large tree have, never touches the slab.
 //!
-//! Behind the head there may be an active queue instead of a FIFO: CoDel or FQ-CoDel, or queues of hosts that share the leaf.
-//! It decides what becomes the head, so the head is a promise all the same. What an active queue needs beyond that is in a
-//! table, which exists only where a class asks for one. A scheduler that hands over time and drops ([`LeafQueue::enqueue`], [`LeafQueue::dequeue`])
-//! need not know which kind of queue it is.
+//! Behind the head there may be an active queue instead of a FIFO: CoDel or FQ-CoDel, or queues of hosts that share the
+//! leaf. It chooses the head, which is then fixed as for a FIFO. The rest of an active queue's state is in a table,
+//! which exists only if a class needs one. A scheduler that passes time and drops ([`LeafQueue::enqueue`],
+//! [`LeafQueue::dequeue`]) works with any kind of queue.
 
 mod aqm;
 #[cfg(test)]

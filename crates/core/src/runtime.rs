@@ -1,5 +1,5 @@
-//! What runs schedulers: the list of them all, the loop that drives one, counters around one, changes while packets are
-//! queued, pools that several links share, and numbers for hosts that share a leaf.
+//! Running schedulers: the registry, the loop that drives one, counters around one, changes while packets are queued,
+//! pools that several links share, and numbers for hosts that share a leaf.
 
 mod build;
 pub(crate) mod driver;

@@ -11,8 +11,8 @@
 //!
 //! A scheduler that is not for a tree is *flat*: it shares the link among the leaves.
 //!
-//! Each page says what the scheduler does, with its paper's symbols, cost, invariants, bounds and departures. These symbols are the
-//! same on all pages:
+//! Each page describes a scheduler, with its paper's symbols, cost, invariants, bounds and departures. These symbols
+//! are the same on all pages:
 //!
 //! | symbol | meaning |
 //! | --- | --- |

@@ -11,7 +11,7 @@ use crate::contract::{
     Share,
 };
 
-/// What the test links take for a byte, so that every packet ends on a whole nanosecond: 1 Gbit/s.
+/// Time per byte of the test links, in ns: 1 Gbit/s. Every packet ends on a whole nanosecond.
 pub(crate) const NS_PER_BYTE: u64 = 8;
 pub(crate) const LINK: Rate = match Rate::from_bps(8 * NANOS_PER_SEC / NS_PER_BYTE) {
     Ok(rate) => rate,
@@ -103,13 +103,13 @@ pub(crate) struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// A link for classes 1 to `classes`.
+    /// Makes a link for classes 1 to `classes`.
     pub(crate) fn new(classes: usize, arrivals: &'a [Arrival]) -> Self {
         let queues = alloc::vec![VecDeque::new(); classes + 1];
         Self { arrivals, next: 0, now: 0, queues, served: Vec::new() }
     }
 
-    /// Takes in one packet that has arrived by now: its class, and whether that had none.
+    /// Queues one packet that has arrived by now: returns its class, and true if that was empty.
     pub(crate) fn take_in(&mut self) -> Option<(usize, bool)> {
         let arrival = *self.arrivals.get(self.next).filter(|arrival| arrival.at <= self.now)?;
         self.next += 1;
@@ -126,12 +126,12 @@ impl<'a> Wire<'a> {
         self.now = end;
     }
 
-    /// Waits for the next arrival; false where there is none.
+    /// Waits for the next arrival; returns false if there is none.
     pub(crate) fn wait(&mut self) -> bool {
         self.arrivals.get(self.next).inspect(|arrival| self.now = arrival.at).is_some()
     }
 
-    /// Length of the first packet of a class.
+    /// Returns the length of the first packet of a class.
     pub(crate) fn head(&self, class: usize) -> Option<u64> {
         self.queues[class].front().map(|packet| u64::from(packet.len))
     }
@@ -141,19 +141,20 @@ impl<'a> Wire<'a> {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// All that was sent, in order.
+    /// Returns all packets that were sent, in order.
     pub(crate) fn into_served(self) -> Vec<Served> {
         self.served
     }
 }
 
-/// The example that tells when a visit ends: class 1 has three packets at once, class 2 gets two while the first is sent.
+/// An example that depends on the end of a visit: class 1 has three packets at once, class 2 gets two while the first
+/// is sent.
 pub(crate) fn newcomer() -> Vec<Arrival> {
     let packet = |class, at| Arrival { at, class, len: 1500 };
     alloc::vec![packet(1, 0), packet(1, 0), packet(1, 0), packet(2, 200), packet(2, 200)]
 }
 
-/// Bursts, pauses and a load of about one, in classes 1 to `classes`.
+/// Makes bursts, pauses and a load of about one, in classes 1 to `classes`.
 pub(crate) fn traffic(classes: u32, packets: usize) -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![6 => Just(0u64), 5 => 0u64..15_000, 1 => 0u64..120_000];
     let len = prop_oneof![3 => 1u32..=L_MAX, 1 => Just(L_MAX), 1 => 40u32..100];
@@ -168,14 +169,14 @@ pub(crate) fn traffic(classes: u32, packets: usize) -> impl Strategy<Value = Vec
     })
 }
 
-/// The weights of flat classes and traffic for them.
+/// Makes the weights of flat classes and traffic for them.
 pub(crate) fn flat_traffic(packets: usize) -> impl Strategy<Value = (Vec<u64>, Vec<Arrival>)> {
     prop::collection::vec(1u64..=9, 1..7)
         .prop_flat_map(move |weights| (traffic(weights.len() as u32, packets), Just(weights)))
         .prop_map(|(traffic, weights)| (weights, traffic))
 }
 
-/// The packets of each maximal time in which a class has packets, the one being sent included.
+/// Returns the packets of each maximal time in which a class has packets, including the packet on the link.
 pub(crate) fn backlogged_periods(served: &[Served], class: u32) -> Vec<Vec<Served>> {
     let mut periods: Vec<Vec<Served>> = Vec::new();
     for &packet in served.iter().filter(|packet| packet.class == class) {
@@ -191,7 +192,7 @@ fn largest(served: &[Served], class: u32) -> i128 {
     served.iter().filter(|packet| packet.class == class).map(|packet| i128::from(packet.len)).max().unwrap_or(0)
 }
 
-/// |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j over every interval in which both are backlogged.
+/// Checks |W_i / rho_i - W_j / rho_j| <= L_i / rho_i + L_j / rho_j over every interval in which both are backlogged.
 pub(crate) fn pairs_are_fair(weights: &[u64], served: &[Served]) -> Result<(), TestCaseError> {
     let phi = |class: u32| i128::from(weights[class as usize - 1]);
     let classes = 1..=weights.len() as u32;
@@ -229,9 +230,10 @@ pub(crate) fn pairs_within(served: &[Served], i: (u32, u32), j: (u32, u32), boun
     ((most - least) as u128) <= bound
 }
 
-/// Every packet leaves within `latency(class, len)`, in units of ns times the weight of the class, of the time at which a link of
-/// the class's own rate, its share of the whole, would have sent it. For (sigma, rho) arrivals that time is at most sigma / rho
-/// after the arrival, so that the delay is within sigma / rho and the latency.
+/// Checks the delay of every packet. The reference is a link of the class's own rate, its share of the whole. A packet
+/// leaves within `latency(class, len)` of its departure there, in units of ns times the weight of the class. For
+/// (sigma, rho) arrivals the departure there is at most sigma / rho after the arrival. The delay is then within sigma /
+/// rho and the latency.
 pub(crate) fn delays_are_bounded(
     weights: &[u64],
     served: &[Served],
@@ -260,8 +262,9 @@ pub(crate) struct Step {
     pub(crate) largest: u32,
 }
 
-/// W_i(t1, t2) >= share W(t1, t2) - the sum over `path`, from the leaf up, of (L + (L_max - L) s) times the share of what is
-/// below, while the class is backlogged, whenever one of its packets has left. For flat classes the path has one step: WF2Q+'s bound.
+/// W_i(t1, t2) >= share W(t1, t2) - the sum over `path`, from the leaf up, of (L + (L_max - L) s) times the share of
+/// the part below, while the class is backlogged, whenever one of its packets has left. For flat classes the path has
+/// one step: WF2Q+'s bound.
 pub(crate) fn service_is_worst_case_fair(served: &[Served], class: u32, path: &[Step]) -> Result<(), TestCaseError> {
     // Everything times the product of all `siblings`, and times ns per byte.
     let whole: i128 = path.iter().map(|step| i128::from(step.siblings)).product();
@@ -288,14 +291,14 @@ pub(crate) fn service_is_worst_case_fair(served: &[Served], class: u32, path: &[
     Ok(())
 }
 
-/// Queues all of `packets` (class, length) at once and takes them out; the classes in order.
+/// Queues all of `packets` (class, length) at once and dequeues them; returns the classes in order.
 pub(crate) fn order(scheduler: &mut dyn Scheduler, packets: &[(u32, u32)]) -> Vec<u32> {
     let arrivals: Vec<_> = packets.iter().map(|&(class, len)| Arrival { at: 0, class, len }).collect();
     run(scheduler, &arrivals).iter().map(|packet| packet.class).collect()
 }
 
-/// The example of \[drrpp\] Figure 2.1: two classes of the same rate. The first is alone for 900 packets; from then on both are
-/// backlogged. The classes of what is sent from then on.
+/// The example of \[drrpp\] Figure 2.1: two classes of the same rate. The first is alone for 900 packets; from then on
+/// both are backlogged. Returns the classes of the packets sent from then on.
 pub(crate) fn figure_2_1(scheduler: &mut dyn Scheduler) -> VecDeque<u32> {
     let packet = 1500 * NS_PER_BYTE;
     let mut arrivals: Vec<_> = (0..900).map(|k| Arrival { at: k * packet, class: 1, len: 1500 }).collect();

@@ -1,5 +1,5 @@
-//! Building a scheduler takes the memory that it says beforehand, and asks for all of it in a way that can be refused: with an
-//! allocator that refuses, at every point, construction ends with an error and never with the process.
+//! Building a scheduler uses the declared amount of memory, and every allocation is fallible: with an allocator that
+//! refuses, at every point, construction ends with an error and never ends the process.
 #![forbid(unsafe_code)]
 
 use std::alloc::System;
@@ -37,7 +37,7 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// A class that asks for much of what `info` honours.
+/// A random class configuration with features that `info` honours.
 fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfig {
     let mut asks = |feature| info.supports(feature) && random.one_in(3);
     let small = rate(RATE / (20 * classes));
@@ -69,7 +69,7 @@ fn config(info: &SchedulerInfo, random: &mut Random, classes: u64) -> ClassConfi
     config
 }
 
-/// A tree of up to `most` classes, flat where `info` is.
+/// A random tree of up to `most` classes, flat if `info` is.
 fn tree(info: &SchedulerInfo, random: &mut Random, most: u64) -> Hierarchy {
     let classes = 1 + random.below(most);
     let max_queued = 1 + random.below(3000) as u32;
@@ -90,7 +90,7 @@ fn tree(info: &SchedulerInfo, random: &mut Random, most: u64) -> Hierarchy {
             Err(error) => panic!("{error}"),
         }
     }
-    // What only leaves may have is taken away from inner classes.
+    // Settings that only leaves may have are removed from inner classes.
     let built = tree.build().unwrap();
     let mut tree = Hierarchy::builder(built.link());
     for class in built.classes() {
@@ -125,13 +125,14 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
             let name = info.name;
             match build_within(info, &tree, says + BOX) {
                 Ok(()) => {}
-                // A tree that it cannot run with is refused whatever memory there is.
+                // A tree that the scheduler cannot run with is refused for any amount of memory.
                 Err(BuildError::OutOfMemory { bytes }) => {
                     panic!("{name}: {says} B do not suffice, {bytes} B were missing")
                 }
                 Err(_) => continue,
             }
-            // Nor does it say much more than it takes. What only building the scheduler takes is free again when the transmit queue is made.
+            // The declared amount is close to the used one. Memory used only during construction is free again when the
+            // transmit queue is made.
             let most = says * 3 / 4;
             if says > 20_000 && tree.link().transmit_queue.is_none() {
                 let scarce = build_within(info, &tree, most);
@@ -148,7 +149,7 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
     huge_queues_and_trees_are_refused_by_numbers();
 }
 
-/// What would have aborted the process: memory for 2^32 packets.
+/// Memory for 2^32 packets, which would have aborted the process.
 fn huge_queues_and_trees_are_refused_by_numbers() {
     let mut tree = Hierarchy::builder(LinkConfig { max_queued: u32::MAX, ..LinkConfig::new(rate(RATE)) });
     tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();

@@ -1,9 +1,10 @@
-//! What a packet costs under each scheduler on this machine, side by side.
+//! Cost of a packet under each scheduler on this machine, side by side.
 //!
-//! A figure is the cost of one enqueue and one dequeue under a [workload](fairlink_workload): every leaf backlogged, or one of a hundred, or
-//! leaves that come and go with each packet. Arrivals are in a fresh random order. Classification is not part of it. Every packet is
-//! as long as the link allows, so that a round robin visits a leaf for every packet: the dearest case. The figure is the median of
-//! [`REPETITIONS`]. What the workload itself costs is measured in the same run and taken off, and a calibrator says how fast the machine was.
+//! A figure is the cost of one enqueue and one dequeue under a [workload](fairlink_workload): every leaf backlogged, or
+//! one in a hundred, or leaves that come and go with each packet. Arrivals are in a random order. Classification is not
+//! included. Every packet has the link's maximum length, so that a round robin visits a leaf for every packet: the most
+//! expensive case. The figure is the median of [`REPETITIONS`]. The cost of the workload itself is measured in the same
+//! run and subtracted, and a calibrator measures the speed of the machine.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub use memory::{Memory, memory};
 /// Times each figure is measured; the median is reported.
 pub const REPETITIONS: usize = 7;
 
-/// What to measure.
+/// The configuration of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The schedulers.
@@ -30,7 +31,7 @@ pub struct Plan {
     pub leaves: Vec<usize>,
     /// Numbers of levels.
     pub levels: Vec<usize>,
-    /// Which leaves send, and how much.
+    /// Patterns of senders.
     pub patterns: Vec<Pattern>,
     /// Lengths of packets, in bytes.
     pub packet_bytes: Vec<u32>,
@@ -49,7 +50,7 @@ pub struct Plan {
 pub struct Point {
     /// The scheduler; or `harness`, the workload alone, or `rings`, bare queues.
     pub scheduler: &'static str,
-    /// Which leaves send: `backlogged`, `sparse`, `churn`.
+    /// Pattern of senders: `backlogged`, `sparse`, `churn`.
     pub pattern: &'static str,
     /// Leaves of the tree.
     pub leaves: usize,
@@ -57,7 +58,7 @@ pub struct Point {
     pub levels: usize,
     /// Length of every packet.
     pub packet_bytes: u32,
-    /// How the scheduler was called: in `batches`, or for `single` packets.
+    /// Kind of calls of the scheduler: in `batches`, or for `single` packets.
     pub calls: &'static str,
     /// True if every class had a ceiling.
     pub ceilings: bool,
@@ -65,10 +66,10 @@ pub struct Point {
     pub record: bool,
 }
 
-/// What one packet cost.
+/// The cost of one packet.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Cost {
-    /// Of what.
+    /// The measurement point.
     #[serde(flatten)]
     pub point: Point,
     /// Nanoseconds for enqueue and dequeue together and for the harness around them, the median.
@@ -81,7 +82,7 @@ pub struct Cost {
     pub instructions_per_packet: Option<f64>,
 }
 
-/// How fast the machine was at the start.
+/// Speed of the machine at the start.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Calibration {
     /// Its clock, by a chain of operations of a cycle each.
@@ -106,13 +107,13 @@ pub struct Load {
 pub struct Report {
     /// The processor's name and the number of processors.
     pub machine: String,
-    /// How fast it was.
+    /// Its speed.
     pub calibration: Calibration,
     /// One entry per scheduler and workload, in the order measured.
     pub results: Vec<Cost>,
     /// The harness and bare rings under the same workloads.
     pub baselines: Vec<Cost>,
-    /// What schedulers need for a leaf and for a packet.
+    /// Memory of schedulers per leaf and per packet.
     pub memory: Vec<Memory>,
 }
 
@@ -132,7 +133,7 @@ impl Calibration {
 }
 
 impl Plan {
-    /// The shapes of the workloads, in order.
+    /// Returns the shapes of the workloads, in order.
     fn shapes(&self) -> Vec<Shape> {
         let mut shapes = Vec::new();
         for &len in &self.packet_bytes {
@@ -162,7 +163,7 @@ impl Plan {
     }
 }
 
-/// What is measured by `subject` under `shape`.
+/// Returns the measurement point of `subject` under `shape`.
 fn point(subject: Subject, shape: &Shape) -> Point {
     Point {
         scheduler: subject.name(),
@@ -176,7 +177,8 @@ fn point(subject: Subject, shape: &Shape) -> Point {
     }
 }
 
-/// Measures all of `plan`, telling `progress` what comes next. Trees that a scheduler cannot take are left out.
+/// Measures all of `plan`, and reports the next point to `progress`. Trees that a scheduler does not support are left
+/// out.
 ///
 /// # Errors
 /// The first [`WorkloadError`].
@@ -203,7 +205,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Point)) -> Result<Report, Workl
                 Subject::Harness => harness,
                 _ => ns(subject, &tree, shape, plan.time)?,
             };
-            // A disturbance of the machine may make the harness look dearer than what runs in it.
+            // A disturbance of the machine may make the harness look more expensive than the code in it.
             let net = (gross - harness).max(0.0);
             let cost = Cost {
                 point,
@@ -237,7 +239,7 @@ pub fn cost(info: &'static SchedulerInfo, tree: &Hierarchy, time: Duration) -> R
     let shape = Shape { len, max_packet: len, ..Shape::default() };
     let harness = ns(Subject::Harness, tree, shape, time / 4)?;
     let gross = ns(Subject::Scheduler(info), tree, shape, time)?;
-    // Never nothing: it is compared with others as a ratio.
+    // Never zero: it is compared with others as a ratio.
     Ok((gross - harness).max(0.1))
 }
 
@@ -251,7 +253,7 @@ fn ns(subject: Subject, tree: &Hierarchy, shape: Shape, time: Duration) -> Resul
     for _ in 0..REPETITIONS {
         let start = Instant::now();
         let mut packets = 0;
-        // The clock is looked at once per 64 batches: its cost does not show.
+        // The clock is read once per 64 batches, which has a negligible cost.
         let elapsed = loop {
             packets += workload.run(64 * BATCH as u64)?;
             let elapsed = start.elapsed();
@@ -265,7 +267,7 @@ fn ns(subject: Subject, tree: &Hierarchy, shape: Shape, time: Duration) -> Resul
     Ok(figures[REPETITIONS / 2])
 }
 
-/// The processor's name and the number of processors, for the reader of a table.
+/// Returns the processor's name and the number of processors, for the reader of a table.
 #[must_use]
 pub fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Every claim of the five papers that can be checked, as something that runs.
 //!
-//! A paper has a module; a claim is a [`Claim`] there and a line of the paper's table: its id, where it stands, what it says, and a
-//! function that tries it on a [`Lab`] and returns a [`Finding`]: quantities beside the paper's, tables, figures and scenarios to run
-//! again. [`run::try_claims`] tries many. What we know beyond the papers is in `beyond`, in the same form.
+//! A paper has a module; a claim is a [`Claim`] there and a line of the paper's table: its id, its place, its text, and
+//! a function. The function tries it on a [`Lab`] and returns a [`Finding`]: quantities beside the paper's, tables,
+//! figures and scenarios to run again. [`run::try_claims`] tries many. `beyond` has results beyond the papers, in the
+//! same form.
 
 use strsim::damerau_levenshtein;
 
@@ -29,9 +30,9 @@ pub use report::{CheckReport, ClaimReport, ReproduceDoc, reproduce};
 pub struct Paper {
     /// Its key in `docs/papers.md`.
     pub key: &'static str,
-    /// Its name in titles of figures: the scheduler that it is about.
+    /// Name of its scheduler, for titles of figures.
     pub name: &'static str,
-    /// Who wrote it.
+    /// Authors.
     pub authors: &'static str,
     /// Its title.
     pub title: &'static str,
@@ -39,37 +40,38 @@ pub struct Paper {
     pub claims: &'static [Claim],
 }
 
-/// What a paper says, and how it is tried.
+/// A claim of a paper, and the function that tries it.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// Its name, which no other claim has: the paper's key, a point, and a word or several, such as `hls.alpha.hdrr`.
     pub id: &'static str,
-    /// Where in the paper it stands.
+    /// Its place in the paper.
     pub place: &'static str,
-    /// What is claimed, as a sentence.
+    /// The claim, as a sentence.
     pub about: &'static str,
     /// The paper's value or ordering in a few words, such as `103.5 B`.
     pub says: &'static str,
-    /// The sentence that is judged, quoted from the paper; of a figure that the text lacks, the sentence about it. A row that judges another
-    /// sentence says so ([`Row::judging`]).
+    /// The judged sentence, quoted from the paper; for a figure that the text lacks, the sentence about it. A row that
+    /// judges another sentence names it ([`Row::judging`]).
     pub sentence: &'static str,
     /// The tests that hold it besides the golden table: a file from the root of the project, two colons, and the name.
     pub tests: &'static [&'static str],
-    /// True if what is measured are times on this machine, which no golden table can have.
+    /// True if the measurements are times on this machine, which no golden table can have.
     pub timed: bool,
     /// Tries it.
     pub run: fn(&Lab<'_>) -> Result<Finding, ClaimError>,
 }
 
 impl Claim {
-    /// The paper's key.
+    /// Returns the paper's key.
     #[must_use]
     pub fn paper(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
     }
 
-    /// The full title of a figure of this claim: the paper's name, the place, and the figure's own title, such as
-    /// `H-FSC, Section 6.1, Figures 10 and 11: delays`. A figure's own title that begins with a place keeps that one instead of the claim's.
+    /// Returns the full title of a figure of this claim: the paper's name, the place, and the figure's own title. An
+    /// example is `H-FSC, Section 6.1, Figures 10 and 11: delays`. An own title that begins with a place keeps that
+    /// place instead of the claim's.
     #[must_use]
     pub fn figure_title(&self, own: &str) -> String {
         let name = PAPERS.iter().find(|paper| paper.key == self.paper()).map_or(self.paper(), |paper| paper.name);
@@ -82,7 +84,7 @@ impl Claim {
     }
 }
 
-/// All papers, and what goes beyond them last.
+/// All papers, and claims beyond them last.
 pub const PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER, sds::PAPER, beyond::PAPER];
 
 /// A word that names neither a claim nor a paper.
@@ -98,16 +100,17 @@ pub struct UnknownClaim {
     pub nearest: Vec<&'static str>,
 }
 
-/// The keys of all papers.
+/// Returns the keys of all papers.
 #[must_use]
 pub fn keys() -> Vec<&'static str> {
     PAPERS.iter().map(|paper| paper.key).collect()
 }
 
-/// The claims that these words name, each once, in the order of the papers: an id, a paper's key, or `all`. No words mean all.
+/// Returns the claims that these words name, each once, in the order of the papers. A word is an id, a paper's key, or
+/// `all`. No words mean all.
 ///
 /// # Errors
-/// The first word that names nothing, with the nearest names.
+/// The first word that matches no name, with the nearest names.
 pub fn select(words: &[impl AsRef<str>]) -> Result<Vec<&'static Claim>, UnknownClaim> {
     let all = || PAPERS.iter().flat_map(|paper| paper.claims);
     let names = |word: &str, claim: &Claim| word == "all" || word == claim.paper() || word == claim.id;
@@ -120,7 +123,7 @@ pub fn select(words: &[impl AsRef<str>]) -> Result<Vec<&'static Claim>, UnknownC
     Ok(all().filter(wanted).collect())
 }
 
-/// Up to five names that are close to `word`, or that begin with it, the closest first.
+/// Returns up to five names that are close to `word` or begin with it, the closest first.
 fn nearest(word: &str) -> Vec<&'static str> {
     let ids = PAPERS.iter().flat_map(|paper| paper.claims.iter().map(|claim| claim.id)).chain(keys());
     // A part of a name is closer than any misspelling.

@@ -1,4 +1,4 @@
-//! Whether runs show what a scenario expects of them (`[[expect]]`).
+//! Evaluation of a scenario's expectations (`[[expect]]`).
 
 use fairlink_config::scenario::{Expectation, Quantity, Unit};
 use fairlink_report::{ClassReport, ClassSpan};
@@ -13,30 +13,31 @@ use crate::human;
 pub struct Judged {
     /// Its line in the scenario file.
     pub line: usize,
-    /// The class; `None` for what is of the link.
+    /// The class; `None` for a quantity of the link.
     pub class: Option<String>,
     /// The quantity, by its name in files.
     pub value: &'static str,
-    /// Start and end in seconds of the phase that is meant; `None` for the whole run.
+    /// Start and end of the phase, in seconds; `None` for the whole run.
     pub phase_s: Option<[f64; 2]>,
     /// The scheduler of the run.
     pub scheduler: String,
     /// The seed of the run.
     pub seed: u64,
-    /// What was measured, in bit/s, seconds, packets or as a part; `None` where nothing was, such as the delay of no packet.
+    /// The measurement, in bit/s, seconds, packets or as a part; `None` if there is none, such as the delay without
+    /// packets.
     pub measured: Option<f64>,
     /// The least that is expected.
     pub at_least: Option<f64>,
-    /// The most that is expected.
+    /// The expected maximum.
     pub at_most: Option<f64>,
-    /// True if it is as expected. Never where nothing was measured.
+    /// True if the expectation is met. False without a measurement.
     pub met: bool,
     #[serde(skip)]
     unit: Unit,
 }
 
 impl Judged {
-    /// It in words, without the name of the file: `12: rate of A1 in 2.5 .. 5 s under htb, seed 1, is ...`.
+    /// Returns the text without the name of the file: `12: rate of A1 in 2.5 .. 5 s under htb, seed 1, is ...`.
     #[must_use]
     pub fn text(&self) -> String {
         let shown = |value: f64| match self.unit {
@@ -63,7 +64,7 @@ impl Judged {
     }
 }
 
-/// Judges all runs, run by run. An expectation for another scheduler says nothing of a run.
+/// Judges all runs, run by run. An expectation for another scheduler does not apply to a run.
 #[must_use]
 pub fn judge(expectations: &[Expectation], runs: &[Run]) -> Vec<Judged> {
     let of_run = |run| {
@@ -131,7 +132,7 @@ fn measured(quantity: Quantity, class: Option<&str>, phase: Option<&Phase>, run:
     }
 }
 
-/// `None` where the ideal is not computed, or is nothing and the class got something.
+/// `None` if the ideal is not computed, or is zero and the class got something.
 fn off_by(class: &ClassSpan) -> Option<f64> {
     let ideal = class.rates.ideal_bps?;
     let off = (class.rates.settled() - ideal).abs();

@@ -1,7 +1,7 @@
 //! The experiments of the papers, in one table.
 //!
-//! A paper has a file of its own, which says what all its experiments share. An experiment is an [`Experiment`] in that file and a
-//! line of [`EXPERIMENTS`]; whoever plays experiments finds them here.
+//! A paper has a file, which documents the common parts of its experiments. An experiment is an [`Experiment`] in that
+//! file and a line of [`EXPERIMENTS`].
 
 use fairlink_core::{ClassId, Hierarchy, HierarchyError, Nanos, Rate};
 use fairlink_sim::Scenario;
@@ -9,45 +9,45 @@ use fairlink_traffic::Model;
 
 pub mod hls;
 
-/// Packets that a queue holds at most where sources overload it; the rest is lost.
+/// Limit of a queue in packets if sources overload it; the rest is lost.
 const OVERLOADED_QUEUE: u32 = 20;
 
 /// All experiments, paper by paper.
 pub const EXPERIMENTS: &[Experiment] = &[hls::EXP1, hls::EXP2];
 
-/// What a paper tried on a link that is shared, and what it found.
+/// An experiment of a paper on a shared link, and its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
     /// Its name, which no other experiment has: the paper's key in `docs/papers.md`, a point, and a word, such as `hls.exp2`.
     pub id: &'static str,
-    /// Where in the paper it stands.
+    /// Its place in the paper.
     pub place: &'static str,
-    /// What it shows, as a sentence.
+    /// Its result, as a sentence.
     pub shows: &'static str,
-    /// What is played, in words that follow a colon.
+    /// Description of the run, in words that follow a colon.
     pub plays: &'static str,
-    /// Length of a phase, for those who have less time than the paper, in which 100 Mbit/s show the same.
+    /// Length of a phase for runs shorter than the paper's, with which 100 Mbit/s show the same.
     pub short_phase: Nanos,
-    /// What is played, exactly. At least one script, in the order of the paper; the last one shows most.
+    /// The exact scenarios. At least one script, in the order of the paper; the last one is the most instructive.
     pub scripts: &'static [Script],
 }
 
-/// One form of an experiment: a tree, and who sends when.
+/// One form of an experiment: a tree, and a schedule of senders.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
-    /// The paper's letter for it, such as `H`; `None` where there is one form only.
+    /// The paper's letter for it, such as `H`; `None` if there is only one form.
     pub letter: Option<&'static str>,
     make: fn(Rate, Option<Nanos>) -> Result<Scenario, HierarchyError>,
 }
 
 impl Experiment {
-    /// The paper's key in `docs/papers.md`.
+    /// Returns the paper's key in `docs/papers.md`.
     #[must_use]
     pub fn paper(&self) -> &'static str {
         self.id.split_once('.').map_or(self.id, |(paper, _)| paper)
     }
 
-    /// The script with that letter, in either case.
+    /// Returns the script with this letter, in either case.
     #[must_use]
     pub fn script(&self, letter: &str) -> Option<&'static Script> {
         self.scripts.iter().find(|script| script.letter.is_some_and(|known| known.eq_ignore_ascii_case(letter)))
@@ -55,17 +55,18 @@ impl Experiment {
 }
 
 impl Script {
-    /// The scenario on a link of `rate`, with phases as long as in the paper, or of `phase` each. Guarantees are rounded down to
-    /// whole bit/s.
+    /// Makes the scenario on a link of `rate`. Phases are as long as in the paper, or of `phase` each. Guarantees are
+    /// rounded down to whole bit/s.
     ///
     /// # Errors
-    /// A link so slow that the tree cannot be: its smallest part rounds to nothing.
+    /// A link too slow for the tree: its smallest part rounds to zero.
     pub fn scenario(&self, rate: Rate, phase: Option<Nanos>) -> Result<Scenario, HierarchyError> {
         (self.make)(rate, phase)
     }
 
-    /// The same with sources that arrive by clocks of their own in the place of greedy ones, each at 110 % of the link. A greedy
-    /// source has its next packet only when one leaves, which top-level sharing of CBQ takes for a sign of who is waiting.
+    /// Makes the same scenario with independently timed sources instead of greedy ones, each at 110 % of the link. A
+    /// greedy source has its next packet only when one leaves, which top-level sharing of CBQ takes for a sign of
+    /// waiting classes.
     ///
     /// # Errors
     /// As [`Script::scenario`].
@@ -75,7 +76,7 @@ impl Script {
         for source in scenario.sources.iter_mut().filter(|source| source.model == Model::Greedy) {
             source.model = Model::Saturating(more);
         }
-        // What is queued when a source stops is soon gone.
+        // Packets queued when a source stops are soon gone.
         let mut short = Hierarchy::builder(scenario.tree.link());
         for class in scenario.tree.classes() {
             let mut config = *scenario.tree.config(class);
@@ -87,7 +88,7 @@ impl Script {
     }
 }
 
-/// The experiment with that id.
+/// Returns the experiment with this id.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.id == id)

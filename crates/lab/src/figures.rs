@@ -1,4 +1,4 @@
-//! Figures: what was measured, as SVG for people and CSV for programs.
+//! Figures of measurements, as SVG and CSV.
 //!
 //! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
 
@@ -18,17 +18,17 @@ pub mod tree;
 /// Most series drawn in one plot. The CSV has all.
 pub const MAX_DRAWN: usize = 12;
 
-/// A field of a CSV file (RFC 4180).
+/// Formats a field of a CSV file (RFC 4180).
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// A field of a number that there may not be.
+/// Formats a field of an optional number.
 fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// What a figure says of series that it has no room for.
+/// Note of a figure on series without room.
 fn left_out(count: usize) -> Option<String> {
     (count > 0).then(|| format!("{count} more in the CSV"))
 }

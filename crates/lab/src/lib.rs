@@ -1,16 +1,16 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Modules
-//! * [`experiments`]: what the papers tried, one file for each paper, all in one table.
-//! * [`expect`]: whether runs show what their scenario expects.
+//! * [`experiments`]: the papers' experiments, one file for each paper, all in one table.
+//! * [`expect`]: evaluation of a scenario's expectations.
 //! * [`claims`]: every claim of the papers, tried by a command.
-//! * [`measure`]: how runs are measured, and how far a rate is from its ideal.
-//! * [`report`]: what simulations found, as text; [`table`] lays its tables out, and those of others.
+//! * [`measure`]: measurement of runs, and deviation of rates from their ideal.
+//! * [`report`]: results of simulations, as text; [`table`] lays out tables.
 //! * [`human`]: quantities as people read them.
-//! * [`figures`]: what was measured, drawn.
+//! * [`figures`]: plots of measurements.
 //! * [`page`]: the report of the claims.
 //! * [`trace`]: every packet of a simulation in a file.
-//! * [`mod@bench`]: what a packet costs under each scheduler on this machine.
+//! * [`mod@bench`]: cost of a packet under each scheduler on this machine.
 #![forbid(unsafe_code)]
 
 pub mod bench;

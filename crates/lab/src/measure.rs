@@ -1,5 +1,5 @@
-//! How runs are measured, and how far measured rates are from their ideal, hierarchical max-min fairness, phase by phase. What
-//! is measured may come from the simulator or from real packets.
+//! Measurement of runs, and deviation of measured rates from their ideal, hierarchical max-min fairness, phase by
+//! phase. The measurements may come from the simulator or from real packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_report::ClassSpan;
@@ -11,7 +11,7 @@ pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
 /// Rates against time are averages over windows of this length, one after the other, as in the graphs of \[hls\] Section VIII.
 pub const WINDOW: Nanos = Nanos(NANOS_PER_SEC / 5);
 
-/// How the experiments are measured.
+/// Options of the experiments' measurements.
 pub const OPTIONS: Options = Options { window: Some(WINDOW), settle: SETTLE, metrics: false };
 
 /// The largest deviation from the ideal, relative to it, that counts as hierarchical max-min fair.
@@ -33,26 +33,27 @@ pub struct Deviation<'a> {
 }
 
 impl<'a> Deviation<'a> {
-    /// Of `class` in the phase with this index, on a link of `link_bps`. All rates in bit/s.
+    /// Makes the sharing of `class` in the phase with this index, on a link of `link_bps`. All rates in bit/s.
     #[must_use]
     pub fn new(phase: usize, class: &'a str, measured_bps: f64, ideal_bps: f64, link_bps: f64) -> Self {
         Self { phase, class, measured_bps, ideal_bps, relative: relative(measured_bps, ideal_bps, link_bps) }
     }
 }
 
-/// How far `measured_bps` is from `ideal_bps`: a part of the ideal, or of the link's rate where the ideal is nothing. All rates
-/// in bit/s.
+/// Deviation of `measured_bps` from `ideal_bps`: a part of the ideal, or of the link's rate if the ideal is zero. All
+/// rates in bit/s.
 #[must_use]
 pub fn relative(measured_bps: f64, ideal_bps: f64, link_bps: f64) -> f64 {
     (measured_bps - ideal_bps).abs() / if ideal_bps > 0.0 { ideal_bps } else { link_bps }
 }
 
-/// The deviations of all leaves in all phases of a simulation from what max-min fairness gives, on a link of `link_bps` bit/s.
+/// Returns the deviations of all leaves in all phases of a simulation from max-min fairness, on a link of `link_bps`
+/// bit/s.
 pub fn deviations(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
     each(phases, link_bps, |class| class.rates.fair_bps)
 }
 
-/// The same from what the scheduler gives by its own rule, where that is computed.
+/// Returns the deviations from the scheduler's own ideal, if it is computed.
 pub fn from_ideal(phases: &[Phase], link_bps: f64) -> impl Iterator<Item = Deviation<'_>> {
     each(phases, link_bps, |class| class.rates.ideal_bps)
 }
@@ -65,7 +66,7 @@ fn each(phases: &[Phase], link_bps: f64, ideal: fn(&ClassSpan) -> Option<f64>) -
     })
 }
 
-/// The largest deviation, the first of them where several are as large; `None` where nothing was measured.
+/// Returns the largest deviation, the first one if several are equal; `None` without measurements.
 #[must_use]
 pub fn worst<'a>(deviations: impl IntoIterator<Item = Deviation<'a>>) -> Option<Deviation<'a>> {
     deviations.into_iter().reduce(|worst, next| if next.relative > worst.relative { next } else { worst })

@@ -1,4 +1,4 @@
-//! The report of tried claims: one HTML page that needs nothing else, and the same as Markdown without plots.
+//! The report on tried claims: one self-contained HTML page, and the same as Markdown without plots.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use crate::claims::run::Outcome;
 use crate::claims::{PAPERS, Verdict};
 use crate::figures::figure::Figure;
 
-/// What is not a paper.
+/// Table of claims without a paper.
 const BEYOND: &str = "beyond";
 const STYLE: &str = include_str!("page/style.css");
 
-/// When, where and with what claims were tried.
+/// Date, machine and claims of a run.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The day.
@@ -20,13 +20,13 @@ pub struct Facts {
     pub machine: String,
     /// Version and commit of fairlink.
     pub version: String,
-    /// What was typed.
+    /// Command line.
     pub command: String,
     /// True if fewer runs were made.
     pub quick: bool,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub took_s: f64,
-    /// True if claims are missing because somebody ended it.
+    /// True if claims are missing because the user stopped the run.
     pub interrupted: bool,
 }
 
@@ -46,12 +46,12 @@ impl Facts {
     }
 }
 
-/// Plain text as HTML.
+/// Converts plain text to HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The word, and a sign that is told apart without colour.
+/// The word, and a sign that is distinct without colour.
 fn said(verdict: Verdict) -> (&'static str, &'static str) {
     let sign = match verdict {
         Verdict::Agrees => "✓",
@@ -72,7 +72,7 @@ fn count(outcomes: &[&Outcome], verdict: Verdict) -> usize {
     outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count()
 }
 
-/// The number of claims with each verdict, in words.
+/// Returns the number of claims with each verdict, in words.
 #[must_use]
 pub fn tally(outcomes: &[&Outcome]) -> String {
     let mut text = format!("{} of {} agree", count(outcomes, Verdict::Agrees), outcomes.len());
@@ -85,7 +85,7 @@ pub fn tally(outcomes: &[&Outcome]) -> String {
     text
 }
 
-/// The outcomes of each paper, in the order of the papers; papers without any are left out.
+/// Returns the outcomes of each paper, in the order of the papers. Papers without outcomes are left out.
 fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Outcome>)> {
     let of = |paper: &'static crate::claims::Paper| {
         let outcomes: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.claim.paper() == paper.key).collect();
@@ -94,7 +94,7 @@ fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Ou
     PAPERS.iter().filter_map(of).collect()
 }
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
     let papers = by_paper(outcomes);
@@ -184,7 +184,7 @@ fn figure(picture: &Figure, page: &mut String) {
     );
 }
 
-/// A drawing within a page has no name space of its own to declare, and its size is the page's to say.
+/// An inline drawing declares no name space, and the page sets its size.
 fn inline(svg: &str) -> String {
     let Some((_, size)) = svg.split_once(" viewBox=") else { return svg.to_owned() };
     format!("<svg viewBox={size}")
@@ -240,7 +240,7 @@ fn rerun(again: &Rerun, page: &mut String) {
     );
 }
 
-/// The same as Markdown: a table for each paper, and what is said of claims that do not simply agree.
+/// Returns the report as Markdown: a table for each paper, and notes on claims that do not simply agree.
 #[must_use]
 pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
     let all: Vec<&Outcome> = outcomes.iter().collect();

@@ -5,19 +5,19 @@
 pub struct RateUnit {
     /// Its name, such as `Mbit/s`.
     pub name: &'static str,
-    /// How many bit/s it is.
+    /// Its size in bit/s.
     pub bps: f64,
 }
 
 impl RateUnit {
-    /// The largest unit of which a link of `link_bps` bit/s has at least ten, or bit/s.
+    /// Returns the largest unit of which a link of `link_bps` bit/s has at least ten, or bit/s.
     #[must_use]
     pub fn for_link(link_bps: f64) -> Self {
         let units = [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)].map(|(name, bps)| Self { name, bps });
         units.into_iter().find(|unit| link_bps >= 10.0 * unit.bps).unwrap_or(Self { name: "bit/s", bps: 1.0 })
     }
 
-    /// A rate in this unit, with two decimals.
+    /// Formats a rate in this unit, with two decimals.
     #[must_use]
     pub fn show(self, bps: f64) -> String {
         format!("{:.2}", bps / self.bps)

@@ -1,4 +1,4 @@
-//! What simulations found, as text for people: measured rates beside ideal ones, and what each class sent, lost and waited.
+//! Results of simulations as text: measured rates beside ideal ones, and packets, losses and delays of each class.
 
 pub mod estimates;
 pub mod metrics;
@@ -13,14 +13,14 @@ use crate::measure::{from_ideal, relative, worst};
 use crate::rate_unit::RateUnit;
 use crate::table::{Line, fitted};
 
-/// How a table looks.
+/// The style of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
     /// True if lines further than `tolerance` from the ideal are red and the others green.
     pub colour: bool,
     /// The deviation relative to the ideal that is within the claim, such as 0.02.
     pub tolerance: f64,
-    /// How wide lines may be, as in [`fitted`].
+    /// Maximum width of lines, as in [`fitted`].
     pub width: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const RESET: &str = "\x1b[0m";
 
-/// A text of `lines`, those of rows each in green or red where colour is asked for.
+/// Joins `lines`, those of rows each in green or red if colour is enabled.
 fn join(lines: &[Line], within: &[bool], style: Style) -> String {
     let line = |Line { row, text }: &Line| match row.filter(|_| style.colour) {
         Some(row) => format!("{}{text}{RESET}\n", if within[row] { GREEN } else { RED }),
@@ -37,19 +37,19 @@ fn join(lines: &[Line], within: &[bool], style: Style) -> String {
     lines.iter().map(line).collect()
 }
 
-/// The same without colour.
+/// Joins the lines without colour.
 fn plain(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{}\n", line.text)).collect()
 }
 
-/// A phase from its start to its end, both in seconds.
+/// Formats a phase from its start to its end, both in seconds.
 #[must_use]
 pub fn span(start_s: f64, end_s: f64) -> String {
     format!("{start_s} .. {end_s} s")
 }
 
-/// Measured rates against what the scheduler gives by its own rule, one line for each leaf in each phase; `-` where that is not
-/// computed. Leaves that should get nothing and got nothing are left out.
+/// Measured rates against the ideal by the scheduler's own rule, one line for each leaf in each phase; `-` if that is
+/// not computed. Leaves with an ideal and a rate of zero are left out.
 #[must_use]
 pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -78,8 +78,8 @@ pub fn measured_against_ideal(phases: &[Phase], link_bps: f64, style: Style) -> 
     join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
-/// Several runs of one scenario side by side: what max-min fairness gives, and what each got. A line is within the tolerance when all are.
-/// Runs of another scenario than the first are left out.
+/// Several runs of one scenario side by side: the max-min fair rate, and the rate in each run. A line is within the
+/// tolerance if all are. Runs of another scenario than the first are left out.
 #[must_use]
 pub fn side_by_side(report: &Report, style: Style) -> String {
     let Some(first) = report.runs.first() else { return String::new() };
@@ -115,8 +115,8 @@ pub fn side_by_side(report: &Report, style: Style) -> String {
     join(&fitted(&head, &rows, 2..head.len(), style.width), &within, style)
 }
 
-/// What the schedulers of `runs` have counted of themselves: a line for the link and one for each class where that is not nothing. Each
-/// line begins with the settings of a sweep, if there was one. `None` where nothing was counted.
+/// The counters of the schedulers of `runs`: a line for the link and one for each class with a nonzero counter. Each
+/// line begins with the settings of a sweep, if there was one. `None` without counters.
 #[must_use]
 pub fn counters(runs: &[Run], width: Option<usize>) -> Option<String> {
     type Line<'a> = (&'a Run, &'a str, &'a BTreeMap<String, u64>);
@@ -160,8 +160,8 @@ pub fn counters(runs: &[Run], width: Option<usize>) -> Option<String> {
     Some(plain(&fitted(&head, &rows, right..head.len(), width)))
 }
 
-/// What each leaf sent, lost and waited in one run. Where its lines would be longer than `width` columns, quantiles of the delay
-/// are left out: first p99.9, then p50, then p99. What is still too wide goes on below.
+/// Packets, losses and delays of each leaf in one run. If its lines would be longer than `width` columns, quantiles of
+/// the delay are left out: first p99.9, then p50, then p99. Columns that still do not fit continue below.
 #[must_use]
 pub fn classes(run: &Run, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(run.link_bps);
@@ -198,7 +198,8 @@ pub fn classes(run: &Run, width: Option<usize>) -> String {
     plain(&fitted(&head, &rows, 1..head.len(), width))
 }
 
-/// What the sources did that hear of their packets: one table for those with a window, one for those with requests.
+/// Results of the sources that receive feedback on their packets: one table for those with a window, one for those with
+/// requests.
 #[must_use]
 pub fn closed(run: &Run, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(run.link_bps);
@@ -242,7 +243,7 @@ pub fn closed(run: &Run, width: Option<usize>) -> String {
     tables.join("\n")
 }
 
-/// What became of the packets of each source that goes over several links: on its whole way, and at each link.
+/// Results of each source whose packets cross several links: on the whole route, and at each link.
 #[must_use]
 pub fn routes(run: &Run, width: Option<usize>) -> String {
     let head = ["way", "offered", "arrived", "dropped", "mean delay", "p50", "p99", "p99.9", "max"];
@@ -263,7 +264,7 @@ pub fn routes(run: &Run, width: Option<usize>) -> String {
     plain(&fitted(&head, &rows, 1..head.len(), width))
 }
 
-/// A time in seconds with three digits and a unit; a dash for none.
+/// Formats a time in seconds with three digits and a unit; a dash for none.
 fn time(seconds: Option<f64>) -> String {
     let Some(seconds) = seconds else { return "-".into() };
     let (size, unit) = time_unit(seconds);
@@ -272,13 +273,14 @@ fn time(seconds: Option<f64>) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The largest unit, and its length in seconds, of which `seconds` are at least one.
+/// Returns the largest unit, and its length in seconds, of which `seconds` are at least one.
 fn time_unit(seconds: f64) -> (f64, &'static str) {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
     units.into_iter().find(|&(size, _)| seconds >= size).unwrap_or((1e-9, "ns"))
 }
 
-/// One line for each run: how busy the link was, the largest deviation from the ideal, and the smallest of Jain's indices of phases.
+/// Formats one line for each run: how busy the link was, the largest deviation from the ideal, and the smallest of
+/// Jain's indices of phases.
 #[must_use]
 pub fn runs(report: &Report) -> String {
     let mut text = String::new();
@@ -297,7 +299,7 @@ pub fn runs(report: &Report) -> String {
         }
         let indices = run.phases.iter().filter_map(fairlink_sim::Phase::jain_index);
         if let Some(lowest) = indices.reduce(f64::min) {
-            // Rounded down, so that it is at least what is said.
+            // Rounded down, so that it is at least the printed value.
             let _ = write!(text, "; Jain's index at least {:.4}", (lowest * 1e4).floor() / 1e4);
         }
         text.push('\n');

@@ -1,6 +1,6 @@
-//! How a table is laid out: columns as wide as they need to be, numbers to the right, no frame. Where lines are too narrow for it, cells
-//! of words go on in the next line, and columns that have no room beside the others stand in a second table below the first, with the
-//! names again. Nothing is cut off.
+//! Layout of tables: columns of minimal width, numbers aligned right, no frame. If lines are too narrow for it, cells
+//! of words continue in the next line. Columns without room beside the others form a second table below the first, with
+//! the names again. Nothing is cut off.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ const GAP: usize = 2;
 /// No column of words is made narrower than this.
 const LEAST_WORDS: usize = 12;
 
-/// Which columns stand beside each other, and how wide they are.
+/// The columns beside each other, and their widths.
 #[derive(Debug)]
 pub struct Layout {
     /// Columns of each table, by index.
     pub blocks: Vec<Vec<usize>>,
     widths: Vec<usize>,
-    /// The columns of numbers, which stand to the right.
+    /// The columns of numbers, which are aligned right.
     right: Range<usize>,
 }
 
 impl Layout {
-    /// For columns that would be so wide; `limit` is the width of a line, where it has one.
+    /// Makes the layout for columns of these widths; `limit` is the width of a line, if any.
     #[must_use]
     pub fn new(mut widths: Vec<usize>, right: Range<usize>, limit: Option<usize>) -> Self {
         let all = (0..widths.len()).collect();
@@ -42,7 +42,7 @@ impl Layout {
         if total(&widths) <= limit {
             return Self { blocks: vec![all], widths, right };
         }
-        // What tells rows apart: all words before the first number, or where these leave no room, the first column.
+        // Cells that identify rows: all words before the first number, or without room for these, the first column.
         let named = total(&widths[..right.start.clamp(1, widths.len())]);
         let names = if named <= limit / 2 { right.start.max(1) } else { 1 };
         let named = total(&widths[..names]);
@@ -66,7 +66,7 @@ impl Layout {
         Self { blocks, widths, right }
     }
 
-    /// The lines of a row in one of the blocks, without white space at their ends.
+    /// Passes on the lines of a row in one of the blocks, without white space at their ends.
     pub fn row(&self, cells: &[String], block: &[usize], mut line: impl FnMut(&str)) {
         let folded: Vec<Vec<String>> = block.iter().map(|&column| fold(&cells[column], self.widths[column])).collect();
         let height = folded.iter().map(Vec::len).max().unwrap_or_default();
@@ -86,14 +86,14 @@ impl Layout {
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The row that it is of; `None` of the head, and of the empty line between two blocks.
+    /// Its row; `None` for the head, and for the empty line between two blocks.
     pub row: Option<usize>,
     /// Without white space at its end.
     pub text: String,
 }
 
-/// The lines of a table, its head first. The columns `right` are numbers and stand to the right. No line is wider than `limit`, where that
-/// is at least 40.
+/// Returns the lines of a table, its head first. The columns `right` are numbers and aligned right. No line is wider
+/// than `limit`, if that is at least 40.
 #[must_use]
 pub fn fitted(head: &[impl AsRef<str>], rows: &[Vec<String>], right: Range<usize>, limit: Option<usize>) -> Vec<Line> {
     let head: Vec<String> = head.iter().map(|title| title.as_ref().to_owned()).collect();
@@ -113,7 +113,7 @@ pub fn fitted(head: &[impl AsRef<str>], rows: &[Vec<String>], right: Range<usize
     lines
 }
 
-/// How wide columns are for these cells alone.
+/// Widths of columns for these cells alone.
 #[must_use]
 pub fn widths(cells: &[String]) -> Vec<usize> {
     cells.iter().map(|cell| measure_text_width(cell)).collect()
@@ -128,12 +128,12 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The parts of a cell, each at most `width` wide: broken between words, and inside a word that is longer.
+/// Returns the parts of a cell, each at most `width` wide: broken between words, and inside a word that is longer.
 fn fold(cell: &str, width: usize) -> Vec<String> {
     if measure_text_width(cell) <= width {
         return vec![cell.to_owned()];
     }
-    // What sets a name in, sets in what it goes on with.
+    // The indentation of a name also applies to its continuation.
     let indent = (cell.len() - cell.trim_start_matches(' ').len()).min(width / 2);
     let mut parts = vec![String::new()];
     for word in cell.split_inclusive(' ') {

@@ -1,11 +1,11 @@
 //! Every packet of a simulation in a file, written while the simulation runs: CSV, or pcapng for programs that show captures.
 //!
-//! Packets stand in the order of their arrival, so that a file can be replayed as a source (`model = "trace"`). A packet is written once
-//! it is known what became of it. Later ones are kept until then, at most [`MAX_KEPT`] of them: a packet that waits while more of them
-//! come is written when it leaves, out of the order of arrival, and counted in [`Written::late`]. So memory does not grow with the
-//! run: [`MAX_KEPT`] packets and those that are queued.
+//! Packets are in the order of their arrival, so that a file can be replayed as a source (`model = "trace"`). A packet
+//! is written once its outcome is known. Later ones are kept until then, at most [`MAX_KEPT`] of them. A packet that
+//! waits while more of them come is written when it leaves, out of the order of arrival, and counted in
+//! [`Written::late`]. So memory does not grow with the run: [`MAX_KEPT`] packets and those that are queued.
 //!
-//! What stands in the file is said at [`fairlink_traffic::recording`].
+//! See [`fairlink_traffic::recording`] for the contents of the file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -24,7 +24,7 @@ pub const MAX_KEPT: usize = 1 << 18;
 /// Writes the frame of a packet of a class over a buffer of its length that holds zeros.
 pub type WriteFrame = Arc<dyn Fn(ClassId, &mut [u8]) + Send + Sync>;
 
-/// What a file is written as.
+/// The format of a file.
 #[derive(Clone)]
 pub enum Format {
     /// A line for each packet.
@@ -44,14 +44,14 @@ pub struct TraceError {
     pub error: io::Error,
 }
 
-/// What a file has come to hold.
+/// A summary of a written file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The file.
     pub path: PathBuf,
     /// Packets in it.
     pub packets: u64,
-    /// Packets among them that stand behind later ones.
+    /// Packets among them that are behind later ones.
     pub late: u64,
     /// When the last one arrived.
     pub until: Nanos,
@@ -81,7 +81,7 @@ impl Trace {
         Ok(Self { path: path.to_owned(), recorder: Arc::new(Mutex::new(recorder)) })
     }
 
-    /// Writes what is left, packets that are still queued among it.
+    /// Writes the rest, including packets that are still queued.
     ///
     /// # Errors
     /// The file could not be written, now or before. It ends within a packet then.
@@ -98,7 +98,8 @@ impl Trace {
     }
 }
 
-/// An observer that records the packets of a run: `traces` has one for each link, in their order. It ends the run where a file cannot be written.
+/// Makes an observer that records the packets of a run: `traces` has one for each link, in their order. It stops the
+/// run if a file cannot be written.
 #[must_use]
 pub fn observer(traces: &[Trace]) -> Box<dyn Observer> {
     let mut recorders = traces.iter().map(|trace| Arc::clone(&trace.recorder));
@@ -146,10 +147,10 @@ struct Recorder {
     /// Room for a frame.
     frame: Vec<u8>,
     most: usize,
-    /// Packets from number `begin` on, and what became of them.
+    /// Packets from number `begin` on, and their outcomes.
     kept: VecDeque<(PacketSeen, Option<Fate>)>,
     begin: u64,
-    /// Packets before `begin` that are still under way: they are queued, so that the link's buffer bounds them.
+    /// Packets before `begin` without an outcome: they are queued, so that the link's buffer bounds them.
     waiting: BTreeMap<u64, PacketSeen>,
     packets: u64,
     late: u64,
@@ -199,7 +200,7 @@ impl Recorder {
         self.write_known();
     }
 
-    /// Writes packets up to the first that is under way.
+    /// Writes packets up to the first without an outcome.
     fn write_known(&mut self) {
         while let Some(&(packet, Some(fate))) = self.kept.front() {
             self.kept.pop_front();

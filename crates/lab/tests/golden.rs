@@ -1,9 +1,11 @@
-//! Every claim, tried quickly, against small golden tables: a change that moves a claim fails here, whether the claim still agrees or not.
+//! Every claim, tried quickly, against small golden tables: a change that moves a claim fails here, even if the claim
+//! still agrees.
 //!
-//! `golden/PAPER.csv` has a line for each quantity: claim, quantity, value, tolerance. Runs are seeded, so that the same code finds the
-//! same value; the tolerance is half of the confidence interval, or a part in a thousand. Where a change is meant,
-//! `FAIRLINK_GOLDEN=write cargo test -p fairlink-lab --test golden` writes the tables anew, and the difference is for people to read.
-//! `FAIRLINK_CLAIMS=hls,htb.share` tries these alone; tables are written of papers that are tried whole.
+//! `golden/PAPER.csv` has a line for each quantity: claim, quantity, value, tolerance. Runs are seeded, so that the
+//! same code finds the same value; the tolerance is half of the confidence interval, or a part in a thousand. For an
+//! intended change, `FAIRLINK_GOLDEN=write cargo test -p fairlink-lab --test golden` rewrites the tables; review the
+//! difference. `FAIRLINK_CLAIMS=hls,htb.share` tries these alone; only tables of papers that are tried completely are
+//! written.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -56,7 +58,7 @@ fn write(paper: &str, outcomes: &[&Outcome]) {
 /// and is still listed.
 const DISAGREE: [&str; 2] = ["htb.prio", "htb.delay"];
 
-/// Texts of a drawing that stand beyond its edges, and on paper those smaller than 7 pt. A letter counts as 0.6 of its height.
+/// Texts of a drawing beyond its edges, and on paper those smaller than 7 pt. A letter counts as 0.6 of its height.
 fn misplaced(svg: &str, width: Width) -> impl Iterator<Item = &str> {
     let value = |line: &str, key: &str| -> f64 {
         line.split_once(&format!(" {key}=\"")).unwrap().1.split_once('"').unwrap().0.parse().unwrap()

@@ -47,8 +47,9 @@ impl Buckets {
         self.index(longest) + 1
     }
 
-    /// Returns the value that `thousandths` of all values do not exceed, rounded up to the end of its bucket. `counts` are the buckets in
-    /// ascending order with the number of values in them, and `values` is the sum of these numbers. 0 where there are none.
+    /// Returns the value that `thousandths` of all values do not exceed, rounded up to the end of its bucket. `counts`
+    /// are the buckets in ascending order with the number of values in them, and `values` is the sum of these numbers.
+    /// 0 if there are none.
     pub fn quantile(self, counts: impl IntoIterator<Item = (usize, u64)>, values: u64, thousandths: u64) -> u64 {
         let rank = (u128::from(values) * u128::from(thousandths)).div_ceil(1000).max(1);
         let mut below = 0u128;
@@ -69,7 +70,7 @@ pub struct Tally {
     pub count: u64,
     /// Their sum.
     pub sum: u128,
-    /// The smallest; `None` where it is not recorded.
+    /// The smallest; `None` if it is not recorded.
     pub min: Option<u64>,
     /// The largest.
     pub max: u64,
@@ -148,7 +149,7 @@ impl<C: Copy + Default + Into<u64> + TryFrom<u64>> Histogram<C> {
 
     #[cold]
     fn grow(&mut self, bucket: usize) {
-        // To the end of the doubling, so that it grows at most 64 times, and never beyond what `memory` says.
+        // To the end of the doubling, so that it grows at most 64 times, and never beyond the size from `memory`.
         let doubling = 1usize << self.buckets.step_bits;
         let wanted = (bucket + 1).next_multiple_of(doubling).min(self.buckets.count(self.longest));
         self.counts.reserve_exact(wanted - self.counts.len());
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Sorts.
+    /// Sorts `values` and returns the exact quantile.
     fn exact(values: &[u64], thousandths: usize) -> u64 {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();

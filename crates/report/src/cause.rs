@@ -113,13 +113,13 @@ impl DropCause {
         Self::ALL.into_iter().find(|cause| cause.key() == key)
     }
 
-    /// Returns true where no scheduler could have sent the packet.
+    /// Returns true if no scheduler could have sent the packet.
     #[must_use]
     pub const fn is_unfit(self) -> bool {
         matches!(self, Self::TooLong | Self::Runt | Self::Checksum | Self::Joined | Self::RefusedByInterface)
     }
 
-    /// Returns true where the packet was dropped because the data thread was late.
+    /// Returns true if the packet was dropped because the data thread was late.
     #[must_use]
     pub const fn is_late(self) -> bool {
         matches!(self, Self::Shed | Self::Stale)
@@ -163,7 +163,7 @@ impl ByCause {
         DropCause::ALL.into_iter().zip(self.0).filter(|(_, amount)| amount.packets > 0)
     }
 
-    /// Returns the amounts counted since `earlier`; `None` where `earlier` has more of a cause.
+    /// Returns the amounts counted since `earlier`; `None` if `earlier` has more of a cause.
     #[must_use]
     pub fn checked_sub(&self, earlier: &Self) -> Option<Self> {
         let mut since = *self;

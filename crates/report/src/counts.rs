@@ -19,7 +19,7 @@ pub struct Counts {
     pub sent: Amount,
     /// Dropped, for all causes.
     pub dropped: Amount,
-    /// Dropped, by cause. Absent where the causes are not counted.
+    /// Dropped, by cause. Absent if the causes are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_by: Option<ByCause>,
     /// Marked as having met congestion (CE). These are also sent, dropped or queued.
@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Makes counts from the counters of a scheduler and what is queued.
+    /// Makes counts from the counters and the backlog of a scheduler.
     #[must_use]
     pub fn of_scheduler(counters: &Counters, queued: Amount) -> Self {
         let counts = Self {
@@ -48,19 +48,20 @@ impl Counts {
         Self { dropped: causes.total(), dropped_by: Some(causes), ..self }
     }
 
-    /// Returns the drops for `cause`; zero where causes are not counted.
+    /// Returns the drops for `cause`; zero if causes are not counted.
     #[must_use]
     pub fn dropped_for(&self, cause: DropCause) -> Amount {
         self.dropped_by.map_or(Amount::ZERO, |causes| causes[cause])
     }
 
-    /// Returns true where received = sent + dropped + queued.
+    /// Returns true if received = sent + dropped + queued.
     #[must_use]
     pub fn balances(&self) -> bool {
         self.received == self.sent + self.dropped + self.queued
     }
 
-    /// Returns the counts of the time since `earlier`, with the queue of now; `None` where a counter is lower than in `earlier`.
+    /// Returns the counts of the time since `earlier`, with the current queue; `None` if a counter is lower than in
+    /// `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let causes = self.dropped_by.zip(earlier.dropped_by);
@@ -77,14 +78,14 @@ impl Counts {
         })
     }
 
-    /// Returns the part of the received packets that was dropped; `None` where none was received.
+    /// Returns the part of the received packets that was dropped; `None` if none was received.
     #[must_use]
     pub fn lost(&self) -> Option<f64> {
         (self.received.packets > 0).then(|| self.dropped.packets as f64 / self.received.packets as f64)
     }
 }
 
-/// Adds another class. The sum has causes where both have them.
+/// Adds another class. The sum has causes if both have them.
 impl AddAssign<&Self> for Counts {
     fn add_assign(&mut self, other: &Self) {
         self.received += other.received;

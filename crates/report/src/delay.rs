@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Delays in seconds. A statistic that was not recorded is absent; without packets there is none.
+/// Delays in seconds. Statistics that were not recorded are absent; without packets all are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
     /// Number of packets measured.

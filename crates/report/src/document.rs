@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub trait Content {
     /// The kind: the value of the key `document`.
     const KIND: &'static str;
-    /// The version: it grows when a key changes its meaning or goes, and stays when a key is added.
+    /// The version: it grows when a key changes its meaning or is removed, and stays when a key is added.
     const VERSION: u32 = 1;
 }
 

@@ -1,14 +1,15 @@
 //! The vocabulary of a measurement: counts, delays, rates, terms and bounds of a link and its classes.
 //!
-//! The simulator, the gateway, the reader of the kernel module and the planner fill these types, so that their JSON documents have the same
-//! keys. Nothing here counts or measures: the types are filled from snapshots.
+//! The simulator, the gateway, the reader of the kernel module and the planner fill these types, so that their JSON
+//! documents have the same keys. This crate counts and measures nothing: the types are filled from snapshots.
 //!
 //! **Rules of the JSON.**
 //!
-//! * A [`Document`] begins with `document`, its kind, and `version`, a number that grows when a key changes its meaning or goes.
+//! * A [`Document`] begins with `document`, its kind, and `version`, a number that grows when a key changes its meaning
+//!   or is removed.
 //! * A key ends in its unit: `_bps` (bit/s of accounted bytes), `_s` (seconds), `_bytes`, `_packets`. Keys of an object of seconds, such as
 //!   those of `delay_s`, have the object's unit. An [`Amount`] is `{"packets": .., "bytes": ..}`.
-//! * A key that is absent was not measured or is not known. `null` means that there is known to be none, such as no ceiling.
+//! * An absent key was not measured or is unknown. `null` means a known absence, such as no ceiling.
 //! * New keys may appear in the same version. A reader ignores keys that it does not know.
 #![forbid(unsafe_code)]
 

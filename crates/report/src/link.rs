@@ -10,7 +10,7 @@ use crate::delay::Delay;
 use crate::span::{Rates, Span};
 use crate::terms::{ClassBounds, Ideal, LinkBounds, Terms};
 
-/// A class: its place in the tree, its terms, and what was measured. An inner class has the sums of its leaves.
+/// A class: its position in the tree, its terms, and its measurements. An inner class has the sums of its leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
     /// Its name.
@@ -49,34 +49,34 @@ pub struct ClassReport {
 }
 
 impl ClassReport {
-    /// Returns packets and bytes; zero where none were counted.
+    /// Returns packets and bytes; zero if they were not counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts.unwrap_or_default()
     }
 
-    /// Returns the delays; without packets and statistics where none were measured.
+    /// Returns the delays; without packets and statistics if they were not measured.
     #[must_use]
     pub fn delay(&self) -> Delay {
         self.delay_s.unwrap_or_default()
     }
 }
 
-/// The extension of a [`LinkReport`] that has none.
+/// The empty extension of a [`LinkReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoExtension {}
 
-/// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object whose keys stand among the
-/// link's, for what only one producer knows.
+/// A link. `C` is the list of its classes: a vector, or a list that is written one by one. `X` is an object with
+/// additional keys of one producer, beside the link's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
-    /// Its name. Absent where it has none.
+    /// Its name. Absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its scheduler. Absent where it is not known.
+    /// Its scheduler. Absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// Its rate in bit/s; where it changes, the first. Absent where it is not known.
+    /// Its rate in bit/s; if it changes, the first. Absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bps: Option<u64>,
     /// Most bytes that the scheduler takes with its queues.
@@ -108,13 +108,13 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Why a number is absent, and other remarks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What only this producer knows.
+    /// Additional keys of this producer.
     #[serde(flatten)]
     pub extension: X,
 }
 
 impl<C> LinkReport<C> {
-    /// A link of which only the classes are known.
+    /// Makes a link of which only the classes are known.
     pub fn of_classes(classes: C) -> Self {
         Self {
             name: None,
@@ -136,7 +136,7 @@ impl<C> LinkReport<C> {
 }
 
 impl<X> LinkReport<Vec<ClassReport>, X> {
-    /// Returns packets and bytes; zero where none were counted.
+    /// Returns packets and bytes; zero if they were not counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts.unwrap_or_default()

@@ -16,15 +16,15 @@ pub struct Measure {
     pub object: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// True where tables of classes on a terminal have a column of it.
+    /// True if tables of classes on a terminal have a column of it.
     pub column: bool,
     /// The kind of the metric.
     pub kind: Kind,
-    /// True where the link has it too, not its classes alone.
+    /// True if the link has it, too, and not only its classes.
     pub of_link: bool,
     /// The meaning, for people.
     pub help: &'static str,
-    /// The value; `None` where it is not known or there is none.
+    /// Returns the value; `None` if it is unknown or absent.
     pub get: fn(&Measured<'_>) -> Option<Value>,
 }
 
@@ -101,7 +101,7 @@ impl Value {
     }
 }
 
-/// What a measure is taken from.
+/// The sources of a measure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured<'a> {
     /// Packets and bytes.
@@ -205,7 +205,7 @@ pub fn measure(key: &str) -> Option<&'static Measure> {
 mod tests {
     use super::*;
 
-    /// A row of the manual.
+    /// Makes a row of the manual.
     fn row(measure: &Measure) -> String {
         let unit = measure.unit;
         let metrics = match unit.metrics() {

@@ -10,7 +10,7 @@ use crate::delay::Delay;
 /// Rates in bit/s of accounted bytes. A rate that was not measured or computed is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Demand: what waited at the beginning and what arrived, without packets that no scheduler could have sent.
+    /// Demand: the backlog at the beginning and the arrivals, without packets that no scheduler could have sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand_bps: Option<f64>,
     /// Sent.
@@ -19,7 +19,8 @@ pub struct Rates {
     /// Sent after the settling time of a phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_bps: Option<f64>,
-    /// Long-run rate for the demand by the scheduler's own rule. Where it is absent, the notes of the link give the reason.
+    /// Long-run rate for the demand by the scheduler's own rule. If it is absent, the notes of the link give the
+    /// reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal_bps: Option<f64>,
     /// Hierarchical max-min fair rate for the demand.
@@ -28,25 +29,25 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Returns true where no rate was measured or computed.
+    /// Returns true if no rate was measured or computed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the sent rate in bit/s; NaN where it was not measured.
+    /// Returns the sent rate in bit/s; NaN if it was not measured.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.rate_bps.unwrap_or(f64::NAN)
     }
 
-    /// Returns the settled rate in bit/s; NaN where it was not measured.
+    /// Returns the settled rate in bit/s; NaN if it was not measured.
     #[must_use]
     pub fn settled(&self) -> f64 {
         self.settled_bps.unwrap_or(f64::NAN)
     }
 
-    /// Returns the max-min fair rate in bit/s; NaN where it was not computed.
+    /// Returns the max-min fair rate in bit/s; NaN if it was not computed.
     #[must_use]
     pub fn fair(&self) -> f64 {
         self.fair_bps.unwrap_or(f64::NAN)
@@ -98,7 +99,7 @@ pub struct Limit {
     /// The reason.
     #[serde(rename = "limit")]
     pub cause: LimitCause,
-    /// The class whose limit it is, `link` for the link; `null` where no class limits it.
+    /// The class whose limit it is, `link` for the link; `null` if no class limits it.
     pub limited_by: Option<String>,
     /// Time for which the limit has lasted, in seconds, as far as it was observed.
     pub limited_for_s: f64,
@@ -126,10 +127,10 @@ pub struct ClassSpan {
     pub delay_s: Option<Delay>,
     /// Rates of the span.
     pub rates: Rates,
-    /// The reason why the class got no more; its keys are absent where it is not known.
+    /// The reason why the class got no more; its keys are absent if it is unknown.
     #[serde(default, flatten)]
     pub limit: Option<Limit>,
-    /// Packets dropped, where their bytes are not counted.
+    /// Packets dropped, if their bytes are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_packets: Option<u64>,
     /// Length of its queue.
@@ -158,7 +159,7 @@ pub struct Span {
     pub start_s: f64,
     /// Its end in seconds since the link began to work.
     pub end_s: f64,
-    /// Link time in seconds that was lost beyond what is made up for.
+    /// Lost link time in seconds beyond the part that is made up for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forfeited_s: Option<f64>,
     /// Number of times that the data thread did not run for more than 300 ms.
@@ -173,7 +174,7 @@ pub struct Span {
     /// Rates of the whole link.
     #[serde(default, skip_serializing_if = "Rates::is_empty")]
     pub rates: Rates,
-    /// The reason why the link sent no more; its keys are absent where it is not known.
+    /// The reason why the link sent no more; its keys are absent if it is unknown.
     #[serde(default, flatten)]
     pub limit: Option<Limit>,
     /// The classes, in the order of the link's. A class without a measurement in the span is absent.

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// The terms that a class is configured with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
-    /// Guaranteed rate in bit/s; `null` where the class has none.
+    /// Guaranteed rate in bit/s; `null` if the class has none.
     pub guarantee_bps: Option<u64>,
-    /// Configured weight; `null` where the share is a guarantee.
+    /// Configured weight; `null` if the share is a guarantee.
     pub weight: Option<u64>,
-    /// Highest rate in bit/s; `null` where the class has no ceiling.
+    /// Highest rate in bit/s; `null` if the class has no ceiling.
     pub ceiling_bps: Option<u64>,
-    /// Rate in bit/s while every leaf is greedy, rounded down. Absent where it is not computed.
+    /// Rate in bit/s while every leaf is greedy, rounded down. Absent if it is not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_all_busy_bps: Option<u64>,
 }
@@ -32,7 +32,7 @@ impl Terms {
         Self { guarantee_bps, weight, ceiling_bps, share_all_busy_bps: Some(tree.rate_all_busy(class)) }
     }
 
-    /// Returns the rate that is the class's own in bit/s: its guarantee, or its share while all are busy where it has none.
+    /// Returns the class's own rate in bit/s: its guarantee, or else its share while all are busy.
     #[must_use]
     pub fn own_bps(&self) -> u64 {
         self.guarantee_bps.or(self.share_all_busy_bps).unwrap_or(0)
@@ -82,7 +82,8 @@ pub enum TrafficLimit {
     },
 }
 
-/// Bounds that a scheduler promises to a class. What is not promised or not computed is absent, but for `delay_bound_s`.
+/// Bounds that a scheduler promises to a class. Bounds that are not promised or not computed are absent, except
+/// `delay_bound_s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassBounds {
     /// Weight that the scheduler runs with, in its own unit: bytes for hls.
@@ -91,29 +92,29 @@ pub struct ClassBounds {
     /// Relative error of the share that this weight gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_error: Option<f64>,
-    /// Bytes by which the class may differ from its part of a sibling's service while both stay backlogged.
+    /// Maximum deviation of the class from its part of a sibling's service while both stay backlogged, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness_bytes: Option<f64>,
     /// The same as time at the class's rate when all are busy, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness_s: Option<f64>,
-    /// Bytes by which a backlogged class may be behind its share of what the link sent.
+    /// Maximum lag of a backlogged class behind its share of the link's service, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_case_bytes: Option<f64>,
-    /// Longest wait of a backlogged leaf for its next visit, where a ceiling makes it longer than the link's.
+    /// Longest wait of a backlogged leaf for its next visit, if a ceiling makes it longer than the link's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transmission_gap_s: Option<f64>,
-    /// Bytes by which the service of two backlogged hosts of the leaf may differ.
+    /// Maximum difference in service of two backlogged hosts of the leaf, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts_apart_bytes: Option<u64>,
-    /// Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `null` where none is promised.
+    /// Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `null` if none is promised.
     pub delay_bound_s: Option<f64>,
-    /// Traffic that the delay bound holds for: all of these limits. Absent where it is not given.
+    /// Traffic that the delay bound holds for: all of these limits. Absent if it is not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delay_bound_for: Vec<TrafficLimit>,
 }
 
-/// Bounds that a scheduler promises for the whole link. What is not promised is absent.
+/// Bounds that a scheduler promises for the whole link. Bounds that are not promised are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkBounds {
     /// Definition 1 of \[hls\], with the weights as run.
@@ -146,11 +147,11 @@ pub struct Ideal {
     pub request_bps: Option<u64>,
     /// Allocated rate in bit/s.
     pub allocation_bps: f64,
-    /// The same without rounding, as a fraction of whole numbers. Absent where rates are computed in floating point.
+    /// The same without rounding, as a fraction of whole numbers. Absent if rates are computed in floating point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact_bps: Option<String>,
-    /// True where the class gets what it requests.
+    /// True if the class's request is met.
     pub satisfied: bool,
-    /// The class whose capacity limits it, `link` for the link; `null` where nothing limits it.
+    /// The class whose capacity limits it, `link` for the link; `null` if there is none.
     pub limited_by: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! A JSON schema of link files, for editors that complete and check TOML by one (taplo, Even Better TOML).
 //!
-//! It is of draft 7, which these editors take. It knows keys, forms of values and limits of numbers. It does not know what concerns
-//! two keys or two classes: sums of guarantees, parents, what a scheduler honours. `fairlink check` does.
+//! It is of draft 7, which these editors support. It covers keys, forms of values and limits of numbers. It does not
+//! cover rules on two keys or two classes: sums of guarantees, parents, features of a scheduler. `fairlink check` does.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::keys::{CLASS, ClassKey, HOST_KEYS, Key, Kind, LINK, OVERHEADS};
 
-/// The first line of a link file by which editors find the schema where packages install it.
+/// The first line of a link file by which editors find the schema at its installed path.
 pub const DIRECTIVE: &str = "#:schema file:///usr/share/fairlink/link.schema.json";
 
 const NUMBER: &str = r"\s*[0-9]+(\.[0-9]+)?\s*";
@@ -27,36 +27,36 @@ fn quantity(units: &str) -> Value {
     json!({ "type": "string", "pattern": format!(r"^{NUMBER}({units})\s*$") })
 }
 
-/// A rate.
+/// Makes the schema of a rate.
 #[must_use]
 pub fn rate() -> Value {
     quantity(RATE_UNIT)
 }
 
-/// A size.
+/// Makes the schema of a size.
 #[must_use]
 pub fn size() -> Value {
     quantity(SIZE_UNIT)
 }
 
-/// A time.
+/// Makes the schema of a time.
 #[must_use]
 pub fn time() -> Value {
     quantity(TIME_UNIT)
 }
 
-/// One of these words.
+/// Makes the schema of one of these words.
 pub fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
     json!({ "enum": words.into_iter().collect::<Vec<_>>() })
 }
 
-/// A value of that schema, or a list of such.
+/// Makes the schema of a value of that schema, or a list of such values.
 #[must_use]
 pub fn one_or_more(schema: &Value) -> Value {
     json!({ "anyOf": [schema, { "type": "array", "items": schema, "minItems": 1 }] })
 }
 
-/// A table with these keys and no others.
+/// Makes the schema of a table with these keys and no others.
 pub fn table<'a>(properties: impl IntoIterator<Item = (&'a str, Value)>, required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
@@ -98,7 +98,7 @@ fn of_kind(kind: Kind) -> Value {
     }
 }
 
-/// The schema of each key, with its description and default.
+/// Returns the schema of each key, with its description and default.
 fn properties<C>(keys: &'static [Key<C>]) -> impl Iterator<Item = (&'static str, Value)> {
     keys.iter().map(|key| {
         let mut schema = of_kind(key.kind);
@@ -110,7 +110,7 @@ fn properties<C>(keys: &'static [Key<C>]) -> impl Iterator<Item = (&'static str,
 }
 
 fn classes_from_a_table() -> Value {
-    // A text with a name in braces becomes what the row has there.
+    // A text with a name in braces is replaced by the row's value.
     let column = json!({ "type": "string", "pattern": r"\{" });
     let keys = properties(&CLASS).map(|(name, mut schema)| {
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
@@ -121,14 +121,14 @@ fn classes_from_a_table() -> Value {
     table(more.into_iter().chain(keys), &["from"])
 }
 
-/// The tables that hold classes, in a file or in a link.
+/// Returns the tables that hold classes, in a file or in a link.
 #[must_use]
 pub fn class_lists() -> [(&'static str, Value); 2] {
     ["class", "classes"]
         .map(|name| (name, json!({ "type": "array", "items": { "$ref": format!("#/definitions/{name}") } })))
 }
 
-/// A link where one is wanted: the name of a link file, a table, or tc commands.
+/// The schema of a link: the name of a link file, a table, or tc commands.
 #[must_use]
 pub fn one_link() -> Value {
     json!({ "anyOf": [
@@ -138,7 +138,7 @@ pub fn one_link() -> Value {
     ] })
 }
 
-/// The JSON schema of link files.
+/// Returns the JSON schema of link files.
 #[must_use]
 pub fn link() -> Value {
     let own = |key: &ClassKey| OWN_KEYS.contains(&key.name);

@@ -1,7 +1,8 @@
 //! The keys of `[link]` and `[[class]]`: one line each in [`CLASS`] and [`LINK`].
 //!
-//! A key that is a field of [`ClassConfig`] or [`LinkConfig`](fairlink_core::LinkConfig) has functions that get and set it. The others (names, matches) are
-//! read by hand. By hand as well is whatever concerns two keys: a guarantee excludes a weight, `hosts` needs `per`.
+//! A key that is a field of [`ClassConfig`] or [`LinkConfig`](fairlink_core::LinkConfig) has functions that get and set
+//! it. The others (names, matches) have hand-written readers. So have rules on two keys: a guarantee excludes a weight,
+//! `hosts` needs `per`.
 
 mod class;
 #[cfg(feature = "text")]
@@ -88,7 +89,7 @@ pub enum Kind {
     Buckets,
     /// The length of a leaf's queue.
     Buffer,
-    /// The word that says how hosts are told apart; the bytes have their number, too.
+    /// The word for the key of hosts; the bytes have its number, too.
     Per,
     /// A number of packets.
     Packets {
@@ -110,7 +111,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// One of `words`; messages call the choice `what`.
+    /// Makes a choice among `words`, which messages call `what`.
     #[cfg_attr(not(feature = "text"), expect(unused_variables, reason = "for people"))]
     const fn word(what: &'static str, words: &'static [&'static str]) -> Self {
         Self::Word {
@@ -120,7 +121,7 @@ impl Kind {
         }
     }
 
-    /// Text for which the regular expression `pattern` holds.
+    /// Makes the kind of text that matches the regular expression `pattern`.
     #[cfg_attr(not(feature = "text"), expect(unused_variables, reason = "for people"))]
     const fn text(pattern: &'static str) -> Self {
         Self::Text {
@@ -150,16 +151,16 @@ pub struct Key<C: 'static> {
     /// The classes that may have it.
     #[cfg(feature = "text")]
     pub place: Place,
-    /// Its bit in the bytes of the kernel module, 0 to 31; `None` where it is not among them, or at a fixed place.
+    /// Its bit in the bytes of the kernel module, 0 to 31; `None` if it is not among them, or at a fixed place.
     pub bit: Option<u8>,
-    /// Returns the value where it is not the default. `None` for a key that is no field of `C`.
+    /// Returns the value if it is not the default. `None` for a key that is not a field of `C`.
     pub get: Option<fn(&C) -> Option<Value>>,
-    /// Sets the value; a value of another kind sets nothing.
+    /// Sets the value; a value of another kind has no effect.
     pub set: Option<fn(&mut C, Value)>,
     /// The features that it asks a scheduler for.
     #[cfg(feature = "text")]
     pub features: &'static [Feature],
-    /// The default, in Markdown; empty where there is none.
+    /// The default, in Markdown; empty if there is none.
     #[cfg(feature = "text")]
     pub default: &'static str,
     /// The description, in Markdown.
@@ -174,7 +175,7 @@ pub type ClassKey = Key<ClassConfig>;
 pub type LinkKey = Key<fairlink_core::LinkConfig>;
 
 impl<C> Key<C> {
-    /// The value of a configuration where it is not the default.
+    /// Returns the value in a configuration if it is not the default.
     #[must_use]
     pub fn value(&self, config: &C) -> Option<Value> {
         self.get.and_then(|get| get(config))
@@ -192,7 +193,7 @@ pub struct Difference<C: 'static> {
     pub new: Option<Value>,
 }
 
-/// The keys that differ, in the order of the table.
+/// Returns the keys that differ, in the order of the table.
 pub fn difference<C>(keys: &'static [Key<C>], old: &C, new: &C) -> impl Iterator<Item = Difference<C>> {
     keys.iter().filter_map(move |key| {
         let (old, new) = (key.value(old), key.value(new));

@@ -50,14 +50,14 @@ pub use labels::{LabelError, Labels, MAX_MINOR, MAX_NAME};
 pub use read::ReadError;
 pub use write::{WriteError, assemble};
 
-/// What the bytes begin with.
+/// The first bytes of a configuration.
 pub const MAGIC: [u8; 4] = *b"FLNK";
 /// The version that is written and read.
 pub const VERSION: u16 = 1;
 /// Most bytes of a configuration: 32 MiB, which is 512 for each class that tc has a number for.
 pub const MAX_BYTES: usize = 32 << 20;
-/// Most bytes that fit into one attribute of a netlink message, whose length has 16 bits, with a margin for what is around it. What is longer is
-/// handed over in a file in memory.
+/// Maximum size of an attribute of a netlink message, whose length has 16 bits, with a margin for its surroundings.
+/// Larger configurations are passed in a file in memory.
 pub const MAX_ATTRIBUTE: usize = 65_000;
 /// Most bytes of a record, without its length.
 pub const MAX_RECORD: usize = 512;
@@ -67,22 +67,22 @@ pub const MAX_CATCH_UP: Nanos = Nanos(1_000_000_000);
 /// Length of the header in bytes.
 const HEADER: usize = 16;
 
-/// What a queueing discipline is told of a link.
+/// The configuration of a queueing discipline.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
     /// The link and its classes.
     pub tree: Hierarchy,
-    /// What a packet costs beyond its length.
+    /// Link-layer overhead of a packet.
     pub overhead: Overhead,
-    /// What to do with what the scheduler cannot honour.
+    /// Treatment of settings that the scheduler cannot honour.
     pub leniency: Leniency,
-    /// The leaf of packets that none is found for; without one they are dropped.
+    /// The leaf of unclassified packets; without one they are dropped.
     pub default: Option<ClassId>,
     /// Lateness that the link makes up for, at most [`MAX_CATCH_UP`].
     pub catch_up: Nanos,
-    /// By how much the timer may be late, at most [`MAX_CATCH_UP`].
+    /// Possible lateness of the timer, at most [`MAX_CATCH_UP`].
     pub slack: Nanos,
     /// Numbers and names of the classes.
     pub labels: Labels,
@@ -99,12 +99,12 @@ const ALL_FIELDS: u32 = {
     }
     all
 };
-/// The bits of guarantee and weight, of which a class has one.
+/// The bits of guarantee and weight, of which a class has at most one.
 const SHARES: u32 = 0b11;
 /// The host keys of [`HOST_KEYS`](crate::keys::HOST_KEYS) that the module has: all but flows.
 const MODULE_HOST_KEYS: usize = 4;
 
-/// The bytes that a number takes: those that its limit needs.
+/// Returns the number of bytes of a number: those that its limit needs.
 const fn width(kind: Kind) -> usize {
     match kind {
         Kind::Size { max } | Kind::Number { max, .. } if max <= u8::MAX as u64 => 1,

@@ -1,8 +1,8 @@
 //! Rates, sizes and times as users write them, read exactly: without floating point. Only shares of the link are
 //! rounded.
 //!
-//! A number without a unit is refused, and so are units that mean different things to different people (`kbps`, `KB`).
-//! The `show_*` functions write what the `parse_*` functions read back as the same value.
+//! A number without a unit is refused, and so are ambiguous units (`kbps`, `KB`). The `parse_*` functions read the
+//! output of the `show_*` functions back as the same value.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -13,7 +13,7 @@ use core::fmt;
 use fairlink_core::{Nanos, Rate};
 use thiserror::Error;
 
-/// What a quantity measures.
+/// The dimension of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits per second.
@@ -86,19 +86,19 @@ const SIZES: [(&str, Factor); 7] = [
 const TIMES: [(&str, Factor); 4] =
     [("ns", Factor::Ten(0)), ("us", Factor::Ten(3)), ("ms", Factor::Ten(6)), ("s", Factor::Ten(9))];
 
-/// Why a quantity was refused. Every message repeats the text and says what is taken.
+/// The reason why a quantity was refused. Every message repeats the text and lists the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
-    /// Nothing is written.
+    /// An empty text.
     #[error("the {quantity} is empty")]
     Empty {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
     },
     /// A number alone.
     #[error("the {quantity} {text} has no unit")]
     MissingUnit {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -106,7 +106,7 @@ pub enum UnitError {
     /// A unit that is not one of this quantity's.
     #[error("\"{unit}\" is no unit of a {quantity}")]
     UnknownUnit {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         unit: String,
@@ -116,9 +116,9 @@ pub enum UnitError {
     BitsOrBytes {
         /// As written.
         unit: String,
-        /// What to write for bits.
+        /// Spelling for bits.
         bits: String,
-        /// What to write for bytes.
+        /// Spelling for bytes.
         bytes: String,
     },
     /// A size in `KB`.
@@ -126,15 +126,15 @@ pub enum UnitError {
     ThousandOr1024 {
         /// As written.
         unit: String,
-        /// What to write for 1000.
+        /// Spelling for a factor of 1000.
         thousand: String,
-        /// What to write for 1024.
+        /// Spelling for a factor of 1024.
         binary: String,
     },
     /// Not digits with at most one point between them.
     #[error("\"{text}\" does not begin with a number such as 10 or 1.5")]
     NotANumber {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -142,15 +142,15 @@ pub enum UnitError {
     /// Below zero.
     #[error("the {quantity} {text} is negative")]
     Negative {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
     },
-    /// Zero, where that is refused.
+    /// Zero, if it is not allowed.
     #[error("the {quantity} {text} is zero; the smallest taken is {min}")]
     Zero {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -160,7 +160,7 @@ pub enum UnitError {
     /// Above the limit.
     #[error("the {quantity} {text} is above the limit of {limit}")]
     TooLarge {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
@@ -170,14 +170,14 @@ pub enum UnitError {
     /// A fraction of the smallest unit.
     #[error("the {quantity} {text} is not a whole number of {base}")]
     TooFine {
-        /// What was expected.
+        /// The expected quantity.
         quantity: Quantity,
         /// As written.
         text: String,
         /// The smallest unit.
         base: &'static str,
     },
-    /// A share of the link where there is no link to take it of.
+    /// A share of the link without a link.
     #[error("the rate {text} is a share of the link, and here is no link")]
     NoLink {
         /// As written.
@@ -186,7 +186,7 @@ pub enum UnitError {
 }
 
 impl UnitError {
-    /// What to do about it.
+    /// Returns advice on how to fix the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -243,7 +243,8 @@ pub fn parse_rate(text: &str, link: Option<Rate>) -> Result<Rate, UnitError> {
     })
 }
 
-/// `kbps` is kilobytes per second in tc and kilobits per second to nearly everyone else.
+/// Returns both readings of an ambiguous unit: `kbps` is kilobytes per second in tc, and usually kilobits per second
+/// elsewhere.
 fn bits_or_bytes(unit: &str, number: &Number<'_>) -> Option<(String, String)> {
     let prefix = match unit {
         "bps" => "",
@@ -275,7 +276,7 @@ pub enum QueueLength {
     Packets(u32),
     /// Bytes.
     Bytes(u32),
-    /// What a rate carries in this time.
+    /// Bytes of a rate in this time.
     Time(Nanos),
 }
 
@@ -312,7 +313,7 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     written.scaled(quantity, unit, u64::MAX, || show_time(Nanos::MAX)).map(Nanos)
 }
 
-/// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` where it is finer or does not fit.
+/// Reads a number without unit, such as `15` or `0.5`, in thousandths; `None` if it is finer or does not fit.
 #[must_use]
 pub fn parse_thousandths(text: &str) -> Option<u64> {
     match Number::parse(text)?.scaled(Factor::Ten(3)) {
@@ -376,7 +377,7 @@ impl<'a> Written<'a> {
 
     fn percent_of(&self, whole: u64) -> Result<u64, UnitError> {
         let quantity = Quantity::Rate;
-        // In parts of 10^-12 of a percent; finer shares are no use to anyone.
+        // In parts of 10^-12 of a percent; finer shares are useless.
         match self.number.scaled(Factor::Ten(12)) {
             Scaled::Exact(parts) if parts <= 100 * 10u128.pow(12) => {
                 Ok((parts * u128::from(whole) / (100 * 10u128.pow(12))) as u64)
@@ -406,7 +407,7 @@ fn find(units: &[(&str, Factor)], unit: &str) -> Option<Factor> {
     units.iter().find(|&&(name, _)| name == unit).map(|&(_, factor)| factor)
 }
 
-/// A decimal number as it is written.
+/// A decimal number as written.
 struct Number<'a> {
     text: &'a str,
     /// Without leading zeros.
@@ -436,12 +437,12 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// The number times `factor`, if it is whole.
+    /// Multiplies the number by `factor`, if the result is whole.
     ///
     /// Take a fraction of n digits whose last is not zero. Times 10^k or 2^k it is whole only if n <= k, because its digits
     /// are not divisible by both 2 and 5. So no intermediate value is larger than the result.
     fn scaled(&self, factor: Factor) -> Scaled {
-        // 10^25 fits in no limit of ours, and 10^25 * 10^12 still fits in 128 bits.
+        // 10^25 exceeds all limits, and 10^25 * 10^12 still fits in 128 bits.
         if self.whole.len() > 25 {
             return Scaled::TooLarge;
         }
@@ -464,7 +465,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The number times a small whole number, as text.
+    /// Multiplies the number by a small whole number, as text.
     fn times(&self, by: u64) -> Option<String> {
         let n = u32::try_from(self.fraction.len()).ok()?;
         if self.whole.len() > 18 || n > 12 {
@@ -475,7 +476,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// `parts / 10^places`, without zeros at the end.
+/// Formats `parts / 10^places`, without zeros at the end.
 fn decimal(parts: u128, places: u32) -> String {
     let one = 10u128.pow(places);
     let fraction = format!("{:0width$}", parts % one, width = places as usize);
@@ -489,25 +490,25 @@ fn show(value: u64, units: &[(&str, u32)]) -> String {
     format!("{} {unit}", decimal(u128::from(value), exponent))
 }
 
-/// A rate as people read it, exactly: `300 Mbit/s`, `1.5 Gbit/s`.
+/// Formats a rate exactly: `300 Mbit/s`, `1.5 Gbit/s`.
 #[must_use]
 pub fn show_rate(rate: Rate) -> String {
     show_bps(rate.bps())
 }
 
-/// As [`show_rate`], for a rate that may be zero or above the limit, such as a sum.
+/// Like [`show_rate`], for a rate that may be zero or above the limit, such as a sum.
 #[must_use]
 pub fn show_bps(bps: u64) -> String {
     show(bps, &[("bit/s", 0), ("kbit/s", 3), ("Mbit/s", 6), ("Gbit/s", 9), ("Tbit/s", 12)])
 }
 
-/// A size as people read it, exactly: `1.5 kB`.
+/// Formats a size exactly: `1.5 kB`.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("B", 0), ("kB", 3), ("MB", 6), ("GB", 9)])
 }
 
-/// An amount of memory as people read it, to a tenth: `68.7 GiB`.
+/// Formats an amount of memory to a tenth: `68.7 GiB`.
 #[must_use]
 pub fn show_memory(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -517,7 +518,7 @@ pub fn show_memory(bytes: u64) -> String {
     }
 }
 
-/// The next whole number of KiB, MiB or GiB as a link file writes it: `65GiB`.
+/// Formats the next whole number of KiB, MiB or GiB in the form of a link file: `65GiB`.
 #[must_use]
 pub fn memory_key(bytes: u64) -> String {
     let (unit, shift) =
@@ -525,19 +526,19 @@ pub fn memory_key(bytes: u64) -> String {
     format!("{}{unit}", bytes.div_ceil(1 << shift))
 }
 
-/// A rate as a value of a link file.
+/// Formats a rate as a value of a link file.
 #[must_use]
 pub fn rate_key(bps: u64) -> String {
     show_bps(bps).replace(' ', "").replace("/s", "")
 }
 
-/// A size as a value of a link file.
+/// Formats a size as a value of a link file.
 #[must_use]
 pub fn size_key(bytes: u64) -> String {
     if bytes.is_multiple_of(1000) { show_size(bytes).replace(' ', "") } else { format!("{bytes}B") }
 }
 
-/// A time as people read it, exactly: `8.2 ms`.
+/// Formats a time exactly: `8.2 ms`.
 #[must_use]
 pub fn show_time(time: Nanos) -> String {
     show(time.0, &[("ns", 0), ("us", 3), ("ms", 6), ("s", 9)])

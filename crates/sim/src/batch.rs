@@ -18,33 +18,34 @@ use crate::statistics::{MSER_BATCH, mser5};
 /// One run to be made.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
-    /// What is simulated.
+    /// The simulated links.
     pub links: &'a Links,
     /// Under which scheduler.
     pub scheduler: &'static SchedulerInfo,
-    /// What to do with what it cannot honour.
+    /// Treatment of settings that the scheduler cannot honour.
     pub leniency: Leniency,
-    /// Which repetition this is, from 0: added to the scenario's seed.
+    /// Number of the repetition, from 0: added to the scenario's seed.
     pub repetition: u64,
-    /// What is left out of the averages, instead of what the scenario says.
+    /// Warm-up left out of the averages; overrides the scenario's.
     pub warmup: Option<Nanos>,
-    /// What was set otherwise than in the scenario's file, for the report.
+    /// Values changed from the scenario's file, for the report.
     pub sweep: &'a BTreeMap<String, Setting>,
-    /// Who else watches its packets.
+    /// Additional observers of its packets.
     pub observers: Option<&'a Observers<'a>>,
 }
 
 /// Makes the observer of a run.
 pub type Observers<'a> = dyn Fn() -> Box<dyn Observer> + Sync + 'a;
 
-/// Is told of the progress of each job (by its index) in simulated time, from several threads, and whether to go on.
+/// Called from several threads with the index of a job and its simulated time; returns whether to continue.
 pub type Watch<'a> = dyn Fn(usize, Nanos) -> ControlFlow<()> + Sync + 'a;
 
-/// Makes all runs, on `threads` threads at most, and returns them in the order of `jobs`: the same whatever `threads` is. Only the
-/// reports are kept.
+/// Makes all runs, on at most `threads` threads, and returns them in the order of `jobs`. The results do not depend on
+/// `threads`. Only the reports are kept.
 ///
 /// # Errors
-/// The index of the first job that failed, and why. It too is the same whatever `threads` is, except after [`ControlFlow::Break`].
+/// The index of the first job that failed, and the error. It does not depend on `threads` either, except after
+/// [`ControlFlow::Break`].
 pub fn run_jobs(
     jobs: &[Job<'_>],
     options: &Options,
@@ -80,7 +81,7 @@ pub fn run_jobs(
         match outcome {
             Some(Ok(run)) => runs.push(run),
             Some(Err(error)) => return Err((index, error)),
-            // Only what comes after a failure is left out, and that has been returned.
+            // Only jobs after a failure, which has been returned, are left out.
             None => break,
         }
     }
@@ -148,7 +149,7 @@ impl Observer for Told<'_> {
 /// Windows of the pilot runs that look for the warm-up.
 const PILOT_WINDOWS: u64 = 500;
 
-/// What there is no warm-up for.
+/// The class and scheduler without a warm-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoWarmup {
     /// The scheduler under which it was looked for.
@@ -157,17 +158,18 @@ pub struct NoWarmup {
     pub class: String,
 }
 
-/// Window of the pilot runs of a scenario of this length.
+/// Returns the window of the pilot runs of a scenario of this length.
 #[must_use]
 pub fn pilot_window(duration: Nanos) -> Nanos {
     Nanos((duration.0 / PILOT_WINDOWS).max(1))
 }
 
-/// The warm-up of pilot runs by MSER-5: repetitions of one scenario under one scheduler, made with windows of [`pilot_window`].
+/// Computes the warm-up of pilot runs by MSER-5. The runs are repetitions of one scenario under one scheduler, with
+/// windows of [`pilot_window`].
 ///
-/// Looked at is the mean delay in each window, averaged over the repetitions, class by class; the longest warm-up of all classes is
-/// taken. Windows in which no packet of a class left are passed over. Classes that left packets in fewer than a tenth of the
-/// windows say nothing.
+/// The input is the mean delay in each window, averaged over the repetitions, class by class; the longest warm-up of
+/// all classes is taken. Windows in which no packet of a class left are skipped. Classes that left packets in fewer
+/// than a tenth of the windows are ignored.
 ///
 /// # Errors
 /// A class whose delay is steady at no time of the first half.

@@ -45,8 +45,9 @@ pub fn compare(
     compare_links(&Links::alone(scenario.clone()), schedulers, leniency, runs, options, observer)
 }
 
-/// As [`compare`], for several links that share pools. All links run under the same scheduler. The observer is told of the packets of
-/// the first link, those that it brings for [`further`](Observer::further) links of theirs, and it alone of the progress of all.
+/// Like [`compare`], for several links that share pools. All links run under the same scheduler. The observer sees the
+/// packets of the first link; those that it provides for [`further`](Observer::further) links see theirs. Only the
+/// first is called with the progress of all.
 ///
 /// # Errors
 /// The first [`SimError`]; of a further link as [`SimError::Further`].

@@ -1,4 +1,5 @@
-//! What the classes of a link should get in each phase: by hierarchical max-min fairness, and by the rule of the scheduler itself.
+//! The ideal rates of a link's classes in each phase: by hierarchical max-min fairness, and by the rule of the
+//! scheduler itself.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::routes::Routes;
 use crate::scenario::{Scenario, SimError};
 use crate::shares::{EXACT_CELLS, Rates, hmm};
 
-/// What the classes of one link should get, by phase and class.
+/// The ideal rates of one link, by phase and class.
 #[derive(Clone, Debug)]
 pub(crate) struct Ideals {
     /// By hierarchical max-min fairness.
@@ -25,7 +26,7 @@ pub(crate) struct Ideals {
 /// The same by link, for max-min fairness.
 pub(crate) type Fair = Vec<Vec<Vec<f64>>>;
 
-/// What max-min fairness gives, by link, phase and class.
+/// Returns the max-min fair rates, by link, phase and class.
 pub(crate) fn fair(
     scenarios: &[Arc<Scenario>],
     pools: &[LinkPool],
@@ -42,7 +43,7 @@ pub(crate) fn fair(
     Ok(by_phase.into_iter().map(whole).collect())
 }
 
-/// What `info` gives by its own rule, by link, phase and class. `fair` is what max-min fairness gives.
+/// Returns the rates by the own rule of `info`, by link, phase and class. `fair` are the max-min fair rates.
 pub(crate) fn own(
     info: &'static SchedulerInfo,
     scenarios: &[Arc<Scenario>],
@@ -52,8 +53,8 @@ pub(crate) fn own(
     fair: &Fair,
 ) -> Result<Vec<Vec<Rates>>, SimError> {
     if !pools.is_empty() && info.supports(Feature::Pool) {
-        // The rule of siblings is max-min fairness, for which pools are solved, and so is the rule `exact`. With `ratio` what a member leaves is
-        // lost, and with `greedy` nothing is promised.
+        // The rule of siblings is max-min fairness, for which pools are solved, and so is the rule `exact`. With
+        // `ratio` unused shares are lost, and `greedy` promises nothing.
         let rule = pools.iter().map(|pool| pool.rule).find(|&rule| rule != PoolRule::Exact).unwrap_or_default();
         let by = if matches!(info.sharing, Sharing::Siblings) {
             format!(" by \"{}\"", rule.as_str())
@@ -85,7 +86,7 @@ pub(crate) fn own(
     })
 }
 
-/// What `info`, and what replaces it, gives each class of a link by its own rule.
+/// Returns the rates of each class of a link by the own rule of `info`, and of the schedulers that replace it.
 fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Interval]) -> Vec<Rates> {
     let exact = scenario.names.len() * phases.len() <= EXACT_CELLS;
     let schedulers = std::iter::once(None).chain(scenario.changes.iter().map(|change| change.scheduler));
@@ -116,7 +117,7 @@ fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Dema
     Ok((0..tree.len()).map(|class| ideal.bps(ClassId(class as u32))).collect())
 }
 
-/// What is known of the sources of `stage` that are active at the instant `at`.
+/// Returns the known traffic of the sources of `stage` that are active at the instant `at`.
 fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: Nanos) -> Result<Traffic, NotComputed> {
     let ids = stage.ids(scenario.names.len());
     let active = scenario.sources.iter().filter(|source| source.is_active(at, scenario.duration));
@@ -124,11 +125,11 @@ fn traffic_in(info: &SchedulerInfo, scenario: &Scenario, stage: &Stage<'_>, at: 
     traffic(info, here, stage.overhead, stage.tree)
 }
 
-/// Mean lengths of packets by class, as the link counts them, and whether all sources send evenly.
+/// Mean lengths of packets by class, as the link counts them, and true if all sources send evenly.
 ///
 /// # Errors
-/// Where `info` shares by lengths, a class has sources of different lengths, and not all that is asked for fits the link: how many packets of each
-/// the class sends follows from what it gets and what its queue drops.
+/// If `info` shares by lengths, a class has sources of different lengths, and the demand exceeds the link: the class's
+/// numbers of packets of each then depend on its rate and its queue's drops.
 fn traffic<'a>(
     info: &SchedulerInfo,
     sources: impl Iterator<Item = (ClassId, &'a SourceSpec)>,
@@ -163,7 +164,7 @@ fn traffic<'a>(
         return Err(NotComputed(why.to_owned()));
     }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
-    // Lengths that are mixed are no steady traffic. Where the order of packets decides, several sources of a class are none.
+    // Mixed lengths are not steady traffic. If the order of packets decides, several sources of a class are not either.
     let steady = steady && !mixed && !(several && matches!(info.sharing, Sharing::ByPackets(_)));
     Ok(Traffic::new(sums.into_iter().map(mean).collect(), steady))
 }
@@ -193,7 +194,7 @@ mod tests {
         assert!(of("drr", &mixed).is_ok() && of("hls", &mixed).is_ok());
         assert!(of("wrr", &[greedy.clone(), source(one, Model::cbr(rate(2)), 1000)]).is_ok());
         assert!(of("wrr", &[greedy, source(other, Model::cbr(rate(2)), 500)]).is_ok());
-        // Where all that is asked for fits the link, each class has what it asks for.
+        // If the demand fits the link, each class has its demand.
         let timed = |mbps| [source(one, Model::cbr(rate(mbps)), 1000), source(one, Model::cbr(rate(2)), 500)];
         assert!(of("wrr", &timed(7)).is_ok() && of("wrr", &timed(8)).is_err());
     }

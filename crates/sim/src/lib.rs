@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Where to start
-//! A [`Scenario`] says what is simulated. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
-//! arrivals; [`compare_links`] runs several links that share pools. A [`Simulation`] goes on step by step and takes packets and changes
-//! from outside. A [`Change`] makes a link another one while it runs. A [`Run`]
-//! says what was measured. [`run_jobs`] makes many runs on several processors; [`statistics`] says what they show together.
+//! A [`Scenario`] is the input. [`simulate`] runs it under one scheduler, [`compare`] under several on the same
+//! arrivals; [`compare_links`] runs several links that share pools. A [`Simulation`] runs step by step and takes
+//! packets and changes from outside. A [`Change`] replaces a link's configuration while it runs. A [`Run`] has the
+//! measurements. [`run_jobs`] makes many runs on several processors; [`statistics`] evaluates them together.
 //!
 //! The loop around the scheduler, [`fairlink_core::Driver`], is the one that the gateway runs. Here its port is a link that
 //! always sends at exactly its rate, on a clock of whole nanoseconds that jumps from one event to the next.
@@ -14,8 +14,8 @@
 //! numbers, integer sums. Floats appear only when a finished sum is divided for the report.
 //!
 //! # Errors and panics
-//! Whatever is wrong with a scenario is a [`SimError`]. So is a scheduler that loses packets or stops: whoever tries a new one should
-//! read a report, not a backtrace.
+//! Any fault of a scenario is a [`SimError`]. So is a scheduler that loses packets or stops: a user who tries a new one
+//! should read a report, not a backtrace.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -20,20 +20,20 @@ pub struct Links {
     pub first: Scenario,
     /// Further links by name. In a report, their classes are called `LINK:CLASS` and come after those of the first.
     pub further: Vec<(String, Scenario)>,
-    /// What they share.
+    /// Shared pools.
     pub pools: Vec<LinkPool>,
     /// Sources whose packets go over several of the links.
     pub routes: Vec<Route>,
 }
 
-/// A [`Pool`] to be, and who borrows from it.
+/// The configuration of a [`Pool`], and its members.
 #[derive(Clone, Debug)]
 pub struct LinkPool {
     /// Its name.
     pub name: String,
-    /// How it is shared.
+    /// Sharing rule.
     pub rule: PoolRule,
-    /// What its members send together.
+    /// Total rate of its members.
     pub rate: Rate,
     /// Bytes that may be sent at once.
     pub burst: u64,
@@ -45,18 +45,18 @@ pub struct LinkPool {
 pub(crate) type Lenders = Vec<(ClassId, Box<dyn Lender>)>;
 
 impl Links {
-    /// One link, which shares nothing.
+    /// Makes one link without pools.
     #[must_use]
     pub fn alone(first: Scenario) -> Self {
         Self { first, further: Vec::new(), pools: Vec::new(), routes: Vec::new() }
     }
 
-    /// What routes call the links; the first has the name of its root.
+    /// Returns the names of the links in routes; the first has the name of its root.
     pub(crate) fn names(&self) -> Vec<String> {
         self.first.names.first().cloned().into_iter().chain(self.further.iter().map(|(name, _)| name.clone())).collect()
     }
 
-    /// All links as they run.
+    /// Returns all links as they run.
     pub(crate) fn scenarios(&self) -> Vec<Arc<Scenario>> {
         let mut all = vec![Arc::new(self.first.clone())];
         for (n, (name, scenario)) in self.further.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Links {
         all
     }
 
-    /// New pools, and by link who borrows from them.
+    /// Makes the pools, and the members of each link.
     pub(crate) fn members(pools: &[LinkPool], links: usize) -> Result<Vec<Lenders>, SimError> {
         let mut members: Vec<Lenders> = (0..links).map(|_| Vec::new()).collect();
         for pool in pools {
@@ -85,7 +85,7 @@ impl Links {
     }
 }
 
-/// The intervals in which no link changes and no source of any link starts or stops.
+/// Returns the intervals in which no link changes and no source of any link starts or stops.
 pub(crate) fn phases(scenarios: &[Arc<Scenario>]) -> Vec<Interval> {
     let mut cuts: Vec<_> =
         scenarios.iter().flat_map(|scenario| scenario.phases()).flat_map(|phase| [phase.start, phase.end]).collect();
@@ -94,7 +94,7 @@ pub(crate) fn phases(scenarios: &[Arc<Scenario>]) -> Vec<Interval> {
     cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
 }
 
-/// What max-min fairness gives, by link, phase and class, pools included.
+/// Returns the max-min fair rates, by link, phase and class, pools included.
 pub(crate) fn ideals(scenarios: &[Arc<Scenario>], pools: &[LinkPool], phases: &[Interval]) -> Vec<Vec<Vec<f64>>> {
     if pools.is_empty() {
         return scenarios.iter().map(|scenario| scenario.ideals_in(phases)).collect();
@@ -128,7 +128,7 @@ pub(crate) fn ideals(scenarios: &[Arc<Scenario>], pools: &[LinkPool], phases: &[
 }
 
 impl Run {
-    /// Adds what the link `name` did at the same time.
+    /// Adds the time series of the link `name`.
     pub(crate) fn join(&mut self, name: &str, other: Self) {
         self.names.extend(other.names);
         self.classes.extend(other.classes);

@@ -1,13 +1,13 @@
-//! What is measured while a simulation runs: bytes by span of time, and delays. Memory is bounded by the number of leaves,
-//! not by the number of packets.
+//! Measurements during a simulation: bytes by span of time, and delays. Memory is bounded by the number of leaves, not
+//! by the number of packets.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_report::{Buckets, Delay, Histogram, Tally};
 
 use crate::report::Distribution;
 
-/// Bytes sent by each leaf in each of a row of spans of time. The bytes of a packet that is on the link when a span ends are
-/// divided in proportion, so that the spans add up to what was sent.
+/// Bytes sent by each leaf in each of a series of spans of time. The bytes of a packet that is on the link when a span
+/// ends are divided in proportion, so that the spans add up to the sent bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Spans {
     /// The spans' borders, the first one being the start of the run.
@@ -30,8 +30,8 @@ impl Spans {
         (self.bytes.len() * size_of::<u64>() + self.cuts.len() * size_of::<Nanos>()) as u64
     }
 
-    /// `len` bytes of `leaf` are on the link from `start` to `done`; `start` never decreases. What lies beyond the last span
-    /// is not counted.
+    /// Adds `len` bytes of `leaf` that are on the link from `start` to `done`; `start` never decreases. Parts beyond
+    /// the last span are not counted.
     pub(crate) fn add(&mut self, leaf: usize, start: Nanos, done: Nanos, len: u32) {
         while self.current + 1 < self.cuts.len() && self.cuts[self.current + 1] <= start {
             self.current += 1;
@@ -51,8 +51,8 @@ impl Spans {
         }
     }
 
-    /// Makes `at` a border, which is no earlier than the last packet's start. That packet, `last`, may be on the link then: leaf, start, end
-    /// and bytes.
+    /// Makes `at` a border, which is no earlier than the last packet's start. That packet, `last`, may be on the link
+    /// then: leaf, start, end and bytes.
     pub(crate) fn cut(&mut self, at: Nanos, last: Option<(usize, Nanos, Nanos, u32)>) {
         let span = self.cuts.partition_point(|&cut| cut < at);
         if span == 0 || self.cuts.get(span).is_none_or(|&cut| cut == at) {
@@ -72,19 +72,19 @@ impl Spans {
         self.bytes[place + leaf] += beyond;
     }
 
-    /// Puts leaves elsewhere: by new place the old one, where there is one.
+    /// Reorders leaves: `from` has the old place by new place, if there is one.
     pub(crate) fn arrange(&mut self, from: &[Option<usize>]) {
         let row = |bytes: &[u64]| from.iter().map(|place| place.map_or(0, |place| bytes[place])).collect::<Vec<_>>();
         self.bytes = self.bytes.chunks(self.leaves).flat_map(row).collect();
         self.leaves = from.len();
     }
 
-    /// The spans: start, end, and bytes by leaf.
+    /// Returns the spans: start, end, and bytes by leaf.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Nanos, Nanos, &[u64])> {
         self.cuts.windows(2).zip(self.bytes.chunks(self.leaves)).map(|(cut, bytes)| (cut[0], cut[1], bytes))
     }
 
-    /// Bytes by leaf in all spans that lie in `start .. end`, both of which are cuts. Only these spans are looked at.
+    /// Bytes by leaf in all spans in `start .. end`, both of which are cuts. Only these spans are read.
     pub(crate) fn between(&self, start: Nanos, end: Nanos) -> Vec<u64> {
         let mut sum = vec![0; self.leaves];
         let [first, last] = [start, end].map(|cut| self.cuts.partition_point(|&other| other < cut));
@@ -114,7 +114,7 @@ pub(crate) enum Delays {
 }
 
 impl Delays {
-    /// No delay yet, in one of `leaves` leaves.
+    /// Makes an empty collection of delays for `leaves` leaves.
     pub(crate) fn new(leaves: usize) -> Self {
         if leaves <= MAX_HISTOGRAMS {
             Self::Buckets(Histogram::new(buckets(leaves), u64::MAX))
@@ -123,13 +123,13 @@ impl Delays {
         }
     }
 
-    /// Most bytes that one leaf's delays take in memory.
+    /// Returns the maximum memory of one leaf's delays, in bytes.
     pub(crate) fn memory(leaves: usize) -> u64 {
         let counters = if leaves <= MAX_HISTOGRAMS { Histogram::<u32>::memory(buckets(leaves), u64::MAX) } else { 0 };
         size_of::<Self>() as u64 + counters
     }
 
-    /// One packet took `delay`.
+    /// Records a packet with this `delay`.
     pub(crate) fn record(&mut self, delay: Nanos) {
         match self {
             Self::Buckets(histogram) => histogram.record(delay.0),
@@ -137,7 +137,7 @@ impl Delays {
         }
     }
 
-    /// Mean, quantiles and maximum in seconds.
+    /// Returns the mean, quantiles and maximum in seconds.
     pub(crate) fn summary(&self) -> Delay {
         let delay = match self {
             Self::Buckets(histogram) => histogram.delay(),
@@ -147,7 +147,7 @@ impl Delays {
         Delay { min: None, ..delay }
     }
 
-    /// How the delays are distributed; `None` where there are none or percentiles are not recorded.
+    /// Returns the distribution of the delays; `None` if there are none or percentiles are not recorded.
     pub(crate) fn distribution(&self) -> Option<Distribution> {
         let Self::Buckets(histogram) = self else { return None };
         let all = histogram.tally().count;
@@ -159,7 +159,7 @@ impl Delays {
             let share = below as f64 / all as f64;
             if share >= wanted || below == all {
                 points.push((value as f64 / NANOS_PER_SEC as f64, below));
-                // Half a percent further, and in the tail a tenth of what is left.
+                // Half a percent further, and in the tail a tenth of the rest.
                 wanted = share + (0.1 * (1.0 - share)).min(0.005);
             }
         }
@@ -167,7 +167,7 @@ impl Delays {
     }
 }
 
-/// Three significant digits, or two with many leaves.
+/// Returns three significant digits, or two with many leaves.
 fn buckets(leaves: usize) -> Buckets {
     Buckets::new(if leaves <= THREE_DIGITS { 10 } else { 7 }, 0)
 }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((distribution.count(), distribution.quantile(1.0)), (1_000_000, Some(1.0)));
         for share in [0.01f64, 0.25, 0.5, 0.75, 0.99, 0.999, 0.9999] {
             let (kept, exact) = (distribution.quantile(share).unwrap(), share * share);
-            // Half a percent of the packets, or a tenth of the tail, may be told apart no better.
+            // Resolution: half a percent of the packets, or a tenth of the tail.
             let later = (share + (0.1 * (1.0 - share)).min(0.005)).powi(2) * 1.001;
             assert!((exact * 0.999..=later).contains(&kept), "{share}: {kept} {exact}");
         }

@@ -1,4 +1,5 @@
-//! What a scheduler promises, measured while it runs and printed beside it. Nothing here grows with the run.
+//! Measurements of a scheduler's promises, taken during the run and printed beside the bounds. Memory does not grow
+//! with the run.
 //!
 //! Memory: some hundred bytes per class, 128 B for each pair of siblings that is compared (16 MB at most), a kilobyte for each class whose convex
 //! curve has many starts.
@@ -35,7 +36,7 @@ pub(crate) struct Metrics {
     delays: Vec<Option<Nanos>>,
 }
 
-/// Why nothing is measured.
+/// The reason why there are no measurements.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MetricsError {
     #[error(transparent)]
@@ -45,7 +46,7 @@ pub(crate) enum MetricsError {
 }
 
 impl Metrics {
-    /// Those of an empty link. Without `info` there are no bounds; with `bounds` unset neither.
+    /// Makes the metrics of an empty link. Without `info`, or with `bounds` unset, there are no bounds.
     pub(crate) fn new(
         tree: &Hierarchy,
         info: Option<&'static SchedulerInfo>,
@@ -84,7 +85,7 @@ impl Metrics {
         })
     }
 
-    /// A packet is handed to the scheduler.
+    /// Records a packet handed to the scheduler.
     pub(crate) fn arrived(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         let queued = &mut self.queued[leaf.index()];
         *queued += 1;
@@ -101,7 +102,7 @@ impl Metrics {
         self.bursts[leaf.index()].iter_mut().for_each(|(burst, ..)| burst.arrive(now, len));
     }
 
-    /// A packet is dropped.
+    /// Records a dropped packet.
     pub(crate) fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.worst_case.dropped(leaf);
         self.gps.dropped(now, leaf, len);
@@ -112,7 +113,7 @@ impl Metrics {
         self.gone(leaf);
     }
 
-    /// A packet that arrived at `arrived` leaves from `start` to `done`.
+    /// Records a packet that arrived at `arrived` and leaves from `start` to `done`.
     pub(crate) fn sent(&mut self, arrived: Nanos, start: Nanos, done: Nanos, leaf: ClassId, len: u32) {
         self.fairness.served(leaf, len.into());
         self.gaps.visited(leaf, start, done);
@@ -137,7 +138,7 @@ impl Metrics {
         }
     }
 
-    /// What was measured until `end`, by class, the link left out.
+    /// Returns the measurements until `end`, by class, without the link.
     pub(crate) fn report(&self, end: Nanos, names: &[String]) -> Vec<ClassMetrics> {
         let (mut worst_case, mut gps, mut hmm) = (self.worst_case.clone(), self.gps.clone(), self.hmm.clone());
         worst_case.end();
@@ -156,7 +157,7 @@ impl Metrics {
             let burst = self.bursts[index]
                 .iter()
                 .max_by_key(|(burst, _, allowed)| i128::from(burst.sigma()) - allowed.map_or(0, i128::from));
-            // Whether traffic keeps to windows is not measured.
+            // Conformance to windows is not measured.
             let buckets = |bound: &DelayBound| {
                 bound.traffic.limits().iter().all(|limit| matches!(limit, ArrivalLimit::Bucket { .. }))
             };
@@ -184,7 +185,7 @@ impl Metrics {
         self.fairness.tree().classes().map(class).collect()
     }
 
-    /// Definition 1 in bytes of the class, of its worst sibling.
+    /// Returns Definition 1 of the class in bytes, for its worst sibling.
     fn fairness_bound(&self, class: ClassId) -> Option<f64> {
         if let Some(fairness) = &self.promised.fairness {
             return match fairness.of_classes.get(class.index()) {
@@ -207,7 +208,7 @@ impl Metrics {
         }
     }
 
-    /// \[pgps\] Theorem 2. What waits behind the scheduler is out of its hands.
+    /// \[pgps\] Theorem 2. It does not cover the wait behind the scheduler.
     fn gps_bound(&self) -> Option<f64> {
         if self.fairness.tree().link().transmit_queue.is_some() {
             return None;
@@ -215,7 +216,8 @@ impl Metrics {
         self.info.filter(|info| info.promises.follows_gps).map(|_| self.fairness.tree().link().max_packet.into())
     }
 
-    /// \[hfsc\] Theorem 2: where all curves are admitted, no deadline is missed by more than a largest packet takes.
+    /// \[hfsc\] Theorem 2: if all curves are admitted, no deadline is missed by more than the duration of a largest
+    /// packet.
     fn deadline_bound(&self) -> Option<f64> {
         let info = self.info.filter(|_| self.fairness.tree().link().transmit_queue.is_none())?;
         let Some(fairlink_core::Delay::Curves { .. }) = info.promises.delay else { return None };
@@ -225,7 +227,7 @@ impl Metrics {
     }
 }
 
-/// By class, whether it or a class below it has a limit of its own, so that it may get less than its siblings.
+/// True by class id if it or a class below it has a limit of its own, so that it may get less than its siblings.
 fn held_back(tree: &Hierarchy) -> Vec<bool> {
     let limited = |index: usize| {
         let config = tree.config(ClassId(index as u32));
@@ -240,7 +242,8 @@ fn held_back(tree: &Hierarchy) -> Vec<bool> {
     held_back
 }
 
-/// What the burstiness of a leaf is measured at: the buckets that its delay bound is for, else its own, else its rate when all are busy.
+/// Rates and bursts at which the burstiness of a leaf is measured: the buckets of its delay bound, else its own, else
+/// its rate when all are busy.
 fn bursts(tree: &Hierarchy, class: ClassId, bound: Option<&DelayBound>) -> Vec<(Burstiness, u64, Option<u64>)> {
     if !tree.is_leaf(class) {
         return Vec::new();

@@ -47,27 +47,27 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Observer {
-    /// A packet of `len` bytes is handed to the scheduler; it may yet be dropped.
+    /// Reports a packet of `len` bytes handed to the scheduler. The scheduler may still drop it.
     fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
         let _ = (now, class, len);
     }
 
-    /// A packet was dropped.
+    /// Reports a dropped packet.
     fn dropped(&mut self, now: Nanos, class: ClassId, len: u32, reason: DropReason) {
         let _ = (now, class, len, reason);
     }
 
-    /// A packet was given to the link at `now`; its last bit leaves at `done`.
+    /// Reports a packet given to the link at `now`. Its last bit leaves at `done`.
     fn sent(&mut self, now: Nanos, done: Nanos, class: ClassId, len: u32) {
         let _ = (now, done, class, len);
     }
 
-    /// A packet is handed to the scheduler; told after [`Observer::arrived`].
+    /// Called after [`Observer::arrived`], when a packet is enqueued in the scheduler.
     fn came(&mut self, packet: &PacketSeen) {
         let _ = packet;
     }
 
-    /// A packet has left the scheduler. Those that never do are queued at the end.
+    /// Reports a packet that has left the scheduler. Packets that never leave are queued at the end.
     fn went(&mut self, packet: &PacketSeen, fate: Fate) {
         let _ = (packet, fate);
     }
@@ -77,8 +77,8 @@ pub trait Observer {
         Vec::new()
     }
 
-    /// Called about two hundred times in a run, evenly over its simulated time, and more often in long runs, for progress
-    /// bars. [`ControlFlow::Break`] ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
+    /// Reports progress about two hundred times in a run, evenly over its simulated time, and more often in long runs.
+    /// For progress bars. [`ControlFlow::Break`] ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, now: Nanos) -> ControlFlow<()> {
         let _ = now;
         ControlFlow::Continue(())
@@ -102,7 +102,7 @@ pub struct PacketSeen {
     pub source: u32,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The link sent it.

@@ -1,4 +1,4 @@
-//! The link as the driver sees it: sources in front, measurements behind, packets under way between.
+//! The driver's port of the link: sources in front, measurements behind, packets in flight between.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -19,8 +19,8 @@ use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
 
-/// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough that
-/// it is silent soon after it stops. Fewer where the queues hold less.
+/// Packets that a greedy source keeps in its queue: enough that the class never looks idle to a scheduler, few enough
+/// that it is silent soon after it stops. Fewer if the queues hold less.
 const GREEDY_PACKETS: u32 = 8;
 
 /// Packets taken in at a time. More that come at one instant, from a shaper of a huge burst, come in several turns: memory does not
@@ -38,9 +38,9 @@ struct Flight {
     /// Its place in the order of arrival.
     number: u64,
     source: u32,
-    /// Its place among the journeys; none where its way ends here.
+    /// Index of its journey; [`NO_JOURNEY`] if its route ends here.
     journey: u32,
-    /// By which its source knows it again, where that hears of its packets.
+    /// Identifies the packet to a source that receives feedback on its packets.
     tag: u32,
     marked: bool,
     under_way: bool,
@@ -53,17 +53,17 @@ impl Flight {
     }
 }
 
-/// Packets that may wait between a scheduler and its link: what is there no longer keeps a class from looking idle.
+/// Maximum number of packets between a scheduler and its link: those no longer keep a class from looking idle.
 fn behind(tree: &Hierarchy) -> u32 {
     tree.link().transmit_queue.map_or(0, |queue| queue.packets)
 }
 
-/// The journey of a packet that has none.
+/// The journey of a packet without one.
 const NO_JOURNEY: u32 = u32::MAX;
 /// The tag of a packet whose source does not ask for it.
 pub(crate) const NO_TAG: u32 = u32::MAX;
 
-/// A packet that reached its receiver, and whose source hears of it.
+/// A packet that reached its receiver and whose source receives feedback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     /// The link of the source, and its index there.
@@ -74,7 +74,7 @@ pub(crate) struct Delivered {
     pub(crate) marked: bool,
 }
 
-/// A source as the port sees it, with the scenario's class. Timed sources leave all of it unused.
+/// The port's state of a source, with the scenario's class. Timed sources do not use it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Greedy {
     class: Option<ClassId>,
@@ -83,38 +83,39 @@ struct Greedy {
     most: u32,
 }
 
-/// The link, its sources and its measurements, as the driver sees them. Packets and bytes by class are counted where they pass
-/// the scheduler, by [`fairlink_core::Metered`].
+/// The link, its sources and its measurements, as the driver's port. [`fairlink_core::Metered`] counts packets and
+/// bytes by class at the scheduler.
 pub(crate) struct LinkPort<'a> {
     scenario: Arc<Scenario>,
     phases: Arc<[Interval]>,
     observer: &'a mut dyn Observer,
     mix: TrafficMix,
     greedy: Vec<Greedy>,
-    /// Greedy sources that may add packets, and how many each.
+    /// Greedy sources that may add packets, and the number of packets of each.
     refill: VecDeque<(u32, u32)>,
     /// Greedy sources whose packets were all refused; one tries again whenever a packet leaves.
     refused: VecDeque<u32>,
     flights: Vec<Flight>,
     free: Vec<usize>,
     routes: Arc<Routes>,
-    /// Which link this is.
+    /// Index of this link.
     link: usize,
-    /// By source: the number of its route. Empty where there are no routes.
+    /// By source: the number of its route. Empty if there are no routes.
     routed: Vec<Option<u32>>,
     journeys: Vec<Journey>,
     free_journeys: Vec<u32>,
     /// Packets on the way to this link, the first to come on top.
     coming: BinaryHeap<Reverse<Coming>>,
-    /// Packets that go on to other links.
+    /// Packets that continue to other links.
     going: Vec<Coming>,
-    /// Packets whose sources hear that they have arrived.
+    /// Packets whose sources are to be notified of the delivery.
     heard: Vec<Delivered>,
     visits: Visits,
     overhead: Overhead,
     /// By id in the tree that is in force: the scenario's class.
     classes: Vec<ClassId>,
-    /// By class of the scenario: its id in the tree that is in force. The root where it is not there; no source sends then.
+    /// By class of the scenario: its id in the tree that is in force. The root if it does not exist there; no source
+    /// sends then.
     ids: Vec<ClassId>,
     /// By class of the scenario; leaves have a place in `delays`, in their order.
     place: Vec<usize>,
@@ -126,19 +127,20 @@ pub(crate) struct LinkPort<'a> {
     /// The packet that was sent last, whose last bit leaves at `free_at`: its place, when its first bit left, its length.
     last: (usize, Nanos, u32),
     busy: Nanos,
-    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    /// Packets that were offered from outside and their bytes without the link's overhead, by the start of the phase
+    /// and the class.
     offered: BTreeMap<(Nanos, ClassId), Amount>,
     /// Packets taken in or sent.
     moved: u64,
     /// Packets taken in.
     taken: u64,
-    /// By class of the scenario, packets that a shaper let out when the class was gone.
+    /// By class of the scenario, packets that a shaper released after the class was removed.
     too_late: Vec<u64>,
     error: Option<SimError>,
 }
 
 impl<'a> LinkPort<'a> {
-    /// Link number `link`, ready to start. Averages are made of each of `phases`.
+    /// Makes link number `link`, ready to start. Averages cover each of `phases`.
     pub(crate) fn new(
         scenario: &Arc<Scenario>,
         phases: &Arc<[Interval]>,
@@ -205,17 +207,18 @@ impl<'a> LinkPort<'a> {
         Ok(port)
     }
 
-    /// Measures what a scheduler promises, from the start on.
+    /// Measures the scheduler's promises, from the start on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = Some(Box::new(metrics));
     }
 
-    /// What is measured of what the scheduler promises.
+    /// Returns the measurements of the scheduler's promises.
     pub(crate) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.as_deref()
     }
 
-    /// By class of the scenario, packets that shapers and policers of its sources have lost, and those that were held until the class was gone.
+    /// By class of the scenario, packets that shapers and policers of its sources have dropped, and those that were
+    /// held until the class was removed.
     pub(crate) fn lost_at_sources(&self) -> Vec<u64> {
         let mut lost = self.too_late.clone();
         for (index, source) in (0..).zip(&self.scenario.sources) {
@@ -224,7 +227,8 @@ impl<'a> LinkPort<'a> {
         lost
     }
 
-    /// Another stage begins. The change `lost` these packets: of removed classes under their old id, others under the new one.
+    /// Starts another stage. The change `lost` these packets: those of removed classes under their old id, others under
+    /// the new one.
     pub(crate) fn change(&mut self, now: Nanos, stage: &Stage<'_>, lost: Vec<(Packet, DropReason)>) {
         let removed = |lost: &(Packet, DropReason)| lost.1 == DropReason::ClassRemoved;
         let (removed, unfit): (Vec<_>, Vec<_>) = lost.into_iter().partition(removed);
@@ -233,7 +237,8 @@ impl<'a> LinkPort<'a> {
         unfit.into_iter().for_each(|(packet, reason)| self.dropped(now, packet, reason));
     }
 
-    /// The scenario is another one from now on: it has a change at `at` more, and maybe more classes. Averages are made of each of `phases`.
+    /// Replaces the scenario from now on. The new one has one more change, at `at`, and maybe more classes. Averages
+    /// cover each of `phases`.
     pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
         let classes = scenario.names.len();
         let (leaves, _) = scenario.roles();
@@ -270,7 +275,7 @@ impl<'a> LinkPort<'a> {
         for (greedy, source) in self.greedy.iter_mut().zip(&self.scenario.sources) {
             let Some(class) = greedy.class else { continue };
             let Some(id) = ids[class.index()] else {
-                // The class is gone before the source hears that it is to stop.
+                // The class is removed before its source is stopped.
                 greedy.active = false;
                 continue;
             };
@@ -283,7 +288,7 @@ impl<'a> LinkPort<'a> {
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }
 
-    /// Most bytes that packets under way and measurements take.
+    /// Maximum memory of packets in flight and measurements, in bytes.
     pub(crate) fn memory_bound(&self) -> u64 {
         let most_of = |stage: &Stage<'_>| u64::from(stage.tree.link().max_queued) + u64::from(behind(stage.tree));
         let queued = self.scenario.stages().iter().map(most_of).max().unwrap_or(0);
@@ -294,15 +299,15 @@ impl<'a> LinkPort<'a> {
             _ => greedy.most,
         };
         let greedy: u64 = self.greedy.iter().map(|greedy| u64::from(most(greedy))).sum();
-        // What is offered from outside is of no source.
+        // Packets offered from outside belong to no source.
         let flights = queued + greedy + (self.greedy.len() - 1) as u64;
-        // A vector that grew by doubling may have room for twice what it holds.
+        // A vector that grew by doubling may have room for twice its contents.
         let flights = 2 * flights * (size_of::<Flight>() + size_of::<usize>()) as u64;
         let delays = self.delays.len() as u64 * Delays::memory(self.delays.len());
         flights + delays + self.visits.memory() + self.spans.memory() + self.windows.as_ref().map_or(0, Series::memory)
     }
 
-    /// When a source does something next.
+    /// Returns the time of the next event of a source.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let own = self.mix.peek();
         match self.coming.peek() {
@@ -311,57 +316,57 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// Takes what goes on to other links since the last call.
+    /// Drains the packets that continue to other links since the last call.
     pub(crate) fn going(&mut self) -> std::vec::Drain<'_, Coming> {
         self.going.drain(..)
     }
 
-    /// Returns true if something goes on to another link, or a source is to hear of something.
+    /// Returns true if a packet continues to another link, or a source is to be notified.
     pub(crate) fn has_messages(&self) -> bool {
         !self.going.is_empty() || !self.heard.is_empty()
     }
 
-    /// Takes what sources are to hear since the last call.
+    /// Drains the deliveries that sources are to be notified of since the last call.
     pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Delivered> {
         self.heard.drain(..)
     }
 
-    /// A source of this link hears of a packet.
+    /// Notifies a source of this link of a delivery.
     pub(crate) fn hear(&mut self, heard: Delivered) {
         self.mix.arrived(heard.source, heard.tag, heard.at, heard.marked);
     }
 
-    /// What a source of this link did that hears of its packets.
+    /// Returns the report of a source of this link that receives feedback.
     pub(crate) fn closed(&self, source: u32) -> Option<ClosedReport> {
         self.mix.closed(source)
     }
 
-    /// A packet is on its way here.
+    /// Adds a packet that is on its way here.
     pub(crate) fn expect(&mut self, coming: Coming) {
         self.coming.push(Reverse(coming));
     }
 
-    /// What happened to the packets of each route here.
+    /// Returns the counts for each route at this link.
     pub(crate) fn visits(&self) -> &Visits {
         &self.visits
     }
 
-    /// Returns true if a greedy source has a packet to add as soon as it is asked.
+    /// Returns true if a greedy source has a packet to add at once.
     pub(crate) fn wants_to_refill(&self) -> bool {
         !self.refill.is_empty()
     }
 
-    /// Packets taken in or sent so far.
+    /// Returns the number of packets enqueued or sent so far.
     pub(crate) fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// What the scheduler did wrong, if anything.
+    /// Returns the scheduler's first violation, if any.
     pub(crate) fn check(&mut self) -> Result<(), SimError> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Asks the observer whether to go on.
+    /// Reports progress to the observer, which may stop the run.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
         match self.observer.progress(now) {
             ControlFlow::Continue(()) => Ok(()),
@@ -369,12 +374,12 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// What is simulated.
+    /// Returns the simulated scenario.
     pub(crate) fn scenario(&self) -> &Arc<Scenario> {
         &self.scenario
     }
 
-    /// The intervals that averages are made of.
+    /// Returns the intervals of the averages.
     pub(crate) fn phases(&self) -> &Arc<[Interval]> {
         &self.phases
     }
@@ -384,7 +389,7 @@ impl<'a> LinkPort<'a> {
         &self.delays
     }
 
-    /// By class of the scenario, the place of a leaf in delays and spans.
+    /// Returns the place of a leaf in delays and spans, by class of the scenario.
     pub(crate) fn place(&self) -> &[usize] {
         &self.place
     }
@@ -399,28 +404,29 @@ impl<'a> LinkPort<'a> {
         Cow::Owned(spans)
     }
 
-    /// The last packet that was sent: leaf, first and last bit, length.
+    /// Returns the last sent packet: leaf, first and last bit, length.
     fn on_the_link(&self) -> (usize, Nanos, Nanos, u32) {
         let (place, start, len) = self.last;
         (place, start, self.free_at, len)
     }
 
-    /// Packets that were offered from outside and their bytes without what the link adds, by the start of the phase and the class.
+    /// Packets that were offered from outside and their bytes without the link's overhead, by the start of the phase
+    /// and the class.
     pub(crate) fn offered(&self) -> &BTreeMap<(Nanos, ClassId), Amount> {
         &self.offered
     }
 
-    /// What happened in windows of equal length.
+    /// Returns the measurements in windows of equal length.
     pub(crate) fn windows(&self) -> Option<&Series> {
         self.windows.as_ref()
     }
 
-    /// How long the link was sending after the warmup, until `end`.
+    /// Time that the link was sending after the warmup, until `end`.
     pub(crate) fn busy(&self, end: Nanos) -> Nanos {
         self.busy - self.free_at.min(self.scenario.duration).saturating_sub(end)
     }
 
-    /// A packet of a source of this link.
+    /// Sends a packet of a source of this link.
     fn emit(&mut self, now: Nanos, source: u32, class: ClassId, len: u32, tag: u32, batch: &mut Vec<Packet>) {
         if self.ids[class.index()] == ClassId::ROOT {
             self.too_late[class.index()] += 1;
@@ -435,7 +441,7 @@ impl<'a> LinkPort<'a> {
         self.offer(now, source, class, len, (journey, tag), batch);
     }
 
-    /// A packet that comes from another link, or from outside.
+    /// Handles a packet from another link, or from outside.
     fn arrive(&mut self, coming: Coming, batch: &mut Vec<Packet>) {
         let Some(journey) = coming.journey() else {
             let source = (self.greedy.len() - 1) as u32;
@@ -466,12 +472,12 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// A packet on a route leaves at `done`: it goes on, or it has arrived.
+    /// Handles a packet on a route that leaves at `done`: forwards it, or records its arrival.
     fn go_on(&mut self, flight: &Flight, done: Nanos) {
         let mut journey = self.journeys[flight.journey as usize];
         journey.marked |= flight.marked;
         self.free_journeys.push(flight.journey);
-        // Links are few, and each numbers what leaves it.
+        // Links are few, and each numbers its departing packets.
         let number = (self.moved << 16) | self.link as u64 & 0xffff;
         let onward = self.routes.onward(journey, self.link, done, number);
         let end = self.routes.end(self.link, done);
@@ -549,7 +555,8 @@ impl<'a> LinkPort<'a> {
         }
     }
 
-    /// The flight that the scheduler gives back with `packet`, unless it made it up.
+    /// Returns the flight that belongs to `packet` from the scheduler, or `None` for a packet that the scheduler
+    /// invented.
     fn land(&mut self, packet: &Packet) -> Option<Flight> {
         let handle = packet.handle as u32 as usize;
         let flight = self.flights.get_mut(handle).filter(|flight| {
@@ -679,13 +686,13 @@ impl Port for LinkPort<'_> {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-/// What active queues are told of a packet: a source is a flow and a host. All sources understand ECN, so that it is the class that
+/// Label of a packet for active queues: a source is a flow and a host. All sources are ECN-capable, so that the class
 /// decides.
 const fn label(source: u32) -> u64 {
     with_host(flow_bits(source), source as u16) | ECN_CAPABLE
 }
 
-/// By class, its place among `leaves`, where it is one.
+/// By class, its index in `leaves`, if it is one.
 fn places(leaves: &[ClassId], classes: usize) -> Vec<usize> {
     let mut place = vec![usize::MAX; classes];
     leaves.iter().enumerate().for_each(|(index, class)| place[class.index()] = index);
@@ -704,7 +711,7 @@ fn cuts(scenario: &Scenario, phases: &[Interval], options: &Options) -> Vec<Nano
     cuts
 }
 
-/// Where the settled part of a phase starts.
+/// Start of the settled part of a phase.
 pub(crate) fn settled(start: Nanos, end: Nanos, options: &Options) -> Nanos {
     let settled = start.saturating_add(options.settle);
     if settled < end { settled } else { start }

@@ -1,4 +1,4 @@
-//! What is simulated, checked, and what all runs of it have in common.
+//! The validated input of a simulation, with the data that all runs share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::port::LinkPort;
 use crate::routes::Routes;
 use crate::running::Rules;
 use crate::scenario::{Options, Scenario, SimError};
-/// What is simulated, checked, and what all runs of it have in common.
+/// The validated input of a simulation, with the data that all runs share.
 #[derive(Clone)]
 pub(crate) struct Prepared {
     /// One of each link.
     pub(crate) scenarios: Vec<Arc<Scenario>>,
-    /// What routes and reports call the links.
+    /// Names of the links in routes and reports.
     pub(crate) names: Vec<String>,
     pub(crate) pools: Vec<LinkPool>,
     pub(crate) phases: Arc<[Interval]>,
@@ -62,7 +62,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// What max-min fairness gives.
+    /// Computes the max-min fair rates.
     ///
     /// # Errors
     /// Routes that lead in a circle.
@@ -70,7 +70,7 @@ impl Prepared {
         ideals::fair(&self.scenarios, &self.pools, &self.routes, &self.phases)
     }
 
-    /// What each link should get under `info`, by link.
+    /// Computes the ideal rates of each link under `info`, by link.
     ///
     /// # Errors
     /// Routes that lead in a circle.
@@ -80,7 +80,7 @@ impl Prepared {
     }
 }
 
-/// `error`, with the name of the link where it is a further one.
+/// Adds the name of the link to `error` if it is a further one.
 pub(crate) fn of_link(names: &[String], link: usize, error: SimError) -> SimError {
     match names.get(link) {
         Some(name) if link > 0 => SimError::Further { link: name.clone(), error: Box::new(error) },
@@ -88,7 +88,8 @@ pub(crate) fn of_link(names: &[String], link: usize, error: SimError) -> SimErro
     }
 }
 
-/// Builds what each change of `scenario` will need and throws it away, so that a change that is refused fails before anything runs.
+/// Builds the objects that each change of `scenario` will need and discards them, so that a refused change fails before
+/// the run.
 pub(crate) fn check_changes(scenario: &Scenario, mut rules: Rules) -> Result<(), SimError> {
     for (index, change) in scenario.changes.iter().enumerate() {
         rules.info = change.scheduler.or(rules.info);
@@ -100,7 +101,7 @@ pub(crate) fn check_changes(scenario: &Scenario, mut rules: Rules) -> Result<(),
     Ok(())
 }
 
-/// Measures what the scheduler promises, where that is asked for.
+/// Measures the scheduler's promises, if requested.
 pub(crate) fn measure(
     port: &mut LinkPort<'_>,
     scenario: &Scenario,
@@ -115,7 +116,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// What schedulers go on without: `info`, and those that changes bring.
+/// Returns notes on the settings that schedulers ignore: `info`, and those that changes bring.
 pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Vec<String> {
     let mut notes = Vec::new();
     let mut said = BTreeSet::new();
@@ -129,7 +130,7 @@ pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Ve
         };
         for (id, feature) in info.unsupported(stage.tree) {
             let class = classes[id.index()];
-            // What was ignored before a change and is ignored after it is said once.
+            // A setting that is ignored before and after a change is noted once.
             if said.insert((info.name, class, feature)) {
                 let name = &scenario.names[class.index()];
                 notes.push(format!("{since}{} ignores that class {name} has {}", info.name, feature.as_str()));
@@ -139,7 +140,7 @@ pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Ve
     notes
 }
 
-/// Why the ideal of `info` is not known in some phases, each reason once.
+/// Returns the reasons why the ideal of `info` is unknown in some phases, each once.
 pub(crate) fn not_computed(info: &SchedulerInfo, ideals: &Ideals) -> Vec<String> {
     let reasons: BTreeSet<&str> = ideals.own.iter().filter_map(|own| own.as_ref().err()).map(|why| &*why.0).collect();
     let all = ideals.own.iter().all(Result::is_err);

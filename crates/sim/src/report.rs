@@ -1,4 +1,4 @@
-//! What a simulation found, as it is printed in JSON: SI base units, rates in bit/s of accounted bytes, times in seconds.
+//! The results of a simulation, as printed in JSON: SI base units, rates in bit/s of accounted bytes, times in seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -28,21 +28,21 @@ pub struct Run {
     pub duration_s: f64,
     /// The part of it that is left out of averages.
     pub warmup_s: f64,
-    /// The link's rate in bit/s; where it changes, the first.
+    /// The link's rate in bit/s; if it changes, the first.
     pub link_bps: f64,
     /// Share of the time after the warmup in which the link was sending.
     pub link_utilisation: f64,
     /// The other links that ran beside it, if any; their classes follow its own everywhere, as `LINK:CLASS`.
     pub further_links: Vec<LinkReport>,
-    /// The sources that hear of their packets, if any.
+    /// The sources that receive feedback on their packets, if any.
     pub closed: Vec<ClosedRun>,
     /// The sources whose packets go over several links, if any.
     pub routes: Vec<RouteRun>,
     /// The names of all classes, in the order of the link file; then those that only changes brought.
     pub names: Vec<String>,
-    /// The leaves, in the order of the tree, then those that only changes brought. A class that is a leaf before and after a
-    /// change is one here, whatever became of it otherwise. Counts are of the whole run; rates and delays begin after the warmup, delays
-    /// end with the last bit of a packet.
+    /// The leaves, in the order of the tree, then those that only changes added. A class that is a leaf before and
+    /// after a change is one here, regardless of other changes. Counts are of the whole run; rates and delays begin
+    /// after the warmup, delays end with the last bit of a packet.
     pub classes: Vec<ClassReport>,
     /// The classes with children, in the same order; their counts are the sums of the leaves below them now.
     pub inner_classes: Vec<ClassReport>,
@@ -52,16 +52,18 @@ pub struct Run {
     pub changes: Vec<ChangeRun>,
     /// Counters of the scheduler for the link by name, such as rounds.
     pub counters: BTreeMap<String, u64>,
-    /// Measurements of what the scheduler promises, by class, where [`Options::metrics`](crate::Options::metrics) asks for it.
+    /// Measurements of the scheduler's promises, by class, if requested by
+    /// [`Options::metrics`](crate::Options::metrics).
     pub metrics: Vec<ClassMetrics>,
-    /// What the scheduler could not honour and ran without, and what changes did, in words.
+    /// Settings that the scheduler could not honour and ignored, and effects of changes, in words.
     pub notes: Vec<String>,
-    /// Most bytes that the packets under way and the measurements can take in memory while the simulation runs, the
-    /// scheduler's own left out.
+    /// Maximum memory of the packets in flight and the measurements while the simulation runs, in bytes, without the
+    /// scheduler's own.
     pub memory_bound_bytes: u64,
-    /// Distributions of the delays of [`Run::classes`], where windows were requested and percentiles are recorded. Not part of the JSON.
+    /// Distributions of the delays of [`Run::classes`], if windows were requested and percentiles are recorded. Not
+    /// part of the JSON.
     pub distributions: Vec<Distribution>,
-    /// A time series, where [`Options::window`](crate::Options::window) asks for it.
+    /// A time series, if requested by [`Options::window`](crate::Options::window).
     pub windows: Option<Windows>,
 }
 
@@ -82,7 +84,7 @@ pub struct RunDocument<'a> {
     /// The other links that ran beside it, without their classes.
     #[serde(skip_serializing_if = "<[LinkReport]>::is_empty")]
     pub further_links: &'a [LinkReport],
-    /// The sources that hear of their packets.
+    /// The sources that receive feedback on their packets.
     #[serde(skip_serializing_if = "<[ClosedRun]>::is_empty")]
     pub closed: &'a [ClosedRun],
     /// The sources whose packets go over several links.
@@ -91,10 +93,10 @@ pub struct RunDocument<'a> {
     /// Changes of the link while it ran.
     #[serde(skip_serializing_if = "<[ChangeRun]>::is_empty")]
     pub changes: &'a [ChangeRun],
-    /// Measurements of what the scheduler promises, by class.
+    /// Measurements of the scheduler's promises, by class.
     #[serde(skip_serializing_if = "<[ClassMetrics]>::is_empty")]
     pub metrics: &'a [ClassMetrics],
-    /// Most bytes that the packets under way and the measurements can take in memory.
+    /// Maximum memory of the packets in flight and the measurements, in bytes.
     pub memory_bound_bytes: u64,
 }
 
@@ -111,7 +113,7 @@ impl Run {
         each.filter(move |&(class, delays)| take(class) && delays.count() > 0).map(|(_, delays)| delays)
     }
 
-    /// Returns the document, with the time series where `windows` is set and it was recorded.
+    /// Returns the document, with the time series if `windows` is set and it was recorded.
     #[must_use]
     pub fn document(&self, windows: bool) -> RunDocument<'_> {
         let places: HashMap<&str, usize> =
@@ -119,7 +121,7 @@ impl Run {
         let place = |name: &str| places.get(name).copied().unwrap_or(usize::MAX);
         let mut classes: Vec<ClassReport> = self.classes.iter().chain(&self.inner_classes).cloned().collect();
         classes.sort_by_key(|class| place(&class.name));
-        // A class that a change gave children was a leaf before: one entry, with what it did as either.
+        // A class that a change gave children was a leaf before: one entry, with its counts as either.
         classes.dedup_by(|later, class| {
             let same = later.name == class.name;
             if same {
@@ -184,12 +186,12 @@ impl Run {
     }
 }
 
-/// Returns the sum; `None` where one is not known.
+/// Returns the sum; `None` if one is unknown.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.zip(other).map(|(one, other)| one + other)
 }
 
-/// What a source did that hears of its packets.
+/// The results of a source that receives feedback on its packets.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum ClosedRun {
@@ -197,17 +199,17 @@ pub enum ClosedRun {
     Tcp {
         /// Its class.
         class: String,
-        /// Mean rate of what was heard of, over the whole run, in bit/s of frames.
+        /// Mean rate of acknowledged packets over the whole run, in bit/s of frames.
         goodput_bps: f64,
         /// Packets sent.
         sent_packets: u64,
-        /// Packets heard of.
+        /// Acknowledged packets.
         delivered_packets: u64,
         /// Packets taken for lost.
         lost_packets: u64,
         /// Marks of congestion.
         marks: u64,
-        /// How often nothing was heard for a timeout.
+        /// Number of timeouts.
         timeouts: u64,
         /// Largest window, in packets.
         largest_window: f64,
@@ -260,10 +262,10 @@ impl ClosedRun {
     }
 }
 
-/// What became of the packets of a source that go over several links.
+/// The counts of a source whose packets cross several links.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RouteRun {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Packets that the source sent.
     pub offered_packets: u64,
@@ -277,7 +279,7 @@ pub struct RouteRun {
     pub hops: Vec<HopRun>,
 }
 
-/// What became of the packets of a source at one of several links.
+/// The counts of a source at one of several links.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HopRun {
     /// The link.
@@ -294,7 +296,7 @@ pub struct HopRun {
     pub delay_s: Delay,
 }
 
-/// A value of a key that a sweep sets: in base units where it is a number with or without a unit, otherwise as written.
+/// A value of a key that a sweep sets: in base units if it is a number with or without a unit, otherwise as written.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
@@ -307,7 +309,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// As a number, where it is one.
+    /// Returns the value as a number, if it is one.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -318,15 +320,16 @@ impl Setting {
     }
 }
 
-/// How delays are distributed: for a few hundred delays, how many packets took no longer. Enough for a figure, from the median to the
-/// last packet: the shares differ by half a percent at most, and in the tail by a tenth of what is left.
+/// A cumulative distribution of delays: for a few hundred delays, the number of packets with no longer one. Enough for
+/// a figure, from the median to the last packet: the shares differ by at most half a percent, and in the tail by at
+/// most a tenth of the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     points: Vec<(f64, u64)>,
 }
 
 impl Distribution {
-    /// Of delays in seconds, in order, each with the number of packets that took no longer.
+    /// Makes a distribution of delays in seconds, in order. Each has the number of packets that took no longer.
     pub(crate) fn new(points: Vec<(f64, u64)>) -> Self {
         Self { points }
     }
@@ -337,20 +340,20 @@ impl Distribution {
         &self.points
     }
 
-    /// How many packets there were.
+    /// Number of packets.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.points.last().map_or(0, |&(_, count)| count)
     }
 
-    /// The delay in seconds that this share of the packets did not exceed; `None` where there is none.
+    /// The delay in seconds that this share of the packets did not exceed; `None` if there are no packets.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = share * self.count() as f64;
         self.points.iter().find(|&&(_, count)| count as f64 >= wanted).map(|&(delay, _)| delay)
     }
 
-    /// Of the packets of all `parts` together.
+    /// Combines the packets of all `parts`.
     #[must_use]
     pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let parts: Vec<&Self> = parts.into_iter().collect();
@@ -379,24 +382,24 @@ impl Distribution {
     }
 }
 
-/// What was measured beside its bound. Both are about the whole run, the warmup included.
+/// A measurement beside its bound. Both cover the whole run, the warmup included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
     /// The worst that happened.
     pub measured: f64,
-    /// What the scheduler promises, where it does and where it is computed.
+    /// The scheduler's promise, if there is one and it is computed.
     pub bound: Option<f64>,
-    /// The bound less what was measured: below zero where it was exceeded.
+    /// The bound minus the measurement: below zero if it was exceeded.
     pub margin: Option<f64>,
 }
 
 impl Measured {
-    /// This, beside that.
+    /// Makes a measured value with its bound.
     pub(crate) fn new(measured: f64, bound: Option<f64>) -> Self {
         Self { measured, bound, margin: bound.map(|bound| bound - measured) }
     }
 
-    /// The worse of two runs.
+    /// Returns the worse of two runs.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         if other.measured > self.measured { other } else { self }
@@ -409,30 +412,31 @@ impl Measured {
     }
 }
 
-/// What was measured of what a scheduler promises to a class. docs/measuring.md has the definitions.
+/// Measurements of a scheduler's promises to a class. docs/measuring.md has the definitions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassMetrics {
     /// The class.
     pub name: String,
-    /// Definition 1 of \[hls\]: how far it was from its part of what a sibling got while both were backlogged. Not of classes with limits.
+    /// Definition 1 of \[hls\]: deviation from its part of a sibling's service while both were backlogged. Not of
+    /// classes with limits.
     pub fairness_bytes: Option<Measured>,
-    /// How far it was behind its share of what the link sent while it was backlogged.
+    /// Lag behind its share of the link's service while it was backlogged.
     pub worst_case_bytes: Option<Measured>,
-    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may hold all the same. Of leaves.
+    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may still hold. Of leaves.
     pub transmission_gap_s: Option<Measured>,
-    /// How far it was behind fluid GPS of all leaves. Of leaves.
+    /// Lag behind fluid GPS of all leaves. Of leaves.
     pub gps_lag_bytes: Option<Measured>,
-    /// How far it was behind fluid hierarchical max-min sharing. Not in trees of more than 1,024 classes.
+    /// Lag behind fluid hierarchical max-min sharing. Not in trees of more than 1,024 classes.
     pub hmm_lag_bytes: Option<Measured>,
-    /// By how much a deadline of its service curve was missed. Of leaves with a curve.
+    /// Largest miss of a deadline of its service curve. Of leaves with a curve.
     pub deadline_miss_s: Option<Measured>,
-    /// The burstiness sigma of what it was sent, beside the burst that its delay bound is for, or its own.
+    /// The burstiness sigma of its arrivals, beside the burst of its delay bound, or its own.
     pub burst_bytes: Option<Measured>,
     /// The rate at which sigma is measured, in bit/s.
     pub burst_rate_bps: Option<u64>,
-    /// The longest delay. Without a bound where more came than it is for.
+    /// The longest delay. Without a bound if the arrivals exceeded its assumption.
     pub delay_s: Option<Measured>,
-    /// True if what it was sent is what its delay bound is for; `None` where it has none.
+    /// True if its traffic conforms to the assumption of its delay bound; `None` if it has none.
     pub conforms: Option<bool>,
 }
 
@@ -441,7 +445,7 @@ pub struct ClassMetrics {
 pub struct ChangeRun {
     /// When.
     pub at_s: f64,
-    /// What it is called, such as the name of a file.
+    /// Its name, such as that of a file.
     pub name: String,
     /// The scheduler from then on.
     pub scheduler: String,
@@ -493,26 +497,26 @@ pub struct Phase {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// The leaves, in the order of [`Run::classes`], with all rates but the demand. One that is not there in this phase gets nothing. `settled_bps`
-    /// leaves out the first [`Options::settle`](crate::Options::settle) of a longer phase. In `fair_bps`, a pool counts as the link of its
-    /// members.
+    /// The leaves, in the order of [`Run::classes`], with all rates but the demand. One that does not exist in this
+    /// phase gets zero. `settled_bps` leaves out the first [`Options::settle`](crate::Options::settle) of a longer
+    /// phase. In `fair_bps`, a pool counts as the link of its members.
     pub classes: Vec<ClassSpan>,
     /// The classes with children, in the order of [`Run::inner_classes`].
     pub inner_classes: Vec<ClassSpan>,
 }
 
-/// What happened against time.
+/// Measurements against time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windows {
     /// Names of all classes but the link, in the order of their ids.
     pub names: Vec<String>,
-    /// For each of `names`, whether it is a leaf, be it for a part of the run.
+    /// For each of `names`, true if it is a leaf, at least for a part of the run.
     pub leaf: Vec<bool>,
     /// One row for each window. A window in which the link changes is cut in two there.
     pub rows: Vec<Window>,
 }
 
-/// What happened in one window.
+/// Measurements in one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// Its start in seconds.
@@ -521,18 +525,18 @@ pub struct Window {
     pub end_s: f64,
     /// Mean rate in bit/s of each of [`Windows::names`].
     pub rates_bps: Vec<f64>,
-    /// More of each of [`Windows::names`]; of a class that is never a leaf, nothing.
+    /// More of each of [`Windows::names`]; zero for a class that is never a leaf.
     pub leaves: Vec<LeafWindow>,
 }
 
-/// What happened to a leaf in one window.
+/// Measurements of a leaf in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeafWindow {
     /// Packets whose last bit left in the window.
     pub sent_packets: u32,
     /// Packets dropped in the window.
     pub dropped_packets: u32,
-    /// Mean delay of the packets that left, in seconds; `None` where none did.
+    /// Mean delay of the packets that left, in seconds; `None` if none did.
     pub delay_mean_s: Option<f64>,
     /// Longest delay of the packets that left, in seconds.
     pub delay_max_s: Option<f64>,

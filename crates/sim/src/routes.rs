@@ -1,11 +1,11 @@
-//! Packets that go over several links, one after the other: what such a source does, and what becomes of its packets.
+//! Packets that cross several links in sequence: their sources, and their routes.
 //!
 //! A packet arrives at the next link when its last bit has left the one before and has travelled along it (store and forward). The
 //! graph of links that routes make has no circle, so that the fluid ideal of a link depends only on links before it.
 //!
-//! A route may have a *delay-jitter regulator* in front of each link after the first ([drrpp] Section 2.3.5): it holds a packet until
-//! ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the delay that the link before promises at most, p its propagation, and ET at the
-//! first link the arrival. So each link sees the pattern in which the source sends.
+//! A route may have a *delay-jitter regulator* in front of each link after the first ([drrpp] Section 2.3.5): it holds
+//! a packet until ET_j = ET_(j-1) + d_(j-1) + p_(j-1), where d is the promised delay bound of the previous link, p its
+//! propagation, and ET at the first link the arrival. So each link sees the pattern in which the source sends.
 
 use std::sync::Arc;
 
@@ -19,22 +19,24 @@ use crate::report::{HopRun, RouteRun};
 use crate::scenario::{Scenario, SimError};
 use crate::shares::{EXACT_CELLS, Rates};
 
-/// What each class of a link gets in each phase: of a link's number, its tree, the phases, whether exact, and its demand at an instant.
+/// Computes the rates of each class of a link in each phase, from a link's number, its tree, the phases, the exactness,
+/// and its demand at an instant.
 pub(crate) type Solve<'s> = dyn Fn(usize, &Hierarchy, &[Interval], bool, &dyn Fn(Nanos) -> Demand) -> Vec<Rates> + 's;
 
 /// Most links of a route after its first.
 pub const MAX_HOPS: usize = 1000;
 
-/// Where the packets of a source go after its own link.
+/// The path of a source's packets after its own link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// What a report calls it.
+    /// Its name in a report.
     pub name: String,
     /// The link of the source (0 is the first), and the source's index among those of that link.
     pub source: (usize, usize),
     /// The links after that one, in order, with the leaf there. At least one.
     pub hops: Vec<Hop>,
-    /// The delay that each link but the last promises at most, where a delay-jitter regulator holds packets in front of the next.
+    /// The promised delay bound of each link except the last, if a delay-jitter regulator holds packets in front of the
+    /// next.
     pub regulated: Option<Vec<Nanos>>,
 }
 
@@ -51,15 +53,15 @@ pub struct Hop {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Journey {
     pub(crate) route: u32,
-    /// Which link of the route it is at or on the way to; 0 is the source's own.
+    /// Index in the route of its current or next link; 0 is the source's own.
     pub(crate) hop: u32,
     /// When it arrived at the first link.
     pub(crate) born: Nanos,
-    /// When it may be taken for arrived at this link, whatever earlier links did.
+    /// Earliest time at which it counts as arrived at this link, regardless of earlier links.
     pub(crate) eligible: Nanos,
-    /// Its length without what a link adds, in bytes.
+    /// Its length without the link's overhead, in bytes.
     pub(crate) frame: u32,
-    /// By which its source knows it again.
+    /// Identifies it to its source.
     pub(crate) tag: u32,
     /// True if it has met congestion at a link before.
     pub(crate) marked: bool,
@@ -82,23 +84,23 @@ pub(crate) struct Coming {
     marked: bool,
 }
 
-/// In the place of a route: a packet that comes from outside.
+/// Placeholder for a route: a packet from outside.
 const OFFERED: u32 = u32::MAX;
 
 impl Coming {
-    /// A packet of `frame` bytes that comes from outside.
+    /// Makes a packet of `frame` bytes from outside.
     pub(crate) fn offered(at: Nanos, number: u64, link: usize, class: ClassId, frame: u32) -> Self {
         let (route, hop, born, eligible, tag, marked) = (OFFERED, 0, at, at, OFFERED, false);
         Self { at, number, link, class, route, hop, born, eligible, frame, tag, marked }
     }
 
-    /// Its way so far; `None` where it comes from outside.
+    /// Its journey so far; `None` if it comes from outside.
     pub(crate) fn journey(&self) -> Option<Journey> {
         let Self { route, hop, born, eligible, frame, tag, marked, .. } = *self;
         (route != OFFERED).then_some(Journey { route, hop, born, eligible, frame, tag, marked })
     }
 
-    /// Its length without what a link adds, in bytes.
+    /// Its length without the link's overhead, in bytes.
     pub(crate) fn frame(&self) -> u32 {
         self.frame
     }
@@ -108,12 +110,12 @@ impl Coming {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     routes: Vec<Route>,
-    /// By link: how long a bit travels along it.
+    /// Propagation delay by link.
     propagation: Vec<Nanos>,
 }
 
 impl Routes {
-    /// The routes over these links.
+    /// Makes the routes over these links.
     ///
     /// # Errors
     /// A link or a leaf that is not there, a source with two routes, a circle.
@@ -170,7 +172,7 @@ impl Routes {
         self.routes.iter().map(|route| route.hops.len() + 1).sum()
     }
 
-    /// By source of `link`: the number of its route.
+    /// Returns the number of the route by source of `link`.
     pub(crate) fn of_link(&self, link: usize, sources: usize) -> Vec<Option<u32>> {
         let mut by_source = vec![None; sources];
         for (number, route) in self.routes.iter().enumerate().filter(|(_, route)| route.source.0 == link) {
@@ -179,7 +181,7 @@ impl Routes {
         by_source
     }
 
-    /// Where a packet goes that leaves a link at `done`; `None` where its route ends.
+    /// Returns the next stop of a packet that leaves a link at `done`; `None` if its route ends.
     pub(crate) fn onward(&self, journey: Journey, link: usize, done: Nanos, number: u64) -> Option<Coming> {
         let Journey { route, hop, born, eligible, frame, tag, marked } = journey;
         let path = &self.routes[route as usize];
@@ -193,17 +195,17 @@ impl Routes {
         Some(Coming { at, number, link, class, route, hop: hop + 1, born, eligible: at, frame, tag, marked })
     }
 
-    /// The link of a route's source, and the source's index there.
+    /// Returns the link of a route's source, and the source's index there.
     pub(crate) fn source(&self, route: u32) -> (usize, usize) {
         self.routes[route as usize].source
     }
 
-    /// When a packet that leaves `link` at `done` has travelled along it.
+    /// Returns the arrival time at the far end of `link` of a packet that leaves at `done`.
     pub(crate) fn end(&self, link: usize, done: Nanos) -> Nanos {
         done.saturating_add(self.propagation[link])
     }
 
-    /// The links in an order in which each route visits them.
+    /// Returns the links in an order in which each route visits them.
     ///
     /// # Errors
     /// [`SimError::Circle`].
@@ -235,9 +237,10 @@ impl Routes {
         }
     }
 
-    /// What `solve` gives, by link, phase and class, link by link in the order of the routes: a source asks of the next link
-    /// for what it gets on the one before.
-    // DIFFERENCE: no text has routes. Max-min fairness over all links at once would take from nobody what is lost at a later link.
+    /// Returns the rates by `solve`, by link, phase and class, link by link in the order of the routes: a source
+    /// requests its rate on one link from the next.
+    // DIFFERENCE: no text has routes. Max-min fairness over all links at once would not charge losses at a later link
+    // to any source.
     pub(crate) fn ideals(
         &self,
         scenarios: &[Arc<Scenario>],
@@ -245,9 +248,9 @@ impl Routes {
         solve: &Solve<'_>,
     ) -> Result<Vec<Vec<Rates>>, SimError> {
         let mut ideals = vec![Vec::new(); scenarios.len()];
-        // By phase and route: whether what it sends is not known, because a link before has no ideal.
+        // By phase and route: true if its traffic is unknown, because a previous link has no ideal.
         let mut unknown = vec![vec![false; self.routes.len()]; phases.len()];
-        // By phase and route: what it sends into its next link, in bit/s of frames; unlimited where absent.
+        // By phase and route: its rate into its next link, in bit/s of frames; unlimited if absent.
         let asks = |route: &Route, phase: &Interval| {
             let scenario = &scenarios[route.source.0];
             let source = &scenario.sources[route.source.1];
@@ -317,7 +320,7 @@ impl Routes {
         Ok(ideals)
     }
 
-    /// The sources whose packets come to `link` by routes, and in which class.
+    /// The sources whose packets reach `link` by routes, and their classes there.
     pub(crate) fn visitors<'s>(&self, link: usize, scenarios: &'s [Arc<Scenario>]) -> Vec<(ClassId, &'s SourceSpec)> {
         let source = |(route, class): (usize, ClassId)| {
             let (first, source) = self.routes[route].source;
@@ -326,7 +329,7 @@ impl Routes {
         self.visiting(link, scenarios).into_iter().map(source).collect()
     }
 
-    /// The routes that use `link`, and in which class.
+    /// Returns the routes that use `link`, and their classes.
     fn visiting(&self, link: usize, scenarios: &[Arc<Scenario>]) -> Vec<(usize, ClassId)> {
         let mut visiting = Vec::new();
         for (number, route) in self.routes.iter().enumerate() {
@@ -338,7 +341,7 @@ impl Routes {
         visiting
     }
 
-    /// What the sources of `link` that have no route ask for.
+    /// Demand of the sources of `link` without a route.
     fn own_demand(&self, link: usize, scenario: &Scenario, at: Nanos) -> Demand {
         let routed = self.of_link(link, scenario.sources.len());
         let sources = scenario.sources.iter().zip(routed).filter(|(_, route)| route.is_none());
@@ -346,7 +349,7 @@ impl Routes {
     }
 }
 
-/// `total` divided so that nobody gets more than asked for (nothing says without limit) and otherwise all get the same.
+/// Divides `total` equally, with each part limited to its request (`None` is unlimited).
 fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..asked.len()).collect();
     let ask = |member: usize| asked[member].unwrap_or(f64::INFINITY);
@@ -360,14 +363,14 @@ fn divided(total: f64, asked: &[Option<f64>]) -> Vec<f64> {
     parts
 }
 
-/// What is measured of the routes at one link.
+/// The counts of the routes at one link.
 #[derive(Debug)]
 pub(crate) struct Visits {
-    /// By route: what happened to its packets here. Absent where the route does not come here.
+    /// By route: the counts of its packets here. Absent if the route does not include this link.
     pub(crate) routes: Vec<Option<Visit>>,
 }
 
-/// What happened to the packets of a route at one of its links.
+/// The counts of a route's packets at one of its links.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) arrived: u64,
@@ -375,12 +378,12 @@ pub(crate) struct Visit {
     pub(crate) dropped: u64,
     /// From the arrival at this link to the last bit leaving.
     pub(crate) delays: Delays,
-    /// From the arrival at the first link to the end of the last; only where this is the last.
+    /// From the arrival at the first link to the end of the last; only if this is the last.
     pub(crate) through: Option<Delays>,
 }
 
 impl Visits {
-    /// Nothing yet, at `link`.
+    /// Empty counts at `link`.
     pub(crate) fn new(routes: &Routes, link: usize) -> Self {
         let histograms = routes.visits() + routes.len();
         let visit = |route: &Route| {
@@ -397,7 +400,7 @@ impl Visits {
         Self { routes: routes.routes.iter().map(visit).collect() }
     }
 
-    /// Most bytes that this takes in memory.
+    /// Returns the maximum memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let of = |visit: &Visit| 1 + u64::from(visit.through.is_some());
         let histograms: u64 = self.routes.iter().flatten().map(of).sum();
@@ -405,7 +408,7 @@ impl Visits {
     }
 }
 
-/// What became of each route: `visits` are those of all links.
+/// Returns the results of each route: `visits` are those of all links.
 pub(crate) fn runs(
     routes: &Routes,
     scenarios: &[Arc<Scenario>],

@@ -1,4 +1,4 @@
-//! A link while it runs: its traffic and measurements on one side, its scheduler and pace on the other, and what becomes of it.
+//! A running link: its traffic and measurements on one side, its scheduler and pace on the other, and its changes.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::summary::{self, Counted, summarise};
 /// Calls of the driver at one instant without a packet moving, after which the scheduler counts as stalled.
 const MAX_IDLE_TURNS: u32 = 1000;
 
-/// Who shares the link, as far as it is known.
+/// The scheduler of a link, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// The scheduler that runs; absent where it was handed over ready-made.
+    /// The current scheduler; absent if it was passed ready-made.
     pub(crate) info: Option<&'static SchedulerInfo>,
-    /// What to do with what a scheduler cannot honour.
+    /// Treatment of settings that a scheduler cannot honour.
     pub(crate) leniency: Leniency,
 }
 
@@ -34,15 +34,15 @@ pub(crate) struct RunningLink<'a> {
     now: Nanos,
     wake: Wake,
     idle_turns: u32,
-    /// By class of the scenario: what passed it before it was removed.
+    /// By class of the scenario: its counters before it was removed.
     gone: Vec<Counters>,
-    /// What schedulers had counted of themselves when they were replaced.
+    /// Counters of schedulers at the time of their replacement.
     counted: Counted,
     changes: Vec<ChangeRun>,
 }
 
 impl<'a> RunningLink<'a> {
-    /// Ready to start, under `scheduler`.
+    /// Makes a link ready to start under `scheduler`.
     pub(crate) fn new(port: LinkPort<'a>, scheduler: Box<dyn Scheduler>, rules: Rules) -> Result<Self, SimError> {
         let scenario = port.scenario();
         if let Some(change) = scenario.changes.first()
@@ -51,7 +51,7 @@ impl<'a> RunningLink<'a> {
         {
             return Err(SimError::NoScheduler { at: change.at });
         }
-        // The driver wakes at whole nanoseconds. A catch-up of one keeps what they leave out, so that the rate is exact.
+        // The driver wakes at whole nanoseconds. A catch-up of one keeps the remainders, so that the rate is exact.
         let tree = &scenario.tree;
         let driver = Driver::new(Metered::new(scheduler, tree)?, Pacer::new(tree.link().rate, Nanos(1)))?;
         let gone = vec![Counters::default(); scenario.names.len()];
@@ -69,7 +69,7 @@ impl<'a> RunningLink<'a> {
         })
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub(crate) fn next(&self) -> Option<Nanos> {
         let due = match self.wake {
             Wake::At(at) => Some(at),
@@ -78,11 +78,11 @@ impl<'a> RunningLink<'a> {
         let mut next = due.map_or(u64::MAX, |at| at.0);
         next = next.min(self.port.next_event().map_or(u64::MAX, |at| at.0));
         next = next.min(self.next_change().map_or(u64::MAX, |at| at.0));
-        // Nothing happens at the end of time, which is later than any run.
+        // There are no events at the end of time, which is later than any run.
         (next < u64::MAX).then(|| Nanos(next).max(self.now))
     }
 
-    /// What happens at `at`: first the link changes, if it is time, then packets arrive and leave.
+    /// Processes the events at `at`: first a due change of the link, then arrivals and departures.
     pub(crate) fn turn(&mut self, at: Nanos) -> Result<(), SimError> {
         while self.next_change().is_some_and(|change| change <= at) {
             self.change()?;
@@ -102,7 +102,7 @@ impl<'a> RunningLink<'a> {
         self.port.scenario().changes.get(self.changes.len()).map(|change| change.at)
     }
 
-    /// The link becomes another one between two packets. The one on the link leaves at the old rate.
+    /// Changes the link between two packets. The packet on the link leaves at the old rate.
     fn change(&mut self) -> Result<(), SimError> {
         let index = self.changes.len();
         let scenario = Arc::clone(self.port.scenario());
@@ -164,8 +164,8 @@ impl<'a> RunningLink<'a> {
         self.port.check()
     }
 
-    /// Keeps the account of a leaf that is about to be removed, the class `class` of the scenario; how many packets it has queued,
-    /// which will be dropped.
+    /// Keeps the counters of a leaf that is about to be removed, the class `class` of the scenario. Returns the number
+    /// of its queued packets, which will be dropped.
     fn leave(&mut self, leaf: ClassId, class: ClassId) -> u64 {
         let metered = self.driver.scheduler();
         let queued = metered.class_backlog(leaf);
@@ -175,38 +175,38 @@ impl<'a> RunningLink<'a> {
         queued.packets
     }
 
-    /// The scenario is another one from now on: it has a change at `at` more. Averages are made of each of `phases`.
+    /// Replaces the scenario from now on. The new one has one more change, at `at`. Averages cover each of `phases`.
     pub(crate) fn replan(&mut self, at: Nanos, scenario: &Arc<Scenario>, phases: &Arc<[Interval]>, options: &Options) {
         self.gone.resize(scenario.names.len(), Counters::default());
         self.port.replan(at, scenario, phases, options);
     }
 
-    /// How many changes there were.
+    /// Returns the number of changes.
     pub(crate) fn changed(&self) -> usize {
         self.changes.len()
     }
 
-    /// Who shares the link now.
+    /// Returns the current scheduler and leniency.
     pub(crate) fn rules(&self) -> Rules {
         self.rules
     }
 
-    /// The link's port.
+    /// Returns the link's port, mutable.
     pub(crate) fn port_mut(&mut self) -> &mut LinkPort<'a> {
         &mut self.port
     }
 
-    /// The link's port.
+    /// Returns the link's port.
     pub(crate) fn port(&self) -> &LinkPort<'a> {
         &self.port
     }
 
-    /// Asks the observer whether to go on.
+    /// Reports progress to the observer, which may stop the run.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
         self.port.progress(now)
     }
 
-    /// What it did until `end`.
+    /// Returns the results until `end`.
     pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals, end: Nanos) -> Result<Run, SimError> {
         let metered = self.driver.scheduler();
         metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;

@@ -1,4 +1,4 @@
-//! What is simulated.
+//! The input of a simulation.
 
 use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError, ReconfigureError};
 use fairlink_theory::request::{Demand, Request};
@@ -7,39 +7,39 @@ use fairlink_traffic::{Interval, MixError, SourceSpec};
 use crate::change::{Change, Stage};
 use crate::shares::{EXACT_CELLS, hmm};
 
-/// A link shared among a tree of classes, its traffic, and for how long.
+/// A link shared among a tree of classes, its traffic, and its duration.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The link and its classes.
     pub tree: Hierarchy,
     /// Names by class, the link's first: those of `tree` by their ids, then those of classes that only a change brings.
     pub names: Vec<String>,
-    /// What the link adds to each frame of the sources when it accounts for it.
+    /// Overhead that the link accounts for each frame of the sources.
     pub overhead: Overhead,
-    /// How long a bit travels along the link, for packets that go on to another.
+    /// Propagation delay of the link, for packets that continue to another.
     pub propagation: Nanos,
     /// The traffic. A source sends only while its class is a leaf.
     pub sources: Vec<SourceSpec>,
-    /// How long the sources run; what is queued then stays queued.
+    /// Time for which the sources run; packets queued then stay queued.
     pub duration: Nanos,
     /// Left out of the averages (rates and delays of the whole run, utilisation) from the start; shorter than `duration`.
     /// Counters and phases cover the whole run.
     pub warmup: Nanos,
     /// Seed of everything random.
     pub seed: u64,
-    /// What becomes of the link while it runs, in the order of time.
+    /// Changes of the link during the run, in time order.
     pub changes: Vec<Change>,
 }
 
-/// How a scenario is measured.
+/// Options of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Length of the windows in which rates, delays, queues and drops are recorded against time. With them, each leaf's
-    /// distribution of delays is kept in the report. Nothing of that is recorded when absent.
+    /// Length of the windows in which rates, delays, queues and drops are recorded against time. With windows, each
+    /// leaf's distribution of delays is kept in the report. None of this is recorded if absent.
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in `settled_bps` of [`Phase::classes`](crate::Phase::classes).
     pub settle: Nanos,
-    /// True if what the scheduler promises is measured: [`Run::metrics`](crate::Run::metrics).
+    /// True if the scheduler's promises are measured: [`Run::metrics`](crate::Run::metrics).
     pub metrics: bool,
 }
 
@@ -52,7 +52,7 @@ pub const MAX_PHASE_RATES: u64 = 1 << 23;
 /// Why a simulation did not take place or was not believed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// A run of no time, or one that is all warmup.
+    /// A run of zero length, or one that is all warmup.
     #[error("nothing is measured: the duration is {duration}, the warmup {warmup}")]
     NoTime {
         /// The duration given.
@@ -66,9 +66,9 @@ pub enum SimError {
     /// Not one name for each class.
     #[error("{names} names for {classes} classes (the link is one)")]
     Names {
-        /// How many names there are.
+        /// Number of names.
         names: usize,
-        /// How many classes there are, the root included.
+        /// Number of classes, including the root.
         classes: usize,
     },
     /// A source of a class that does not exist or has children.
@@ -89,7 +89,7 @@ pub enum SimError {
         /// When the link without that leaf begins.
         at: Nanos,
     },
-    /// A change at a time that is none of the run, or not after the change before it.
+    /// A change at a time outside the run, or not after the change before it.
     #[error("a change at {at}: it must come after {after} and before the end at {duration}")]
     ChangeTime {
         /// Its time.
@@ -106,7 +106,7 @@ pub enum SimError {
     ChangeClasses {
         /// Its time.
         at: Nanos,
-        /// How many classes the scenario has, the link included.
+        /// Number of classes of the scenario, including the link.
         classes: usize,
     },
     /// A packet from outside that cannot be taken.
@@ -137,7 +137,7 @@ pub enum SimError {
         /// When.
         at: Nanos,
     },
-    /// What a scheduler promises could not be computed.
+    /// A scheduler's promises could not be computed.
     #[error("what {scheduler} promises: {what}")]
     Promises {
         /// The scheduler's name.
@@ -145,7 +145,7 @@ pub enum SimError {
         /// Why.
         what: String,
     },
-    /// A change of a link that packets go on from, or come to.
+    /// A change of a link on a route.
     #[error("a change at {at} of links in a row; only a link alone is changed")]
     ChangeOfRoute {
         /// When.
@@ -184,11 +184,11 @@ pub enum SimError {
     /// More to record than [`MAX_WINDOW_RATES`] or [`MAX_PHASE_RATES`].
     #[error("{cells} rates to record ({what}); the limit is {limit}")]
     TooMuchToRecord {
-        /// What there is too much of.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How many rates.
+        /// Number of rates.
         cells: u64,
-        /// How many are allowed.
+        /// Allowed number.
         limit: u64,
     },
     /// The scheduler could not be made for the tree.
@@ -200,7 +200,7 @@ pub enum SimError {
         #[source]
         error: BuildError,
     },
-    /// There is no memory for the scheduler's counters or for a batch of packets.
+    /// Not enough memory for the scheduler's counters or for a batch of packets.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
     /// A pool that cannot be.
@@ -219,15 +219,15 @@ pub enum SimError {
         pool: String,
         /// The link's number.
         link: usize,
-        /// How many there are.
+        /// Number of links.
         links: usize,
     },
-    /// What went wrong on a link after the first.
+    /// An error on a link after the first.
     #[error("link {link}: {error}")]
     Further {
         /// The link's name.
         link: String,
-        /// What went wrong.
+        /// The error.
         #[source]
         error: Box<SimError>,
     },
@@ -239,19 +239,20 @@ pub enum SimError {
         /// The packet's class.
         class: ClassId,
     },
-    /// The scheduler asks to be called again at once, for ever, and sends nothing.
+    /// The scheduler asks to be called again at once, forever, and sends nothing.
     #[error("the scheduler made no progress at {at}")]
     Stalled {
         /// When.
         at: Nanos,
     },
-    /// Packets were lost or made up: of a class or of all, what was received is not what was sent, dropped and is still queued.
+    /// Packets were lost or invented: for a class or in total, received packets are not the sum of sent, dropped and
+    /// queued ones.
     #[error("packets were lost or made up: {what}")]
     NotConserved {
         /// The class and its numbers.
         what: String,
     },
-    /// The observer asked for the end.
+    /// The observer stopped the run.
     #[error("stopped at {at}")]
     Stopped {
         /// When, in simulated time.
@@ -317,7 +318,7 @@ impl Scenario {
         if classes == names { Ok(()) } else { Err(SimError::Names { names, classes }) }
     }
 
-    /// That the class of each source is a leaf, and whenever the source is active.
+    /// Checks that the class of each source is a leaf whenever the source is active.
     fn check_sources(&self) -> Result<(), SimError> {
         let stages = self.stages();
         let leaves: Vec<_> = stages.iter().map(|stage| stage.leaf_ids(self.names.len())).collect();
@@ -338,7 +339,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The link as it is at first and after each change.
+    /// The states of the link, at first and after each change.
     pub(crate) fn stages(&self) -> Vec<Stage<'_>> {
         let ends = self.changes.iter().skip(1).map(|change| change.at).chain([self.duration]);
         let first_end = self.changes.first().map_or(self.duration, |change| change.at);
@@ -347,8 +348,7 @@ impl Scenario {
         std::iter::once(first).chain(later).collect()
     }
 
-    /// The classes that are leaves, and those that have others below them; a class that a change turned from one into the
-    /// other is among both.
+    /// Returns the leaves and the inner classes. A class that a change turned from one into the other is in both lists.
     pub(crate) fn roles(&self) -> (Vec<ClassId>, Vec<ClassId>) {
         let mut leaf = vec![false; self.names.len()];
         let mut inner = leaf.clone();
@@ -365,7 +365,7 @@ impl Scenario {
         (those(leaf), those(inner))
     }
 
-    /// The intervals between consecutive changes of the link or of any source's activity.
+    /// Returns the intervals between consecutive changes of the link or of any source's activity.
     #[must_use]
     pub fn phases(&self) -> Vec<Interval> {
         let mut cuts = vec![Nanos::ZERO, self.duration];
@@ -378,8 +378,8 @@ impl Scenario {
         cuts.windows(2).map(|pair| Interval { start: pair[0], end: pair[1] }).collect()
     }
 
-    /// What the leaves of the tree that is in force at the instant `at` ask for: unlimited where a greedy source is active, the
-    /// sum of the mean rates of the active sources elsewhere.
+    /// Returns the demand of the leaves of the tree that is in force at the instant `at`: unlimited if a greedy source
+    /// is active, the sum of the mean rates of the active sources otherwise.
     #[must_use]
     pub fn demand(&self, at: Nanos) -> Demand {
         let first = Stage::first(&self.tree, self.overhead, self.duration);
@@ -391,7 +391,7 @@ impl Scenario {
         self.demand_from(self.sources.iter(), stage, at)
     }
 
-    /// What these sources ask for at the instant `at`, of a link that does not change.
+    /// Returns the demand of these sources at the instant `at`, for a link that does not change.
     pub(crate) fn demand_of<'a>(&self, sources: impl Iterator<Item = &'a SourceSpec>, at: Nanos) -> Demand {
         self.demand_from(sources, &Stage::first(&self.tree, self.overhead, self.duration), at)
     }
@@ -408,21 +408,22 @@ impl Scenario {
                 (Some(Request::Rate(rate)), Some(more)) => Request::Rate(rate.saturating_add(more)),
                 _ => Request::Unlimited,
             };
-            // A class that is no leaf asks for nothing; `simulate` refuses such a source.
+            // A class that is not a leaf has no demand; `simulate` refuses such a source.
             let _ = demand.set(stage.tree, class, request);
         }
         demand
     }
 
-    /// What hierarchical max-min fairness gives each class in each phase, in bit/s: by phase, then by class, the link first.
-    /// A class that is not there in a phase gets nothing. Exact, but for the float, up to 10,000 classes times phases. Beyond
-    /// that a rate may be too low, by less than one bit/s for each level of the tree.
+    /// Returns the rates of each class by hierarchical max-min fairness in each phase, in bit/s: by phase, then by
+    /// class, the link first. A class that does not exist in a phase gets zero. Exact, except for the float, up to
+    /// 10,000 classes times phases. Beyond that a rate may be too low, by less than one bit/s for each level of the
+    /// tree.
     #[must_use]
     pub fn ideals(&self) -> Vec<Vec<f64>> {
         self.ideals_in(&self.phases())
     }
 
-    /// As [`Scenario::ideals`], with other phases.
+    /// Like [`Scenario::ideals`], with other phases.
     pub(crate) fn ideals_in(&self, phases: &[Interval]) -> Vec<Vec<f64>> {
         let exact = self.names.len() * phases.len() <= EXACT_CELLS;
         let mut ideals = Vec::with_capacity(phases.len());
@@ -448,7 +449,8 @@ mod tests {
     use fairlink_theory::to_f64;
     use fairlink_traffic::{Model, PacketSize};
 
-    /// Greedy sources at the `leaves` leaves of a tree of two levels, each starting a millisecond after the one before.
+    /// Makes greedy sources at the `leaves` leaves of a tree of two levels. Each starts a millisecond after the one
+    /// before.
     fn staggered(leaves: u64) -> Scenario {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000_007).unwrap()));
         let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };

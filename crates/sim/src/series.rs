@@ -1,11 +1,11 @@
-//! What happens in each window of time: bytes sent, delays, the length of the queue, drops, leaf by leaf. Memory is bounded by leaves
-//! times windows, whatever passes.
+//! Measurements in each window of time: bytes sent, delays, the length of the queue, drops, leaf by leaf. Memory is
+//! bounded by leaves times windows, for any traffic.
 
 use fairlink_core::Nanos;
 
 use crate::measure::Spans;
 
-/// What happened to a leaf in one window. Times are in nanoseconds.
+/// Measurements of a leaf in one window. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     delay_sum: u64,
@@ -26,8 +26,8 @@ struct Queue {
     since: Nanos,
 }
 
-/// Windows of a run, and what happened in them. What is called for each packet is not inlined: most runs have no windows, and are not to
-/// pay for them.
+/// Windows of a run, and their measurements. Functions called for each packet are not inlined: most runs have no
+/// windows, and should not pay for them.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// Bytes by window.
@@ -36,7 +36,7 @@ pub(crate) struct Series {
     /// One row of leaves for each window.
     cells: Vec<Cell>,
     queues: Vec<Queue>,
-    /// The window that was looked at last.
+    /// The window that was accessed last.
     current: usize,
 }
 
@@ -60,14 +60,14 @@ impl Series {
         self.spans.memory() + own as u64
     }
 
-    /// A packet is queued.
+    /// Records a queued packet.
     #[inline(never)]
     pub(crate) fn arrived(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_add(1);
         self.becomes(now, leaf, packets);
     }
 
-    /// A packet of the queue is dropped.
+    /// Records a packet dropped from the queue.
     #[inline(never)]
     pub(crate) fn dropped(&mut self, now: Nanos, leaf: usize) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
@@ -77,7 +77,8 @@ impl Series {
         }
     }
 
-    /// A packet of `len` bytes that arrived at `arrived` is taken from its queue at `now` and on the link from `start` to `done`.
+    /// Records a packet of `len` bytes that arrived at `arrived`. It left its queue at `now` and is on the link from
+    /// `start` to `done`.
     #[inline(never)]
     pub(crate) fn sent(&mut self, now: Nanos, leaf: usize, arrived: Nanos, start: Nanos, done: Nanos, len: u32) {
         let packets = self.queues[leaf].packets.saturating_sub(1);
@@ -91,25 +92,26 @@ impl Series {
         }
     }
 
-    /// The windows: start, end, bytes by leaf, cells by leaf.
+    /// Returns the windows: start, end, bytes by leaf, cells by leaf.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Nanos, Nanos, &[u64], Vec<Cell>)> {
         let leaves = self.queues.len();
         self.spans.rows().enumerate().map(move |(window, (start, end, bytes))| {
             let mut cells = self.cells[window * leaves..(window + 1) * leaves].to_vec();
             for (cell, queue) in cells.iter_mut().zip(&self.queues) {
-                // What is still queued, as if it left at the end.
+                // Packets that are still queued count as if they left at the end.
                 cell.queued(*queue, start, end, Nanos::MAX);
             }
             (start, end, bytes, cells)
         })
     }
 
-    /// The queue of `leaf` has so many packets from now on.
+    /// Sets the length of the queue of `leaf` from now on.
     fn becomes(&mut self, now: Nanos, leaf: usize, packets: u32) {
         let before = self.queues[leaf];
         let last = self.find(now);
         if before.packets > 0 && now > before.since {
-            // Back to where the queue became that long. Each window of each leaf is visited once for this and once per packet.
+            // Back to the time at which the queue got that length. Each window of each leaf is visited once for this
+            // and once per packet.
             let mut window = last.min(self.cuts.len() - 2);
             loop {
                 let (start, end) = (self.cuts[window], self.cuts[window + 1]);
@@ -123,7 +125,7 @@ impl Series {
         self.queues[leaf] = Queue { packets, since: now.max(before.since) };
     }
 
-    /// The window of an instant; beyond the last where it is later than all.
+    /// Returns the window of an instant; beyond the last if it is later than all.
     fn find(&mut self, at: Nanos) -> usize {
         while self.current + 1 < self.cuts.len() && self.cuts[self.current + 1] <= at {
             self.current += 1;
@@ -141,7 +143,7 @@ impl Series {
 }
 
 impl Cell {
-    /// The queue was as long as `queue` says in the part of `start .. end` that lies between `queue.since` and `until`.
+    /// Accounts for the length of `queue` in the part of `start .. end` between `queue.since` and `until`.
     fn queued(&mut self, queue: Queue, start: Nanos, end: Nanos, until: Nanos) {
         let (from, until) = (start.max(queue.since), end.min(until));
         if queue.packets > 0 && until > from {
@@ -151,12 +153,12 @@ impl Cell {
         }
     }
 
-    /// Mean delay in nanoseconds of the packets that left; `None` where none did.
+    /// Mean delay in nanoseconds of the packets that left; `None` if none did.
     pub(crate) fn delay_mean(&self) -> Option<f64> {
         (self.left > 0).then(|| self.delay_sum as f64 / f64::from(self.left))
     }
 
-    /// Mean length of the queue over a window of this length.
+    /// Returns the mean length of the queue over a window of this length.
     pub(crate) fn queue_mean(&self, window: Nanos) -> f64 {
         self.queue_sum as f64 / window.0.max(1) as f64
     }

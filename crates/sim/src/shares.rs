@@ -8,13 +8,14 @@ use fairlink_theory::request::Demand;
 use fairlink_theory::to_f64;
 use fairlink_traffic::Interval;
 
-/// Up to so many classes times phases, ideals are exact. Beyond, they have the errors of whole bit/s or of `f64`.
+/// Maximum number of classes times phases for exact ideals. Beyond, they have the errors of whole bit/s or of `f64`.
 pub(crate) const EXACT_CELLS: usize = 10_000;
 
 /// Rates in bit/s, by class of a tree or of a scenario.
 pub(crate) type Rates = Result<Vec<f64>, NotComputed>;
 
-/// What hierarchical max-min fairness gives each class of `tree` in each phase. The demand of a phase is that at its start.
+/// Computes the rates of each class of `tree` in each phase by hierarchical max-min fairness. The demand of a phase is
+/// that at its start.
 pub(crate) fn hmm(
     tree: &Hierarchy,
     phases: &[Interval],

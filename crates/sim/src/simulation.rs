@@ -1,4 +1,5 @@
-//! A simulation that goes on step by step: what happens before an instant, a report of it, packets and changes from outside, and so on.
+//! A simulation that runs step by step: events before an instant, a report of them, packets and changes from outside,
+//! and so on.
 //!
 //! A run from the start to the end is one step. However it is cut into steps, the same happens.
 
@@ -19,11 +20,11 @@ use crate::routes::{self, Coming};
 use crate::running::{Rules, RunningLink};
 use crate::scenario::{Options, Scenario, SimError};
 
-/// How often an observer is asked whether to go on, evenly over the simulated time.
+/// Number of progress calls to an observer, evenly over the simulated time.
 const PROGRESS_CALLS: u64 = 200;
 
-/// Calls of the driver and packets after which an observer is asked in any case: a 200th of a long run is longer than anyone waits
-/// after Ctrl-C.
+/// Calls of the driver and packets between progress calls at most: a 200th of a long run is too long to wait after
+/// Ctrl-C.
 const PROGRESS_WORK: u64 = 1 << 17;
 
 /// One run of a scenario under one scheduler, made step by step.
@@ -55,13 +56,13 @@ const PROGRESS_WORK: u64 = 1 << 17;
 /// ```
 pub struct Simulation<'o> {
     prepared: Prepared,
-    /// The scheduler at the start; absent where it was handed over ready-made.
+    /// The scheduler at the start; absent if it was passed ready-made.
     info: Option<&'static SchedulerInfo>,
     name: String,
     running: Vec<RunningLink<'o>>,
     /// By link: worked out for the first report, and again after a change.
     ideals: OnceLock<Result<Vec<Ideals>, SimError>>,
-    /// Packets offered from outside so far.
+    /// Number of packets offered from outside so far.
     offered: u64,
     now: Nanos,
     progress_at: Nanos,
@@ -69,7 +70,7 @@ pub struct Simulation<'o> {
 }
 
 impl Simulation<'static> {
-    /// A run of `links` that nobody watches, at its start.
+    /// Makes a run of `links` without observers, at its start.
     ///
     /// # Errors
     /// The first [`SimError`]; of a further link as [`SimError::Further`].
@@ -81,14 +82,14 @@ impl Simulation<'static> {
     ) -> Result<Self, SimError> {
         let prepared = Prepared::new(links, options)?;
         prepared.check(scheduler, leniency)?;
-        // Nothing is leaked: an observer that does nothing has no size.
+        // No memory is leaked: an observer that does nothing has no size.
         let observers = (0..prepared.scenarios.len()).map(|_| Box::leak(Box::new(())) as &mut dyn Observer).collect();
         Self::start(prepared, scheduler, leniency, observers)
     }
 }
 
 impl<'o> Simulation<'o> {
-    /// A run of what is `prepared`, at its start; an observer for each link.
+    /// Starts a run of `prepared`, with an observer for each link.
     pub(crate) fn start(
         prepared: Prepared,
         info: &'static SchedulerInfo,
@@ -104,7 +105,7 @@ impl<'o> Simulation<'o> {
                     .build(&scenario.tree, leniency, members)
                     .map_err(|error| SimError::Build { scheduler: info.name, error })?;
                 let mut port = LinkPort::new(scenario, phases, options, (routes, link), observer)?;
-                // What is borrowed from a pool is no part of any bound.
+                // No bound covers bandwidth borrowed from a pool.
                 measure(&mut port, scenario, options, (Some(info), info.name), pools.is_empty())?;
                 RunningLink::new(port, scheduler, Rules { info: Some(info), leniency })
             };
@@ -113,7 +114,7 @@ impl<'o> Simulation<'o> {
         Ok(Self::at_the_start(prepared, Some(info), info.name, running))
     }
 
-    /// A run of one link under a scheduler that is ready-made.
+    /// Makes a run of one link under a given scheduler.
     pub(crate) fn under(
         prepared: Prepared,
         name: &str,
@@ -150,31 +151,32 @@ impl<'o> Simulation<'o> {
         simulation
     }
 
-    /// How long the run is.
+    /// Length of the run.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         self.prepared.scenarios[0].duration
     }
 
-    /// Up to when everything has happened.
+    /// Returns the time up to which everything has happened.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Returns true if the run has come to its end.
+    /// Returns true if the run has ended.
     #[must_use]
     pub fn done(&self) -> bool {
         self.now >= self.duration()
     }
 
-    /// The names of the classes of a link, by their ids in [`Simulation::offer`]; the link comes first. A change may add some.
+    /// The names of the classes of a link, by their ids in [`Simulation::offer`]; the link comes first. A change may
+    /// add some.
     #[must_use]
     pub fn names(&self, link: usize) -> &[String] {
         self.prepared.scenarios.get(link).map_or(&[], |scenario| &scenario.names)
     }
 
-    /// The scheduler that shares the first link now; `None` where it was handed over ready-made.
+    /// Current scheduler of the first link; `None` if it was passed ready-made.
     #[must_use]
     pub fn scheduler(&self) -> Option<&'static SchedulerInfo> {
         self.running[0].rules().info
@@ -184,11 +186,12 @@ impl<'o> Simulation<'o> {
         Nanos((self.duration().0 / PROGRESS_CALLS).max(1))
     }
 
-    /// Goes on until everything before `end` has happened, or the run has ended: on all links on one clock, what happens first comes first,
-    /// and at one instant the links in their order. An `end` that is not after [`Simulation::now`] does nothing.
+    /// Processes all events before `end`, or until the run has ended. All links share one clock: events are in time
+    /// order, and at one instant the links are in their order. An `end` that is not after [`Simulation::now`] has no
+    /// effect.
     ///
     /// # Errors
-    /// What went wrong; of a further link as [`SimError::Further`]. The simulation cannot go on then.
+    /// The first error; of a further link as [`SimError::Further`]. The simulation cannot continue then.
     pub fn step_until(&mut self, end: Nanos) -> Result<(), SimError> {
         let end = end.min(self.duration());
         if end <= self.now {
@@ -219,12 +222,12 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// A packet of `frame` bytes comes from outside at `at`, to a leaf of link number `link`. It goes the way of all other packets; all that are
-    /// offered are one flow.
+    /// Offers a packet of `frame` bytes from outside at `at`, to a leaf of link number `link`. It is treated like all
+    /// other packets; all offered ones are one flow.
     ///
     /// # Errors
-    /// [`SimError::Offer`]: a time that has passed or is not before the end, a class that is not there or no leaf in the last link of the
-    /// scenario that is known, no bytes.
+    /// [`SimError::Offer`]: a time that has passed or is not before the end, a class that does not exist or is not a
+    /// leaf in the latest known state of the link, zero bytes.
     pub fn offer(&mut self, link: usize, class: ClassId, frame: u32, at: Nanos) -> Result<(), SimError> {
         let refused = |what: String| Err(SimError::Offer { at, what });
         let Some(scenario) = self.prepared.scenarios.get(link) else {
@@ -254,13 +257,15 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// The link becomes another one now, as by a [`Change`] of the scenario: `change.at` is set to [`Simulation::now`]. `new` are the names of
-    /// classes that the scenario does not have yet; `change.classes` numbers them behind those that it has.
+    /// Changes the link now, like a [`Change`] of the scenario: `change.at` is set to [`Simulation::now`]. `new`
+    /// contains the names of classes that the scenario does not have yet. `change.classes` numbers them behind the
+    /// existing ones.
     ///
     /// # Errors
-    /// As for a change of the scenario: [`SimError::ChangeTime`] at the start and twice at one instant, a link that shares pools or has routes,
-    /// what the scheduler refuses, sources that go on sending to a class that is gone. [`SimError::ChangeOfMeasured`], where windows are
-    /// recorded or promises are measured. The simulation goes on as it was then.
+    /// As for a change of the scenario: [`SimError::ChangeTime`] at the start and twice at one instant, a link that
+    /// shares pools or has routes, a change that the scheduler refuses, sources that continue to send to a removed
+    /// class. [`SimError::ChangeOfMeasured`], if windows are recorded or promises are measured. On error the simulation
+    /// is unchanged.
     pub fn change(&mut self, mut change: Change, new: &[String]) -> Result<(), SimError> {
         let at = self.now;
         change.at = at;
@@ -291,17 +296,17 @@ impl<'o> Simulation<'o> {
         Ok(())
     }
 
-    /// What was measured until [`Simulation::now`]: at the end, the report of the run. Rates of a phase that is not over are those until now;
-    /// windows that are not over are left out.
+    /// Returns the measurements until [`Simulation::now`]: at the end, the report of the run. Rates of a phase that is
+    /// not over are those until now; incomplete windows are left out.
     ///
     /// # Errors
-    /// [`SimError::NoTime`] as long as the warm-up lasts; packets that the scheduler has lost.
+    /// [`SimError::NoTime`] during the warm-up; packets that the scheduler has lost.
     pub fn report(&self) -> Result<Run, SimError> {
         let ideals = self.ideals.get_or_init(|| self.ideals());
         self.report_beside(ideals.as_ref().map_err(Clone::clone)?)
     }
 
-    /// The report beside `ideals`, by link.
+    /// Returns the report with `ideals`, by link.
     pub(crate) fn report_beside(&self, ideals: &[Ideals]) -> Result<Run, SimError> {
         let Prepared { scenarios, names, pools, routes, options, .. } = &self.prepared;
         let warmup = scenarios[0].warmup;
@@ -331,7 +336,7 @@ impl<'o> Simulation<'o> {
         Ok(run)
     }
 
-    /// By link, what the classes should get of what the sources and those outside ask for.
+    /// By link, the ideal rates for the demand of the sources and of offered packets.
     fn ideals(&self) -> Result<Vec<Ideals>, SimError> {
         let offered: Vec<_> = self.running.iter().map(|running| running.port().offered()).collect();
         let mut asked = self.prepared.clone();
@@ -366,7 +371,8 @@ impl<'o> Simulation<'o> {
     }
 }
 
-/// What has left link `number` goes on to other links, where it comes later than now, and sources hear of what has arrived.
+/// Moves packets that left link `number` to their next links, where they arrive later than now, and notifies sources of
+/// deliveries.
 fn exchange(links: &mut [RunningLink<'_>], number: usize) {
     let going: Vec<Coming> = links[number].port_mut().going().collect();
     for coming in going {

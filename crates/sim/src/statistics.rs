@@ -1,4 +1,4 @@
-//! What may be said of several runs: means with confidence intervals, differences of pairs, Jain's index, and the end of the
+//! Statistics of several runs: means with confidence intervals, paired differences, Jain's index, and the end of the
 //! warm-up.
 //!
 //! # Sources
@@ -15,17 +15,17 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub mod summary;
 
-/// The mean of a few independent values and how well it is known.
+/// The mean of a few independent values and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// Mean of the values.
     pub mean: f64,
-    /// Half of the width of the 95 % confidence interval by Student's t with n - 1 degrees of freedom: t s / sqrt(n). `None` of
-    /// one value.
+    /// Half of the width of the 95 % confidence interval by Student's t with n - 1 degrees of freedom: t s / sqrt(n).
+    /// `None` for a single value.
     pub ci95: Option<f64>,
     /// The same by the normal distribution: 1.96 s / sqrt(n), the thesis' formula. Too narrow for a few values.
     pub ci95_normal: Option<f64>,
-    /// How many values there were: fewer than runs where some had none.
+    /// Number of values: fewer than runs if some had none.
     pub n: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Estimate {
 const NORMAL: f64 = 1.96;
 
 impl Estimate {
-    /// Of these values; `None` where there are none.
+    /// Estimates the mean of these values; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let n = values.len();
@@ -50,38 +50,39 @@ impl Estimate {
         Some(Self { mean, ci95: Some(student_t(n - 1) * error), ci95_normal: Some(NORMAL * error), n })
     }
 
-    /// Of `values` less `others`, pair by pair: runs on the same arrivals. Pairs of which one is missing are left out.
+    /// Estimates `values` minus `others`, pair by pair: runs on the same arrivals. Incomplete pairs are left out.
     #[must_use]
     pub fn of_differences(values: &[Option<f64>], others: &[Option<f64>]) -> Option<Self> {
         let both = values.iter().zip(others).filter_map(|(&value, &other)| Some(value? - other?));
         Self::of(&both.collect::<Vec<f64>>())
     }
 
-    /// Returns true if the interval leaves out zero; `None` where there is no interval.
+    /// Returns true if the interval excludes zero; `None` if there is no interval.
     #[must_use]
     pub fn differs_from_zero(&self) -> Option<bool> {
         self.ci95.map(|width| self.mean.abs() > width)
     }
 }
 
-/// Quantile 0.975 of Student's t with so many degrees of freedom, at least one.
+/// Quantile 0.975 of Student's t with this number of degrees of freedom, at least one.
 #[must_use]
 pub fn student_t(degrees: usize) -> f64 {
-    // For so many, the incomplete beta function behind it loses digits, and the normal distribution is as good to four of them.
+    // For larger numbers, the incomplete beta function behind it loses digits, and the normal distribution agrees to
+    // four of them.
     if degrees > 5_000 {
         return 1.959_964;
     }
     StudentsT::new(0.0, 1.0, degrees.max(1) as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
-/// Equal values have exactly that mean, whatever the rounding of their sum.
+/// Equal values have exactly that mean, regardless of rounding.
 fn mean(values: &[f64]) -> f64 {
     let first = values[0];
     first + values.iter().map(|value| value - first).sum::<f64>() / values.len() as f64
 }
 
-/// Jain's index of shares, each a part of what is fair: 1 where all are equal, k / n where k of n have all. `None` where there is
-/// nothing to share.
+/// Jain's index of shares, each relative to its fair share: 1 if all are equal, k / n if k of n have everything. `None`
+/// if all are zero.
 #[must_use]
 pub fn jain_index(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
@@ -94,11 +95,11 @@ pub const MSER_BATCH: usize = 5;
 /// Batches that MSER-5 needs to say anything.
 const MSER_LEAST: usize = 10;
 
-/// How many of these observations, in the order of time, are warm-up by MSER-5, a multiple of [`MSER_BATCH`].
+/// Returns the number of observations, in time order, that are warm-up by MSER-5, a multiple of [`MSER_BATCH`].
 ///
-/// The observations are averaged in batches of five. Leaving out the first d of k batches, the marginal standard error of the mean of
-/// the others is smallest for the d that is taken. `None` where d would be in the second half, which says that the series is too
-/// short or never steady, or where there are fewer than ten batches.
+/// The observations are averaged in batches of five. Of k batches the first d are left out; d minimizes the marginal
+/// standard error of the mean of the others. `None` if d would be in the second half, which means that the series is
+/// too short or never steady, or if there are fewer than ten batches.
 #[must_use]
 pub fn mser5(observations: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = observations.chunks_exact(MSER_BATCH).map(mean).collect();
@@ -106,7 +107,7 @@ pub fn mser5(observations: &[f64]) -> Option<usize> {
     if count < MSER_LEAST {
         return None;
     }
-    // From the back: mean and sum of squares of what remains, by Welford's recurrence.
+    // From the back: mean and sum of squares of the rest, by Welford's recurrence.
     let (mut mean, mut squares) = (0.0, 0.0);
     let mut best: Option<(f64, usize)> = None;
     for cut in (0..count).rev() {

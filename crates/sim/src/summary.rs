@@ -18,8 +18,8 @@ use crate::shares;
 /// Most leaves whose distributions of delays are kept in a report; some 5 kB each.
 const MAX_DISTRIBUTIONS: usize = 512;
 
-/// By leaf, in the order of [`Scenario::roles`]: what has passed it, and what is queued. `gone` is, by class of the scenario, what
-/// passed classes before they were removed. `stage` is the number of the stage in force.
+/// By leaf, in the order of [`Scenario::roles`]: its counters, and its backlog. `gone` has, by class of the scenario,
+/// the counters before classes were removed. `stage` is the number of the stage in force.
 pub(crate) fn accounts(
     port: &LinkPort<'_>,
     scheduler: &Metered<impl Scheduler>,
@@ -42,17 +42,17 @@ pub(crate) fn accounts(
     scenario.roles().0.iter().map(account).collect()
 }
 
-/// By class of the scenario, the root being the link: what schedulers count of themselves, by name.
+/// Counters of schedulers by class of the scenario, the root being the link, and by name.
 pub(crate) type Counted = BTreeMap<ClassId, BTreeMap<&'static str, u64>>;
 
-/// Adds what `scheduler` has counted of itself. `classes` says which class of the scenario each id is.
+/// Adds the counters of `scheduler`. `classes` maps ids to classes of the scenario.
 pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: &[ClassId]) {
     scheduler.for_each_counter(0..classes.len(), &mut |id, name, value| {
         *counted.entry(classes[id.index()]).or_default().entry(name).or_default() += value;
     });
 }
 
-/// Puts what was counted into the report.
+/// Puts the counters into the report.
 pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     let named =
         |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -66,7 +66,7 @@ pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     }
 }
 
-/// The report of a run until `end` with these accounts of its leaves.
+/// Makes the report of a run until `end` with these accounts of its leaves.
 pub(crate) fn summarise(
     port: &LinkPort<'_>,
     accounts: &[(Counters, Amount)],
@@ -156,7 +156,7 @@ fn add_up(leaves: &[ClassReport], inner: &mut [ClassReport]) {
     }
 }
 
-/// What the sources of the link did that hear of their packets.
+/// Returns the results of the link's sources that receive feedback.
 fn closed(port: &LinkPort<'_>, end: Nanos) -> Vec<ClosedRun> {
     let scenario = port.scenario();
     let closed = scenario.sources.iter().enumerate().filter_map(|(index, source)| {
@@ -238,7 +238,7 @@ fn leaf_window(cell: &Cell, window: Nanos) -> LeafWindow {
     }
 }
 
-/// The trees of a run, and which of the scenario's classes stands where in them.
+/// The trees of a run, and the positions of the scenario's classes in them.
 struct Trees<'a> {
     stages: Vec<Stage<'a>>,
     /// By stage and id in its tree: the scenario's class.
@@ -253,7 +253,7 @@ struct Trees<'a> {
     inner: Vec<ClassId>,
 }
 
-/// Rates in bit/s by class of the scenario: what it got as a leaf, and what the leaves below it got.
+/// Rates in bit/s by class of the scenario: as a leaf, and as the sum of the leaves below it.
 struct Sent {
     leaves: Vec<f64>,
     inner: Vec<f64>,
@@ -273,7 +273,7 @@ impl<'a> Trees<'a> {
         Self { stages, classes, homes, place: port.place(), leaves, inner }
     }
 
-    /// Returns name, parent and terms of a class of the scenario as they are in the last tree that has it.
+    /// Returns name, parent and terms of a class of the scenario from the last tree that has it.
     fn class(&self, scenario: &Scenario, class: ClassId, leaf: bool) -> ClassReport {
         let place = self.homes[class.index()].map(|(stage, id)| (self.stages[stage].tree, &self.classes[stage], id));
         let parent = place.and_then(|(tree, classes, id)| Some(classes[tree.parent(id)?.index()]));
@@ -292,7 +292,7 @@ impl<'a> Trees<'a> {
         self.stages.iter().rposition(|stage| stage.start <= at).unwrap_or(0)
     }
 
-    /// By class of the scenario: whether it is a leaf at `at`.
+    /// By class of the scenario: true if it is a leaf at `at`.
     fn leaves_at(&self, at: Nanos) -> Vec<bool> {
         self.stages[self.stage_at(at)].leaf_ids(self.place.len()).iter().map(Option::is_some).collect()
     }

@@ -1,15 +1,16 @@
-//! Formal link-sharing of \[cbq\] in the long run, in `f64`: every class gets its own rate where it asks for it, and what is left goes to
-//! leaves by priority and quanta.
+//! Formal link-sharing of \[cbq\] in the long run, in `f64`: every class first gets its own rate, as far as it has
+//! demand, and the rest goes to leaves by priority and quanta.
 //!
-//! What a leaf sends counts at every class above it, whoever lends. So a class that has got its own rate in one way or the other lends
-//! nothing more. While a class that asks for more has less than its own rate, no leaf outside borrows from above. So at each class
-//! leaves share by one *price*: at the price (p, f) a leaf of a priority before p gets all it asks for, one of p gets its quantum times f, and
-//! later ones get their own rates. A class takes over the price of its parent, or a higher one at which all below it get the class's own rate
-//! together. A class that does not borrow takes the latter at most. The link's price is what uses up its rate.
+//! A leaf's traffic counts at every class above it, for any lender. So a class that has got its own rate in one way or
+//! the other lends no more. While a class with unmet demand has less than its own rate, no leaf outside borrows from
+//! above. So at each class leaves share by one *price*. At the price (p, f) a leaf of a priority before p gets its
+//! whole demand, one of p gets its quantum times f, and later ones get their own rates. A class takes over the price of
+//! its parent, or a higher one at which all below it get the class's own rate together. A class that does not borrow
+//! takes at most the latter. The link's price is the one that uses up its rate.
 //!
-//! **Where that is no answer.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has to borrow, and a class above
-//! others more, as it adds to the excess of those below it. Others lose that. So rates are computed a second time, with that much more at each level. Where
-//! both agree there is an answer.
+//! **Unknown cases.** The estimator of \[cbq\] lets a class have up to [`EXCESS`] more than its own rate before it has
+//! to borrow, and a class above others more, as it adds to the excess of those below it. Others lose that. So rates are
+//! computed a second time, with that much more at each level. If both agree there is an answer.
 //!
 //! Cost: a hundred steps of a bisection for each class, each over the classes below it.
 
@@ -20,7 +21,8 @@ use crate::floats::{add_up, agree};
 use crate::limits::Limits;
 use crate::request::Demand;
 
-/// The part of its own rate that a class may have beyond it: 2.7 % is the most that was seen of a class that does not borrow.
+/// Maximum relative excess of a class over its own rate: the measured maximum for a class that does not borrow is 2.7
+/// %.
 const EXCESS: f64 = 0.03;
 
 /// Steps of a bisection: enough for the bits of a float between any two prices.
@@ -46,13 +48,14 @@ impl Allotted {
         self.limits = limits;
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where errors of estimators decide.
+    /// Returns the rate of each class for `demand` in bit/s, by class id, the root first; `None` if it depends on
+    /// errors of estimators.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let [rates, more] = [0.0, EXCESS].map(|excess| self.rates_of(tree, demand, excess));
         agree(&rates, &more, tree.link().rate.bps() as f64).then_some(rates)
     }
 
-    /// The same with own rates that are larger by a part for each level from the leaves up.
+    /// Like `rates`, with own rates that are larger by a fixed part for each level from the leaves up.
     fn rates_of(&self, tree: &Hierarchy, demand: &Demand, excess: f64) -> Vec<f64> {
         let mut factors = vec![1.0 + excess; tree.len()];
         for class in tree.classes().rev() {
@@ -107,12 +110,12 @@ struct Sharing<'a> {
 }
 
 impl Sharing<'_> {
-    /// The own rate of a class.
+    /// Returns the own rate of a class.
     fn own(&self, index: usize) -> f64 {
         self.factors[index] * self.allotted.plan.assured[index].bps() as f64
     }
 
-    /// What a leaf gets at a price. The whole part of a price is a priority, the rest stands for quanta.
+    /// Rate of a leaf at a price. The integer part of a price is a priority, the fraction stands for quanta.
     fn leaf(&self, leaf: ClassId, price: f64) -> f64 {
         let index = leaf.index();
         let (asked, own) = (self.asked[index], self.own(index));
@@ -126,7 +129,7 @@ impl Sharing<'_> {
         } else if part >= 1.0 {
             f64::INFINITY
         } else {
-            // From nothing to as much as the link has for the smallest quantum, and more.
+            // From zero to more than the rate of the link for the smallest quantum.
             self.allotted.plan.quanta[index] as f64 * self.capacity * part / (1.0 - part)
         };
         asked.min(own.max(borrowed))
@@ -137,7 +140,8 @@ impl Sharing<'_> {
         if self.allotted.bounded(class) { own } else { above.max(own) }
     }
 
-    /// What counts at the parent of `class` at the parent's price: what is kept for a class that is isolated is not given to others.
+    /// The rate of `class` that counts at its parent at the parent's price: the rate reserved for an isolated class is
+    /// not given to others.
     fn counts(&self, class: ClassId, above: f64) -> f64 {
         if let Some(kept) = self.allotted.limits.kept(class) {
             return kept as f64;
@@ -153,7 +157,7 @@ impl Sharing<'_> {
         self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum()
     }
 
-    /// The lowest price at which the classes below `class` get `rate` together; the highest where they never do.
+    /// Returns the lowest price at which the classes below `class` get `rate` together; the highest if they never do.
     fn price_of(&self, class: ClassId, rate: f64) -> f64 {
         let given =
             |price: f64| -> f64 { self.tree.children(class).iter().map(|&child| self.counts(child, price)).sum() };

@@ -1,4 +1,5 @@
-//! Theorems as the texts print them, where another bound is what holds: \[hls\] Theorems 4 and 6 (HDRR), \[drrpp\] Theorems 1 and 2 (DRR++).
+//! Theorems as printed in the texts, where a different bound holds: \[hls\] Theorems 4 and 6 (HDRR), \[drrpp\] Theorems
+//! 1 and 2 (DRR++).
 //!
 //! | text | here | what holds |
 //! | --- | --- | --- |
@@ -26,17 +27,17 @@ use crate::weights::Weights;
 pub struct Printed {
     /// Text and theorem, such as `[hls] Theorem 4`.
     pub theorem: &'static str,
-    /// What the value is.
+    /// The quantity that is bounded.
     pub quantity: Quantity,
-    /// The class that it is for; `None` for the whole link.
+    /// Its class; `None` for the whole link.
     pub class: Option<ClassId>,
-    /// In bytes or seconds, as `quantity` says.
+    /// The value, in bytes or seconds depending on `quantity`.
     pub value: BigRational,
-    /// What is different about the bound that holds.
+    /// Difference from the bound that holds.
     pub caution: &'static str,
 }
 
-/// What a printed value is.
+/// The quantity that a printed value bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Definition 1 of \[hls\], in bytes per unit of weight.
@@ -47,7 +48,8 @@ pub enum Quantity {
     Delay,
 }
 
-/// What the text of the scheduler `info` prints for `tree`; empty where what holds is what the text has.
+/// Returns the values that the text of the scheduler `info` prints for `tree`; empty if the valid bounds are those of
+/// the text.
 #[must_use]
 pub fn as_printed(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Printed> {
     match info.name {
@@ -114,7 +116,7 @@ fn critical(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
 }
 
 impl Round {
-    /// That of `tree`; `None` where DRR++ would refuse it.
+    /// The round of `tree`; `None` if DRR++ would refuse it.
     fn of(tree: &Hierarchy) -> Option<Self> {
         let quanta = drr::quanta(tree).ok()?;
         let bytes = |&credits: &u64| BigRational::new(credits.into(), (1u64 << drr::FRACTION_BITS).into());
@@ -138,28 +140,30 @@ pub struct Arrivals {
 /// \[drrpp\] Theorem 1 for one latency-critical class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeanDelay {
-    /// About how long a packet waits, in seconds, while all classes have packets all the time; `None` where the class sends more than it is served then.
+    /// Approximate wait of a packet, in seconds, while all classes are backlogged; `None` if the class sends more than
+    /// its service rate then.
     pub seconds: Option<BigRational>,
     /// Q_i, in bytes.
     pub round: BigRational,
     /// nu_LC, packets of the class in a round.
     pub packets: u64,
-    /// What the class uses of the rate that it has while all classes have packets.
+    /// Load of the class, relative to its rate while all classes are backlogged.
     pub load: BigRational,
 }
 
-/// Up to this load [`MeanDelay::error`] is known: half of the class's rate.
+/// Maximum load for which [`MeanDelay::error`] is known: half of the class's rate.
 pub const KNOWN_LOAD: (i64, i64) = (1, 2);
 
 impl MeanDelay {
-    /// True for a scheduler that the theorem is of: it visits latency-critical classes before each other class, and promises their delay.
+    /// Returns true for a scheduler of the theorem. It visits latency-critical classes before each other class, and
+    /// promises their delay.
     #[must_use]
     pub fn is_of(info: &SchedulerInfo) -> bool {
         matches!(info.sharing, Sharing::CriticalVisits(_)) && info.promises.delay.is_some()
     }
 
-    /// For `class` under DRR++. `None` where it is not latency-critical, where DRR++ would refuse the tree, or where its quantum is less than a packet of mean
-    /// length.
+    /// Computes the delay for `class` under DRR++. `None` if it is not latency-critical, if DRR++ would refuse the
+    /// tree, or if its quantum is less than a packet of mean length.
     ///
     /// # Panics
     /// When there is no such class.
@@ -177,9 +181,10 @@ impl MeanDelay {
         (packets > 0).then_some(Self { seconds, round: round.all, packets, load })
     }
 
-    /// By which factors the theorem is too long at least and at most: measured with Poisson arrivals while all best-effort classes have packets, for quanta
-    /// of two to four packets (the table of `fairlink reproduce drrpp.theorem1`, rounded outwards). `None` above half of the class's rate, where the theorem
-    /// nears its pole and was 18 times too long, and for other quanta, which nobody has measured.
+    /// Minimum and maximum of the theorem's value divided by the measured delay. Measured with Poisson arrivals while
+    /// all best-effort classes are backlogged, for quanta of two to four packets (the table of `fairlink reproduce
+    /// drrpp.theorem1`, rounded outwards). `None` above half of the class's rate, where the theorem nears its pole and
+    /// was 18 times too long, and for other quanta, which have not been measured.
     #[must_use]
     pub fn error(&self) -> Option<(f64, f64)> {
         if self.load > BigRational::new(KNOWN_LOAD.0.into(), KNOWN_LOAD.1.into()) {
@@ -193,8 +198,8 @@ impl MeanDelay {
     }
 }
 
-/// 0.5 Q_i / (BNBW - Q_i lambda_LC / nu_LC) in seconds, for a round of `round` bytes in which the class sends `packets`, at least 1; `None` where the denominator is not
-/// above zero.
+/// Returns 0.5 Q_i / (BNBW - Q_i lambda_LC / nu_LC) in seconds, for a round of `round` bytes in which the class sends
+/// `packets`, at least 1; `None` if the denominator is not above zero.
 #[must_use]
 pub fn mean_delay(round: &BigRational, link: Rate, arrivals: Arrivals, packets: u64) -> Option<BigRational> {
     // lambda in packets a second, all lengths in bits.

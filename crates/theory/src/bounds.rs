@@ -1,4 +1,4 @@
-//! How far HLS and HDRR may stray from the fluid ideal: \[hls\] Theorems 3, 4, 5 and 6, exact.
+//! Deviation of HLS and HDRR from the fluid ideal: \[hls\] Theorems 3, 4, 5 and 6, exact.
 //!
 //! | paper | here |
 //! | --- | --- |
@@ -10,12 +10,12 @@
 //! | gamma (Theorem 5) | [`HlsBounds::transmission_gap`] |
 //! | alpha, beta_i, gamma of HDRR (Theorem 4, Lemma 9, Theorem 6) | [`HdrrBounds`] |
 //!
-//! alpha is in bytes of service per byte of weight, which the paper calls bytes; it changes with the unit in which weights
-//! are written. As seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the
-//! rate of the class when all are busy. Both are given.
+//! alpha is in bytes of service per byte of weight, which the paper calls bytes; it depends on the unit of weights. In
+//! seconds at the guarantee it does not: alpha * 8 w_i / g_i, the same for all siblings i, where g_i is the rate of the
+//! class when all are busy. Both are given.
 //!
-//! DIFFERENCE: what is indivisible is one *credit*. In the paper it is one byte, so that a leaf's balance at the end of a
-//! round is at most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction.
+//! DIFFERENCE: one *credit* is indivisible. In the paper it is one byte, so that a leaf's balance at the end of a round
+//! is at most L^max - 1 byte; a scheduler that counts in fractions of a byte has L^max - one fraction.
 //! [`HlsBounds::new`] takes the number of credits in a byte; 1 gives the paper's figures.
 //!
 //! Cost: O(n) operations, not one per pair of siblings: the worst pair below a parent are the two classes with the largest
@@ -50,11 +50,11 @@ pub enum BoundsError {
 pub struct WorstPair {
     /// The two siblings.
     pub classes: (ClassId, ClassId),
-    /// The value; the function that returns it says in which unit.
+    /// The value; its unit is documented at the function that returns it.
     pub value: BigRational,
 }
 
-/// How far a class may be from its part of what a sibling gets, while both stay backlogged.
+/// Maximum deviation of a class from its part of a sibling's service, while both stay backlogged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassFairness {
     /// In bytes of the class.
@@ -72,7 +72,7 @@ pub struct HlsBounds<'a> {
     below: Below,
     /// By class: the ancestor (or the class itself) that is a child of the root, rc(i).
     top: Vec<ClassId>,
-    /// By class: what its latency-critical leaves together may be ahead of their turn by, in bytes.
+    /// By class: the sum of the advances of its latency-critical leaves, in bytes.
     ahead: Vec<u64>,
     /// The largest (w_j + A~_j) / w_j among the children of the root: the largest fair quota of the root.
     largest_quota: BigRational,
@@ -113,7 +113,8 @@ impl Below {
 }
 
 impl<'a> HlsBounds<'a> {
-    /// The bounds for leaves with largest packets of `max_packet` bytes, and `credits_per_byte` credits in a byte.
+    /// Makes the bounds for leaves with largest packets of `max_packet` bytes, and `credits_per_byte` credits in a
+    /// byte.
     ///
     /// # Errors
     /// [`BoundsError::EmptyPacket`], [`BoundsError::NoCredits`].
@@ -146,9 +147,9 @@ impl<'a> HlsBounds<'a> {
         Ok(bounds)
     }
 
-    /// The same bounds where leaves may send ahead of their turn, by so many bytes each: Theorem 3 grows by what the leaves below
-    /// both siblings may be ahead by, over their weights, and Theorem 5 by what all leaves may. Not in \[hls\]; see
-    /// `fairlink_core::schedulers::hls::Advances`.
+    /// Extends the bounds to leaves that may send ahead of their turn, by `advance` bytes each. Theorem 3 grows by the
+    /// advances of the leaves below both siblings, over their weights, and Theorem 5 by those of all leaves. Not in
+    /// \[hls\]; see `fairlink_core::schedulers::hls::Advances`.
     #[must_use]
     pub fn with_advances(mut self, advance: impl Fn(ClassId) -> u64) -> Self {
         self.ahead = vec![0; self.tree.len()];
@@ -162,7 +163,7 @@ impl<'a> HlsBounds<'a> {
         self
     }
 
-    /// A~_i in bytes: the most that balances and residuals in the subtree of a class (not the root) add up to when a main
+    /// A~_i in bytes: the maximum sum of balances and residuals in the subtree of a class (not the root) when a main
     /// round starts, before its quotas (Lemma 5).
     ///
     /// # Panics
@@ -172,7 +173,7 @@ impl<'a> HlsBounds<'a> {
         self.start_per_weight(class) * self.weights.bytes(class)
     }
 
-    /// A-bar_i in bytes: the same at any time (Lemma 7); the one of the child of the root above the class.
+    /// Returns A-bar_i in bytes. It is the same at any time (Lemma 7): that of the child of the root above the class.
     ///
     /// # Panics
     /// For the root, which has no such bound, and for a class that does not exist.
@@ -182,21 +183,23 @@ impl<'a> HlsBounds<'a> {
         (self.start_per_weight(top) + &self.largest_quota) * self.weights.bytes(top)
     }
 
-    /// Theorem 3 for two siblings, in bytes per byte of weight; `None` for classes that are not siblings.
+    /// Returns the bound of Theorem 3 for two siblings, in bytes per byte of weight; `None` for classes that are not
+    /// siblings.
     #[must_use]
     pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
         let siblings = i != j && self.tree.parent(i).is_some() && self.tree.parent(i) == self.tree.parent(j);
         siblings.then(|| self.half(i) + self.half(j))
     }
 
-    /// Theorem 3: the largest bound of two siblings, in bytes per byte of weight; `None` where no class has a sibling.
+    /// Returns the largest bound of Theorem 3 over all siblings, in bytes per byte of weight; `None` if no class has a
+    /// sibling.
     #[must_use]
     pub fn alpha(&self) -> Option<WorstPair> {
         worst(inner(self.tree).filter_map(|parent| self.worst_below(parent)))
     }
 
-    /// Theorem 3 as time at the guarantee, in seconds, on a link of rate `link`: the largest of any two siblings (which need
-    /// not be those of [`HlsBounds::alpha`]).
+    /// Returns Theorem 3 as time at the guarantee, in seconds, on a link of rate `link`. It is the largest of any two
+    /// siblings, which may differ from those of [`HlsBounds::alpha`].
     #[must_use]
     pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {
         let seconds = self.weights.seconds_per_weight(self.tree, link);
@@ -206,9 +209,10 @@ impl<'a> HlsBounds<'a> {
         }))
     }
 
-    /// What each class may differ by from its part of what any sibling gets while both stay backlogged, by class id: bytes, and seconds
-    /// at its rate when all are busy, on a link of rate `link`. It is the class's largest bound of Theorem 3 times its weight, in floating
-    /// point, as there may be a million classes. `None` for a class without siblings.
+    /// Returns the maximum deviation of each class from its part of any sibling's service while both stay backlogged,
+    /// by class id: bytes, and seconds at its rate when all are busy, on a link of rate `link`. It is the class's
+    /// largest bound of Theorem 3 times its weight, in floating point, as there may be a million classes. `None` for a
+    /// class without siblings.
     #[must_use]
     pub fn fairness_of_classes(&self, link: Rate) -> Vec<Option<ClassFairness>> {
         let units_per_byte = self.weights.units_per_byte() as f64;
@@ -244,16 +248,17 @@ impl<'a> HlsBounds<'a> {
         fairness
     }
 
-    /// Theorem 5 in seconds: the longest time from the end of a visit to a leaf that stays backlogged to the next one; two
-    /// rounds. For leaves without a ceiling at them or above them, whatever ceilings others have.
+    /// Theorem 5 in seconds: the longest time from the end of a visit to a leaf that stays backlogged to the next one;
+    /// two rounds. Valid for leaves without a ceiling at them or above them; ceilings of others do not matter.
     #[must_use]
     pub fn transmission_gap(&self, link: Rate) -> BigRational {
         self.longest_round(link) * BigInt::from(2) + seconds(whole(self.ahead[0]), link)
     }
 
-    /// The same by class id, in seconds, for leaves with ceilings at them or above them; `None` for all others. Such a leaf waits for
-    /// each of its ceilings once, from the nearest to the farthest: until the debt is paid that the class may run into in one
-    /// cycle of rounds, and then for its turn. Not in \[hls\]. In floating point, as there may be a million classes.
+    /// The same by class id, in seconds, for leaves with ceilings at them or above them; `None` for all others. Such a
+    /// leaf waits for each of its ceilings once, from the nearest to the farthest. It waits until the debt is paid that
+    /// the class may incur in one cycle of rounds, and then for its turn. Not in \[hls\]. In floating point, as there
+    /// may be a million classes.
     #[must_use]
     pub fn transmission_gaps_below_ceilings(&self, link: Rate) -> Vec<Option<f64>> {
         let turn = to_f64(&self.transmission_gap(link));
@@ -275,15 +280,15 @@ impl<'a> HlsBounds<'a> {
         waits
     }
 
-    /// The longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of \[hls\] prints
-    /// this as the transmission gap.
+    /// Returns the longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of
+    /// \[hls\] prints this as the transmission gap.
     #[must_use]
     pub fn longest_round(&self, link: Rate) -> BigRational {
         let weights = self.weights.in_bytes(self.below.weights[0]);
         seconds(weights + self.below.packets(ClassId::ROOT), link)
     }
 
-    /// A~_i / w_i; not reduced, because it is only compared for most of the classes.
+    /// Returns A~_i / w_i. It is not reduced, because most values are only compared.
     fn start_per_weight(&self, class: ClassId) -> BigRational {
         assert_ne!(class, ClassId::ROOT, "the root has no weight");
         let credits = BigInt::from(self.credits_per_byte);
@@ -295,12 +300,12 @@ impl<'a> HlsBounds<'a> {
         BigRational::new_raw(start, self.weights.units(class) * credits)
     }
 
-    /// What a class adds to the bound of Theorem 3 with each of its siblings.
+    /// The term of a class in the bound of Theorem 3 with each of its siblings.
     fn half(&self, class: ClassId) -> BigRational {
         (self.aggregate(class) + whole(self.ahead[class.index()])) / self.weights.bytes(class)
     }
 
-    /// What [`HlsBounds::half`] of siblings differs in, where they are children of the root; not reduced.
+    /// The part of [`HlsBounds::half`] that differs among children of the root; not reduced.
     fn start_and_ahead(&self, class: ClassId) -> BigRational {
         let start = self.start_per_weight(class);
         if self.ahead[class.index()] == 0 {
@@ -311,8 +316,8 @@ impl<'a> HlsBounds<'a> {
 
     fn worst_below(&self, parent: ClassId) -> Option<WorstPair> {
         let children = self.tree.children(parent);
-        // The largest quota of the root is in A-bar / w of all its children, so A~ / w tells who is worst. Below one child
-        // of the root A-bar is the same, so the smallest weights are, unless leaves may be ahead of their turn.
+        // The largest quota of the root is in A-bar / w of all its children, so A~ / w determines the worst. Below one
+        // child of the root A-bar is the same, so the smallest weights are, unless leaves may be ahead of their turn.
         let (i, j) = if parent == ClassId::ROOT {
             two_largest(children.iter().map(|&child| (child, self.start_and_ahead(child))))?
         } else if self.ahead[parent.index()] > 0 {
@@ -336,7 +341,7 @@ pub struct HdrrBounds<'a> {
 }
 
 impl<'a> HdrrBounds<'a> {
-    /// The bounds for leaves with largest packets of `max_packet` bytes and a quantum of `quantum` bytes.
+    /// Makes the bounds for leaves with largest packets of `max_packet` bytes and a quantum of `quantum` bytes.
     ///
     /// # Errors
     /// [`BoundsError::EmptyPacket`], [`BoundsError::NoQuantum`].
@@ -357,14 +362,16 @@ impl<'a> HdrrBounds<'a> {
         Ok(Self { tree, weights, quantum, below, largest_packet })
     }
 
-    /// Theorem 4 for two siblings, in bytes per byte of weight; `None` for classes that are not siblings.
+    /// Returns the bound of Theorem 4 for two siblings, in bytes per byte of weight; `None` for classes that are not
+    /// siblings.
     #[must_use]
     pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
         let siblings = i != j && self.tree.parent(i).is_some() && self.tree.parent(i) == self.tree.parent(j);
         siblings.then(|| self.alpha_of(i, j))
     }
 
-    /// Theorem 4: the largest bound of two siblings, in bytes per byte of weight; `None` where no class has a sibling.
+    /// Returns the largest bound of Theorem 4 over all siblings, in bytes per byte of weight; `None` if no class has a
+    /// sibling.
     #[must_use]
     pub fn alpha(&self) -> Option<WorstPair> {
         worst(inner(self.tree).filter_map(|parent| {
@@ -373,10 +380,10 @@ impl<'a> HdrrBounds<'a> {
         }))
     }
 
-    /// Theorem 4 for siblings that are leaves, which alone keep to it (see `fairlink_core::hdrr`), with
-    /// [`HdrrBounds::visits_between`] in the place of 1; as time at the guarantee in
-    /// seconds on a link of rate `link`, and in bytes per byte of weight; the largest of each. `None` where no leaf has a leaf for
-    /// a sibling.
+    /// Returns the largest bound of Theorem 4 over siblings that are leaves, the only ones for which it holds (see
+    /// `fairlink_core::hdrr`), with [`HdrrBounds::visits_between`] in place of 1. First as time at the guarantee in
+    /// seconds on a link of rate `link`, second in bytes per byte of weight; the largest of each. `None` if no leaf has
+    /// a leaf for a sibling.
     #[must_use]
     pub fn alpha_of_leaves(&self, link: Rate) -> Option<(WorstPair, WorstPair)> {
         let seconds = self.weights.seconds_per_weight(self.tree, link);
@@ -395,17 +402,17 @@ impl<'a> HdrrBounds<'a> {
         Some((time, worst(pairs.into_iter().map(|(_, bytes)| bytes))?))
     }
 
-    /// How far |n_i / w_i - n_j / w_j| may be for the numbers of visits to two siblings while both have packets: 1 / w_i + 1 / w_j, as
-    /// for any self-clocked fair queueing of visits.
+    /// Bound on |n_i / w_i - n_j / w_j| for the numbers of visits to two siblings while both have packets: 1 / w_i + 1
+    /// / w_j, as for any self-clocked fair queueing of visits.
     ///
-    /// DIFFERENCE: Theorem 4 has 1. A class that comes back is served behind the visit that is under way, so that for weights of 1
-    /// and x the difference is up to 1 + 1 / x.
+    /// DIFFERENCE: Theorem 4 has 1. A class that comes back is served behind the visit in progress, so that for weights
+    /// of 1 and x the difference is up to 1 + 1 / x.
     #[must_use]
     pub fn visits_between(&self, i: ClassId, j: ClassId) -> BigRational {
         whole(1u8) / self.weights.bytes(i) + whole(1u8) / self.weights.bytes(j)
     }
 
-    /// Lemma 9: a backlogged leaf is visited at least once in this many visits.
+    /// Returns Lemma 9: a backlogged leaf is visited at least once in this many visits.
     #[must_use]
     pub fn visits(&self, leaf: ClassId) -> BigRational {
         let mut product = whole(1u8);
@@ -417,7 +424,7 @@ impl<'a> HdrrBounds<'a> {
         product
     }
 
-    /// Theorem 6 in seconds.
+    /// Returns Theorem 6 in seconds.
     #[must_use]
     pub fn transmission_gap(&self, link: Rate) -> BigRational {
         // Lemma 9's product depends on the parent alone: one product per inner class, parents before children.
@@ -437,17 +444,17 @@ impl<'a> HdrrBounds<'a> {
     }
 }
 
-/// The root and all other classes with children, parents before children.
+/// Returns the root and all other classes with children, parents before children.
 fn inner(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
     (0..tree.len()).map(|index| ClassId(index as u32)).filter(|&class| !tree.children(class).is_empty())
 }
 
-/// The largest value; the first of several.
+/// Returns the largest value, or the first of several.
 pub(crate) fn worst(pairs: impl Iterator<Item = WorstPair>) -> Option<WorstPair> {
     pairs.reduce(|worst, pair| if pair.value > worst.value { pair } else { worst })
 }
 
-/// The two classes of the largest value; `None` where there are fewer than two.
+/// Returns the two classes of the largest value; `None` if there are fewer than two.
 fn two_largest(values: impl Iterator<Item = (ClassId, BigRational)>) -> Option<(ClassId, ClassId)> {
     let mut first: Option<(ClassId, BigRational)> = None;
     let mut second: Option<(ClassId, BigRational)> = None;
@@ -461,7 +468,7 @@ fn two_largest(values: impl Iterator<Item = (ClassId, BigRational)>) -> Option<(
     Some((first?.0, second?.0))
 }
 
-/// The two classes of the smallest weight; `None` where there are fewer than two.
+/// Returns the two classes of the smallest weight; `None` if there are fewer than two.
 fn two_lightest(weights: &Weights, classes: &[ClassId]) -> Option<(ClassId, ClassId)> {
     let first = *classes.iter().min_by_key(|&&class| weights.units(class))?;
     let others = classes.iter().filter(|&&class| class != first);
@@ -472,7 +479,7 @@ fn whole(value: impl Into<BigInt>) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-/// Time in seconds to send so many bytes.
+/// Time in seconds to send `bytes`.
 fn seconds(bytes: BigRational, link: Rate) -> BigRational {
     bytes * BigInt::from(8) / BigInt::from(link.bps())
 }

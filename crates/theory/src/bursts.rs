@@ -1,8 +1,9 @@
 //! Rates that explicit bursts cost while all leaves are busy, under schedulers with token buckets at guarantees or ceilings (\[htb\], \[cbq\]). Those
 //! of `hls` are in [`crate::reach`].
 //!
-//! A bucket that is full loses what its rate brings until the class has its next turn. So the scheduler runs with the bursts as written and with its own
-//! defaults. A class with an explicit burst that gets less with it has too small a burst.
+//! A full bucket loses the yield of its rate until the class has its next turn. So the scheduler runs with the
+//! configured bursts and with its own defaults. If a class with an explicit burst gets less with it, the burst is too
+//! small.
 
 use fairlink_core::{BuildError, ClassConfig, ClassId, Feature, Hierarchy, SchedulerInfo};
 
@@ -11,7 +12,7 @@ use crate::played::settled;
 use crate::reach::may_lose;
 use crate::variant::variant;
 
-/// A class that gets this part of what default bursts give loses nothing worth a word.
+/// A class that gets at least this part of its rate with default bursts has a negligible loss.
 const ENOUGH: f64 = 0.99;
 /// Doublings of a burst that are tried.
 const DOUBLINGS: u32 = 16;
@@ -25,7 +26,7 @@ pub struct CostlyBurst {
     pub feature: Feature,
     /// The burst in bytes.
     pub burst: u64,
-    /// A burst in bytes with which all such classes lose nothing, where one was found: theirs times a power of two.
+    /// Burst in bytes with which all such classes lose nothing, if one was found: theirs times a power of two.
     pub enough: Option<u64>,
     /// The rate of the class in bit/s while all leaves are busy.
     pub with_bps: f64,
@@ -33,8 +34,9 @@ pub struct CostlyBurst {
     pub without_bps: f64,
 }
 
-/// The explicit bursts of `tree` that cost their classes more than 1 % of their rates under `info` while all leaves always have packets of the largest
-/// length. Empty for `hls`, for schedulers without bursts, and where a run does not settle.
+/// Returns the explicit bursts of `tree` that cost their classes more than 1 % of their rates under `info` while all
+/// leaves always have packets of the largest length. Empty for `hls`, for schedulers without bursts, and if a run does
+/// not settle.
 ///
 /// # Errors
 /// Those of building the scheduler.
@@ -72,14 +74,14 @@ pub fn costly_bursts(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Vec<Costl
     Ok(costly.into_iter().filter_map(of).collect())
 }
 
-/// The burst that a class sets and `info` honours; that of its ceiling where it has both.
+/// Returns the burst that a class sets and `info` honours; that of its ceiling if it has both.
 fn explicit(info: &SchedulerInfo, config: &ClassConfig) -> Option<(Feature, u64)> {
     let honoured = |feature, burst: Option<u64>| burst.filter(|_| info.supports(feature)).map(|burst| (feature, burst));
     let ceiling = config.ceiling_burst.filter(|_| config.ceiling.is_some());
     honoured(Feature::CeilingBurst, ceiling).or_else(|| honoured(Feature::Burst, config.burst))
 }
 
-/// Rates by class id while all leaves always have packets, where classes are changed first.
+/// Rates by class id while all leaves always have packets, after `change` of the classes.
 fn greedy(info: &SchedulerInfo, tree: &Hierarchy, change: impl Fn(ClassId, &mut ClassConfig)) -> Option<Vec<f64>> {
     let tree = variant(tree, tree.link(), change).ok()?;
     let length = tree.link().max_packet;
@@ -111,7 +113,7 @@ mod tests {
         let [costly] = found[..] else { panic!("{found:?}") };
         assert_eq!((costly.class, costly.feature, costly.burst), (ClassId(1), Feature::Burst, 100));
         assert!(costly.with_bps < 0.99 * costly.without_bps, "{costly:?}");
-        // What is named as enough costs nothing, by the same and by the formula for what the class should get.
+        // The suggested burst costs nothing, by the run and by the formula for the class's rate.
         let enough = tree(costly.enough);
         assert_eq!(costly_bursts(htb, &enough).unwrap(), []);
         assert_eq!(costly_bursts(htb, &tree(None)).unwrap(), []);

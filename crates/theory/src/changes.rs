@@ -1,13 +1,14 @@
-//! What would have to change for a class to get more: single changes, each solved by the rule of the scheduler ([`crate::ideal`]), with
-//! what they gain.
+//! Changes that would increase a class's rate: single changes, each solved by the rule of the scheduler
+//! ([`crate::ideal`]), with their gains.
 //!
-//! Under hierarchical max-min fairness a class depends on the rate of the link, on its own weight, limits and demand and those of the classes above
-//! it, and on the weights and requests of their siblings. So these are the changes that are tried. What a sibling's descendants do among
-//! themselves changes nothing that the sibling does not.
+//! Under hierarchical max-min fairness a class's rate depends on three things: the rate of the link; the weights,
+//! limits and demand of the class and of those above it; and the weights and requests of their siblings. So these are
+//! the changes that are tried. Changes among a sibling's descendants have no effect unless they change the sibling's
+//! request.
 //!
-//! A gain is what the class gets after the change less what it gets now. The gain per bit/s is that of the smallest change, 1 bit/s: gains are lines
-//! until a class becomes satisfied or ceases to be. Where rates are not exact, it is that of a change of a millionth of the link's rate, and
-//! gains of less than 10^-8 of it are none.
+//! A gain is the rate after the change minus the current rate. The gain per bit/s is that of the smallest change, 1
+//! bit/s: gains are linear until a class becomes satisfied or ceases to be. If rates are not exact, it is that of a
+//! change of a millionth of the link's rate, and gains of less than 10^-8 of it count as none.
 //!
 //! Cost: two allocations for each change.
 
@@ -22,7 +23,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::request::{Demand, Request};
 use crate::variant::variant;
 
-/// What is changed.
+/// The parameter that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lever {
     /// The link's rate is raised.
@@ -33,47 +34,48 @@ pub enum Lever {
     Weight,
     /// A sibling of the class or of one above it asks for less than it gets.
     AsksLess,
-    /// What limits the class or one above it is taken away.
+    /// The limit of the class or of one above it is removed.
     Lift(LimitKind),
     /// The leaves of the class ask for all they can get.
     AsksMore,
 }
 
-/// One change and what it gains.
+/// One change and its gain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What is changed.
+    /// The parameter that is changed.
     pub lever: Lever,
-    /// Of which class; the link for its rate.
+    /// The changed class; the link for its rate.
     pub class: ClassId,
-    /// From what to what: bit/s, or a weight; `None` for no limit, and where the class has leaves below it that ask.
+    /// Old value: bit/s, or a weight; `None` for no limit, and for a class above the leaves that send.
     pub from: Option<u64>,
     /// See `from`.
     pub to: Option<u64>,
-    /// What the class gets more, in bit/s; negative for less.
+    /// Gain of the class, in bit/s; negative for a loss.
     pub gain: BigRational,
-    /// The same for each bit/s of a small change, for each unit of weight where a weight is changed; `None` where there is no such change.
+    /// Gain for each bit/s of a small change, or for each unit of a changed weight; `None` if there is no such change.
     pub per_bps: Option<BigRational>,
     /// True if the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as
     /// much.
     pub fits: bool,
 }
 
-/// What helps and what does not.
+/// Changes with and without a gain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// What gets the class more, the most first.
+    /// Changes with a gain, the largest first.
     pub helpful: Vec<Change>,
-    /// What does not.
+    /// Changes without a gain.
     pub useless: Vec<Change>,
-    /// Siblings of it and of the classes above it whose asking for less was not tried: those that get the least, where there are too many.
+    /// Number of siblings of it and of the classes above it whose smaller request was not tried: those that get the
+    /// least, if there are too many.
     pub untried: usize,
 }
 
 /// Why changes could not be tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChanges {
-    /// There is no such class.
+    /// The class does not exist.
     #[error(transparent)]
     UnknownClass(#[from] UnknownClass),
     /// The scheduler's rule gives no rates.
@@ -81,13 +83,14 @@ pub enum NoChanges {
     NotComputed(#[from] NotComputed),
 }
 
-/// How many allocations of leaves are computed at most, over all changes.
+/// Maximum number of leaf allocations that are computed, over all changes.
 const WORK: usize = 1_000_000;
-/// How many siblings are tried in a small tree.
+/// Maximum number of siblings tried in a small tree.
 const MOST_SIBLINGS: usize = 256;
 
 impl Changes {
-    /// Those for `class` under `demand` by the rule of the scheduler `info`, each of `step` bit/s (weights: a tenth, at least 1).
+    /// Returns the changes for `class` under `demand` by the rule of the scheduler `info`. Each is of `step` bit/s
+    /// (weights: a tenth, at least 1).
     ///
     /// # Errors
     /// [`NoChanges`].
@@ -145,25 +148,25 @@ struct Search<'a> {
     rule: Rule<'a>,
     limits: Limits,
     now: Ideal,
-    /// What the class gets now.
+    /// Current rate of the class.
     rate: BigRational,
 }
 
 impl Search<'_> {
-    /// From the class up to the child of the link.
+    /// Returns the path from the class up to the child of the link.
     fn path(&self) -> Vec<ClassId> {
         let up = std::iter::successors(Some(self.class), |&class| self.tree.parent(class));
         up.filter(|&class| class != ClassId::ROOT).collect()
     }
 
-    /// What the class gets more by `rule` for `demand`; `None` where that is not known.
+    /// Returns the gain of the class by `rule` for `demand`; `None` if it is unknown.
     fn gain(&self, rule: &Rule<'_>, demand: &Demand) -> Option<BigRational> {
         let gain = rule.solve(demand).ok()?.rate(self.class) - &self.rate;
         let noise = BigRational::new(self.tree.link().rate.bps().into(), 100_000_000.into());
         Some(if !self.now.is_exact() && gain.abs() < noise { BigRational::zero() } else { gain })
     }
 
-    /// The same where the tree is another one.
+    /// The gain in another tree.
     fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
         let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
         let rule = match limits {
@@ -173,12 +176,12 @@ impl Search<'_> {
         self.gain(&rule, self.demand)
     }
 
-    /// The smallest change that tells a gain, in bit/s.
+    /// Smallest change with a measurable gain, in bit/s.
     fn least(&self) -> u64 {
         if self.now.is_exact() { 1 } else { (self.tree.link().rate.bps() / 1_000_000).max(1) }
     }
 
-    /// The gain for each bit/s of the smallest change.
+    /// Returns the gain for each bit/s of the smallest change.
     fn slope(&self, gain: impl Fn(u64) -> Option<BigRational>) -> Option<BigRational> {
         let least = self.least();
         Some(gain(least)? / BigInt::from(least))
@@ -214,7 +217,7 @@ impl Search<'_> {
         Some(Change { lever: Lever::Link, class: ClassId::ROOT, from: Some(from), to, gain, per_bps, fits: true })
     }
 
-    /// A larger guarantee or weight of `at`.
+    /// Makes a larger guarantee or weight of `at`.
     fn share(&self, at: ClassId, step: u64) -> Option<Change> {
         let from = self.tree.weight(at);
         let is_guarantee = matches!(self.tree.config(at).share, Some(Share::Guarantee(_)));
@@ -226,13 +229,13 @@ impl Search<'_> {
         let (lever, per_bps) = match is_guarantee {
             true if jumps => (Lever::Guarantee, None),
             true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
-            // A weight changes by whole units: what one more gains.
+            // A weight changes by whole units: the gain of one more.
             false => (Lever::Weight, self.with_share(at, from.checked_add(1)?).map(|(gain, _)| gain)),
         };
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
     }
 
-    /// What is gained where `at` has this guarantee or weight, and whether there is room for it.
+    /// Returns the gain if `at` has this guarantee or weight, and true if there is room for it.
     fn with_share(&self, at: ClassId, value: u64) -> Option<(BigRational, bool)> {
         let guarantee =
             Rate::from_bps(value).ok().filter(|_| matches!(self.tree.config(at).share, Some(Share::Guarantee(_))));
@@ -248,7 +251,7 @@ impl Search<'_> {
                 Err(_) => return None,
             }
         }
-        // As weights, which may add up to anything. What is not borrowed follows from guarantees, so that limits stay.
+        // As weights, with any sum. Unborrowed rates follow from guarantees, so that limits stay.
         let parent = self.tree.parent(at);
         let tree = variant(self.tree, self.tree.link(), |class, config| {
             if self.tree.parent(class) == parent {
@@ -283,7 +286,7 @@ impl Search<'_> {
         let with = |to: u64| self.gain(&self.rule.lowered(sibling, to)?, self.demand);
         let to = from.saturating_sub(step);
         let slightly = from.checked_sub(self.least())?;
-        // What it gets may be no whole number.
+        // Its rate may be fractional.
         let per_bps = with(slightly).map(|gain| gain / (gets - BigRational::from_integer(slightly.into())));
         let gain = with(to)?;
         Some(Change {

@@ -1,7 +1,7 @@
 //! Service curves, exact: \[hfsc\] Section 2.1.
 //!
-//! A set of curves can be guaranteed if and only if they stay together below what the link carries, sum S_i(t) <= R t for every
-//! t >= 0. [`first_excess`] says when they cease to; the schedulers refuse the same sets, in integers.
+//! A set of curves can be guaranteed if and only if their sum stays below the capacity of the link, sum S_i(t) <= R t
+//! for every t >= 0. [`first_excess`] computes the first violation; the schedulers refuse the same sets, in integers.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos, Rate, ServiceCurve};
 use num_rational::BigRational;
@@ -15,7 +15,7 @@ fn slope(rate: Option<Rate>) -> BigRational {
     BigRational::from_integer(rate.map_or(0, Rate::bps).into())
 }
 
-/// S(t) in bits, `t` in seconds; 0 before time 0.
+/// Returns S(t) in bits, with `t` in seconds; 0 before time 0.
 #[must_use]
 pub fn service(curve: &ServiceCurve, t: &BigRational) -> BigRational {
     let d = seconds(curve.d.0);
@@ -28,8 +28,8 @@ pub fn service(curve: &ServiceCurve, t: &BigRational) -> BigRational {
     }
 }
 
-/// The time in seconds after which `curves` together ask for more than a link of `link` carries, counted from when all classes
-/// become backlogged at once; `None` where they never do, that is, where they are admitted.
+/// Returns the time in seconds after which `curves` together exceed the capacity of a link of rate `link`, counted from
+/// when all classes become backlogged at once. `None` if they never do, that is, if they are admitted.
 #[must_use]
 pub fn first_excess(curves: &[ServiceCurve], link: Rate) -> Option<BigRational> {
     let link = slope(Some(link));
@@ -53,15 +53,15 @@ pub fn first_excess(curves: &[ServiceCurve], link: Rate) -> Option<BigRational> 
     None
 }
 
-/// [`first_excess`] of the real-time curves of the leaves of `tree`: what `hfsc` guarantees.
+/// Returns [`first_excess`] of the real-time curves of the leaves of `tree`: the guarantee of `hfsc`.
 #[must_use]
 pub fn real_time_excess(tree: &Hierarchy) -> Option<BigRational> {
     let curves: Vec<ServiceCurve> = tree.leaves().iter().filter_map(|&leaf| tree.config(leaf).real_time).collect();
     first_excess(&curves, tree.link().rate)
 }
 
-/// [`first_excess`] of the leaves of `tree` where one without a curve counts with the line of its share: what `sced` and the
-/// schedulers over it guarantee. Shares in whole bit/s, rounded down.
+/// Returns [`first_excess`] of the leaves of `tree`, with the line of its share for a leaf without a curve: the
+/// guarantee of `sced` and the schedulers over it. Shares in whole bit/s, rounded down.
 #[must_use]
 pub fn flat_excess(tree: &Hierarchy) -> Option<BigRational> {
     let line = |leaf| {
@@ -82,7 +82,7 @@ mod tests {
         ServiceCurve { m1: Rate::from_bps(m1).ok(), d: Nanos(ns), m2: Rate::from_bps(m2).ok() }
     }
 
-    /// The leaves of Figure 10: audio, video, FTP with the given delay in microseconds, and the rest as a line.
+    /// Makes the leaves of Figure 10: audio, video, FTP with the given delay in microseconds, and the rest as a line.
     fn figure_10(ftp_us: u64) -> Hierarchy {
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10_000_000).unwrap()));
         let ftp = curve(0, ftp_us * 1_000 - 6_553_600, 5_000_000);

@@ -1,13 +1,14 @@
-//! By how much deadlines of service curves are missed: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured while packets flow.
+//! Deadline misses of service curves: \[hfsc\] Sections 2.1 and 2.2 (SCED), measured online.
 //!
-//! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with w(t) >= w(a) + S(t - a), where
-//! w is what it was served. So a packet with which w reaches W is due when D(t) = min over a of w(a) + S(t - a) reaches W.
+//! A class with the curve S is guaranteed that at any time t there is a start a of one of its backlogged periods with
+//! w(t) >= w(a) + S(t - a), where w is its service. So a packet with which w reaches W is due when D(t) = min over a of
+//! w(a) + S(t - a) reaches W.
 //!
-//! A period starts when a packet comes to an empty queue, and what is counted as served are packets that have left the queue: so the
-//! schedulers see it. Exact, in bits times 10^9 and whole nanoseconds, of which deadlines are rounded up.
+//! A period starts when a packet comes to an empty queue, and packets count as served when they have left the queue, as
+//! in the schedulers. Exact, in bits times 10^9 and whole nanoseconds; deadlines are rounded up.
 //!
-//! **Memory.** Of a concave curve, D is the smaller of two lines. Of a convex one it may be made of many starts; the latest 256 are
-//! kept, and [`DeadlineMeter::is_exact`] says whether more were needed.
+//! **Memory.** For a concave curve, D is the smaller of two lines. For a convex one it may consist of many starts; the
+//! latest 256 are kept, and [`DeadlineMeter::is_exact`] is false if more were needed.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ impl Line {
         self.y + i128::from(self.bps) * (i128::from(x) - i128::from(self.x))
     }
 
-    /// When it gets to `y`, rounded up; `None` for never.
+    /// Time at which it reaches `y`, rounded up; `None` for never.
     fn reaches(&self, y: i128) -> Option<i128> {
         if y <= self.y && self.bps == 0 {
             return Some(i128::MIN);
@@ -38,7 +39,7 @@ impl Line {
         Some(i128::from(self.x) + up.div_euclid(bps) + i128::from(up.rem_euclid(bps) > 0))
     }
 
-    /// The lower of two parallel lines.
+    /// Returns the lower of two parallel lines.
     fn lower(self, other: Self) -> Self {
         if other.at(self.x) < self.y { other } else { self }
     }
@@ -50,10 +51,10 @@ struct Leaf {
     concave: bool,
     /// The two pieces of the curve from each start that may matter; one pair for a concave curve.
     starts: VecDeque<(Line, Line)>,
-    /// What was served, in bits times 10^9.
+    /// Service so far, in bits times 10^9.
     served: i128,
     queued: u64,
-    /// A start of which nothing has been served.
+    /// A start without any service since.
     since: Option<Nanos>,
     worst: Nanos,
     seen: bool,
@@ -68,7 +69,7 @@ pub struct DeadlineMeter {
 }
 
 impl DeadlineMeter {
-    /// A meter of an empty link. With `lines`, leaves without a curve have the line of their share.
+    /// Makes a meter of an empty link. With `lines`, leaves without a curve have the line of their share.
     #[must_use]
     pub fn new(tree: &Hierarchy, lines: bool) -> Self {
         let mut leaves: Vec<Option<Leaf>> = (0..tree.len()).map(|_| None).collect();
@@ -82,10 +83,10 @@ impl DeadlineMeter {
         Self { leaves, exact: true }
     }
 
-    /// A packet comes to the queue of a leaf.
+    /// Records the arrival of a packet at the queue of a leaf.
     ///
     /// # Panics
-    /// When there is no such class, as in the other methods.
+    /// If there is no such class, as in the other methods.
     pub fn arrived(&mut self, now: Nanos, leaf: ClassId) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         if leaf.queued == 0 {
@@ -94,17 +95,17 @@ impl DeadlineMeter {
         leaf.queued += 1;
     }
 
-    /// A packet is dropped from its queue.
+    /// Records a packet dropped from its queue.
     pub fn dropped(&mut self, leaf: ClassId) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         leaf.queued = leaf.queued.saturating_sub(1);
         if leaf.queued == 0 {
-            // A period in which nothing was served is none.
+            // A period without service does not count.
             leaf.since = None;
         }
     }
 
-    /// A packet of `len` bytes has left its queue; its last bit leaves at `done`.
+    /// Records that a packet of `len` bytes has left its queue. Its last bit leaves at `done`.
     pub fn sent(&mut self, done: Nanos, leaf: ClassId, len: u32) {
         let Some(leaf) = &mut self.leaves[leaf.index()] else { return };
         if let Some(since) = leaf.since.take() {
@@ -119,13 +120,13 @@ impl DeadlineMeter {
         }
     }
 
-    /// The largest miss of a leaf so far; `None` where it has no curve, or where nothing was sent.
+    /// Returns the largest miss of a leaf so far; `None` if it has no curve, or if nothing was sent.
     #[must_use]
     pub fn worst(&self, leaf: ClassId) -> Option<Nanos> {
         self.leaves[leaf.index()].as_ref().filter(|leaf| leaf.seen).map(|leaf| leaf.worst)
     }
 
-    /// Returns true if all starts that matter were kept. If not, a miss may be printed that was none.
+    /// Returns true if all relevant starts were kept. Otherwise a reported miss may be false.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
@@ -139,7 +140,7 @@ impl Leaf {
         Self { curve, concave, starts, served: 0, queued: 0, since: None, worst, seen: false }
     }
 
-    /// A period starts; whether all is kept that matters.
+    /// Starts a period; returns true if all relevant starts are kept.
     fn start(&mut self, at: Nanos) -> bool {
         let rate = |rate: Option<Rate>| rate.map_or(0, Rate::bps);
         let first = Line { x: at.0, y: self.served, bps: rate(self.curve.m1) };
@@ -172,7 +173,7 @@ impl Leaf {
         true
     }
 
-    /// When D reaches what was served; `None` for never.
+    /// Time at which D reaches the service; `None` for never.
     fn due(&self) -> Option<i128> {
         let due = |(one, other): &(Line, Line)| {
             let (one, other) = (one.reaches(self.served), other.reaches(self.served));

@@ -1,4 +1,5 @@
-//! Why a class gets what it gets: the steps from the link down to the class, each with what the class's siblings leave it.
+//! Reasons for a class's rate: the steps from the link down to the class, each with the rate that the class's siblings
+//! leave it.
 
 use std::fmt::Write as _;
 
@@ -19,30 +20,31 @@ const NAMES: usize = 8;
 pub struct Step {
     /// The class; [`ClassId::ROOT`] is the link.
     pub class: ClassId,
-    /// Its weight among those that it shares with: the guarantee in bit/s where that counts. The link's is its rate.
+    /// Its weight among the classes that it shares with: the guarantee in bit/s if that counts. The link's is its rate.
     pub weight: u64,
     /// True if that weight is a guarantee; the link's rate counts as one.
     pub guaranteed: bool,
-    /// Its part of the weights of all that share with it, where the scheduler does not share by the weights of the file: 0 to 1.
+    /// Its part of the weights of all that share with it, if the scheduler does not share by the weights of the file: 0
+    /// to 1.
     pub weight_part: Option<f64>,
-    /// The most that it gets, whatever the link has left: its ceiling, or another [`Limit`].
+    /// Fixed upper limit of its rate: its ceiling, or another [`Limit`].
     pub limit: Option<Limit>,
-    /// What it wants, asks for and gets, and who limits it.
+    /// Its demand, request and rate, and the class that limits it.
     pub allocation: ClassAllocation,
-    /// The fair share of its parent, in bit/s per unit of weight; `None` at the link and where all siblings get what they
-    /// ask for.
+    /// The fair share of its parent, in bit/s per unit of weight; `None` at the link and if all siblings get their
+    /// requests.
     pub fair_share: Option<BigRational>,
-    /// What its weight alone entitles it to: weight times fair share, in bit/s.
+    /// Entitlement by weight alone: weight times fair share, in bit/s.
     pub entitled: Option<BigRational>,
-    /// Its siblings that ask for something and are satisfied below the fair share, what they leave going to the others.
+    /// Its siblings with a request that is met below the fair share; the rest of their shares goes to the others.
     pub satisfied_siblings: Vec<ClassId>,
-    /// Its siblings that share with it what is left, each at the fair share.
+    /// Its siblings that share the rest with it, each at the fair share.
     pub unsatisfied_siblings: Vec<ClassId>,
-    /// Its siblings that ask for nothing.
+    /// Its siblings without any request.
     pub idle_siblings: Vec<ClassId>,
 }
 
-/// Why a class gets what it gets.
+/// The reasons for a class's rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// From the link to the class, both included.
@@ -51,7 +53,7 @@ pub struct Explanation {
     pub limited_by: Vec<ClassId>,
 }
 
-/// There is no such class to explain.
+/// The class to explain does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("class {} does not exist; there are {classes} classes, the link included", class.0)]
 pub struct UnknownClass {
@@ -62,7 +64,7 @@ pub struct UnknownClass {
 }
 
 impl Explanation {
-    /// Explains what `class` gets in `ideal`, which was solved for `tree`.
+    /// Explains the rate of `class` in `ideal`, which was solved for `tree`.
     ///
     /// # Errors
     /// [`UnknownClass`].
@@ -80,7 +82,7 @@ impl Explanation {
         Ok(Self { steps, limited_by: ideal.limiting_chain(class) })
     }
 
-    /// A few lines for people, with the names of classes as `name` has them.
+    /// Returns a few lines of text, with the class names from `name`.
     #[must_use]
     pub fn text(&self, name: impl Fn(ClassId) -> String) -> String {
         let mut text = String::new();
@@ -205,7 +207,7 @@ fn list(classes: &[ClassId], name: &impl Fn(ClassId) -> String) -> String {
     list
 }
 
-/// A rate with the largest unit that keeps it above 1, to six digits.
+/// Formats a rate with the largest unit that keeps it above 1, to six digits.
 fn rate(bps: &BigRational) -> String {
     let bps = to_f64(bps);
     let (unit, scale) = match bps {
@@ -218,7 +220,7 @@ fn rate(bps: &BigRational) -> String {
     format!("{} {unit}", number(bps / scale))
 }
 
-/// Six significant digits, without trailing zeros.
+/// Formats six significant digits, without trailing zeros.
 fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -242,7 +244,7 @@ mod tests {
         Rate::from_bps(mbps * 1_000_000).unwrap()
     }
 
-    /// Figure 1 of \[hls\] with a ceiling of 50 Mbit/s at B2.
+    /// Makes Figure 1 of \[hls\] with a ceiling of 50 Mbit/s at B2.
     fn figure_1() -> (Hierarchy, Vec<&'static str>) {
         let mut tree = Hierarchy::builder(LinkConfig::new(mbit(1000)));
         let mut add = |parent, mbps, ceiling: Option<u64>| {

@@ -1,20 +1,20 @@
-//! How fair a scheduler was: Definition 1 of \[hls\] measured on a trace, exactly, while the trace goes by.
+//! Fairness of a scheduler: Definition 1 of \[hls\], measured online on a trace, exactly.
 //!
-//! For two siblings i, j and an interval (t1, t2) throughout which both are backlogged, Definition 1 looks at
+//! For two siblings i, j and an interval (t1, t2) throughout which both are backlogged, Definition 1 considers
 //! |D_i / w_i - D_j / w_j|, where D is what each (or its leaves) was served in the interval. While both stay backlogged, let
 //! X be that difference counted from the moment when both became so. Every interval within then has |X(t2) - X(t1)|, and
 //! the largest of all is the largest minus the smallest value of X. So each pair needs three numbers, not a history.
 //!
 //! # What an event means
 //!
-//! * A service counts for the intervals that end with it or later, and begin before it. It has to be told while the leaf is
-//!   backlogged: [`FairnessMeter::served`] first, then [`FairnessMeter::idle`] if that was the leaf's last packet. So the
-//!   last packet of a backlogged period counts.
-//! * An inner class is backlogged while any leaf below it is. Events at one instant count in the order in which they are told.
-//! * A scheduler that fixes who takes part at the start of a round can have an inner class whose packets all arrived in the
-//!   middle of the round: backlogged to an observer, idle to the scheduler. Equation (11) of the paper takes its balance
-//!   then, which breaks Theorem 3; our HLS does not, and is measured as an observer sees it. To measure a scheduler that does,
-//!   tell [`FairnessMeter::backlogged`] when it takes the leaf up, not when the packet arrives.
+//! * A service counts for the intervals that end with it or later, and begin before it. It must be reported while the
+//!   leaf is backlogged: [`FairnessMeter::served`] first, then [`FairnessMeter::idle`] if that was the leaf's last
+//!   packet. So the last packet of a backlogged period counts.
+//! * An inner class is backlogged while any leaf below it is. Events at one instant count in the order of the calls.
+//! * A scheduler that fixes the participants at the start of a round can have an inner class whose packets all arrived
+//!   in the middle of the round: backlogged to an observer, idle to the scheduler. Equation (11) of the paper takes its
+//!   balance then, which breaks Theorem 3. Our HLS does not, and is measured from outside. For a scheduler that does,
+//!   call [`FairnessMeter::backlogged`] when it takes the leaf up, not when the packet arrives.
 //!
 //! Cost: per service, one update for each sibling that is compared with the leaf or an ancestor of it.
 
@@ -28,7 +28,7 @@ use crate::bounds::{WorstPair, worst};
 use crate::to_f64;
 use crate::weights::Weights;
 
-/// Two siblings and how far the one was ahead of the other.
+/// Two siblings and the lead of one over the other.
 #[derive(Clone, Debug)]
 struct Pair {
     classes: [ClassId; 2],
@@ -63,7 +63,7 @@ impl Pair {
         self.widest = self.widest.max(self.highest - self.lowest);
     }
 
-    /// |D_i / w_i - D_j / w_j| in bytes per byte of weight.
+    /// Returns |D_i / w_i - D_j / w_j| in bytes per byte of weight.
     fn unfairness(&self, weights: &Weights) -> BigRational {
         let bytes = BigInt::from(self.widest) * weights.units_per_byte();
         BigRational::new(bytes, BigInt::from(self.weights[0]) * self.weights[1] * self.divisor)
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-/// Which pair a class is in, and on which side.
+/// The pair of a class, and its side.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     pair: u32,
@@ -101,9 +101,9 @@ impl<'a> FairnessMeter<'a> {
     /// Pairs of all parents together in [`FairnessMeter::within_memory`].
     const MOST_PAIRS: usize = 1 << 17;
 
-    /// A meter of a tree in which nothing is backlogged. Siblings are all compared with one another up to
-    /// [`FairnessMeter::ALL_PAIRS_UP_TO`] of them; among more, each is compared with those 1, 2, 4, 8 ... places further on,
-    /// and what is measured is then a lower bound ([`FairnessMeter::is_exact`]).
+    /// Makes a meter of a tree without backlog. Up to [`FairnessMeter::ALL_PAIRS_UP_TO`] siblings are all compared with
+    /// one another. Among more, each is compared with those 1, 2, 4, 8 ... places further on, and the result is a lower
+    /// bound ([`FairnessMeter::is_exact`]).
     ///
     /// # Panics
     /// When `weights` were made for a tree of another size.
@@ -112,7 +112,7 @@ impl<'a> FairnessMeter<'a> {
         Self::with_all_pairs_up_to(tree, weights, Self::ALL_PAIRS_UP_TO)
     }
 
-    /// [`FairnessMeter::new`] with another limit on the number of siblings of which all pairs are compared.
+    /// Like [`FairnessMeter::new`], with another limit on the number of siblings of which all pairs are compared.
     ///
     /// # Panics
     /// When `weights` were made for a tree of another size.
@@ -121,7 +121,7 @@ impl<'a> FairnessMeter<'a> {
         Self::among(Cow::Borrowed(tree), Cow::Borrowed(weights), limit, |_| true)
     }
 
-    /// The same among classes that are `compared`, with as many pairs as fit into 16 MB.
+    /// Like `new`, among the classes that are `compared`, with as many pairs as fit into 16 MB.
     ///
     /// # Panics
     /// When `weights` were made for a tree of another size.
@@ -165,7 +165,7 @@ impl<'a> FairnessMeter<'a> {
         meter
     }
 
-    /// The tree whose classes are compared.
+    /// Returns the tree of the compared classes.
     #[must_use]
     pub fn tree(&self) -> &Hierarchy {
         &self.tree
@@ -178,7 +178,7 @@ impl<'a> FairnessMeter<'a> {
         self.places[j.index()].push(Place { pair, side: 1 });
     }
 
-    /// `leaf` becomes backlogged; nothing changes if it is.
+    /// Records that `leaf` becomes backlogged; no effect if it already is.
     ///
     /// # Panics
     /// When there is no such leaf.
@@ -194,14 +194,14 @@ impl<'a> FairnessMeter<'a> {
                 break;
             }
             for place in &self.places[class.index()] {
-                // Where the other is not backlogged, the difference starts again when it is.
+                // If the other is not backlogged, the difference restarts when it is.
                 self.pairs[place.pair as usize].restart();
             }
             at = self.tree.parent(class);
         }
     }
 
-    /// `bytes` of `leaf`, which is backlogged, were served.
+    /// Records `bytes` of service for `leaf`, which is backlogged.
     ///
     /// # Panics
     /// When `leaf` is not backlogged.
@@ -219,7 +219,7 @@ impl<'a> FairnessMeter<'a> {
         }
     }
 
-    /// `leaf` has nothing left, or the scheduler takes it out; nothing changes if it was idle.
+    /// Records that `leaf` is empty, or that the scheduler takes it out; no effect if it was idle.
     ///
     /// # Panics
     /// When there is no such leaf.
@@ -238,14 +238,14 @@ impl<'a> FairnessMeter<'a> {
         self.exact
     }
 
-    /// The largest of any pair so far, in bytes per byte of weight, to be held against
-    /// [`HlsBounds::alpha`](crate::bounds::HlsBounds::alpha); `None` where no two siblings are compared.
+    /// Returns the largest unfairness of any pair so far, in bytes per byte of weight, to be compared with
+    /// [`HlsBounds::alpha`](crate::bounds::HlsBounds::alpha); `None` if no two siblings are compared.
     #[must_use]
     pub fn alpha(&self) -> Option<WorstPair> {
         worst(self.measured())
     }
 
-    /// The same as time at the guarantee, in seconds, on a link of rate `link`; see
+    /// Returns the fairness as time at the guarantee, in seconds, on a link of rate `link`. See
     /// [`HlsBounds::fairness_seconds`](crate::bounds::HlsBounds::fairness_seconds).
     #[must_use]
     pub fn fairness_seconds(&self, link: Rate) -> Option<WorstPair> {
@@ -256,7 +256,8 @@ impl<'a> FairnessMeter<'a> {
         }))
     }
 
-    /// The largest of two siblings so far, in bytes per byte of weight; `None` for two classes that are not compared.
+    /// Returns the largest unfairness of two siblings so far, in bytes per byte of weight; `None` for two classes that
+    /// are not compared.
     #[must_use]
     pub fn alpha_between(&self, i: ClassId, j: ClassId) -> Option<BigRational> {
         let place = |place: &&Place| self.pairs[place.pair as usize].other(place.side.into()) == j;
@@ -264,7 +265,8 @@ impl<'a> FairnessMeter<'a> {
         Some(self.pairs[place.pair as usize].unfairness(&self.weights))
     }
 
-    /// By class, how many bytes it was at most from its part of what a sibling got; `None` for classes that are not compared.
+    /// Returns the maximum deviation of each class from its part of a sibling's service, in bytes; `None` for classes
+    /// that are not compared.
     #[must_use]
     pub fn bytes_of_classes(&self) -> Vec<Option<f64>> {
         let mut bytes: Vec<Option<f64>> = vec![None; self.tree.len()];

@@ -1,10 +1,10 @@
 //! Hierarchical max-min fair sharing in integers, for use while packets flow: the same rules as [`crate::hmm`], solved again
 //! and again on one tree without allocating.
 //!
-//! Every allocation is a whole number of bit/s, rounded down. A class at depth d (1 below the root) gets at most the exact
-//! allocation and less than d bit/s below it: its parent's allocation is at most d - 1 bit/s short, a shortage at the
-//! parent shrinks each child by at most the shortage, and rounding takes less than one more. Where a class is isolated, a class
-//! with children gets the sum of theirs, with all their shortages.
+//! Every allocation is a whole number of bit/s, rounded down. A class at depth d (1 below the root) gets at most the
+//! exact allocation, and less than d bit/s below it: its parent's allocation is at most d - 1 bit/s short, a shortage
+//! at the parent shrinks each child by at most the shortage, and rounding takes less than one more. With isolated
+//! classes, a class with children gets the sum of theirs, with all their shortages.
 //!
 //! Overflow: requests above the capacity C count as C + 1, which changes no allocation, so that they stay below 2^41; a
 //! product of a request (or C) and a weight (at most 10^12) stays below 2^81, and a sum of weights (at most 2 * 10^6 of
@@ -22,7 +22,7 @@ const NO_LIMIT: u64 = u64::MAX;
 /// The rate that [`Solver::scaled`] brings links to: requests stay below 2^41.
 const SCALED_BPS: u64 = 1_000_000_000_000;
 
-/// What is read of one class when solving, side by side in memory.
+/// The solver's data of one class, contiguous in memory.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     weight: u64,
@@ -39,11 +39,11 @@ struct Node {
 pub struct Solver {
     nodes: Vec<Node>,
     children: Vec<u32>,
-    /// What a class wants with what is kept below it, and what its parent shares as if it asked for; capped at one above the
-    /// capacity.
+    /// Demand of a class including reservations below it, and the claim that its parent shares by; capped at one above
+    /// the capacity.
     wanted: Vec<u64>,
     claim: Vec<u64>,
-    /// What a leaf asks for at most, where something is kept for a class; empty where nothing is.
+    /// Maximum request of a leaf, if a rate is reserved for some class; otherwise empty.
     uses: Vec<u64>,
     allocation: Vec<u64>,
     /// Children of the class at hand, in the order in which they become satisfied.
@@ -51,7 +51,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// A solver for `tree`.
+    /// Makes a solver for `tree`.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let limits = Limits::of(tree);
@@ -77,8 +77,8 @@ impl Solver {
         Self { nodes, children, wanted: zeros.clone(), claim: zeros.clone(), uses, allocation: zeros, order }
     }
 
-    /// A solver for a link that is faster than that of `tree` by a factor, limits included, so that rounding to whole bit/s takes less; its rate, and
-    /// the factor.
+    /// Makes a solver for a link that is faster than that of `tree` by a factor, including the limits. Rounding to
+    /// whole bit/s then costs less. Returns the rate and the factor too.
     pub(crate) fn scaled(tree: &Hierarchy) -> (Self, Rate, u64) {
         let rate = tree.link().rate;
         let factor = (SCALED_BPS / rate.bps()).max(1);
@@ -90,17 +90,17 @@ impl Solver {
         (solver, capacity, factor)
     }
 
-    /// What `class` gets at most, in bit/s; more than any rate where it has no limit.
+    /// Limit of `class`, in bit/s; more than any rate if it has none.
     pub(crate) fn limit(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].limit
     }
 
-    /// Lets `class` have so much at most.
+    /// Sets the limit of `class` to `bps`.
     pub(crate) fn set_limit(&mut self, class: ClassId, bps: u64) {
         self.nodes[class.index()].limit = bps;
     }
 
-    /// What every class gets of a link of rate `capacity`, in bit/s, by class id, the root first.
+    /// Computes the rate of every class on a link of rate `capacity`, in bit/s, by class id, the root first.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
@@ -140,7 +140,7 @@ impl Solver {
         }
     }
 
-    /// From the parts that classes have to what is used of them, from the leaves up.
+    /// Reduces the parts of classes to their used rates, from the leaves up.
     fn use_parts(&mut self) {
         for class in (0..self.nodes.len()).rev() {
             let (start, end) = self.nodes[class].children;

@@ -1,12 +1,12 @@
-//! What rules that are computed in `f64` have in common.
+//! Common parts of rules that are computed in `f64`.
 
 use fairlink_core::{ClassId, Hierarchy};
 
 /// Rates that differ by less than this part, of themselves or of the link, are the same in the errors of `f64`.
 pub(crate) const SAME: f64 = 1e-9;
-/// Two ways of computing agree where a leaf differs by no more than this part of its rate, or of [`LEAST`] of the link.
+/// Maximum relative difference of a leaf's rate, or of [`LEAST`] of the link, for two computations that agree.
 pub(crate) const CLOSE: f64 = 0.01;
-/// Smaller rates count as this part of the link where rates are compared.
+/// Smaller rates count as this part of the link in comparisons.
 const LEAST: f64 = 1e-3;
 
 /// Adds the rate of each class to that of its parent, the deepest first. Rates are by class id; those of classes with children begin at zero.

@@ -1,18 +1,19 @@
-//! How far a link is behind a fluid ideal, measured while packets flow: the most that the ideal has served of a class and the link has not.
+//! Lag of a link behind a fluid ideal, measured online: the maximum of the ideal's service of a class minus the link's.
 //!
-//! * [`GpsMeter`]: generalized processor sharing, \[pgps\]: every backlogged leaf is served at once, in proportion to its share of
-//!   the link. Flat: what a leaf leaves goes to all. Virtual time as in \[pgps\]; O(log leaves) per packet.
+//! * [`GpsMeter`]: generalized processor sharing, \[pgps\]: all backlogged leaves are served simultaneously, in
+//!   proportion to their shares of the link. Flat: unused bandwidth of a leaf goes to all. Virtual time as in \[pgps\];
+//!   O(log leaves) per packet.
 //! * [`HmmMeter`]: hierarchical max-min sharing, \[hls\] Theorem 1, solved again whenever a leaf becomes backlogged or idle in it; with the limits of the
 //!   tree. O(classes log classes) per such change, O(busy leaves) per packet.
 //!
 //! Both are given the same packets. A packet that is dropped is taken from the ideal too, as far as that has not served it yet.
 //!
-//! **When the lag is largest.** The ideal serves no class faster than the link sends one of its packets. So the lag of a class grows until one
-//! of its packets begins, and is looked at then, and at the end.
+//! **Time of the largest lag.** The ideal serves no class faster than the link sends one of its packets. So the lag of
+//! a class grows until one of its packets begins, and is evaluated then, and at the end.
 //!
-//! **How exact.** The lag is what the link has queued less what the ideal has, whole bits less a float. Floats are reset whenever a class of the
-//! ideal becomes idle, so that the error is below a byte where that happens once in 10^9 packets. HMM shares are the integers of
-//! [`Solver`], at least 10^-12 of the link short for each level.
+//! **Accuracy.** The lag is the backlog of the link minus that of the ideal, whole bits minus a float. Floats are reset
+//! whenever a class of the ideal becomes idle, so that the error is below a byte if that happens once in 10^9 packets.
+//! HMM shares are the integers of [`Solver`], at least 10^-12 of the link short for each level.
 
 use std::collections::BTreeSet;
 
@@ -26,11 +27,11 @@ use crate::request::{Demand, Request};
 struct GpsLeaf {
     /// Part of the link when all are busy.
     share: f64,
-    /// The same in 2^-64 of the link, of which sums are exact.
+    /// The same in 2^-64 of the link, with exact sums.
     units: u128,
     /// Bits that the link has queued.
     queued: u64,
-    /// Virtual time at which the ideal has served all; `None` while it has nothing.
+    /// Virtual time at which the ideal has served everything; `None` while it is idle.
     finish: Option<f64>,
     worst: f64,
 }
@@ -38,10 +39,10 @@ struct GpsLeaf {
 /// Measures the lag behind fluid GPS.
 #[derive(Clone, Debug)]
 pub struct GpsMeter {
-    /// By class; inner classes stay as they are.
+    /// By class; entries of inner classes are unused.
     leaves: Vec<GpsLeaf>,
     link_bps: f64,
-    /// Virtual time in bits per unit of share, and what was lost of it by rounding.
+    /// Virtual time in bits per unit of share, and its rounding error.
     virtual_time: f64,
     lost: f64,
     now: Nanos,
@@ -51,13 +52,13 @@ pub struct GpsMeter {
     finishes: BTreeSet<(u64, u32)>,
 }
 
-/// What adding and taking away a packet may leave behind, in bits.
+/// Possible rounding residue of adding and subtracting a packet, in bits.
 const ROUNDING: f64 = 1e-3;
 
 const SHARE: f64 = (1u128 << 64) as f64;
 
 impl GpsMeter {
-    /// A meter of an empty link.
+    /// Makes a meter of an empty link.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let mut leaves = vec![GpsLeaf::default(); tree.len()];
@@ -70,7 +71,7 @@ impl GpsMeter {
         Self { leaves, link_bps, virtual_time: 0.0, lost: 0.0, now: Nanos::ZERO, busy: 0, finishes }
     }
 
-    /// A packet of `len` bytes arrives. Times never go back.
+    /// Records a packet of `len` bytes that arrives. Times never go back.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -94,7 +95,7 @@ impl GpsMeter {
         self.finishes.insert((finish.to_bits(), leaf.0));
     }
 
-    /// A packet that had arrived is dropped.
+    /// Records the drop of a packet that had arrived.
     pub fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.advance(now);
         let bits = u64::from(len) * 8;
@@ -111,7 +112,7 @@ impl GpsMeter {
         }
     }
 
-    /// The first bit of a packet leaves.
+    /// Records the first bit of a packet that leaves.
     pub fn sent(&mut self, start: Nanos, leaf: ClassId, len: u32) {
         self.advance(start);
         self.look(leaf);
@@ -119,13 +120,13 @@ impl GpsMeter {
         at.queued = at.queued.saturating_sub(u64::from(len) * 8);
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self, now: Nanos) {
         self.advance(now);
         (0..self.leaves.len()).for_each(|class| self.look(ClassId(class as u32)));
     }
 
-    /// The largest lag of a leaf so far, in bytes.
+    /// Returns the largest lag of a leaf so far, in bytes.
     #[must_use]
     pub fn worst(&self, leaf: ClassId) -> f64 {
         self.leaves[leaf.index()].worst / 8.0
@@ -162,7 +163,7 @@ impl GpsMeter {
         }
     }
 
-    /// Adds to the virtual time without losing what is too small for it (Kahan).
+    /// Adds to the virtual time without losing small increments (Kahan).
     fn add(&mut self, step: f64) {
         let step = step - self.lost;
         let sum = self.virtual_time + step;
@@ -179,7 +180,7 @@ pub struct HmmMeter {
     demand: Demand,
     tree: Hierarchy,
     capacity: Rate,
-    /// What the solver's rates are multiples of, in bit/s.
+    /// Unit of the solver's rates, in bit/s.
     unit: f64,
     /// By class: bits that the link has queued in it and below.
     queued: Vec<u64>,
@@ -194,14 +195,14 @@ pub struct HmmMeter {
     now: Nanos,
 }
 
-/// What is left of a class where the ideal has served it but for rounding, in bits.
+/// Backlog of a class that counts as a rounding residue of the ideal, in bits.
 const NOTHING: f64 = 1e-6;
 
 impl HmmMeter {
     /// Trees of more classes are not measured: too much is solved for each packet.
     pub const MOST_CLASSES: usize = 1024;
 
-    /// A meter of an empty link; `None` for a tree of more than [`HmmMeter::MOST_CLASSES`].
+    /// Makes a meter of an empty link; `None` for a tree of more than [`HmmMeter::MOST_CLASSES`].
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Option<Self> {
         if tree.len() > Self::MOST_CLASSES {
@@ -245,7 +246,7 @@ impl HmmMeter {
         self.stale = true;
     }
 
-    /// A packet of `len` bytes arrives. Times never go back.
+    /// Records a packet of `len` bytes that arrives. Times never go back.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -261,7 +262,7 @@ impl HmmMeter {
         path.into_iter().for_each(|class| self.queued[class.index()] += bits);
     }
 
-    /// A packet that had arrived is dropped.
+    /// Records the drop of a packet that had arrived.
     pub fn dropped(&mut self, now: Nanos, leaf: ClassId, len: u32) {
         self.advance(now);
         self.take(leaf, len);
@@ -277,7 +278,7 @@ impl HmmMeter {
         }
     }
 
-    /// The first bit of a packet leaves.
+    /// Records the first bit of a packet that leaves.
     pub fn sent(&mut self, start: Nanos, leaf: ClassId, len: u32) {
         self.advance(start);
         let mut at = Some(leaf);
@@ -288,13 +289,13 @@ impl HmmMeter {
         self.take(leaf, len);
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self, now: Nanos) {
         self.advance(now);
         (0..self.worst.len()).for_each(|class| self.look(ClassId(class as u32)));
     }
 
-    /// The largest lag of a class so far, in bytes.
+    /// Returns the largest lag of a class so far, in bytes.
     #[must_use]
     pub fn worst(&self, class: ClassId) -> f64 {
         self.worst[class.index()] / 8.0
@@ -326,7 +327,7 @@ impl HmmMeter {
         self.now = self.now.max(now);
         while left > 0.0 {
             if self.busy.is_empty() {
-                // What rounding has left of inner classes.
+                // Rounding residue of inner classes.
                 self.left.fill(0.0);
                 return;
             }

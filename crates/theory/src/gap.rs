@@ -1,15 +1,16 @@
-//! How long leaves waited for their turn: Definition 2 of \[hls\] (transmission gap) measured on a trace.
+//! Waits of leaves for their turn: Definition 2 of \[hls\] (transmission gap) measured on a trace.
 //!
-//! The gap is the time from the end of a visit to a leaf that stays backlogged to the next visit to it; the time from becoming
-//! backlogged to the first visit counts too, since the paper bounds it by the same. A round robin may visit a leaf and send
-//! nothing, and from outside only services can be seen. Who is told services instead of visits measures at least the gap of
-//! the visits: a measurement below the bound of Theorem 5 confirms it, one above does not refute it.
+//! The gap is the time from the end of a visit to a leaf that stays backlogged to the next visit to it. The time from
+//! becoming backlogged to the first visit counts too, since the paper bounds it by the same. A round robin may visit a
+//! leaf and send nothing, and from outside only services can be seen. If services are reported instead of visits, the
+//! result is at least the gap of the visits: a measurement below the bound of Theorem 5 confirms it, one above does not
+//! refute it.
 
 use fairlink_core::{ClassId, Hierarchy, Nanos};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaf {
-    /// Since when it waits; `None` while idle.
+    /// Start of its wait; `None` while idle.
     since: Option<Nanos>,
     longest: Nanos,
 }
@@ -17,18 +18,18 @@ struct Leaf {
 /// Measures the longest gap of each leaf.
 #[derive(Clone, Debug)]
 pub struct GapMeter {
-    /// By class; inner classes stay as they are.
+    /// By class; entries of inner classes are unused.
     leaves: Vec<Leaf>,
 }
 
 impl GapMeter {
-    /// A meter of a tree in which nothing is backlogged.
+    /// Makes a meter of a tree without backlog.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         Self { leaves: vec![Leaf::default(); tree.len()] }
     }
 
-    /// `leaf` becomes backlogged at `now`; nothing changes if it is.
+    /// Records that `leaf` becomes backlogged at `now`; no effect if it already is.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -36,26 +37,27 @@ impl GapMeter {
         self.leaves[leaf.index()].since.get_or_insert(now);
     }
 
-    /// `leaf` is visited, or one of its packets is sent, from `start` to `end`. Told while the leaf is backlogged, before
-    /// [`GapMeter::idle`] if nothing is left afterwards; a leaf that is not counts as backlogged since `start`.
+    /// Records a visit to `leaf`, or the transmission of one of its packets, from `start` to `end`. Called while the
+    /// leaf is backlogged, before [`GapMeter::idle`] if it is empty afterwards. A leaf that is not backlogged counts as
+    /// backlogged since `start`.
     pub fn visited(&mut self, leaf: ClassId, start: Nanos, end: Nanos) {
         let leaf = &mut self.leaves[leaf.index()];
         let since = leaf.since.replace(end).unwrap_or(start);
         leaf.longest = leaf.longest.max(start.saturating_sub(since));
     }
 
-    /// `leaf` has nothing left.
+    /// Records that `leaf` is empty.
     pub fn idle(&mut self, leaf: ClassId) {
         self.leaves[leaf.index()].since = None;
     }
 
-    /// The longest gap of a leaf that has ended.
+    /// Returns the longest ended gap of a leaf.
     #[must_use]
     pub fn of(&self, leaf: ClassId) -> Nanos {
         self.leaves[leaf.index()].longest
     }
 
-    /// The longest gap of any leaf, that of leaves still waiting at `now` included, and the leaf.
+    /// Returns the leaf with the longest gap, and the gap. Gaps that are still open at `now` count.
     #[must_use]
     pub fn longest(&self, now: Nanos) -> (ClassId, Nanos) {
         let gaps = self.leaves.iter().map(|leaf| leaf.longest.max(now.saturating_sub(leaf.since.unwrap_or(now))));

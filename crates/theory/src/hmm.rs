@@ -7,17 +7,17 @@
 //! | f_k, equation (3) | [`ClassAllocation::fair_share`] |
 //! | C | the link's rate |
 //!
-//! DIFFERENCE: ceilings, the paper's future work, and other limits ([`crate::limits`]). A class's request is what it wants (a leaf
-//! its demand, an inner class the sum of its children's requests) or its limit, whichever is less. A parent shares its allocation
-//! max-min fairly among its children whenever their requests together exceed it, be it that the parent's own parent or its limit
-//! allows no more. So the rules of the paper read:
+//! DIFFERENCE: ceilings, the paper's future work, and other limits ([`crate::limits`]). A class's request is the lesser
+//! of its demand (for an inner class the sum of its children's requests) and its limit. A parent shares its allocation
+//! max-min fairly among its children whenever their total request exceeds it, whether because of its own parent or
+//! because of its limit. So the rules of the paper read:
 //!
 //! * (R1) If a_i < r_i, then a_i / w_i >= a_j / w_j for every sibling j.
 //! * (R2) a_root = min(r_root, C), and at every inner class the children's allocations add up to the class's own.
 //!
-//! DIFFERENCE: a class that is isolated (\[cbq\]) does not lend. Its parent, and every class above, shares as if it asked for its
-//! own rate all the time. What it does not use of its part is used by nobody. Both rules hold for the parts that are kept in this way;
-//! allocations are what is used of them.
+//! DIFFERENCE: a class that is isolated (\[cbq\]) does not lend. Its parent, and every class above, shares as if it
+//! requested its own rate all the time. The unused rest of its part is lost. Both rules hold for the parts that are
+//! reserved in this way; allocations are the used parts.
 //!
 //! Cost: O(n log n) in machine integers, and a few operations on rationals for each class that has children. Their size grows with
 //! the depth. [`crate::fast`] is for use while packets flow. Memory: about 60 bytes for each class.
@@ -32,43 +32,44 @@ use crate::maxmin::{UNLIMITED, fair_share_of, fair_share_over_floors};
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
 
-/// What one class wants and gets. Rates are in bit/s; `None` is unlimited.
+/// Demand and allocation of one class. Rates are in bit/s; `None` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassAllocation {
-    /// What it would take without a limit of its own: a leaf's demand, the sum of the children's requests otherwise.
+    /// Demand without a limit of its own: a leaf's demand, the sum of the children's requests otherwise.
     pub wanted: Option<u128>,
-    /// What it asks its parent for: what it wants, at most its limit. The link asks nobody and has no limit here.
+    /// Request to its parent: its demand, at most its limit. The link has no parent and no limit here.
     pub request: Option<u128>,
-    /// What it gets; at most its request.
+    /// Its allocated rate; at most its request.
     pub allocation: BigRational,
-    /// What each child that is not satisfied gets per unit of its weight; `None` (infinity) where all are, and at leaves.
+    /// Rate of each unsatisfied child per unit of its weight; `None` (infinity) if all are satisfied, and at leaves.
     pub fair_share: Option<BigRational>,
-    /// True if it gets what it asks for. A class held by its own limit is satisfied; an unlimited one without limit never is.
+    /// True if its request is met. A class limited by its own limit is satisfied; one with unlimited demand and no
+    /// limit never is.
     pub satisfied: bool,
-    /// The nearest reason why it does not get what it wants: itself where its own limit (at the root: the link's rate) is
-    /// what it gets; otherwise its parent, whose allocation is used up. `None` where it gets all it wants. The reason
-    /// behind the reason is the `limited_by` of that class, see [`Allocation::limiting_chain`].
+    /// The nearest reason for unmet demand: the class itself if its own limit (at the root: the link's rate) equals its
+    /// rate; otherwise its parent, whose allocation is used up. `None` if the demand is met. For the reason behind it,
+    /// see the `limited_by` of that class and [`Allocation::limiting_chain`].
     pub limited_by: Option<ClassId>,
 }
 
-/// What every class of a tree gets.
+/// The allocation of every class of a tree.
 ///
-/// Only the fair shares are kept. What a class gets follows from that of its parent, when it is asked for.
+/// Only the fair shares are stored. The rate of a class is computed on demand from that of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     classes: Vec<Node>,
     terms: Terms,
-    /// By class id, where a class is isolated or all leaves share among themselves: what a class uses of its part. Empty otherwise, when
-    /// all use the whole.
+    /// Used part of each class's rate by class id, if a class is isolated or all leaves share among themselves. Empty
+    /// otherwise, when the whole is used.
     used: Vec<BigRational>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
-    /// What it wants, and what its parent shares as if it asked for: the request, or what is kept for isolated classes.
+    /// Demand, and the claim that its parent shares by: the request, or the reservation for isolated classes.
     wanted: u128,
     claim: u128,
-    /// What it gets before any share; at most the claim.
+    /// Rate before any share; at most the claim.
     floor: u128,
     /// The class of which it has a share.
     parent: u32,
@@ -77,7 +78,7 @@ struct Node {
 }
 
 impl Allocation {
-    /// The HMM fair allocation of the link's rate for `demand`, within the limits that the classes of `tree` set.
+    /// Computes the HMM fair allocation of the link's rate for `demand`, within the limits of the classes of `tree`.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
@@ -86,7 +87,7 @@ impl Allocation {
         Self::within(Limits::of(tree), tree, demand)
     }
 
-    /// As [`Allocation::solve`], within other limits, such as those that a certain scheduler honours.
+    /// Like [`Allocation::solve`], within other limits, such as those that a certain scheduler supports.
     ///
     /// # Panics
     /// When `limits` or `demand` were made for a tree of another size.
@@ -96,12 +97,12 @@ impl Allocation {
         Self::by(Terms::siblings(tree, limits), tree, demand)
     }
 
-    /// As [`Allocation::solve`], for classes that share by other terms.
+    /// Like [`Allocation::solve`], for classes that share by other terms.
     pub(crate) fn by(terms: Terms, tree: &Hierarchy, demand: &Demand) -> Self {
         demand.assert_for(tree.len());
         let mut solved = Self { classes: Self::claims(tree, &terms, demand), terms, used: Vec::new() };
         let mut finite = Vec::new();
-        // Parents come before children, so that a class's part follows from what is known when it is reached.
+        // Parents come before children, so that a class's part depends only on earlier results.
         for index in 0..tree.len() {
             let class = ClassId(index as u32);
             let sharers = solved.terms.sharers(tree, class);
@@ -133,7 +134,7 @@ impl Allocation {
         solved
     }
 
-    /// What every class wants and claims, from the leaves up.
+    /// Computes the demand and claim of every class, from the leaves up.
     fn claims(tree: &Hierarchy, terms: &Terms, demand: &Demand) -> Vec<Node> {
         let node = |index: usize| {
             let class = ClassId(index as u32);
@@ -161,7 +162,7 @@ impl Allocation {
         classes
     }
 
-    /// What is there for a class: what it claims, or its share by weight.
+    /// Returns the rate available to a class: its claim, or its share by weight.
     fn part(&self, class: ClassId) -> BigRational {
         let Node { claim, floor, parent, .. } = self.classes[class.index()];
         let weight = self.terms.weight(class);
@@ -176,7 +177,7 @@ impl Allocation {
         }
     }
 
-    /// What each class uses of its part, by class id.
+    /// Returns the used rate of each class, by class id.
     fn used(&self, tree: &Hierarchy) -> Vec<BigRational> {
         let mut used = vec![BigRational::zero(); tree.len()];
         for index in (0..tree.len()).rev() {
@@ -196,7 +197,7 @@ impl Allocation {
         used
     }
 
-    /// What `class` gets; the root (the link) included.
+    /// Returns the allocation of `class`; the root (the link) included.
     ///
     /// # Panics
     /// When there is no such class.
@@ -209,12 +210,12 @@ impl Allocation {
         ClassAllocation { wanted, request, allocation, fair_share, satisfied, limited_by: self.limited_by(class) }
     }
 
-    /// What each class wants and gets, by class id, the root first.
+    /// Returns the allocations of all classes, by class id, the root first.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = ClassAllocation> + '_ {
         (0..self.classes.len()).map(|index| self.class(ClassId(index as u32)))
     }
 
-    /// What `class` gets, in bit/s.
+    /// Returns the rate of `class`, in bit/s.
     ///
     /// # Panics
     /// When there is no such class.
@@ -223,7 +224,7 @@ impl Allocation {
         self.used.get(class.index()).cloned().unwrap_or_else(|| self.part(class))
     }
 
-    /// What `class` gets, in whole bit/s rounded down.
+    /// Returns the rate of `class`, in whole bit/s rounded down.
     ///
     /// # Panics
     /// When there is no such class.
@@ -241,13 +242,13 @@ impl Allocation {
         u64::try_from(whole).unwrap_or(u64::MAX)
     }
 
-    /// What limits `class` beside the rates of others; `None` at the link.
+    /// Returns the limit of `class` that does not depend on the rates of others; `None` at the link.
     #[must_use]
     pub fn limit(&self, class: ClassId) -> Option<Limit> {
         self.terms.limits().get(class)
     }
 
-    /// What the classes share by.
+    /// Returns the terms by which the classes share.
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -258,7 +259,7 @@ impl Allocation {
         known(wanted.min(limit.max(floor)))
     }
 
-    /// See [`ClassAllocation::limited_by`].
+    /// Returns [`ClassAllocation::limited_by`].
     ///
     /// # Panics
     /// When there is no such class.
@@ -281,8 +282,9 @@ impl Allocation {
         self.terms.is_flat() && class != ClassId::ROOT && self.terms.weight(class) == 0
     }
 
-    /// Why `class` does not get what it wants: the class that limits it, the one that limits that one, and so on up to the
-    /// class whose own limit binds, or the link ([`ClassId::ROOT`]). Empty where the class gets what it wants.
+    /// Returns the chain of reasons for unmet demand of `class`: the class that limits it, the one that limits that
+    /// one, and so on up to the class whose own limit binds, or the link ([`ClassId::ROOT`]). Empty if the demand is
+    /// met.
     ///
     /// # Panics
     /// When there is no such class.
@@ -292,7 +294,7 @@ impl Allocation {
     }
 }
 
-/// From what limits `class` up to the limit that binds, by what limits each class.
+/// Follows `limited_by` from `class` up to the limit that binds.
 pub(crate) fn chain(class: ClassId, limited_by: impl Fn(ClassId) -> Option<ClassId>) -> Vec<ClassId> {
     let mut chain = Vec::new();
     let mut at = class;

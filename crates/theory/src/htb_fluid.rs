@@ -1,9 +1,11 @@
-//! What HTB gives every class in the long run, as a fluid: the rule of \[htb\] and the appendix of \[hls\] with packets of no length, exact.
+//! Long-run rates of all classes under HTB, as a fluid: the rule of \[htb\] and the appendix of \[hls\] with packets of
+//! zero length, exact.
 //!
-//! A leaf sends at the expense of its lender: itself while it is below its assured rate, else the nearest class above it that is. Lenders
-//! of a lower level go first, and of leaves at one level those of the smallest number of priority. Leaves that are served at one level share
-//! by their quanta. The link lends whatever is left. So at each level what the leaves there get grows in proportion to their quanta, and
-//! a leaf stops at its demand, at a ceiling, or where its lender has no more to lend.
+//! A leaf sends at the expense of its lender: itself while it is below its assured rate, else the nearest class above
+//! it that is. Lenders of a lower level go first, and of leaves at one level those of the smallest number of priority.
+//! Leaves that are served at one level share by their quanta. The link lends the rest. So at each level the leaves'
+//! rates grow in proportion to their quanta. A leaf stops at its demand, at a ceiling, or when its lender has no more
+//! to lend.
 //!
 //! | paper | here |
 //! | --- | --- |
@@ -11,8 +13,9 @@
 //! | CR_i | the ceiling of a class |
 //! | level(i) | 0 for a leaf, else 1 + the children's largest |
 //!
-//! DIFFERENCE: \[htb\] and \[hls\] describe packets and have no such fluid. What is left out: bursts, and the time for which a
-//! class that turns green at times leaves the turns of the level above it. `tests/claims/htb.rs` holds it against the scheduler.
+//! DIFFERENCE: \[htb\] and \[hls\] describe packets and have no such fluid. It leaves out bursts, and the time for
+//! which a class that turns green now and then leaves the turns of the level above it. `tests/claims/htb.rs` compares
+//! it with the scheduler.
 //!
 //! Cost: O(n^2 levels) operations on rationals in the worst case, for n classes. It is for plans of some hundred classes.
 
@@ -24,7 +27,7 @@ use num_traits::Zero;
 
 use crate::request::{Demand, Request};
 
-/// What every class of a tree gets under HTB.
+/// The rates of all classes of a tree under HTB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbFluid {
     /// By class id, in bit/s.
@@ -32,10 +35,10 @@ pub struct HtbFluid {
 }
 
 impl HtbFluid {
-    /// The rates for `demand`, within the ceilings of `tree`.
+    /// Computes the rates for `demand`, within the ceilings of `tree`.
     ///
     /// # Errors
-    /// [`BuildError`] where HTB could not be built: for a priority that is too large and for a quantum of zero.
+    /// [`BuildError`] if HTB could not be built: for a priority that is too large and for a quantum of zero.
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
@@ -53,7 +56,7 @@ impl HtbFluid {
         Ok(Self { rates: filling.rates })
     }
 
-    /// What `class` gets, in bit/s; the root (the link) included.
+    /// Returns the rate of `class`, in bit/s; the root (the link) included.
     ///
     /// # Panics
     /// When there is no such class.
@@ -69,7 +72,7 @@ struct Filling<'a> {
     plan: Plan,
     /// By class id.
     levels: Vec<usize>,
-    /// By class id, the most that it may ever get: a leaf's demand or a ceiling; `None` for no such limit.
+    /// Upper limit of its rate by class id: a leaf's demand or a ceiling; `None` for no limit.
     most: Vec<Option<BigRational>>,
     rates: Vec<BigRational>,
 }
@@ -95,17 +98,18 @@ impl<'a> Filling<'a> {
         Self { tree, plan, levels, most, rates: vec![BigRational::zero(); tree.len()] }
     }
 
-    /// From `class` up to the link, both included.
+    /// Returns the path from `class` up to the link, both included.
     fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
         let tree = self.tree;
         std::iter::successors(Some(class), |&class| tree.parent(class))
     }
 
-    /// How much more `class` may get while leaves below it are served at `level`; `None` for any amount.
+    /// Returns the possible increase of the rate of `class` while leaves below it are served at `level`; `None` if it
+    /// is unlimited.
     fn room(&self, class: ClassId, level: usize) -> Option<BigRational> {
         let index = class.index();
         let most = self.most[index].clone();
-        // All that passes through a lender so far was lent by itself or below it.
+        // So far, a lender's whole rate was lent by itself or below it.
         let lends = (self.levels[index] == level).then(|| whole(self.plan.assured[index].bps()));
         let limit = match (most, lends) {
             (Some(most), Some(lends)) => Some(most.min(lends)),
@@ -128,7 +132,7 @@ impl<'a> Filling<'a> {
             if growing.is_empty() {
                 return;
             }
-            // By class id: by how much it grows while a leaf grows by a byte per byte of its quantum.
+            // Growth rate by class id while a leaf grows by a byte per byte of its quantum.
             let mut speeds = vec![BigInt::zero(); self.tree.len()];
             for &leaf in &growing {
                 self.path(leaf).for_each(|class| speeds[class.index()] += self.plan.quanta[leaf.index()]);

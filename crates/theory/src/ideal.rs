@@ -1,4 +1,4 @@
-//! What a scheduler gives every class in the long run, by the rule that it states of itself ([`Sharing`]): its own fluid ideal.
+//! Long-run rates of all classes under a scheduler, by the rule that it declares ([`Sharing`]): its own fluid ideal.
 //!
 //! | rule | schedulers | how it is computed |
 //! | --- | --- | --- |
@@ -15,9 +15,9 @@
 //! | by packets | cbq-ancestor-only, cbq-top-level, htb-common-deficit | where all that is asked for fits, else by a run |
 //! | none | all others | where all that is asked for fits |
 //!
-//! Limits are those that the scheduler honours. Where a rule gives no rates because packets decide, and sources are steady, the scheduler itself is run
-//! ([`Ideal::run_because`]). Where runs with other phases and lengths of packets do not agree, [`NotComputed`] says why, and nothing is to be printed
-//! in their place.
+//! Limits are those that the scheduler honours. If a rule gives no rates because packets decide, and sources are
+//! steady, the scheduler itself is run ([`Ideal::run_because`]). If runs with other phases and lengths of packets do
+//! not agree, [`NotComputed`] has the reason, and no rates may be printed.
 //!
 //! ```
 //! use fairlink_core::{registry, ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -55,45 +55,48 @@ use crate::visits::{self, RARE, Visited};
 
 /// Packets that a source that always has another may send at once.
 const AHEAD: f64 = 16.0;
-/// Why there are no rates where lengths of packets decide.
+/// Reason for missing rates if lengths of packets decide.
 const UNKNOWN_LENGTHS: &str = "shares follow from the lengths of packets, which are not known";
-/// Why there are no rates where contracts do.
+/// Reason for missing rates if contracts decide.
 const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
-/// Why there are no rates where \[hfsc\] puts a class that comes back into the middle of the virtual times of its siblings. A class that gets
-/// more in time than its share is far ahead of them for good, so that siblings that come and go beside it start far ahead of those that stay.
+/// Reason for missing rates if \[hfsc\] puts a returning class into the middle of the virtual times of its siblings. A
+/// class that gets more in real time than its share is permanently far ahead of them, so that siblings that come and go
+/// beside it start far ahead of those that stay.
 const PUSHED_BACK: &str = "a class whose real-time rate is above its share puts siblings back that are not always busy, by how their packets come";
 
-/// Why there is no ideal.
+/// The reason why there is no ideal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not computed: {0}")]
 pub struct NotComputed(pub String);
 
-/// What is known of the traffic of leaves beside their rates.
+/// Known properties of the traffic of leaves beside their rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Mean lengths of packets in bytes by class id; all unknown where it is empty.
+    /// Mean lengths of packets in bytes by class id; all unknown if it is empty.
     packets: Vec<Option<f64>>,
-    /// True if packets may be taken for equally long where nothing is known of them.
+    /// True if packets of unknown length may be assumed equally long.
     equal: bool,
     /// True if every leaf sends at a constant rate.
     steady: bool,
 }
 
 impl Traffic {
-    /// Nothing beyond rates. Packets that count by number are taken for equally long, and rates for constant, as those of fluids are.
+    /// Only rates are known. Packets that count by number are assumed equally long, and rates constant, as those of
+    /// fluids are.
     #[must_use]
     pub const fn unknown() -> Self {
         Self { packets: Vec::new(), equal: true, steady: true }
     }
 
-    /// The mean lengths of packets in bytes by class id, `None` where a class sends none, and whether every leaf sends at a constant
-    /// rate. No lengths at all are unknown ones, and what they decide is not computed.
+    /// Traffic with the mean lengths of packets in bytes by class id, `None` for a class that sends none. `steady` is
+    /// true if every leaf sends at a constant rate. An empty list means unknown lengths; results that depend on them
+    /// are not computed.
     #[must_use]
     pub const fn new(packets: Vec<Option<f64>>, steady: bool) -> Self {
         Self { packets, equal: false, steady }
     }
 
-    /// The same where rates are those in the long run only.
+    /// Marks the rates as long-run averages only.
     #[must_use]
     pub fn bursty(mut self) -> Self {
         self.steady = false;
@@ -105,15 +108,16 @@ impl Traffic {
     }
 }
 
-/// The rule by which one scheduler shares one tree, with its numbers.
+/// The sharing rule of one scheduler for one tree, with its parameters.
 #[derive(Clone, Debug)]
 pub struct Rule<'a> {
     tree: &'a Hierarchy,
     info: SchedulerInfo,
     kind: Kind,
-    /// The traffic to run the scheduler on where no formula has the rates ([`crate::played`]); `None` where that would not be true.
+    /// The traffic to run the scheduler on if no formula has the rates ([`crate::played`]); `None` if a run would be
+    /// invalid.
     to_play: Option<Traffic>,
-    /// Lengths of packets, where explicit bursts may keep classes from their ceilings ([`crate::reach`]).
+    /// Lengths of packets, if explicit bursts may keep classes from their ceilings ([`crate::reach`]).
     small_bursts: Option<Traffic>,
 }
 
@@ -132,10 +136,10 @@ enum Kind {
 }
 
 impl<'a> Rule<'a> {
-    /// The rule of `info` for `tree`. Where lengths of packets or contracts decide, those of `traffic` do.
+    /// Makes the rule of `info` for `tree`. If lengths of packets or contracts decide, those of `traffic` are used.
     ///
     /// # Errors
-    /// [`NotComputed`] where the scheduler cannot be built for the tree.
+    /// [`NotComputed`] if the scheduler cannot be built for the tree.
     pub fn of(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
         let refused =
             |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
@@ -144,7 +148,7 @@ impl<'a> Rule<'a> {
         let may_lose = reach::may_lose(info)
             && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
         let small_bursts = may_lose.then(|| traffic.clone());
-        // Rates of the others follow from what was before, or from states of queues: a run tells no more than itself.
+        // For the others, rates depend on the past or on states of queues: a run would be valid only for itself.
         let plays = matches!(
             info.sharing,
             Sharing::SiblingVisits
@@ -153,7 +157,8 @@ impl<'a> Rule<'a> {
                 | Sharing::CriticalVisits(_)
                 | Sharing::ByPackets(_)
         );
-        // Beside a ceiling that it comes near now and then, rates by a common deficit go on drifting for minutes after runs have agreed.
+        // Close to a ceiling that it reaches now and then, rates by a common deficit drift for minutes after runs have
+        // agreed.
         let drifts = matches!(info.sharing, Sharing::ByPackets(_))
             && info.supports(Feature::Ceiling)
             && tree.classes().any(|class| tree.config(class).ceiling.is_some());
@@ -188,7 +193,7 @@ impl<'a> Rule<'a> {
         Ok(Self { tree, info: *info, kind, to_play, small_bursts })
     }
 
-    /// The limits of its classes; none where the rule knows no limits.
+    /// Returns the limits of its classes; none if the rule has no limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         match &self.kind {
@@ -199,14 +204,15 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// The same where nothing is run: only rates that a formula has. Rates from a run are known to about 1 %, which is too coarse for differences.
+    /// Disables runs: only rates from formulas remain. Rates from a run are known to about 1 %, which is too coarse for
+    /// differences.
     #[must_use]
     pub fn by_formula_only(mut self) -> Self {
         self.to_play = None;
         self
     }
 
-    /// The same within other limits, where the rule knows limits.
+    /// Replaces the limits, if the rule has any.
     ///
     /// # Panics
     /// When the limits were made for a tree of another size.
@@ -224,7 +230,7 @@ impl<'a> Rule<'a> {
         self
     }
 
-    /// The same where `class` gets no more than `bps` either; `None` where the rule knows no limits.
+    /// Returns the rule with the additional limit of `bps` for `class`; `None` if the rule has no limits.
     #[must_use]
     pub fn lowered(&self, class: ClassId, bps: u64) -> Option<Self> {
         let knows = matches!(self.kind, Kind::Shares(_) | Kind::Lenders(_) | Kind::Allotted(_));
@@ -232,7 +238,7 @@ impl<'a> Rule<'a> {
         knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
 
-    /// The same terms where classes with a small explicit `ceiling_burst` get no more than they reach.
+    /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.
     fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
         let Some(traffic) = &self.small_bursts else { return Ok(Cow::Borrowed(terms)) };
         let largest = self.tree.link().max_packet;
@@ -251,7 +257,7 @@ impl<'a> Rule<'a> {
         Ok(Cow::Owned(terms))
     }
 
-    /// What every class gets for `demand`.
+    /// Computes the rates of all classes for `demand`.
     ///
     /// # Errors
     /// [`NotComputed`].
@@ -272,7 +278,7 @@ impl<'a> Rule<'a> {
         Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because))))
     }
 
-    /// What every class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
+    /// Computes the rates of all classes for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
     ///
     /// # Errors
     /// [`NotComputed`].
@@ -284,7 +290,7 @@ impl<'a> Rule<'a> {
         Ok(self.find(demand)?.0)
     }
 
-    /// The same, and why they were found by running the scheduler, where they were.
+    /// Computes the rates; second, the reason for running the scheduler, if it was run.
     fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
         let run = |why: NotComputed| {
             let traffic = self.to_play.as_ref().ok_or_else(|| why.clone())?;
@@ -304,7 +310,7 @@ impl<'a> Rule<'a> {
         Ok(found)
     }
 
-    /// Why rates of the formula may be false, where that is so and a run can tell.
+    /// Returns the reason why the formula's rates may be wrong, if they may be and a run can decide.
     fn may_miss(&self, demand: &Demand) -> Option<&'static str> {
         self.to_play.as_ref()?;
         let some_rate =
@@ -318,8 +324,9 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// No rule is for a shared buffer that is full: then a packet is dropped by when it arrives, whatever its class should get. Leaves that ask for more
-    /// than they get fill their queues. One that always has packets waits for room.
+    /// Checks that a shared buffer does not fill up, because no rule applies then: drops depend on the time of arrival,
+    /// and not on the rates of classes. Leaves with unmet demand fill their queues. One that always has packets waits
+    /// for room.
     fn check_buffer(&self, demand: &Demand, rate: impl Fn(ClassId) -> f64) -> Result<(), NotComputed> {
         let LinkConfig { max_queued, when_full, .. } = self.tree.link();
         let full = |&&leaf: &&ClassId| {
@@ -336,7 +343,7 @@ impl<'a> Rule<'a> {
         )))
     }
 
-    /// The same where a formula has them.
+    /// Computes the rates if a formula has them.
     fn by_formula(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
         let leaves = match &self.kind {
@@ -367,7 +374,7 @@ impl<'a> Rule<'a> {
                 let rates = self.summed(&self.all(demand, why)?);
                 let beyond =
                     |class: ClassId| limits.get(class).is_some_and(|limit| rates[class.index()] > limit.bps as f64);
-                // What is kept for an isolated class may be asked for by others.
+                // The reservation of an isolated class may be requested by others.
                 let kept = |class: ClassId| limits.kept(class).is_some();
                 if tree.classes().any(|class| beyond(class) || kept(class)) {
                     return Err(NotComputed((*why).to_owned()));
@@ -379,7 +386,7 @@ impl<'a> Rule<'a> {
         Ok(self.summed(&leaves))
     }
 
-    /// What each class gets if leaves get so much, in the order of [`Hierarchy::leaves`].
+    /// Returns the rates of all classes for these rates of the leaves, in the order of [`Hierarchy::leaves`].
     fn summed(&self, leaves: &[f64]) -> Vec<f64> {
         let mut rates = vec![0.0; self.tree.len()];
         for (leaf, &rate) in self.tree.leaves().iter().zip(leaves) {
@@ -393,7 +400,7 @@ impl<'a> Rule<'a> {
         self.tree.link().rate.bps() as f64
     }
 
-    /// What the leaves ask for, if it fits the link.
+    /// Returns the demand of the leaves, if it fits the link.
     fn all(&self, demand: &Demand, why: &str) -> Result<Vec<f64>, NotComputed> {
         let asked: Vec<f64> = self.tree.leaves().iter().map(|&leaf| demand.bps(leaf)).collect();
         if asked.iter().sum::<f64>() <= self.capacity() { Ok(asked) } else { Err(NotComputed(why.to_owned())) }
@@ -408,7 +415,7 @@ impl<'a> Rule<'a> {
             critical: self.tree.config(leaf).latency_critical,
         };
         let leaves: Vec<Visited> = self.tree.leaves().iter().map(leaf).collect();
-        // Without latency-critical leaves it is DRR, and nobody counts visits.
+        // Without latency-critical leaves it is DRR, and visits do not count.
         if !leaves.iter().any(|leaf| leaf.critical && leaf.demand > 0.0) {
             let terms = Terms::leaves(quanta.to_vec(), Limits::none(self.tree));
             let wanted: Vec<f64> = (0..self.tree.len()).map(|index| demand.bps(ClassId(index as u32))).collect();
@@ -423,8 +430,8 @@ impl<'a> Rule<'a> {
         })
     }
 
-    /// Siblings share visits. A leaf that always has packets sends a largest packet in each; of any other, what it asks for takes as many as
-    /// it has packets.
+    /// Siblings share visits. A leaf that always has packets sends a largest packet in each; any other needs one visit
+    /// per packet for its demand.
     fn by_visits(&self, demand: &Demand, terms: &Terms, traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
         let all = tree.leaves().iter().map(|&leaf| demand.bps(leaf));
@@ -464,7 +471,8 @@ impl<'a> Rule<'a> {
         ))
     }
 
-    /// The visits that each class could have if it asked for all, and what is sent in visits that are asked for, by leaf.
+    /// Returns the visits that each class could have with unlimited demand, and the traffic in requested visits, by
+    /// leaf.
     fn sent_in_visits(&self, demand: &Demand, terms: &Terms, quantum: f64, wanted: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let tree = self.tree;
         let sent = |visits: f64| -> Vec<f64> {
@@ -493,13 +501,14 @@ impl<'a> Rule<'a> {
         traffic: &Traffic,
     ) -> Result<Vec<f64>, NotComputed> {
         let bytes_of = |rate: f64, contract: &Contract| rate * contract.every.0 as f64 / (8.0 * NANOS_PER_SEC as f64);
-        // All keep their contracts at first. One that is broken leaves more to the others, so that what breaks then breaks in the end.
+        // At first all keep their contracts. A broken one leaves more to the others, so that one that breaks then
+        // breaks in the end.
         let all = self.tree.leaves().iter().filter_map(|&leaf| Some((leaf, contracts[leaf.index()]?)));
         let mut kept: Vec<(ClassId, Contract)> = all.collect();
         let rates = loop {
             let leaves: Vec<ClassId> = kept.iter().map(|&(leaf, _)| leaf).collect();
             let rates = self.in_order(demand, by_quanta, &leaves);
-            // What a leaf sends: one that always has packets sends what it gets.
+            // Traffic of a leaf: one that always has packets sends at its allocated rate.
             let sends = |leaf: ClassId| match demand.bps(leaf) {
                 asked if asked == f64::INFINITY => rates[leaf.index()],
                 asked => asked,
@@ -512,7 +521,7 @@ impl<'a> Rule<'a> {
                 break rates;
             }
         };
-        // Of those that are left, who may break it all the same by how its packets come.
+        // Of the remaining ones, those that may break it nevertheless, by the pattern of their packets.
         let max_packet = f64::from(self.tree.link().max_packet);
         let certain = |&(leaf, contract): &(ClassId, Contract)| {
             let greedy = demand.bps(leaf) == f64::INFINITY;
@@ -532,7 +541,7 @@ impl<'a> Rule<'a> {
         Ok(rates)
     }
 
-    /// What each class gets where the leaves `first` come before all others, each kind by its quanta.
+    /// Returns the rates of all classes if the leaves `first` go before all others, each kind by its quanta.
     fn in_order(&self, demand: &Demand, by_quanta: &Terms, first: &[ClassId]) -> Vec<f64> {
         let tree = self.tree;
         let mut is_first = vec![false; tree.len()];
@@ -570,7 +579,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Turns weights that count packets into such that count what packets of these lengths have.
+/// Converts weights in packets to weights in bytes for packets of these lengths.
 fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result<(), NotComputed> {
     if traffic.packets.is_empty() && !traffic.equal {
         return Err(NotComputed(UNKNOWN_LENGTHS.to_owned()));
@@ -590,7 +599,7 @@ fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result
     Ok(())
 }
 
-/// What every class of a tree gets.
+/// The ideal rates of all classes of a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ideal(Solved);
 
@@ -604,12 +613,12 @@ enum Solved {
 #[derive(Clone, Debug, PartialEq)]
 struct Rates {
     rates: Vec<f64>,
-    /// By class id: what it would take without a limit of its own.
+    /// Demand without its own limit, by class id.
     wanted: Vec<Option<u128>>,
     parents: Vec<ClassId>,
     limits: Limits,
     capacity: f64,
-    /// Why they were found by running the scheduler; then they are known to [`CLOSE`].
+    /// Reason for running the scheduler; the rates are then known to [`CLOSE`].
     run_because: Option<String>,
 }
 
@@ -660,7 +669,7 @@ fn limited(wanted: Option<u128>, limit: Option<Limit>) -> Option<u128> {
 }
 
 impl Ideal {
-    /// What `class` wants and gets; the root (the link) included. There are no fair shares where the rule has none.
+    /// Returns demand and rate of `class`; the root (the link) included. There are no fair shares if the rule has none.
     ///
     /// # Panics
     /// When there is no such class.
@@ -682,7 +691,7 @@ impl Ideal {
         }
     }
 
-    /// What `class` gets, in bit/s; exact where the rule is one of shares, else with the errors of `f64`.
+    /// Returns the rate of `class`, in bit/s; exact if the rule is one of shares, else with the errors of `f64`.
     ///
     /// # Panics
     /// When there is no such class.
@@ -694,7 +703,7 @@ impl Ideal {
         }
     }
 
-    /// The same in `f64`.
+    /// Returns the rate in `f64`.
     ///
     /// # Panics
     /// When there is no such class.
@@ -706,7 +715,7 @@ impl Ideal {
         }
     }
 
-    /// What `class` gets, in whole bit/s rounded down.
+    /// Returns the rate of `class`, in whole bit/s rounded down.
     ///
     /// # Panics
     /// When there is no such class.
@@ -718,7 +727,7 @@ impl Ideal {
         }
     }
 
-    /// What limits `class` beside the rates of others; `None` at the link.
+    /// Returns the limit of `class` that does not depend on the rates of others; `None` at the link.
     #[must_use]
     pub fn limit(&self, class: ClassId) -> Option<Limit> {
         match &self.0 {
@@ -727,7 +736,8 @@ impl Ideal {
         }
     }
 
-    /// Why rates were found by running the scheduler on steady traffic, where no formula has them. Then they are known to about 1 %.
+    /// Returns the reason for running the scheduler on steady traffic, if no formula has the rates. They are then known
+    /// to about 1 %.
     #[must_use]
     pub fn run_because(&self) -> Option<&str> {
         match &self.0 {
@@ -736,8 +746,8 @@ impl Ideal {
         }
     }
 
-    /// The notes that belong beside its rates: that they are those of a run, or hold for packets of one length only. `info` is the scheduler that it was
-    /// computed for.
+    /// Returns the notes for its rates: they come from a run, or hold for packets of one length only. `info` is the
+    /// scheduler of the computation.
     #[must_use]
     pub fn notes(&self, info: &SchedulerInfo) -> Vec<String> {
         let name = info.name;
@@ -759,7 +769,7 @@ impl Ideal {
         matches!(self.0, Solved::Shares(_))
     }
 
-    /// See [`ClassAllocation::limited_by`].
+    /// Returns [`ClassAllocation::limited_by`].
     ///
     /// # Panics
     /// When there is no such class.
@@ -771,8 +781,8 @@ impl Ideal {
         }
     }
 
-    /// Why `class` does not get what it wants, up to the class whose own limit binds, or the link: see
-    /// [`Allocation::limiting_chain`].
+    /// Returns the chain of reasons for unmet demand of `class`, up to the class whose own limit binds, or the link:
+    /// see [`Allocation::limiting_chain`].
     ///
     /// # Panics
     /// When there is no such class.
@@ -781,8 +791,8 @@ impl Ideal {
         crate::hmm::chain(class, |class| self.limited_by(class))
     }
 
-    /// The class of which `class` has a share, the weight that it has there, and with whom it shares; `None` for the link, and where the
-    /// rule has no weights.
+    /// Returns the class of which `class` has a share, its weight there, and the classes that share it; `None` for the
+    /// link, and if the rule has no weights.
     #[must_use]
     pub fn sharing<'a>(&self, tree: &'a Hierarchy, class: ClassId) -> Option<(ClassId, u64, &'a [ClassId])> {
         let Solved::Shares(allocation) = &self.0 else { return None };
@@ -798,7 +808,7 @@ impl From<Allocation> for Ideal {
     }
 }
 
-/// A rate in `f64` to the thousandth of a bit/s.
+/// Rounds a rate in `f64` to the thousandth of a bit/s.
 fn near(bps: f64) -> BigRational {
     BigRational::new(BigInt::from((bps * 1000.0).round() as i128), BigInt::from(1000))
 }

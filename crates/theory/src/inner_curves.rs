@@ -1,16 +1,20 @@
-//! Which curves of inner classes H-FSC cannot meet, and from when: the situation of \[hfsc\] Figure 4 (Section 2.3).
+//! Violated curves of inner classes under H-FSC, and the start of the violation: the situation of \[hfsc\] Figure 4
+//! (Section 2.3).
 //!
-//! The curve of an inner class K is its `link_share`, else a line of its guarantee or of its share when all are busy. Real-time service goes first. In a time y
-//! after K gets packets it may take, of the leaves outside K, the steepest increase of each curve: S_i(y) for a concave curve whose leaf begins at that
-//! instant, m2 y for a convex one whose leaf has had packets for long. What is left for K is no more than the rest of the link. So K falls short
-//! where f(y) = S_K(y) + sum over leaves outside K of that - R y is above zero, and by f(y). Leaf curves are met all the same.
+//! The curve of an inner class K is its `link_share`, else a line of its guarantee or of its share when all are busy.
+//! Real-time service goes first. In a time y after K gets packets the leaves outside K may take the steepest increase
+//! of each curve: S_i(y) for a concave curve whose leaf begins at that instant, m2 y for a convex one whose leaf has
+//! had packets for long. The rest for K is at most the rest of the link. So K falls short where f(y) = S_K(y) + sum
+//! over leaves outside K of that - R y is above zero, by f(y). Leaf curves are met nevertheless.
 //!
 //! In the example of the text A = {1, 2} and B = {3, 4}; while 1 is idle, 2 gets its share; when 1 comes with a steep first piece, B pays for it.
 //!
-//! That much is missing where link-sharing alone serves K. Where leaves below K have real-time curves of their own, these are met, too, and less is missing.
+//! This is the shortfall if link-sharing alone serves K. If leaves below K have real-time curves, these are met, too,
+//! and the shortfall is smaller.
 //!
-//! **At most.** Whatever comes when, link-sharing among them: K is behind its curve by no more than the steepest slope of its curve times D + c of
-//! [`crate::virtual_time`], where virtual time passes at least as fast as real time.
+//! **Upper bound.** For any arrivals with link-sharing among them, K is behind its curve by at most the steepest slope
+//! of its curve times D + c of [`crate::virtual_time`]. This holds if virtual time passes at least as fast as real
+//! time.
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Rate, ServiceCurve, Share};
 use num_bigint::BigInt;
@@ -25,11 +29,12 @@ use crate::virtual_time::{Bound, Spread, slopes, spreads};
 pub struct Shortfall {
     /// The class.
     pub class: ClassId,
-    /// How long after it gets packets it may begin to fall short, in seconds.
+    /// Time after the arrival of packets at which the shortfall may begin, in seconds.
     pub from: BigRational,
-    /// By how many bytes at the worst instant at most, to within packets; `None` where it grows without end.
+    /// Maximum shortfall in bytes, to within packets; `None` if it grows without bound.
     pub bytes: Option<BigRational>,
-    /// When that is, in seconds after it gets packets; where it grows without end, the last instant at which its growth changes.
+    /// Time of the maximum, in seconds after it gets packets; if it grows without bound, the last instant at which its
+    /// growth changes.
     pub at: BigRational,
 }
 
@@ -38,7 +43,8 @@ pub struct Shortfall {
 pub struct InnerCurves {
     /// Those that cannot be met.
     pub short: Vec<Shortfall>,
-    /// By class id, by how many bytes an inner class may be behind its curve at most, whatever the arrivals; `None` for leaves and where there is no bound.
+    /// Bound on the lag of an inner class behind its curve in bytes, by class id, for any arrivals; `None` for leaves
+    /// and if there is no bound.
     pub at_most: Vec<Option<BigRational>>,
 }
 
@@ -46,7 +52,8 @@ pub struct InnerCurves {
 const WORK: usize = 100_000;
 
 impl InnerCurves {
-    /// Those of `tree`; `None` where it has too many classes to look at each inner one beside each leaf with a curve.
+    /// Computes the shortfalls of `tree`; `None` if it has too many classes to combine each inner one with each leaf
+    /// with a curve.
     #[must_use]
     pub fn of(tree: &Hierarchy) -> Option<Self> {
         let curves: Vec<(ClassId, ServiceCurve)> =
@@ -78,7 +85,7 @@ impl InnerCurves {
     }
 }
 
-/// The curve that an inner class should get.
+/// Returns the recommended curve of an inner class.
 #[must_use]
 pub fn curve_of(tree: &Hierarchy, class: ClassId) -> ServiceCurve {
     let config = tree.config(class);
@@ -89,13 +96,13 @@ pub fn curve_of(tree: &Hierarchy, class: ClassId) -> ServiceCurve {
     })
 }
 
-/// The most that a curve rises in any time: itself where it is concave, a line where it is convex.
+/// Returns the maximum rise of a curve in any time: the curve itself if it is concave, a line if it is convex.
 fn steepest(curve: &ServiceCurve) -> ServiceCurve {
     let (first, then) = slopes(curve);
     if first < then { ServiceCurve { m1: curve.m2, d: Nanos::ZERO, m2: curve.m2 } } else { *curve }
 }
 
-/// Where the first curve falls short beside the others.
+/// Returns the shortfall of the first curve beside the others.
 fn shortfall(class: ClassId, all: &[ServiceCurve], link: Rate) -> Option<Shortfall> {
     let link = whole(link.bps());
     let excess = |t: &BigRational| all.iter().map(|curve| service(curve, t)).sum::<BigRational>() - &link * t;
@@ -113,7 +120,7 @@ fn shortfall(class: ClassId, all: &[ServiceCurve], link: Rate) -> Option<Shortfa
     for at in knees {
         let now = excess(&at);
         if now > BigRational::zero() && from.is_none() {
-            // Where the line from the last knee to this one crosses zero.
+            // Zero crossing of the line from the last knee to this one.
             from = Some(&before.0 + (&at - &before.0) * (-&before.1) / (&now - &before.1));
         }
         if now > worst.1 && at <= last {

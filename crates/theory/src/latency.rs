@@ -1,10 +1,10 @@
 //! Delay bounds of the flat schedulers, and of service curves: exact.
 //!
-//! A latency-rate server gives a class of rate rho at least rho (t - tau - Theta) of service within a busy period that began at
-//! tau; then a packet of traffic that never exceeds sigma + rho t in any time t is delayed by at most sigma / rho + Theta
-//! (\[drrpp\] Section 2.2; latencies as \[drrpp\] Table 2.1 has them). Where a packet leaves within a certain time of when a link of
-//! the rate rho alone would have sent it, that lateness takes the place of Theta: Theta less the time L_i / rho that a
-//! class's own packet takes there, which sigma / rho counts already.
+//! A latency-rate server gives a class of rate rho at least rho (t - tau - Theta) of service within a busy period that
+//! began at tau. Then a packet of traffic that never exceeds sigma + rho t in any time t is delayed by at most sigma /
+//! rho + Theta (\[drrpp\] Section 2.2; latencies as in \[drrpp\] Table 2.1). If a packet leaves within a certain time
+//! of its departure from a private link of the rate rho, that lateness replaces Theta: Theta minus the time L_i / rho
+//! of a class's own packet there, which sigma / rho already counts.
 //!
 //! | here | meaning |
 //! | --- | --- |
@@ -23,23 +23,23 @@ use num_traits::Zero;
 
 use crate::to_f64;
 
-/// The longest delay in seconds, its own transmission included, of a packet of a class that `server` serves, on a link of rate `link`,
-/// if the class's traffic never exceeds `burst` bytes and the server's `traffic`.
+/// Returns the longest delay of a packet of a class in seconds, with its own transmission. `server` serves the class on
+/// a link of rate `link`. The traffic of the class never exceeds `burst` bytes and the `traffic` of the server.
 #[must_use]
 pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRational {
     seconds(whole(burst) / exact(server.share) + exact(server.late), link)
 }
 
-/// The longest delay in seconds of a packet of a class with the service curve `curve`, if its traffic never exceeds `burst` bytes
-/// at once and the curve's slope in the long run, and no deadline is missed by more than a packet of `largest` bytes on `link`:
-/// \[hfsc\] Theorem 2. `None` where the curve never gets to the burst.
+/// Returns the longest delay in seconds of a packet of a class with the service curve `curve`: \[hfsc\] Theorem 2. Its
+/// traffic must never exceed `burst` bytes at once and the curve's slope in the long run, and no deadline may be missed
+/// by more than a packet of `largest` bytes on `link`. `None` if the curve never reaches the burst.
 #[must_use]
 pub fn curve_delay(curve: &ServiceCurve, burst: u64, largest: u32, link: Rate) -> Option<BigRational> {
     let traffic = ArrivalLimit::Bucket { burst, rate_bps: curve.m2.map_or(0, Rate::bps) }.into();
     Some(horizontal(&traffic, largest, &Served::of(curve))? + seconds(whole(largest), link))
 }
 
-/// What a server gives at least: a line up to a time, and another beyond. Rates are in bit/s, the time in seconds.
+/// The minimum service of a server: a line up to a time, and another beyond. Rates are in bit/s, the time in seconds.
 struct Served {
     first: BigRational,
     until: BigRational,
@@ -56,7 +56,7 @@ impl Served {
         Self { first: rate.clone(), until: BigRational::zero(), then: rate }
     }
 
-    /// When it has served `bits`; `None` for never.
+    /// Time at which it has served `bits`; `None` for never.
     fn time_of(&self, bits: &BigRational) -> Option<BigRational> {
         let knee = &self.first * &self.until;
         if *bits <= knee && !self.first.is_zero() {
@@ -69,11 +69,11 @@ impl Served {
     }
 }
 
-/// The horizontal deviation of `traffic` and `served`, in seconds: how long after its arrival the last bit of a packet of at most `largest` bytes
-/// is served at the latest. `None` where there is no such time.
+/// The horizontal deviation of `traffic` and `served`, in seconds: the maximum time from the arrival of a packet of at
+/// most `largest` bytes to the service of its last bit. `None` if it is unbounded.
 ///
-/// Both are made of straight lines, so that the largest distance is at a corner of one of them. Exact where the traffic's limits are token
-/// buckets and lines; from above where they rise in steps ([`ArrivalCurve::lines`]).
+/// Both consist of straight lines, so that the largest distance is at a corner of one of them. Exact if the traffic's
+/// limits are token buckets and lines; an upper bound if they rise in steps ([`ArrivalCurve::lines`]).
 fn horizontal(traffic: &ArrivalCurve, largest: u32, served: &Served) -> Option<BigRational> {
     let line = |(bytes, rate): (u128, Ratio)| (whole(bytes) * BigInt::from(8), exact(rate));
     let lines: Vec<(BigRational, BigRational)> = traffic.lines(largest).map(line).collect();
@@ -82,7 +82,7 @@ fn horizontal(traffic: &ArrivalCurve, largest: u32, served: &Served) -> Option<B
         return None;
     }
     let mut corners = vec![BigRational::zero()];
-    // Where the line of a burst and a rate is at a height.
+    // Time at which the line of a burst and a rate is at a height.
     let mut meet = |above: BigRational, rate: BigRational| {
         if !rate.is_zero() {
             let at = above / rate;
@@ -108,12 +108,12 @@ fn horizontal(traffic: &ArrivalCurve, largest: u32, served: &Served) -> Option<B
 /// A delay bound, and the traffic that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayBound {
-    /// What the class may send for the bound to hold, in bytes as the link counts them.
+    /// Traffic of the class for which the bound holds, in bytes as the link counts them.
     pub traffic: ArrivalCurve,
     late: Late,
 }
 
-/// What a delay bound is computed from.
+/// The inputs of a delay bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Late {
     Server { server: LatencyRate, burst: u64, link: Rate },
@@ -121,7 +121,7 @@ enum Late {
 }
 
 impl DelayBound {
-    /// No packet's last bit leaves later after the packet's arrival, in seconds.
+    /// Returns the delay bound of the last bit of any packet after its arrival, in seconds.
     #[must_use]
     pub fn seconds(&self) -> BigRational {
         match &self.late {
@@ -130,7 +130,7 @@ impl DelayBound {
         }
     }
 
-    /// The same in floating point, of which there may be a million.
+    /// The bound in floating point, as there may be a million.
     #[must_use]
     pub fn seconds_in_floats(&self) -> f64 {
         match &self.late {
@@ -143,7 +143,7 @@ impl DelayBound {
     }
 }
 
-/// What a scheduler serves a class as.
+/// The service model of a class.
 enum Server {
     Rate(LatencyRate),
     Curve(ServiceCurve),
@@ -151,7 +151,7 @@ enum Server {
 }
 
 impl Server {
-    /// With a transmit queue of so many packets of `largest` bytes behind it; `None` where that is not known.
+    /// Adds a transmit queue of `packets` packets of `largest` bytes; `None` if the effect is unknown.
     fn behind(self, packets: u32, largest: u32) -> Option<Self> {
         let Self::Rate(server) = self else { return None };
         let Ratio { numerator, denominator } = server.late;
@@ -160,8 +160,8 @@ impl Server {
         Some(Self::Rate(LatencyRate { late, ..server }))
     }
 
-    /// The bound for the traffic of a class with this `config`: that of its leaky buckets where they are `honoured` and the server carries
-    /// it, else for its burst.
+    /// Computes the bound for the traffic of a class with this `config`: that of its leaky buckets if they are
+    /// `honoured` and the server carries it, else for its burst.
     fn bound(self, config: &ClassConfig, honoured: bool, largest: u32, link: Rate) -> Option<DelayBound> {
         let packet = || u64::from(largest);
         if honoured && let Some(bound) = self.bound_for_buckets(config, largest, link) {
@@ -187,8 +187,9 @@ impl Server {
         }
     }
 
-    /// The bound for traffic that keeps the class's leaky buckets, with a packet at once at their peak rates, and its burst where it
-    /// has one. `None` without leaky buckets, and where the server does not carry such traffic.
+    /// Returns the bound for traffic that conforms to the class's leaky buckets, with a packet at once at their peak
+    /// rates, and to its burst if it has one. `None` without leaky buckets, and if the server does not carry such
+    /// traffic.
     fn bound_for_buckets(&self, config: &ClassConfig, largest: u32, link: Rate) -> Option<DelayBound> {
         let (served, carried, late) = match self {
             Self::Rate(server) => {
@@ -213,10 +214,12 @@ impl Server {
     }
 }
 
-/// The delay bound of every class of `tree`, by class id, under the scheduler `info`: `None` where it promises none or where the
-/// bound is not known here. The traffic is that of the class's leaky buckets where the scheduler honours them and the class's rate carries
-/// it; else that of its `burst`; where that is absent, of the first piece of a concave real-time curve, or of a largest packet at once. A class whose queue does not keep its packets in their order has no bound. Behind a
-/// transmit queue of n packets the bounds that follow from the order of packets grow by n largest packets on the link, and there are no others.
+/// Returns the delay bound of every class of `tree`, by class id, under the scheduler `info`; `None` if it promises
+/// none or if the bound is unknown. The traffic is that of the class's leaky buckets if the scheduler honours them and
+/// the class's rate carries it. Otherwise it is that of its `burst`, or else of the first piece of a concave real-time
+/// curve, or of a largest packet at once. A class whose queue reorders its packets has no bound. Behind a transmit
+/// queue of n packets the bounds that follow from the order of packets grow by n largest packets on the link, and there
+/// are no others.
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
@@ -252,8 +255,9 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
     servers.into_iter().enumerate().map(bound).collect()
 }
 
-/// Returns true if the bound on delay of `class` under `info` holds behind the transmit queue of `tree`, and grows by no more than what
-/// that holds: where it follows from the order of packets, and others do not overtake those of the class in the queue.
+/// Returns true if the delay bound of `class` under `info` holds behind the transmit queue of `tree`, and grows by at
+/// most that queue's contents: if it follows from the order of packets, and others do not overtake those of the class
+/// in the queue.
 fn queue_is_passed(info: &SchedulerInfo, tree: &Hierarchy, class: ClassId) -> bool {
     let is_critical = |class: ClassId| tree.config(class).latency_critical;
     let overtakes = tree.link().transmit_queue.is_some_and(|queue| queue.priority)
@@ -262,7 +266,7 @@ fn queue_is_passed(info: &SchedulerInfo, tree: &Hierarchy, class: ClassId) -> bo
     info.promises.delay_in_order && (!overtakes || is_critical(class))
 }
 
-/// So much of the rate of `link`, in bit/s rounded down.
+/// The part of the rate of `link`, in bit/s rounded down.
 fn floor_of(part: Ratio, link: Rate) -> u64 {
     let bits = match part.numerator.checked_mul(link.bps().into()) {
         Some(bits) => u64::try_from(bits / part.denominator).ok(),
@@ -271,7 +275,7 @@ fn floor_of(part: Ratio, link: Rate) -> u64 {
     bits.unwrap_or(u64::MAX)
 }
 
-/// What a concave curve serves in its first piece, in whole bytes rounded down; `None` for another curve.
+/// Service of the first piece of a concave curve, in whole bytes rounded down; `None` for another curve.
 fn first_piece(curve: &ServiceCurve) -> Option<u64> {
     let bytes = u128::from(curve.m1?.bps()) * u128::from(curve.d.0) / (8 * u128::from(NANOS_PER_SEC));
     (curve.m1 > curve.m2 && bytes > 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -281,7 +285,7 @@ fn seconds_of(time: Nanos) -> BigRational {
     BigRational::new(time.0.into(), NANOS_PER_SEC.into())
 }
 
-/// A ratio as an exact number.
+/// Converts a ratio to an exact number.
 pub(crate) fn exact(Ratio { numerator, denominator }: Ratio) -> BigRational {
     BigRational::new(numerator.into(), denominator.into())
 }

@@ -1,15 +1,18 @@
-//! Sharing level by level of lenders, as \[htb\] does it, in `f64`: [`crate::htb_fluid`] for large trees, and where it gives no answer.
+//! Sharing level by level of lenders, as in \[htb\], in `f64`: [`crate::htb_fluid`] for large trees, with detection of
+//! unknown cases.
 //!
-//! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops growing where it has its
-//! limit, or where it has lent all that it is assured of. A class that stops stops the leaves below it. Stops come off a heap, in the order
-//! of time; a class is looked at again when it comes up, because leaves that have stopped slow it down.
+//! At each level, from the leaves up, and at each priority, leaves grow in proportion to their quanta. A class stops
+//! growing at its limit, or when it has lent its whole assured rate. A class that stops stops the leaves below it.
+//! Stops are taken from a heap, in time order; a class is re-evaluated at its stop, because leaves that have stopped
+//! slow it down.
 //!
-//! **Where that is no answer.** A leaf that is held by its demand or by a ceiling has no packets, or may not send them, most of the time. When it
-//! does, it takes from the lowest lender that has anything left *then*. A lender whose leaves always have packets is left
-//! with nothing almost always, so that such a leaf may borrow less of it than what is computed here, and more further up. Which it is follows
-//! from lengths of packets, quanta and depths of buckets. Nor is there an answer where a class comes near a ceiling whose bucket is less deep than the quantum of
-//! a leaf below it. The bucket ends turns early then, which takes up to 70 % off a rate. Nor where a class comes near its assured rate with a `burst` that is less than
-//! the default: the bucket is full before the class has its next turn.
+//! **Unknown cases.** A leaf that is limited by its demand or by a ceiling has no packets, or may not send them, most
+//! of the time. When it does, it takes from the lowest lender that has anything left *then*. A lender whose leaves
+//! always have packets is almost always used up. So such a leaf may borrow less from it than is computed here, and more
+//! further up. Which one depends on lengths of packets, quanta and depths of buckets. There is no answer either if a
+//! class comes near a ceiling whose bucket is less deep than the quantum of a leaf below it. The bucket ends turns
+//! early then, which takes up to 70 % off a rate. The same holds if a class comes near its assured rate with a `burst`
+//! below the default: the bucket is full before the class has its next turn.
 //!
 //! Cost: O(n levels log n) for each level and priority that has leaves to serve.
 
@@ -33,9 +36,10 @@ pub(crate) struct Lenders {
     limits: Limits,
     /// By class id: 0 for a leaf, else one above the children's largest.
     levels: Vec<usize>,
-    /// By class id, the depth of the bucket of its ceiling in bytes, where it has one.
+    /// By class id, the depth of the bucket of its ceiling in bytes, if it has one.
     depths: Vec<u64>,
-    /// By class id: its `burst` is less than what keeps its assured rate whatever the others do.
+    /// True by class id if its `burst` is less than the minimum that keeps its assured rate for any traffic of the
+    /// others.
     short: Vec<bool>,
 }
 
@@ -67,13 +71,14 @@ impl Lenders {
         self.limits = limits;
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first; `None` where it follows from more than rates.
+    /// Computes the rate of each class for `demand` in bit/s, by class id, the root first; `None` if it depends on more
+    /// than rates.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
         let mut priorities: Vec<u8> = tree.leaves().iter().map(|leaf| self.plan.priorities[leaf.index()]).collect();
         priorities.sort_unstable();
         priorities.dedup();
         let mut first = Filling::new(self, tree, demand);
-        // Whether a class between leaves and link has lent all that it has.
+        // True for a class between leaves and link that has lent its whole rate.
         let mut lent = vec![false; tree.len()];
         for level in 0..=self.levels[0] {
             for &priority in &priorities {
@@ -125,7 +130,7 @@ impl PartialOrd for Stop {
 }
 
 impl Ord for Stop {
-    /// The earliest is the largest.
+    /// Orders the earliest as the largest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.total_cmp(&self.at).then_with(|| other.class.cmp(&self.class))
     }
@@ -134,11 +139,12 @@ impl Ord for Stop {
 struct Filling<'a> {
     lenders: &'a Lenders,
     tree: &'a Hierarchy,
-    /// By class id, the most that it may ever get.
+    /// Upper limit of its rate, by class id.
     most: Vec<f64>,
-    /// By class id, what passes through it.
+    /// Total rate through each class, by class id.
     rates: Vec<f64>,
-    /// Of one filling, by class id: the sum of the quanta of leaves that grow below it, and since when its rate is as it stands.
+    /// During one filling, by class id: the sum of the quanta of growing leaves below it, and the time since its rate
+    /// is constant.
     speeds: Vec<f64>,
     since: Vec<f64>,
     growing: Vec<bool>,
@@ -165,21 +171,21 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// From `class` up to the link, both included.
+    /// Returns the path from `class` up to the link, both included.
     fn path(&self, class: ClassId) -> impl Iterator<Item = ClassId> + use<'a> {
         let tree = self.tree;
         std::iter::successors(Some(class), move |&class| tree.parent(class))
     }
 
-    /// The most that may pass through `class` while leaves below it are served at `level`.
+    /// Maximum total rate through `class` while leaves below it are served at `level`.
     fn most(&self, class: ClassId, level: usize) -> f64 {
         let index = class.index();
-        // All that passes through a lender so far was lent by itself or below it.
+        // So far, a lender's whole rate was lent by itself or below it.
         let lends = self.lenders.levels[index] == level;
         if lends { self.most[index].min(self.lenders.plan.assured[index].bps() as f64) } else { self.most[index] }
     }
 
-    /// When `class` stops.
+    /// Returns the event at which `class` stops.
     fn stop(&self, class: ClassId, level: usize) -> Stop {
         let index = class.index();
         let room = (self.most(class, level) - self.rates[index]).max(0.0);
@@ -240,7 +246,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Brings what passes through `class` up to the time `at`.
+    /// Updates the total rate through `class` to the time `at`.
     fn settle(&mut self, class: ClassId, at: f64) {
         let index = class.index();
         self.rates[index] += self.speeds[index] * (at - self.since[index]).max(0.0);
@@ -251,7 +257,7 @@ impl<'a> Filling<'a> {
         let quantum = self.lenders.plan.quanta[leaf.index()] as f64;
         for class in self.path(leaf) {
             self.settle(class, at);
-            // Sums of whole numbers below 2^53 are exact, so that nothing is left where all have stopped.
+            // Sums of whole numbers below 2^53 are exact, so that the result is zero when all have stopped.
             self.speeds[class.index()] -= quantum;
         }
     }

@@ -1,4 +1,4 @@
-//! What holds a class back whatever the link has left: the features of a link file that the fluid ideal knows beside shares.
+//! Fixed limits of classes: the features of a link file that the fluid ideal uses beside shares.
 //!
 //! | feature | what the ideal makes of it | source |
 //! | --- | --- | --- |
@@ -8,15 +8,15 @@
 //! | `real_time` | a leaf that has it and neither `link_share` nor a share gets no more than its slope in the long run | \[hfsc\] Section 4.1: no part in link-sharing |
 //! | `isolated` | the class may not borrow either, and its rate is kept for it: what it leaves goes to nobody outside | \[cbq\] |
 //!
-//! The own rate of a class is its guarantee; where it has none, its share by weight of its parent's own rate, in whole bit/s rounded
-//! down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].
+//! The own rate of a class is its guarantee, or else its share by weight of its parent's own rate, in whole bit/s
+//! rounded down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].
 //!
-//! DIFFERENCE: an upper limit holds in the long run here. What a curve allows at once (a steep first piece) is a burst, which a
-//! fluid ideal does not know.
+//! DIFFERENCE: here an upper limit holds in the long run. A curve's initial allowance (a steep first piece) is a burst,
+//! which a fluid ideal does not have.
 
 use fairlink_core::{ClassId, Feature, Hierarchy, Rate, SchedulerInfo, Share};
 
-/// Which feature sets a limit.
+/// The feature that sets a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// A maximum rate.
@@ -32,7 +32,8 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// In running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate (isolated)`, `real-time curve`.
+    /// Returns the name for running text, after "its own" or "the": `ceiling`, `upper limit`, `rate (bounded)`, `rate
+    /// (isolated)`, `real-time curve`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,12 +46,12 @@ impl LimitKind {
     }
 }
 
-/// The most that a class gets, whatever the link has left.
+/// A fixed upper limit of a class's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// In bit/s.
     pub bps: u64,
-    /// What sets it; the first that does where several set the same.
+    /// The feature that sets it; the first if several set the same.
     pub kind: LimitKind,
 }
 
@@ -58,26 +59,26 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     classes: usize,
-    /// By class id; empty where no class has one.
+    /// By class id; empty if no class has one.
     limits: Vec<Option<Limit>>,
-    /// By class id: what is kept for an isolated class, in bit/s; empty where none is isolated.
+    /// Reservation for an isolated class by class id, in bit/s; empty if none is isolated.
     kept: Vec<Option<u64>>,
 }
 
 impl Limits {
-    /// Those that the classes of `tree` set.
+    /// Returns the limits of the classes of `tree`.
     #[must_use]
     pub fn of(tree: &Hierarchy) -> Self {
         Self::filtered(tree, |_| true)
     }
 
-    /// None at all.
+    /// No limits.
     #[must_use]
     pub fn none(tree: &Hierarchy) -> Self {
         Self { classes: tree.len(), limits: Vec::new(), kept: Vec::new() }
     }
 
-    /// Those that the classes of `tree` set and the scheduler `info` honours.
+    /// Returns the limits of the classes of `tree` that the scheduler `info` supports.
     #[must_use]
     pub fn honoured_by(info: &SchedulerInfo, tree: &Hierarchy) -> Self {
         Self::filtered(tree, |feature| info.supports(feature))
@@ -120,19 +121,20 @@ impl Limits {
         found
     }
 
-    /// The limit of a class; the link has none here.
+    /// Returns the limit of a class; the link has none here.
     #[must_use]
     pub fn get(&self, class: ClassId) -> Option<Limit> {
         self.limits.get(class.index()).copied().flatten()
     }
 
-    /// What is kept for a class that is isolated, in bit/s: its parent shares as if the class asked for so much always.
+    /// Returns the reservation for an isolated class, in bit/s: its parent shares as if the class always requested this
+    /// rate.
     #[must_use]
     pub fn kept(&self, class: ClassId) -> Option<u64> {
         self.kept.get(class.index()).copied().flatten()
     }
 
-    /// The same where `class` gets no more than `other` either.
+    /// Adds the limit `other` to `class`.
     pub(crate) fn lowered(mut self, class: ClassId, other: Limit) -> Self {
         self.limits.resize(self.classes, None);
         let limit = &mut self.limits[class.index()];
@@ -153,7 +155,7 @@ impl Limits {
     }
 }
 
-/// What each class may use without borrowing, in bit/s, by class id.
+/// Returns the rate of each class without borrowing, in bit/s, by class id.
 fn own_rates(tree: &Hierarchy) -> Vec<u64> {
     // In 2^-24 bit/s, so that shares of shares are rounded once; at most 2^64.
     const FINE_BITS: u32 = 24;
@@ -191,7 +193,8 @@ mod tests {
         Some(ServiceCurve { m1: None, d: Nanos::ZERO, m2: Some(mbit(mbps)) })
     }
 
-    /// What `classes` below the link, and classes below the first of them, get when the leaves `busy` are greedy, in Mbit/s.
+    /// Rates of `classes` below the link, and of classes below the first of them, when the leaves `busy` are greedy, in
+    /// Mbit/s.
     fn shares(classes: &[ClassConfig], below: &[ClassConfig], busy: &[u32]) -> Vec<u64> {
         let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
         classes.iter().for_each(|&config| assert!(tree.add(ClassId::ROOT, config).is_ok()));

@@ -8,11 +8,11 @@
 //! | f, equation (1) | [`fair_share`], `None` for infinity |
 //! | a_i = min(r_i, w_i f) | [`share_of`] |
 //!
-//! DIFFERENCE: Algorithm 1 repeats passes over all classes until f stands still, which may take as many passes as there are
-//! classes. Here the classes are sorted by r_i / w_i, and a binary search finds the same f: a class is satisfied exactly if all
-//! classes with a smaller r / w are, and it fits.
+//! DIFFERENCE: Algorithm 1 repeats passes over all classes until f is stable, which may take as many passes as there
+//! are classes. Here the classes are sorted by r_i / w_i, and a binary search finds the same f: a class is satisfied
+//! exactly if all classes with a smaller r / w are, and it fits.
 //!
-//! Cost: O(n log n), in machine integers but for O(log n) products.
+//! Cost: O(n log n), in machine integers except for O(log n) products.
 
 use std::cmp::Ordering;
 
@@ -23,13 +23,13 @@ use num_traits::{ToPrimitive, Zero};
 /// One class among siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What it asks for in whole bit/s; `None` for more than there can be.
+    /// Request in whole bit/s; `None` for an unlimited one.
     pub request: Option<u128>,
     /// Its weight; at least 1.
     pub weight: u64,
 }
 
-/// The fair share f in bit/s per unit of weight; `None` (infinity) where the capacity covers all requests.
+/// Returns the fair share f in bit/s per unit of weight; `None` (infinity) if the capacity covers all requests.
 ///
 /// The capacity is below 2^127 bit/s; a larger one would be taken for one that no request reaches.
 ///
@@ -44,13 +44,13 @@ pub fn fair_share(capacity: &BigRational, claims: &[Claim]) -> Option<BigRationa
 /// A request that no capacity meets.
 pub(crate) const UNLIMITED: u128 = u128::MAX;
 
-/// As [`fair_share`], for requests and weights; [`UNLIMITED`] is what no capacity meets. `finite` is room for the work, to be used
-/// again.
+/// Like [`fair_share`], for requests and weights; [`UNLIMITED`] exceeds any capacity. `finite` is reusable scratch
+/// space.
 ///
-/// Sums of requests and of weights are taken once, in 128 bits. Whether the class at a position is satisfied is then one exact
-/// comparison, and it is so for a prefix of the order: if r_k / w_k is above the fair share that is left when all before it are
-/// satisfied, then that of the next is lower and r / w of the next is higher. So a binary search finds where the prefix ends, with
-/// O(log n) products of long numbers instead of one per class.
+/// Sums of requests and of weights are computed once, in 128 bits. One exact comparison then decides if the class at a
+/// position is satisfied. The satisfied ones are a prefix of the order: if r_k / w_k is above the fair share that
+/// remains when all before it are satisfied, then that of the next is lower and r / w of the next is higher. So a
+/// binary search finds the end of the prefix, with O(log n) products of long numbers instead of one per class.
 pub(crate) fn fair_share_of(
     capacity: &BigRational,
     claims: impl Iterator<Item = (u128, u64)>,
@@ -79,7 +79,7 @@ pub(crate) fn fair_share_of(
     let (mut requests, mut weights) = (0u128, BigInt::from(weights));
     let mut start = 0;
     let mut step = finite.len();
-    // What is before `start` is satisfied, and what is from `start + step` on is not.
+    // Claims before `start` are satisfied, those from `start + step` on are not.
     while step > 0 {
         let half = step / 2;
         let (mut before, mut light) = (requests, 0u128);
@@ -104,11 +104,12 @@ pub(crate) fn fair_share_of(
     (!weights.is_zero()).then(|| BigRational::new(left, weights * denominator))
 }
 
-/// As [`fair_share_of`], where each class gets a floor before any share: a_i = max(l_i, min(r_i, w_i f)) for requests r_i, weights w_i and
-/// floors l_i of at most r_i. A class without weight gets its floor.
+/// Like [`fair_share_of`], with a floor for each class before any share: a_i = max(l_i, min(r_i, w_i f)) for requests
+/// r_i, weights w_i and floors l_i of at most r_i. A class without weight gets its floor.
 ///
-/// What all get together grows with f in straight pieces, which begin where w_i f reaches a floor or a request. Requests and weights
-/// are summed up once in that order, and a binary search finds the piece with O(log n) products of long numbers.
+/// The total rate grows with f in straight pieces, which begin where w_i f reaches a floor or a request. Requests and
+/// weights are summed up once in that order, and a binary search finds the piece with O(log n) products of long
+/// numbers.
 ///
 /// The floors add up to no more than the capacity.
 pub(crate) fn fair_share_over_floors(
@@ -116,7 +117,7 @@ pub(crate) fn fair_share_over_floors(
     claims: impl Iterator<Item = (u128, u64, u128)>,
 ) -> Option<BigRational> {
     let whole = capacity.floor().to_integer().to_u128().unwrap_or(UNLIMITED - 1);
-    // Where a piece begins, as a rate per weight, and whether a class stops there.
+    // Starts of pieces, as a rate per weight, and true if a class stops there.
     let mut begins: Vec<(u128, u64, bool)> = Vec::new();
     let (mut fixed, mut all_fit, mut requests) = (0u128, true, 0u128);
     for (request, weight, floor) in claims {
@@ -137,7 +138,7 @@ pub(crate) fn fair_share_over_floors(
         return None;
     }
     begins.sort_unstable_by(|&(x, v, _), &(y, w, _)| by_request_per_weight(&(x, v), &(y, w)));
-    // By piece: what is fixed in it, and the weights that grow. A class that grows from its floor on has left the fixed.
+    // By piece: the fixed part, and the growing weights. A class that grows from its floor on has left the fixed part.
     let mut pieces = Vec::with_capacity(begins.len());
     let mut growing = 0u128;
     for &(rate, weight, stops) in &begins {
@@ -151,7 +152,7 @@ pub(crate) fn fair_share_over_floors(
         pieces.push((fixed, growing));
     }
     let (numerator, denominator) = (capacity.numer(), capacity.denom());
-    // Whether all that is given at the beginning of a piece fits the capacity.
+    // True if the total at the start of a piece fits the capacity.
     let fits = |at: usize| {
         let ((rate, weight, _), (fixed, growing)) = (begins[at], pieces[at]);
         let given = BigInt::from(fixed) * weight + BigInt::from(growing) * BigInt::from(rate);
@@ -169,7 +170,7 @@ pub(crate) fn fair_share_over_floors(
     })
 }
 
-/// What a class gets at the fair share `fair_share`: min(r, w f), in bit/s.
+/// Returns the rate of a class at the fair share `fair_share`: min(r, w f), in bit/s.
 ///
 /// # Panics
 /// When both the request and the fair share are infinite, which [`fair_share`] rules out.
@@ -185,7 +186,7 @@ pub fn share_of(claim: &Claim, fair_share: Option<&BigRational>) -> BigRational 
     }
 }
 
-/// What each class gets, in bit/s: rules (R1) and (R2) of \[hls\] Section III-A.
+/// Returns the rates of all classes, in bit/s: rules (R1) and (R2) of \[hls\] Section III-A.
 ///
 /// # Panics
 /// When a weight is zero.
@@ -216,7 +217,7 @@ mod tests {
         BigRational::new(numerator.into(), denominator.into())
     }
 
-    /// Algorithm 1 as the paper writes it.
+    /// Computes Algorithm 1 in the form of the paper.
     fn algorithm_1(capacity: &BigRational, claims: &[Claim]) -> Option<BigRational> {
         let total: Option<u128> = claims.iter().map(|claim| claim.request).sum();
         if total.is_some_and(|total| BigRational::from_integer(total.into()) <= *capacity) {

@@ -1,5 +1,5 @@
-//! Service curves of any number of straight pieces, exact: what \[hfsc\] equations (1) to (11) are about before Section 4 restricts curves to two
-//! pieces that stay two.
+//! Service curves of any number of straight pieces, exact: those of \[hfsc\] equations (1) to (11), before Section 4
+//! restricts curves to two pieces that stay two.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -8,8 +8,8 @@
 //! | min(D_i, S_i(t - t_a) + c), equations (3), (7), (11) | [`Pieces::lower_to`] | |
 //! | D_i^-1(y), "the smallest value x such that D_i(x) = y" | [`Pieces::time_of`] | ns, exact |
 //!
-//! **Numbers.** A piece is a line through whole nanoseconds and whole bits times 10^9; where two pieces meet is a fraction of integers. Nothing is
-//! rounded. Values fit for links up to 1 Tbit/s and an hour of time.
+//! **Numbers.** A piece is a line through whole nanoseconds and whole bits times 10^9; the intersection of two pieces
+//! is a fraction of integers. Nothing is rounded. Values fit for links up to 1 Tbit/s and an hour of time.
 
 use fairlink_core::{NANOS_PER_SEC, Rate, ServiceCurve};
 use num_rational::Ratio;
@@ -17,7 +17,7 @@ use num_rational::Ratio;
 /// An exact time in nanoseconds, or an exact amount in bits times 10^9.
 pub type Exact = Ratio<i128>;
 
-/// Bits of `bytes` times 10^9: what curves count in.
+/// Bits of `bytes` times 10^9: the unit of curves.
 #[must_use]
 pub fn service_of(bytes: u64) -> i128 {
     i128::from(bytes) * 8 * i128::from(NANOS_PER_SEC)
@@ -32,12 +32,12 @@ struct Line {
 }
 
 impl Line {
-    /// The value at `t` times the denominator of `t`.
+    /// Returns the value at `t` times the denominator of `t`.
     fn scaled(&self, t: &Exact) -> i128 {
         self.y * t.denom() + self.bps * (t.numer() - self.x * t.denom())
     }
 
-    /// Where it meets a less steep one.
+    /// Time of its intersection with a less steep line.
     fn meets(&self, other: &Self) -> Exact {
         let (own, its) = (self.y - self.bps * self.x, other.y - other.bps * other.x);
         Ratio::new(its - own, self.bps - other.bps)
@@ -52,7 +52,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The shape of `curve` from time `x` in nanoseconds and service `y` in bits times 10^9 on. Any slopes are taken.
+    /// Makes the shape of `curve` from time `x` in nanoseconds and service `y` in bits times 10^9 on. Accepts any
+    /// slopes.
     #[must_use]
     pub fn of(curve: &ServiceCurve, x: i128, y: i128) -> Self {
         let bps = |rate: Option<Rate>| i128::from(rate.map_or(0, Rate::bps));
@@ -65,20 +66,20 @@ impl Pieces {
         Self { pieces: vec![(start, Line { x, y, bps: m1 }), (Ratio::from_integer(x + d), knee)] }
     }
 
-    /// How many straight pieces it has.
+    /// Number of its straight pieces.
     #[must_use]
     pub fn count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// How many straight pieces it has above the service `y`: only these are used for what comes after it.
+    /// Number of its straight pieces above the service `y`: later times use only these.
     #[must_use]
     pub fn count_above(&self, y: i128) -> usize {
         let Some(from) = self.time_of(y) else { return 0 };
         self.pieces.iter().filter(|(start, _)| *start > from).count() + 1
     }
 
-    /// Where pieces begin that are later than `t`.
+    /// Starts of the pieces that are later than `t`.
     pub fn knees(&self, t: &Exact) -> impl Iterator<Item = Exact> + use<'_> {
         let t = *t;
         self.pieces.iter().map(|piece| piece.0).filter(move |from| *from > t)
@@ -89,19 +90,19 @@ impl Pieces {
         &self.pieces[behind.saturating_sub(1)].1
     }
 
-    /// The value at `t`, which is not before its start, times the denominator of `t`: bits times 10^9.
+    /// Returns the value at `t`, which is not before its start, times the denominator of `t`: bits times 10^9.
     #[must_use]
     pub fn scaled(&self, t: &Exact) -> i128 {
         self.line(t).scaled(t)
     }
 
-    /// The slope in the long run, in bit/s.
+    /// Returns the long-term slope, in bit/s.
     #[must_use]
     pub fn slope(&self) -> i128 {
         self.pieces.last().map_or(0, |piece| piece.1.bps)
     }
 
-    /// The earliest time from its start on at which it is at least `y`; `None` for never.
+    /// Returns the earliest time from its start on at which it is at least `y`, or `None` for never.
     #[must_use]
     pub fn time_of(&self, y: i128) -> Option<Exact> {
         for (place, (from, line)) in self.pieces.iter().enumerate() {
@@ -118,7 +119,7 @@ impl Pieces {
         None
     }
 
-    /// Becomes the minimum of itself and of `other` from the start of `other` on, and forgets what was before.
+    /// Lowers the curve to its minimum with `other` from the start of `other` on, and discards earlier parts.
     pub fn lower_to(&mut self, other: &Self) {
         let start = other.pieces[0].0;
         let mut cuts: Vec<Exact> = self.knees(&start).chain(other.knees(&start)).collect();

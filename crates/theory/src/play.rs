@@ -22,7 +22,8 @@ pub(crate) struct Source {
     pub(crate) bps: Option<u64>,
 }
 
-/// How sources start and how far a leaf that always has packets runs ahead. Rates that differ between two of these depend on how packets come.
+/// Phase of the sources, and backlog of leaves that always have packets. Rates that differ between two of these depend
+/// on the pattern of packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     /// The first packet of source `i` comes after the fractional part of `i` times this, of the time between two packets.
@@ -36,10 +37,11 @@ impl Start {
     pub(crate) const APART: Self = Self { phase: 0.618_034, queued: 3 };
 }
 
-/// `tree` with plain queues of the same length in place of those that drop early or part hosts: what is played has neither flows nor hosts.
+/// Copies `tree` with plain queues of the same length in place of active ones and of those with hosts: runs have
+/// neither flows nor hosts.
 ///
 /// # Errors
-/// [`HierarchyError`] where there can be no such tree.
+/// [`HierarchyError`] if there can be no such tree.
 pub(crate) fn with_plain_queues(tree: &Hierarchy) -> Result<Hierarchy, HierarchyError> {
     let plain = |_: ClassId, config: &mut ClassConfig| {
         (config.queue, config.hosts, config.ecn) = (QueueKind::Fifo, None, false);
@@ -53,7 +55,7 @@ pub(crate) struct Play<'a> {
     scheduler: &'a mut dyn Scheduler,
     /// By class id, the length of the packets of a leaf that always has some.
     greedy: Vec<Option<u32>>,
-    /// When the next packet arrives in nanoseconds, of which leaf, how long after it the next, and its length.
+    /// Next arrivals: time in nanoseconds, leaf, time to the one after it, and length.
     arrivals: BinaryHeap<Reverse<(u64, u32, u64, u32)>>,
     now: Nanos,
     /// Nanoseconds times the link's rate that are left of the packets sent.
@@ -63,7 +65,8 @@ pub(crate) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    /// A run of `scheduler`, which was made for `tree` or one with the same classes, from its first packet on. Sources without a rate above zero are left out.
+    /// Starts a run of `scheduler`, made for `tree` or one with the same classes, from its first packet on. Ignores
+    /// sources without a rate above zero.
     pub(crate) fn new(tree: &'a Hierarchy, scheduler: &'a mut dyn Scheduler, sources: &[Source], start: Start) -> Self {
         let mut play = Self {
             tree,
@@ -101,7 +104,8 @@ impl<'a> Play<'a> {
         self.scheduler.enqueue(at, Packet { handle: 0, len, class }, &mut |_: Nanos, _: Packet, _: DropReason| {});
     }
 
-    /// Goes on until the link could have sent another `bytes`. The result is the bytes that each class sent in that time by class id, and the time.
+    /// Continues until the link could have sent another `bytes`. Returns the bytes that each class sent in that time by
+    /// class id, and the time.
     pub(crate) fn run(&mut self, bytes: u64) -> (Vec<u64>, Nanos) {
         let link = u128::from(self.tree.link().rate.bps());
         let mut sent = vec![0u64; self.tree.len()];

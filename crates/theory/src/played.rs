@@ -1,8 +1,10 @@
-//! Rates in the long run that follow from packets and not from a formula: the scheduler itself runs on steady traffic until its rates stand.
+//! Long-run rates that depend on packets and not on a formula: the scheduler itself runs on steady traffic until its
+//! rates are stable.
 //!
-//! A run goes on in stretches, each as long as all before it, until two stretches agree. It is repeated with other phases of the sources and other lengths of
-//! the queues of leaves that always have packets. Where lengths of packets are unknown, with other lengths, too. Rates are known where all runs agree.
-//! Where they do not, how packets come decides, and no number is true.
+//! A run consists of stretches, each as long as all before it, until two stretches agree. It is repeated with other
+//! phases of the sources and other lengths of the queues of leaves that always have packets. If lengths of packets are
+//! unknown, it is repeated with other lengths, too. Rates are known if all runs agree. Otherwise the pattern of packets
+//! decides, and there is no valid number.
 //!
 //! Cost: up to [`MAX_EVENTS`] packets for each of [`STARTS`].
 
@@ -18,7 +20,7 @@ const MAX_EVENTS: u64 = 2_400_000;
 const PACKETS: f64 = 120.0;
 /// Packets of the link in the first stretch, at least.
 const LEAST_PACKETS: u64 = 2_000;
-/// How sources start, one run each: all at once, and apart in three ways.
+/// Phases of the sources, one run each: all at once, and spread in three ways.
 const STARTS: [Start; 4] = [
     Start { phase: 0.0, queued: 8 },
     Start::APART,
@@ -26,8 +28,9 @@ const STARTS: [Start; 4] = [
     Start { phase: 0.302_776, queued: 5 },
 ];
 
-/// The rates of all classes of `tree` in bit/s by class id, under `info` for `demand`; `None` where runs do not agree, do not settle, or would take too
-/// long. `length` is the length of a leaf's packets in bytes where it is known.
+/// Computes the rates of all classes of `tree` in bit/s by class id, under `info` for `demand`; `None` if runs do not
+/// agree, do not settle, or would take too long. `length` returns the length of a leaf's packets in bytes if it is
+/// known.
 pub(crate) fn rates(
     info: &SchedulerInfo,
     tree: &Hierarchy,
@@ -72,7 +75,7 @@ pub(crate) fn rates(
     let mean = |index: usize| found.iter().map(|rates| rates[index]).sum::<f64>() / found.len() as f64;
     let mut rates: Vec<f64> = (0..tree.len()).map(mean).collect();
     let measured = rates.clone();
-    // A leaf that gets all it asks for, but for packets at the edges.
+    // A leaf whose demand is met, except for packets at the edges.
     for &leaf in tree.leaves() {
         let asked = demand.bps(leaf);
         if (rates[leaf.index()] - asked).abs() <= asked * CLOSE / 2.0 {
@@ -85,10 +88,10 @@ pub(crate) fn rates(
     Some(if rates[0] <= capacity as f64 { rates } else { measured })
 }
 
-/// The rates of one run, once two stretches of it agree.
+/// Returns the rates of one run, once two stretches of it agree.
 pub(crate) fn settled(info: &SchedulerInfo, tree: &Hierarchy, sources: &[Source], start: Start) -> Option<Vec<f64>> {
     let capacity = tree.link().rate.bps() as f64;
-    // What a leaf gets at least, or about so: the less of what it asks for and of its share while all are busy.
+    // Minimum rate of a leaf, approximately: the lower of its demand and of its share while all are busy.
     let slow = |source: &Source| {
         let share = tree.rate_all_busy(source.leaf) as f64;
         f64::from(source.length) * capacity / source.bps.map_or(share, |bps| share.min(bps as f64)).max(1.0)

@@ -1,51 +1,51 @@
-//! Hierarchical max-min fair sharing of several links, classes of which share pools of bandwidth.
+//! Hierarchical max-min fair sharing of several links whose classes share pools of bandwidth.
 //!
-//! Each link is shared as [`crate::hmm`] says. A pool holds each of its members to one multiple of the member's base rate, the same
-//! for all: the largest one with which the members together get no more than the pool has. So a member gets less than that only where its own
-//! link, a ceiling or its demand holds it back. That is weighted max-min fairness over what each member can use.
+//! Each link is shared as in [`crate::hmm`]. A pool limits each of its members to one multiple of the member's base
+//! rate, the same for all: the largest one with which the members fit the pool. So a member gets less than that only if
+//! its own link, a ceiling or its demand limits it. That is weighted max-min fairness over the members' possible use.
 //!
-//! **Why there is such a multiple.** Let the ceilings of members rise together. Then no other class of their links gets more, and no link
-//! carries less in all. So what the members get together does not fall, nor does it jump. Where links have members of several
-//! pools, lowering one pool's multiple leaves the members of the others no less. So multiples that are lowered in turn, from above, come down to
-//! the largest ones.
+//! **Existence of the multiple.** Let the ceilings of members rise together. Then no other class of their links gets
+//! more, and no link carries less in total. So the total rate of the members neither falls nor jumps. If links have
+//! members of several pools, lowering one pool's multiple does not reduce the rates of the others' members. So
+//! multiples that are lowered in turn, from above, converge to the largest ones.
 //!
 //! Allocations are whole numbers of bit/s, as those of [`crate::fast`]. A pool is less than one bit/s for each member and level of its
 //! tree below the exact allocation. A link that shares no pool has its own allocation.
 //!
-//! Cost: a link's members need it solved anew some ten times for each pool that is used up.
+//! Cost: about ten solutions of a link for each exhausted pool with a member on it.
 
 use fairlink_core::{ClassId, Hierarchy, Rate};
 
 use crate::fast::Solver;
 use crate::request::Demand;
 
-/// Pools are gone through so often at most. Each time brings what is still missing closer by a factor.
+/// Maximum number of passes over the pools. Each reduces the remaining error by a factor.
 const ROUNDS: u32 = 64;
 
 /// A class that shares a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMember {
-    /// Which of the links.
+    /// Index of the link.
     pub link: usize,
     /// The class there.
     pub class: ClassId,
-    /// What it is assured of, by which the pool is shared.
+    /// Assured rate, by which the pool is shared.
     pub base: Rate,
 }
 
 /// A pool of bandwidth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPool {
-    /// What its members get together, at most.
+    /// Upper limit of its members' total rate.
     pub rate: Rate,
-    /// Who shares it; none is below another.
+    /// Members; none is below another.
     pub members: Vec<PoolMember>,
 }
 
-/// What every class of `links` gets, in bit/s, by link and class id, the root first.
+/// Computes the rate of every class of `links`, in bit/s, by link and class id, the root first.
 ///
 /// # Panics
-/// When a demand was made for another tree, or a member is of none of the links.
+/// If a demand was made for another tree, or a member is not on any of the links.
 #[must_use]
 pub fn solve(links: &[(&Hierarchy, &Demand)], pools: &[SharedPool]) -> Vec<Vec<u64>> {
     let solvers: Vec<Solver> = links.iter().map(|(tree, _)| Solver::new(tree)).collect();
@@ -78,7 +78,7 @@ impl Solving<'_> {
     }
 }
 
-/// A pool, and how far its members may go.
+/// A pool, and the limits of its members.
 struct Fill<'a> {
     pool: &'a SharedPool,
     /// Of each member, the limit that is its own.
@@ -86,7 +86,7 @@ struct Fill<'a> {
     /// The links of its members, each once.
     links: Vec<usize>,
     bases: u128,
-    /// What the members could have together if none were held back elsewhere, in bit/s: the common multiple, times their bases.
+    /// Total rate of the members if none were limited elsewhere, in bit/s: the common multiple, times their bases.
     level: u128,
 }
 
@@ -105,12 +105,12 @@ impl<'a> Fill<'a> {
         Self { pool, limits, links, bases, level }
     }
 
-    /// What its members get now.
+    /// Returns the current total rate of its members.
     fn used(&self, solving: &Solving<'_>) -> u128 {
         self.pool.members.iter().map(|member| u128::from(solving.allocations[member.link][member.class.index()])).sum()
     }
 
-    /// Brings the members to this level; what they get then.
+    /// Sets the members' limits to this level; returns their total rate.
     fn set(&mut self, level: u128, solving: &mut Solving<'_>) -> u128 {
         self.level = level;
         for (member, &limit) in self.pool.members.iter().zip(&self.limits) {
@@ -124,14 +124,15 @@ impl<'a> Fill<'a> {
         self.used(solving)
     }
 
-    /// Goes down to the largest level at which the members get no more than there is. Returns whether that is lower than before.
+    /// Lowers the level to the largest at which the members fit the pool's rate. Returns true if it changed.
     fn lower(&mut self, solving: &mut Solving<'_>) -> bool {
         let rate = u128::from(self.pool.rate.bps());
         let mut above = (self.level, self.used(solving));
         if above.1 <= rate {
             return false;
         }
-        // At this level the members' parts are the whole pool, so they cannot get more. Where a member uses less, the level is higher.
+        // At this level the members' parts are the whole pool, so they cannot get more. If a member uses less, the
+        // level is higher.
         let mut below = (rate, self.set(rate, solving));
         let mut guess = rate;
         while guess < above.0 / 2 && below.1 + (self.limits.len() as u128) < rate {
@@ -144,7 +145,7 @@ impl<'a> Fill<'a> {
                 break;
             }
         }
-        // Between two levels what is used is made of straight lines.
+        // Between two levels the used rate is piecewise linear.
         let mut straight = false;
         while above.0 - below.0 > 1 && below.1 + (self.limits.len() as u128) < rate {
             straight = !straight;

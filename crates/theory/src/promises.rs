@@ -1,7 +1,7 @@
-//! What a scheduler promises for a tree of classes, computed: whatever `fairlink check` prints as a bound comes from here.
+//! Computed guarantees of a scheduler for a tree of classes: the source of every bound that `fairlink check` prints.
 //!
-//! A scheduler says in its [`Promises`](fairlink_core::Promises) which theorem holds; this module knows the theorems. Nothing here
-//! asks what a scheduler is called.
+//! A scheduler's [`Promises`](fairlink_core::Promises) name the applicable theorems; this module computes them. It
+//! never compares names of schedulers.
 
 use fairlink_core::{
     ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, RoundTerms, SchedulerInfo, TransmissionGap,
@@ -19,13 +19,13 @@ use crate::weights::{Weights, WeightsError};
 pub struct RunWeight {
     /// In [`RunWeight::unit`].
     pub as_run: f64,
-    /// What is counted.
+    /// Unit of the weight.
     pub unit: WeightUnit,
-    /// How far the share it gives among the siblings is from the one written, relative to it.
+    /// Relative deviation of the resulting share among the siblings from the configured one.
     pub error: f64,
 }
 
-/// What weights as run are counted in.
+/// The unit of effective weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightUnit {
     /// Bytes per round.
@@ -34,46 +34,46 @@ pub enum WeightUnit {
     Visits,
 }
 
-/// How far two siblings that stay backlogged are apart at most.
+/// Maximum difference in service of two siblings that stay backlogged.
 #[derive(Clone, Debug)]
 pub struct FairnessBound {
     /// Definition 1 of \[hls\], in bytes per unit of weight as run, and the siblings for which it is the largest.
     pub bytes_per_weight: WorstPair,
     /// The same as time at the guarantee, in seconds, free of the unit of weights.
     pub seconds: WorstPair,
-    /// What weights as run are counted in.
+    /// Unit of effective weights.
     pub unit: WeightUnit,
     /// True if it holds for siblings that are leaves only.
     pub leaves_only: bool,
-    /// By class id, what a class may differ by from its part of what a sibling gets; empty where it is not computed.
+    /// By class id, the maximum deviation of a class from its part of a sibling's service; empty if it is not computed.
     pub of_classes: Vec<Option<ClassFairness>>,
 }
 
 /// The bound on the transmission gap, in seconds.
 #[derive(Clone, Debug)]
 pub struct GapBound {
-    /// How long a backlogged leaf without a ceiling at it or above it waits for its next visit at most.
+    /// Maximum wait of a backlogged leaf without a ceiling at it or above it for its next visit.
     pub seconds: BigRational,
-    /// By class id, how long a leaf with such ceilings does; `None` for all others.
+    /// Maximum wait of leaves with such ceilings, by class id; `None` for all others.
     pub below_ceilings: Vec<Option<f64>>,
-    /// One round, of which the gap is two, in seconds; what Table II of \[hls\] prints.
+    /// One round, half of the gap, in seconds; printed in Table II of \[hls\].
     pub longest_round: Option<BigRational>,
 }
 
-/// What a scheduler promises for a tree; what is promised and not computed is `None` here.
+/// The guarantees of a scheduler for a tree; those that are promised but not computed are `None` here.
 #[derive(Clone, Debug, Default)]
 pub struct Promised {
-    /// By class id, where the scheduler runs with weights that were changed to fit a round.
+    /// By class id, if the scheduler runs with weights that were changed to fit a round.
     pub weights: Vec<Option<RunWeight>>,
     /// The same weights, exact: those that shares are to be measured with.
     pub run: Option<Weights>,
     /// Between siblings.
     pub fairness: Option<FairnessBound>,
-    /// By class id, where a scheduler promises siblings a largest packet of each: what a class may differ by from its part of what the
-    /// sibling of the smallest share gets. Empty where that is not promised.
+    /// By class id, if a scheduler promises siblings a largest packet of each: the maximum deviation of a class from
+    /// its part of the service of the sibling with the smallest share. Empty if that is not promised.
     pub packet_each: Vec<Option<ClassFairness>>,
-    /// By class id, the worst-case fairness index: how many bytes a backlogged class may be behind its share of what the link has
-    /// sent meanwhile.
+    /// By class id, the worst-case fairness index: maximum lag in bytes of a backlogged class behind its share of the
+    /// link's service meanwhile.
     pub worst_case: Vec<Option<BigRational>>,
     /// Of all leaves.
     pub transmission_gap: Option<GapBound>,
@@ -95,8 +95,8 @@ pub enum PromiseError {
     Bounds(#[from] BoundsError),
 }
 
-/// What `info` promises for `tree`. Behind a transmit queue that is what is proven for the packets as the link sends them: bounds on delay
-/// that follow from the order of packets, and nothing else.
+/// Computes the guarantees of `info` for `tree`. Behind a transmit queue only those hold that are proven for the
+/// packets as the link sends them: bounds on delay that follow from the order of packets.
 ///
 /// # Errors
 /// [`PromiseError`].
@@ -111,12 +111,13 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
     if tree.link().transmit_queue.is_none() {
         return Ok(promised);
     }
-    // A class may have nothing but packets whose turn is decided, and counts as backlogged to whoever looks from outside.
+    // All packets of a class may already have their turn decided; the class still counts as backlogged for an outside
+    // observer.
     let worst_case = vec![None; tree.len()];
     Ok(Promised { fairness: None, packet_each: Vec::new(), transmission_gap: None, worst_case, ..promised })
 }
 
-/// The same as if nothing stood behind the scheduler.
+/// Computes the guarantees without a queue behind the scheduler.
 fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Promised, PromiseError> {
     match (info.promises.fairness, info.promises.transmission_gap) {
         (Some(Fairness::Rounds(terms)), gap) => {
@@ -131,7 +132,7 @@ fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Pr
     }
 }
 
-/// \[scfq\] and \[sfq\]: |W_i / w_i - W_j / w_j| is at most L / w_i + L / w_j.
+/// Returns the fairness of \[scfq\] and \[sfq\]: |W_i / w_i - W_j / w_j| is at most L / w_i + L / w_j.
 fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
     let share = |class: ClassId| tree.share_all_busy(class) as f64;
     let bound = |index: usize| {
@@ -145,8 +146,8 @@ fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
     (0..tree.len()).map(bound).collect()
 }
 
-/// The class whose share among its siblings is the farthest from the one written, and by how much, where `info` runs with
-/// weights that were changed to fit a round; `None` where it does not, or where nothing is far enough from it to be told apart.
+/// Returns the class whose share among its siblings deviates most from the configured one, and by how much, if `info`
+/// runs with weights that were changed to fit a round. `None` if it does not, or if no deviation is measurable.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -157,7 +158,7 @@ pub fn largest_share_error(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Opt
     Ok(errors.reduce(|worst, error| if error.1.abs() > worst.1.abs() { error } else { worst }))
 }
 
-/// \[hls\] Theorems 3 and 5.
+/// Returns \[hls\] Theorems 3 and 5.
 fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
     let weights = run_weights(tree, &terms);
     let RoundTerms { weights: units, units_per_byte, advances } = terms;
@@ -180,7 +181,7 @@ fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Res
     Ok(Promised { weights, run: Some(units), fairness, transmission_gap, ..none })
 }
 
-/// The weights as run, in bytes, and how far each share is from the one written.
+/// Effective weights, in bytes, and deviation of each share from the configured one.
 fn run_weights(tree: &Hierarchy, terms: &RoundTerms) -> Vec<Option<RunWeight>> {
     let (mut weights, credits) = (vec![None; tree.len()], &terms.weights);
     for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -201,7 +202,7 @@ fn run_weights(tree: &Hierarchy, terms: &RoundTerms) -> Vec<Option<RunWeight>> {
     weights
 }
 
-/// \[hls\] Theorems 4 and 6, for the smallest whole weights and a quantum of a largest packet.
+/// Returns \[hls\] Theorems 4 and 6, for the smallest whole weights and a quantum of a largest packet.
 fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, PromiseError> {
     let link = tree.link();
     let visits = Weights::smallest_whole(tree);
@@ -223,9 +224,10 @@ fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
     Ok(Promised { weights, run: Some(visits), fairness, transmission_gap, ..none })
 }
 
-/// The longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. A leaf of the share s of the link
-/// C gets s C t less what the latency-rate server of its delay bound is late by, in any time t in which it is backlogged. So a largest packet
-/// has left when that comes to its length. `None` for other schedulers. Excludes latency-critical leaves and leaves below ceilings.
+/// Returns the longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. A
+/// leaf of the share s of the link C gets at least s C t, minus the latency of the server of its delay bound, in any
+/// time t in which it is backlogged. So a largest packet has left when that reaches its length. `None` for other
+/// schedulers. Excludes latency-critical leaves and leaves below ceilings.
 #[must_use]
 pub fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)> {
     let (Some(TransmissionGap::TwoRounds), Some(Delay::LatencyRate(servers))) =
@@ -243,8 +245,9 @@ pub fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, Class
     tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The admission test of \[hfsc\] Section 2.1, where `info` guarantees curves and a class of `tree` has one: the time in seconds after which
-/// all classes together ask for more than the link carries, if all become backlogged at once. `Some(None)`: never, they are admitted.
+/// The admission test of \[hfsc\] Section 2.1, if `info` guarantees curves and a class of `tree` has one. Returns the
+/// time in seconds after which all classes together exceed the capacity of the link, if all become backlogged at once.
+/// `Some(None)`: never, they are admitted.
 #[must_use]
 pub fn admission(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Option<BigRational>> {
     let asks = tree.leaves().iter().any(|&leaf| tree.config(leaf).real_time.is_some());

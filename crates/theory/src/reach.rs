@@ -1,14 +1,16 @@
 //! The rates that classes with a small explicit `ceiling_burst` reach under `hls`: less than their ceilings.
 //!
-//! A token bucket that is full loses what its ceiling brings. Under `hls` a class is asked whether its bucket is out of debt when it is
-//! visited, so that the bucket fills between being out of debt and the next visit. [`CeilingDepths`] derives a burst that loses
-//! nothing, whatever the others send; it is the default. A smaller one is kept as written, and may lose much of the ceiling.
+//! A full token bucket loses the yield of its ceiling. Under `hls` the bucket is checked when the class is visited, so
+//! that it fills between the end of its debt and the next visit. [`CeilingDepths`] derives a burst that loses nothing
+//! for any traffic of the others; it is the default. A smaller one is kept as written, and may lose much of the
+//! ceiling.
 //!
-//! How much depends on when visits fall into rounds, which no closed formula says: the same burst reaches 54 % of its ceiling beside
-//! 17 busy siblings and all of it beside one. So it is found by playing: the scheduler itself runs on the tree in virtual time, with
-//! leaves that have packets all the time where the fluid ideal gives them less than they ask for, and packets at a constant rate
-//! elsewhere. The result is as exact as the run is long: a few hundred cycles of the slowest bucket, up to [`MAX_PACKETS`] packets. With packets
-//! of other lengths a class may reach a few percent more or less; lengths that divide its burst can make more of a difference.
+//! The loss depends on the positions of visits in rounds, for which there is no closed formula: the same burst reaches
+//! 54 % of its ceiling beside 17 busy siblings and all of it beside one. So it is measured: the scheduler itself runs
+//! on the tree in virtual time. Leaves that the fluid ideal does not satisfy always have packets; the others get
+//! packets at a constant rate. The accuracy depends on the length of the run: a few hundred cycles of the slowest
+//! bucket, up to [`MAX_PACKETS`] packets. With packets of other lengths a class may reach a few percent more or less;
+//! lengths that divide its burst can make more of a difference.
 //!
 //! ```
 //! use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -36,11 +38,12 @@ use crate::hmm::Allocation;
 use crate::play::{Play, Source, Start, with_plain_queues};
 use crate::request::{Demand, Request};
 
-/// The most packets that are played, after a tenth of so many that are not counted; a fraction of a second.
+/// Maximum number of packets in a run, after a tenth of this number as a warm-up; takes a fraction of a second.
 pub const MAX_PACKETS: u64 = 1_500_000;
-/// Cycles of the slowest bucket that are played where [`MAX_PACKETS`] suffice: a cycle more or less is half a percent.
+/// Number of cycles of the slowest bucket in a run if [`MAX_PACKETS`] suffice: one cycle more or less is half a
+/// percent.
 const CYCLES: u64 = 100;
-/// A class that reaches this part of what its ceiling allows loses nothing worth a word.
+/// A class that reaches at least this part of its ceiling has a negligible loss.
 const ENOUGH: f64 = 0.99;
 /// Returns true if explicit bursts may keep classes from their ceilings under this scheduler: `hls`, which shares among siblings and has
 /// bursts at ceilings.
@@ -56,21 +59,22 @@ pub struct SmallBurst {
     pub class: ClassId,
     /// Its `ceiling_burst` in bytes.
     pub burst: u64,
-    /// A burst in bytes that loses nothing, whatever the others send: the smallest that [`CeilingDepths`] derives.
+    /// Burst in bytes that loses nothing for any traffic of the others: the smallest that [`CeilingDepths`] derives.
     pub enough: u64,
     /// Its ceiling in bit/s.
     pub ceiling_bps: u64,
-    /// What it reaches in bit/s.
+    /// Reached rate, in bit/s.
     pub reached_bps: u64,
-    /// How many leaves are busy while it reaches no more.
+    /// Number of busy leaves while it is limited to that rate.
     pub busy: usize,
 }
 
 /// Classes for which [`all_small_bursts`] looks for a demand of their own.
 pub const MAX_SEARCHED: usize = 16;
 
-/// As [`small_bursts`] while all leaves are busy. Classes that have less than their ceiling for a share then are played again, each while as
-/// many others are busy as let it have its ceiling, and three quarters, a half and a quarter of these: the leaves that get most are taken out first. The first [`MAX_SEARCHED`] of them.
+/// Like [`small_bursts`] while all leaves are busy. Classes whose share is then below their ceiling are run again, each
+/// while as many others are busy as leave it its ceiling, and three quarters, a half and a quarter of these: the leaves
+/// that get most are removed first. The first [`MAX_SEARCHED`] of them.
 ///
 /// # Errors
 /// Those of [`small_bursts`].
@@ -119,14 +123,14 @@ pub fn all_small_bursts(tree: &Hierarchy) -> Result<Vec<SmallBurst>, BuildError>
     Ok(found)
 }
 
-/// A class with an explicit burst that is less than what is known to lose nothing.
+/// A class with an explicit burst below the smallest one that is known to lose nothing.
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
     class: ClassId,
     ceiling: Rate,
     burst: u64,
     enough: u64,
-    /// The most that its bucket owes, in bytes.
+    /// Maximum debt of its bucket, in bytes.
     debt: u64,
 }
 
@@ -144,9 +148,9 @@ fn suspects(tree: &Hierarchy) -> Result<Vec<Suspect>, BuildError> {
     Ok(tree.classes().filter_map(suspect).collect())
 }
 
-/// The classes of `tree` that reach less than 0.99 of what the fluid ideal gives them within their ceilings under `hls`, in order, because
-/// their `ceiling_burst` is small. The leaves ask for `demand` in packets of `length` bytes, the largest packet at most. Empty, and at once, where
-/// no `ceiling_burst` is below the default.
+/// Returns the classes of `tree` that reach less than 0.99 of their fluid ideal within their ceilings under `hls`, in
+/// order, because their `ceiling_burst` is small. The leaves request `demand` in packets of `length` bytes, at most the
+/// largest packet. Empty, without a run, if no `ceiling_burst` is below the default.
 ///
 /// # Errors
 /// Those of [`Hls::new`].
@@ -163,13 +167,13 @@ pub fn small_bursts(
         return Ok(Vec::new());
     }
     let ideal = Allocation::solve(tree, demand);
-    // What the link sends while a class gets what its bucket may bring and owe.
+    // Bytes of the link while a class sends the yield and the debt of its bucket.
     let link = u128::from(tree.link().rate.bps());
     let cycle = |&Suspect { class, enough, debt, .. }: &Suspect| {
         u128::from(enough + debt) * link / u128::from(ideal.floor_bps(class).max(1))
     };
     let most = u128::from(MAX_PACKETS) * u128::from(tree.link().max_packet.min(1500));
-    // A class of which too little would be seen is not judged.
+    // A class with too few observations is not judged.
     let judged: Vec<Suspect> =
         suspects.into_iter().filter(|suspect| u128::from(CYCLES) / 2 * cycle(suspect) <= most).collect();
     let Some(slowest) = judged.iter().map(cycle).max() else { return Ok(Vec::new()) };
@@ -186,8 +190,8 @@ pub fn small_bursts(
     Ok(judged.into_iter().filter_map(loses).collect())
 }
 
-/// What each class gets in bit/s while the link sends `bytes`, which come after `before` bytes. A leaf that `ideal` satisfies sends packets at the rate
-/// that it asks for, any other always has some.
+/// Measures the rate of each class in bit/s while the link sends `bytes`, after a warm-up of `before` bytes. A leaf
+/// that `ideal` satisfies sends packets at its requested rate, any other always has some.
 fn play(
     tree: &Hierarchy,
     demand: &Demand,
@@ -195,7 +199,7 @@ fn play(
     length: impl Fn(ClassId) -> u32,
     (before, bytes): (u64, u64),
 ) -> Result<Vec<u64>, BuildError> {
-    // The same tree with plain queues can be built where the tree could.
+    // The same tree with plain queues can be built if the tree could.
     let tree = &with_plain_queues(tree).unwrap_or_else(|_| tree.clone());
     let source = |&leaf: &ClassId| {
         let bps = match demand.get(leaf)? {

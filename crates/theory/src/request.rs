@@ -1,10 +1,11 @@
-//! What the leaves ask for: one [`Request`] per leaf, together a [`Demand`].
+//! The demand of the leaves: one [`Request`] per leaf, together a [`Demand`].
 //!
-//! Source: the rate request r_i of \[hls\] Section III-A. Only leaves ask; what an inner class asks for follows from them.
+//! Source: the rate request r_i of \[hls\] Section III-A. Only leaves have requests; those of inner classes follow from
+//! them.
 
 use fairlink_core::{ClassId, Hierarchy};
 
-/// What a leaf would send if it were alone on an infinitely fast link.
+/// Rate of a leaf if it were alone on an infinitely fast link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A rate in bit/s; 0 for a leaf that is idle.
@@ -29,7 +30,7 @@ pub enum DemandError {
     NotALeaf {
         /// The class named.
         class: ClassId,
-        /// How many children it has.
+        /// Number of its children.
         children: usize,
     },
     /// The class was named twice.
@@ -43,12 +44,12 @@ pub enum DemandError {
 /// A request for every leaf of one tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// By class id; `None` at the root and at inner classes.
+    /// Requests by class id; `None` at the root and at inner classes.
     requests: Vec<Option<Request>>,
 }
 
 impl Demand {
-    /// The same request at every leaf.
+    /// Makes the same request at every leaf.
     #[must_use]
     pub fn uniform(tree: &Hierarchy, request: Request) -> Self {
         let mut requests = vec![None; tree.len()];
@@ -58,7 +59,7 @@ impl Demand {
         Self { requests }
     }
 
-    /// The requests named; every other leaf is idle.
+    /// Makes the named requests. Every other leaf is idle.
     ///
     /// # Errors
     /// [`DemandError`] for the first class that is unknown, not a leaf, or named twice.
@@ -77,7 +78,7 @@ impl Demand {
     /// Replaces the request of one leaf.
     ///
     /// # Errors
-    /// [`DemandError::UnknownClass`], [`DemandError::NotALeaf`]; nothing changes then.
+    /// [`DemandError::UnknownClass`], [`DemandError::NotALeaf`]; the demand is then unchanged.
     ///
     /// # Panics
     /// When the demand was made for a tree of another size.
@@ -93,13 +94,13 @@ impl Demand {
         }
     }
 
-    /// The request of a leaf; `None` for any other class.
+    /// Returns the request of a leaf; `None` for any other class.
     #[must_use]
     pub fn get(&self, class: ClassId) -> Option<Request> {
         self.requests.get(class.index()).copied().flatten()
     }
 
-    /// The request of a leaf in bit/s, infinite where it is unlimited; 0 for any other class.
+    /// The request of a leaf in bit/s, infinite if it is unlimited; 0 for any other class.
     pub(crate) fn bps(&self, class: ClassId) -> f64 {
         match self.get(class) {
             Some(Request::Rate(bps)) => bps as f64,

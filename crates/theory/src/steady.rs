@@ -1,10 +1,10 @@
-//! Rates of leaves that always have packets, measured with the scheduler itself in virtual time until they stand.
+//! Rates of leaves that always have packets, measured with the scheduler itself in virtual time until they are stable.
 
 use fairlink_core::{BuildError, ClassId, Hierarchy, Leniency, SchedulerInfo};
 
 use crate::play::{Play, Source, Start, with_plain_queues};
 
-/// A leaf's rates of two stretches are the same where they differ by no more than this part.
+/// Maximum relative difference of a leaf's stable rates in two stretches.
 const STANDS: f64 = 0.02;
 
 /// Rates in the last stretch of a run.
@@ -14,18 +14,20 @@ pub struct Steady {
     pub rates_bps: Vec<f64>,
     /// Packets of the whole run.
     pub packets: u64,
-    /// The largest difference between a leaf's rate in the last stretch and in the one before, as a part of the larger. Above 0.02 the run ended before
-    /// its rates stood.
+    /// Largest difference between a leaf's rates in the last two stretches, as a part of the larger. Above 0.02 the run
+    /// ended before its rates were stable.
     pub apart: f64,
 }
 
-/// Runs `info` on packets of `length` bytes at the leaves `busy`, the others idle. A run goes on in stretches, each as long as all before it, the first of
-/// at least `first` packets, until each leaf's rate is that of the stretch before, but for 2 %, or `most` packets were sent.
+/// Runs `info` on packets of `length` bytes at the leaves `busy`, the others idle. A run consists of stretches, each as
+/// long as all before it, the first of at least `first` packets. It ends when each leaf's rate equals that of the
+/// stretch before to 2 %, or when `most` packets were sent.
 ///
-/// What a burst brings at the start is part of no rate that stands, where the first stretch is longer than that lasts. Queues are plain ones: a leaf that always has packets loses none.
+/// An initial burst does not count in a stable rate, if the first stretch outlasts it. Queues are plain ones: a leaf
+/// that always has packets loses none.
 ///
 /// # Errors
-/// [`BuildError`] where the scheduler cannot be made for this tree.
+/// [`BuildError`] if the scheduler cannot be made for this tree.
 pub fn steady(
     info: &SchedulerInfo,
     tree: &Hierarchy,
@@ -68,7 +70,7 @@ mod tests {
         Rate::from_bps(rate * 1_000_000).unwrap()
     }
 
-    /// A link of 100 Mbit/s with these guarantees, quanta and bursts.
+    /// Makes a link of 100 Mbit/s with these guarantees, quanta and bursts.
     fn tree(classes: &[(u64, u32, u64)]) -> Hierarchy {
         let mut tree = Hierarchy::builder(LinkConfig::new(mbit(100)));
         for &(guarantee, quantum, burst) in classes {
@@ -88,7 +90,7 @@ mod tests {
         tree.leaves()
             .iter()
             .for_each(|leaf| assert!((run.rates_bps[leaf.index()] / 50e6 - 1.0).abs() < 0.02, "{run:?}"));
-        // Cut short it says so.
+        // An early end is reported.
         let cut = steady(htb, &tree, tree.leaves(), 1500, [200, 1]).unwrap();
         assert!(cut.packets <= 400 && cut.rates_bps[1] > 51e6, "{cut:?}");
     }

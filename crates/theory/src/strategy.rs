@@ -1,18 +1,21 @@
-//! What a class gains by lying about the demand of its leaves, or by rearranging guarantees among its own descendants: searched for.
+//! Gains of a class from misreporting the demand of its leaves, or from rearranging guarantees among its own
+//! descendants, found by search.
 //!
-//! Under hierarchical max-min fairness it gains nothing (\[hls\] Sections III and VIII-B): the classes outside see nothing of it but its
-//! weight and what its leaves ask for together, and asking for more does not help who does not get what it asks for. Under HTB what the link
-//! lends is split by the quanta of leaves, so that guarantees in the leaf that sends are worth more. Nothing here assumes either. A
-//! search tries a family of lies or arrangements, solves each by the rule exactly, and says what the best of them got. For HTB that is what can be
-//! gained at least.
+//! Under hierarchical max-min fairness there is no gain (\[hls\] Sections III and VIII-B): the classes outside depend
+//! only on its weight and the total request of its leaves. Requesting more does not help a class whose request is not
+//! met. Under HTB the link's bandwidth is lent by the quanta of leaves, so that guarantees in the leaf that sends are
+//! worth more. The search assumes neither. It tries a family of misreports or arrangements, solves each by the rule
+//! exactly, and reports the best. For HTB that is a lower bound of the possible gain.
 //!
-//! **Lies.** Each leaf below the class (or the class itself) asks for nothing, half of what it wants, what it wants, twice that, or all it can get.
-//! All combinations are tried while there are no more than half of the budget, else changes of one leaf at a time while they help. What counts is the
-//! rate of the class, at most what it truly asks for: more would not be used.
+//! **Misreports.** Each leaf below the class (or the class itself) requests nothing, half of its demand, its demand,
+//! twice that, or an unlimited rate. All combinations are tried if there are no more than half of the budget, else
+//! changes of one leaf at a time while they help. The objective is the rate of the class, at most its true demand: more
+//! would not be used.
 //!
-//! **Arrangements.** Guarantees (or weights) move between siblings below the class, and from what their parent has not given away. Each keeps at least
-//! 1 bit/s, and children get no more than their parent has. The search starts from the arrangement as it is and, for each leaf, from the one that
-//! bundles all in it, and goes on while a move of a sixteenth, a quarter or all of a share helps.
+//! **Arrangements.** Guarantees (or weights) move between siblings below the class, and from the unassigned part of
+//! their parent. Each keeps at least 1 bit/s, and children get no more than their parent has. The search starts from
+//! the current arrangement and, for each leaf, from the one that bundles everything in it. It continues while a move of
+//! a sixteenth, a quarter or all of a share helps.
 
 use fairlink_core::{BuildError, ClassId, Hierarchy, HierarchyError, Rate, Share};
 use num_rational::BigRational;
@@ -25,12 +28,12 @@ use crate::variant::variant;
 
 /// Trees of more classes are not searched.
 pub const MOST_CLASSES: usize = 128;
-/// How many allocations one search computes at most; fewer for trees of more than 30 classes.
+/// Maximum number of allocations that one search computes; fewer for trees of more than 30 classes.
 pub const MOST_TRIES: usize = 2_000;
-/// Weights that are no guarantees are counted in this fraction while they are rearranged.
+/// Weights that are not guarantees are counted in this fraction while they are rearranged.
 const FINE: u64 = 1_000;
 
-/// How a link is shared.
+/// The sharing rule of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Hierarchical max-min fairness, [`Allocation`].
@@ -39,7 +42,7 @@ pub enum Rule {
     Htb,
 }
 
-/// Why nothing was searched for.
+/// The reason why no search was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// The tree is too large.
@@ -64,39 +67,39 @@ pub enum StrategyError {
     Tree(#[from] HierarchyError),
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search<T> {
-    /// What the class gets as things are, in bit/s.
+    /// Current rate of the class, in bit/s.
     pub truthful: BigRational,
-    /// The best that was found, where it is more than that.
+    /// The best result, if it exceeds the current rate.
     pub better: Option<Better<T>>,
-    /// How many allocations were computed.
+    /// Number of computed allocations.
     pub tried: usize,
 }
 
 impl<T> Search<T> {
-    /// How much more the class gets than as things are, in bit/s; zero where nothing better was found.
+    /// Gain over the current rate, in bit/s; zero if nothing better was found.
     #[must_use]
     pub fn gain(&self) -> BigRational {
         self.better.as_ref().map_or_else(BigRational::zero, |better| &better.rate - &self.truthful)
     }
 }
 
-/// What gets a class more.
+/// A strategy with a gain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Better<T> {
-    /// What the class gets then, in bit/s.
+    /// Rate of the class with it, in bit/s.
     pub rate: BigRational,
-    /// What is changed: requests of leaves, or guarantees in bit/s (weights, in thousandths of what is written).
+    /// Changed values: requests of leaves, or guarantees in bit/s (weights, in thousandths of the configured ones).
     pub with: Vec<(ClassId, T)>,
 }
 
 impl Rule {
-    /// What `class` gets by this rule, in bit/s.
+    /// Returns the rate of `class` by this rule, in bit/s.
     ///
     /// # Errors
-    /// [`BuildError`] where HTB would refuse the tree.
+    /// [`BuildError`] if HTB would refuse the tree.
     ///
     /// # Panics
     /// When there is no such class, or `demand` was made for a tree of another size.
@@ -107,7 +110,7 @@ impl Rule {
         }
     }
 
-    /// The best of the lies about demand that `class` may tell, [see above](self).
+    /// Searches for the best misreport of demand by `class`, [see above](self).
     ///
     /// # Errors
     /// [`StrategyError`].
@@ -123,7 +126,7 @@ impl Rule {
         misreports(tree, demand, class, |tree, demand| self.rate(tree, demand, class))
     }
 
-    /// The best of the arrangements of guarantees below `class`, [see above](self).
+    /// Searches for the best arrangement of guarantees below `class`, [see above](self).
     ///
     /// # Errors
     /// [`StrategyError`].
@@ -140,10 +143,10 @@ impl Rule {
     }
 }
 
-/// As [`Rule::misreports`], for any rule that says what the class gets.
+/// Like [`Rule::misreports`], for any rule that returns the class's rate.
 ///
 /// # Errors
-/// [`StrategyError`], and what the rule returns.
+/// [`StrategyError`], and errors of the rule.
 pub fn misreports<E: Into<StrategyError>>(
     tree: &Hierarchy,
     demand: &Demand,
@@ -200,10 +203,10 @@ pub fn misreports<E: Into<StrategyError>>(
     }))
 }
 
-/// As [`Rule::rearrangements`], for any rule that says what the class gets.
+/// Like [`Rule::rearrangements`], for any rule that returns the class's rate.
 ///
 /// # Errors
-/// [`StrategyError`], and what the rule returns.
+/// [`StrategyError`], and errors of the rule.
 pub fn rearrangements<E: Into<StrategyError>>(
     tree: &Hierarchy,
     class: ClassId,
@@ -230,7 +233,7 @@ pub fn rearrangements<E: Into<StrategyError>>(
     }))
 }
 
-/// What a leaf may say instead of what it wants, that included.
+/// Returns the possible reports of a leaf, including its true demand.
 fn lies(truth: Request, tree: &Hierarchy) -> Vec<Request> {
     let link = tree.link().rate.bps();
     let mut lies = vec![truth, Request::Rate(0), Request::Unlimited];
@@ -248,7 +251,7 @@ fn lies(truth: Request, tree: &Hierarchy) -> Vec<Request> {
     unique
 }
 
-/// How many allocations may be computed.
+/// Returns the number of allocations that may be computed.
 fn budget(tree: &Hierarchy, class: ClassId) -> Result<usize, StrategyError> {
     let classes = tree.len();
     if class == ClassId::ROOT || class.index() >= classes {
@@ -265,7 +268,7 @@ fn is_below(tree: &Hierarchy, at: ClassId, class: ClassId) -> bool {
     std::iter::successors(Some(at), |&at| tree.parent(at)).any(|at| at == class)
 }
 
-/// The best so far, with what it needs to be beaten.
+/// The best result so far, with the data needed to beat it.
 struct Best<T> {
     first: BigRational,
     rate: BigRational,
@@ -279,7 +282,7 @@ impl<T: Clone> Best<Vec<T>> {
         Self { first: rate.clone(), rate, value, tried: 1, budget }
     }
 
-    /// The same with nothing tried and what is left of the budget.
+    /// A copy with no tries and the rest of the budget.
     fn empty(&self) -> Self {
         let (first, rate, value) = (self.first.clone(), self.rate.clone(), self.value.clone());
         Self { first, rate, value, tried: 0, budget: self.budget.saturating_sub(self.tried) }
@@ -327,7 +330,7 @@ struct Shares<'a> {
     parents: Vec<ClassId>,
     /// By class id: guarantees in bit/s; weights in units of 1 / [`FINE`] below the class, and as written elsewhere.
     as_is: Vec<u64>,
-    /// By class id, the least that it may have: 1, or what its children need for that.
+    /// By class id, its minimum: 1, or the sum of its children's minimums.
     least: Vec<u64>,
 }
 
@@ -353,7 +356,7 @@ impl<'a> Shares<'a> {
         Self { tree, parents, as_is, least }
     }
 
-    /// What the children of `parent` may have together: its guarantee where it has one, else what they have.
+    /// Limit on the sum of the children of `parent`: its guarantee if it has one, else their current sum.
     fn whole(&self, parts: &[u64], parent: ClassId) -> u64 {
         let children = self.tree.children(parent);
         let together = children.iter().map(|child| self.as_is[child.index()]).fold(0u64, u64::saturating_add);
@@ -362,7 +365,7 @@ impl<'a> Shares<'a> {
         if guaranteed { parts[parent.index()] } else { together }
     }
 
-    /// All shares in the classes on the path to `leaf`.
+    /// Moves all shares into the classes on the path to `leaf`.
     fn bundled(&self, leaf: ClassId) -> Vec<u64> {
         let mut parts = self.as_is.clone();
         for &parent in &self.parents {
@@ -378,7 +381,7 @@ impl<'a> Shares<'a> {
         self.fitted(parts)
     }
 
-    /// Every move of a part of a share to a sibling, or of what is not given away to a child.
+    /// Returns every move of a part of a share to a sibling, or of the unassigned rest to a child.
     fn moves(&self, at: &[u64]) -> Vec<Vec<u64>> {
         let mut moves = Vec::new();
         for &parent in &self.parents {
@@ -405,14 +408,14 @@ impl<'a> Shares<'a> {
         moves
     }
 
-    /// With children that have more than their parent scaled down to it.
+    /// Scales down the children that have more than their parent.
     fn fitted(&self, mut parts: Vec<u64>) -> Vec<u64> {
         for &parent in &self.parents {
             let children = self.tree.children(parent);
             let sum = |of: &[u64]| children.iter().map(|child| u128::from(of[child.index()])).sum::<u128>();
             let (whole, given, least) = (u128::from(self.whole(&parts, parent)), sum(&parts), sum(&self.least));
             if given > whole && given > least {
-                // Each keeps the least, and what is more is scaled down; rounded down, so that it fits.
+                // Each keeps its minimum, and the excess is scaled down; rounded down, so that it fits.
                 let room = whole.saturating_sub(least);
                 for child in children {
                     let least_of = self.least[child.index()];
@@ -424,7 +427,7 @@ impl<'a> Shares<'a> {
         parts
     }
 
-    /// The tree with these shares.
+    /// Makes the tree with these shares.
     fn tree(&self, parts: &[u64]) -> Result<Hierarchy, HierarchyError> {
         variant(self.tree, self.tree.link(), |class, config| {
             if self.tree.parent(class).is_some_and(|parent| self.parents.contains(&parent)) {

@@ -1,4 +1,4 @@
-//! The numbers by which the classes of a tree share: who shares with whom, weights, what is served before any share, and limits.
+//! The parameters by which the classes of a tree share: groups, weights, rates served before any share, and limits.
 
 use fairlink_core::{ClassId, Hierarchy};
 
@@ -6,14 +6,14 @@ use crate::floats::{SAME, add_up};
 use crate::limits::{Limit, LimitKind, Limits};
 use crate::request::Demand;
 
-/// What classes share by.
+/// The parameters of sharing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// By class id. A class of weight 0 gets its floor alone.
     weights: Vec<u64>,
-    /// By class id, in bit/s: what a leaf gets before any share; empty where there is no such thing.
+    /// Rate of a leaf before any share, by class id, in bit/s; empty if there is none.
     first: Vec<u64>,
-    /// True if all leaves share the link among themselves, whatever classes are above them.
+    /// True if all leaves share the link among themselves, regardless of the classes above them.
     flat: bool,
     limits: Limits,
 }
@@ -25,12 +25,13 @@ impl Terms {
         Self { weights, first: Vec::new(), flat: false, limits }
     }
 
-    /// All leaves share the link by `weights`, which are by class id.
+    /// Makes the terms by which all leaves share the link: `weights`, by class id.
     pub(crate) fn leaves(weights: Vec<u64>, limits: Limits) -> Self {
         Self { weights, first: Vec::new(), flat: true, limits }
     }
 
-    /// Each leaf gets its real-time rate first. Siblings share by `slopes`, by class id; a leaf without one gets no more than that.
+    /// Makes the terms by which each leaf gets its real-time rate first. Siblings share by `slopes`, by class id; a
+    /// leaf without a slope gets no more than that rate.
     pub(crate) fn curves(tree: &Hierarchy, slopes: &[Option<u64>], limits: Limits) -> Self {
         let first = (0..tree.len()).map(|index| real_time(tree, ClassId(index as u32)).unwrap_or(0)).collect();
         let alone = tree.leaves().iter().filter(|leaf| slopes[leaf.index()].is_none());
@@ -59,7 +60,7 @@ impl Terms {
         !self.first.is_empty()
     }
 
-    /// What a leaf that asks for `wanted` gets before any share, in bit/s.
+    /// Returns the rate of a leaf that requests `wanted` before any share, in bit/s.
     pub(crate) fn floor(&self, leaf: ClassId, wanted: u128) -> u128 {
         self.first.get(leaf.index()).map_or(0, |&first| wanted.min(first.into()))
     }
@@ -69,7 +70,7 @@ impl Terms {
         self.flat
     }
 
-    /// Who shares what `class` gets.
+    /// Returns the classes that share the rate of `class`.
     pub(crate) fn sharers<'a>(&self, tree: &'a Hierarchy, class: ClassId) -> &'a [ClassId] {
         match (self.flat, class) {
             (false, _) => tree.children(class),
@@ -78,7 +79,8 @@ impl Terms {
         }
     }
 
-    /// The class among whose sharers `class` is; none for the link, and for a class that only sums up what is below it.
+    /// Returns the class among whose sharers `class` is; `None` for the link, and for a class that only sums up the
+    /// leaves below it.
     pub(crate) fn shares_in(&self, tree: &Hierarchy, class: ClassId) -> Option<ClassId> {
         match (self.flat, tree.parent(class)) {
             (true, Some(_)) => tree.is_leaf(class).then_some(ClassId::ROOT),
@@ -86,8 +88,9 @@ impl Terms {
         }
     }
 
-    /// What each class gets for `demand` in bit/s, by class id, the root first; with the errors of `f64`. `None` where there are siblings of
-    /// which one gets more before any share than its share, one gets less than it asks for, and one gets all it wants as its share.
+    /// Computes the rate of each class for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
+    /// `None` if among some siblings one gets more before any share than its share, one gets less than its request, and
+    /// one gets its whole request as its share.
     ///
     /// Cost: O(n log n).
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
@@ -130,13 +133,13 @@ impl Terms {
         })
     }
 
-    /// Request, weight and floor.
+    /// Returns request, weight and floor.
     fn claim(&self, class: ClassId, claimed: &[f64], floors: &[f64]) -> (f64, f64, f64) {
         let at = class.index();
         (claimed[at], self.weights[at] as f64, floors[at])
     }
 
-    /// As [`Terms::rates`], of any capacity for what leaves want of it, without limits and floors.
+    /// Like [`Terms::rates`], with a given capacity and demand of the leaves, without limits and floors.
     pub(crate) fn shared(&self, tree: &Hierarchy, capacity: f64, leaves: &[f64]) -> Vec<f64> {
         let mut wanted = leaves.to_vec();
         add_up(tree, &mut wanted);
@@ -170,12 +173,12 @@ impl Terms {
     }
 }
 
-/// The slope in the long run of the real-time curve of `class`, in bit/s.
+/// Returns the long-term slope of the real-time curve of `class`, in bit/s.
 fn real_time(tree: &Hierarchy, class: ClassId) -> Option<u64> {
     tree.config(class).real_time.map(|curve| curve.m2.map_or(0, fairlink_core::Rate::bps))
 }
 
-/// The fair share at which `claims` (request, weight, floor) use up `capacity`: infinite where they all fit.
+/// Returns the fair share at which `claims` (request, weight, floor) use up `capacity`: infinite if they all fit.
 pub(crate) fn share_of(
     capacity: f64,
     claims: impl Iterator<Item = (f64, f64, f64)>,

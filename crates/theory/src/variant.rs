@@ -1,11 +1,11 @@
-//! A tree with other settings, for asking what would be if.
+//! A copy of a tree with other settings, for hypothetical questions.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig};
 
-/// `tree` on another link, with what `change` makes of each class. Ids stay as they are.
+/// Copies `tree` to another link, with `change` applied to each class. Ids stay the same.
 ///
 /// # Errors
-/// [`HierarchyError`] where there can be no such tree.
+/// [`HierarchyError`] if there can be no such tree.
 pub(crate) fn variant(
     tree: &Hierarchy,
     link: LinkConfig,

@@ -1,20 +1,23 @@
-//! How far apart the virtual times of siblings may be under H-FSC: \[hfsc\] Theorem 3, with the constant that the text leaves open.
+//! Maximum difference of the virtual times of siblings under H-FSC: \[hfsc\] Theorem 3, with the constant that the text
+//! leaves open.
 //!
-//! Virtual time is service on the scale of the link-sharing curve. Link-sharing serves the child that is behind; real-time service takes no notice
-//! of virtual times and may put any child ahead. All of it in bits and seconds, for a class P that gets at least R_P y - b_P in any time y in which it has
-//! packets (the link: its rate, and a packet). Of its children j: m_j is the slope of the link-sharing curve in the long run, s_j what a
-//! steeper first piece is ahead of that slope, f_j the length of a flat first piece; rho_j and beta_j bound the real-time service below j over any time y by
+//! Virtual time is service on the scale of the link-sharing curve. Link-sharing serves the child that is behind;
+//! real-time service is independent of virtual times and may put any child ahead. All of it in bits and seconds, for a
+//! class P that gets at least R_P y - b_P in any time y in which it has packets (the link: its rate, and a packet). For
+//! its children j: m_j is the long-run slope of the link-sharing curve, s_j the lead of a steeper first piece over that
+//! slope, f_j the length of a flat first piece; rho_j and beta_j bound the real-time service below j over any time y by
 //! rho_j y + beta_j; L is a largest packet.
 //!
 //! **Without real-time curves below P**, the child that is served was the least. So the difference is at most one step of any child: f_j + L / m_j.
 //!
-//! **With them**, let theta = R_P / sum m_j and rho_j <= theta m_j for all j. Else real-time service alone may keep a child ahead of its share for good, and
-//! there is no bound.
+//! **With them**, let theta = R_P / sum m_j and rho_j <= theta m_j for all j. Otherwise real-time service alone may
+//! keep a child permanently ahead of its share, and there is no bound.
 //!
-//! 1. v_min grows by at least theta y - c in any time y. Take the last instant at which it had grown by theta y, and let y be counted from there.
-//!    Since then link-sharing has served j only while it was at v_min, so all of j is at most s_j + L + theta m_j y + beta_j; and the child K that is at v_min
-//!    in the end got at most s_K + L + m_K times what v_min grew. Together they got R_P y - b_P. So c = max over K of (b_P + sum over all of (s_j + L) + sum over
-//!    the others of beta_j) / m_K.
+//! 1. v_min grows by at least theta y - c in any time y. Take the last instant at which it had grown by theta y, and
+//!    let y be counted from there. Since then link-sharing has served j only while it was at v_min, so all of j is at
+//!    most s_j + L + theta m_j y + beta_j; and the child K that is at v_min in the end got at most s_K + L + m_K times
+//!    the growth of v_min. Together they got R_P y - b_P. So c = max over K of (b_P + sum over all of (s_j + L) + sum
+//!    over the others of beta_j) / m_K.
 //! 2. A child J ahead of all others was last served by link-sharing as the least, or began half way between the least and the most. Since then it
 //!    got real-time service alone, at most theta m_J y + beta_J + L. So D <= D / 2 + f_J + c + (beta_J + 2 L) / m_J, and
 //!    D = 2 (c + max over J of (f_J + (beta_J + 2 L) / m_J)).
@@ -23,21 +26,23 @@
 //! A leaf with the real-time curve (m1, d, m2) is served by that criterion between its eligible curve and its deadlines, which are missed by no more
 //! than a packet (Theorem 2): rho = m2; beta = (m1 - m2) d for a concave curve, m2 d for a convex one, and m2 L / C + 2 L.
 //!
-//! DIFFERENCE: \[hfsc\] has the proof in a report of its own, without upper limits or leaves of real-time only. With these nothing is said here.
+//! DIFFERENCE: \[hfsc\] has the proof in a separate report, without upper limits or leaves of real-time only. With
+//! these no bound is given here.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Rate, ServiceCurve, Share};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
-/// What is known of the virtual times of the children of one class.
+/// Bound on the virtual times of the children of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// Of children that are active at the same time they differ by no more.
     Bounded(Bound),
     /// The real-time curves below this child ask for more than its share: it may get ahead without bound.
     Unbounded(ClassId),
-    /// Not known, because this class has an upper limit or is a leaf of real-time only, or because it is not bounded what the class above it gets.
+    /// Unknown, because this class has an upper limit or is a leaf of real-time only, or because the rate of the class
+    /// above it has no bound.
     Unknown(ClassId),
 }
 
@@ -46,9 +51,11 @@ pub enum Spread {
 pub struct Bound {
     /// In seconds of virtual time, D of [the module](self).
     pub seconds: BigRational,
-    /// How far the least virtual time may fall behind the pace theta, in seconds, c there. `None` without real-time curves below and without a known rate.
+    /// Maximum lag of the least virtual time behind the pace theta, in seconds, c there. `None` without real-time
+    /// curves below and without a known rate.
     pub behind: Option<BigRational>,
-    /// By how much faster than real time virtual time passes at least while all children have packets, theta; `None` with `behind`.
+    /// Minimum speed of virtual time relative to real time while all children have packets, theta; `None` with
+    /// `behind`.
     pub pace: Option<BigRational>,
 }
 
@@ -60,14 +67,14 @@ struct Sharing {
     flat: BigRational,
 }
 
-/// What real-time service below a class may be, in bit/s and bits.
+/// Limits of the real-time service below a class, in bit/s and bits.
 #[derive(Clone, Default)]
 struct RealTime {
     rate: BigRational,
     burst: BigRational,
 }
 
-/// By class id, what is known of the children of each class with at least two; `None` for all others.
+/// Returns the bound for the children of each class with at least two, by class id; `None` for all others.
 #[must_use]
 pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
     let classes = || std::iter::once(ClassId::ROOT).chain(tree.classes());
@@ -89,7 +96,7 @@ pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
             continue;
         }
         if let ([child], Some(own)) = (children, &served[parent.index()]) {
-            // Whatever the class gets.
+            // For any rate of the class.
             served[child.index()] = Some(own.clone());
             continue;
         }
@@ -106,7 +113,7 @@ pub fn spreads(tree: &Hierarchy) -> Vec<Option<Spread>> {
     spreads
 }
 
-/// What is known of the children of `parent`, which gets `served`.
+/// Computes the bound for the children of `parent`, with the service `served`.
 fn spread(
     tree: &Hierarchy,
     parent: ClassId,
@@ -142,7 +149,7 @@ fn spread(
     Spread::Bounded(Bound { seconds, behind: Some(behind), pace: Some(pace) })
 }
 
-/// As `hfsc` has it.
+/// Returns the sharing of `hfsc`.
 fn sharing(tree: &Hierarchy, class: ClassId) -> Sharing {
     let config = tree.config(class);
     let line = |bps: u64| Sharing { slope: whole(bps.max(1)), ahead: BigRational::zero(), flat: BigRational::zero() };

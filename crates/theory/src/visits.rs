@@ -1,4 +1,4 @@
-//! What leaves get that are visited once for each visit of another leaf: DRR++ as a fluid, \[drrpp\] Section 3.1.2.
+//! Rates of leaves that are visited once for each visit of another leaf: DRR++ as a fluid, \[drrpp\] Section 3.1.2.
 //!
 //! | text | here |
 //! | --- | --- |
@@ -6,10 +6,12 @@
 //! | LC, BE flow | `critical` |
 //! | round | 1 / kappa: the time between two visits of a best-effort leaf that always has packets |
 //!
-//! A best-effort leaf that always has packets is visited kappa times a second and gets Q_j kappa. One that asks for d_j in packets of l_j gets
-//! d_j while that is less; it is visited for each of its packets then (for each quantum, if that is less), kappa times at most. A latency-critical leaf may send Q_i at each of
-//! these visits, so that it gets min(d_i, Q_i sum of visits). kappa is what uses up the link. Where best-effort leaves
-//! get all they ask for and more is left, latency-critical leaves share it by their quanta, as they are visited when nobody else is.
+//! A best-effort leaf that always has packets is visited kappa times a second and gets Q_j kappa. One that requests d_j
+//! in packets of l_j gets d_j while that is less. It is then visited for each of its packets (for each quantum, if that
+//! is less), at most kappa times. A latency-critical leaf may send Q_i at each of these visits, so that it gets
+//! min(d_i, Q_i sum of visits). kappa is the value that uses up the link. If best-effort leaves get their whole
+//! requests and more is left, latency-critical leaves share it by their quanta, as they are visited when no other leaf
+//! is.
 //!
 //! Cost: O(n) for each of a hundred steps of a bisection.
 
@@ -17,21 +19,21 @@ use crate::floats::agree;
 
 /// While packets of a leaf come at less than this part of kappa, a visit finds one of them.
 pub(crate) const RARE: f64 = 0.4;
-/// A leaf: what it asks for and how it is served.
+/// A leaf: its demand and its kind of service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
     /// In bit/s; infinite for a leaf that always has packets.
     pub(crate) demand: f64,
     /// In bits.
     pub(crate) quantum: f64,
-    /// Its mean packet in bits, where that is known.
+    /// Its mean packet in bits, if it is known.
     pub(crate) packet: Option<f64>,
     /// Visited with each visit of others.
     pub(crate) critical: bool,
 }
 
-/// What each leaf gets of `capacity`, in bit/s; `None` where that follows from a packet's length that is not known, or from how many
-/// packets a visit finds.
+/// Computes the rate of each leaf out of `capacity`, in bit/s; `None` if it depends on an unknown packet length, or on
+/// the number of packets that a visit finds.
 pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
     let most = rates_with(capacity, leaves, |each, _, kappa| each.min(kappa))?;
     let least = rates_with(capacity, leaves, |each, joined, kappa| {
@@ -40,8 +42,8 @@ pub(crate) fn rates(capacity: f64, leaves: &[Visited]) -> Option<Vec<f64>> {
     agree(&most, &least, capacity).then_some(most)
 }
 
-/// The same where a leaf that asks for less than it could get is visited `turns(each, joined, kappa)` times: `each` time that it has a packet at
-/// most, `joined` times if each visit sends its whole quantum.
+/// The same, with `turns(each, joined, kappa)` visits of a leaf whose demand is met: at most `each` if each of its
+/// packets needs a visit, `joined` if each visit sends its whole quantum.
 fn rates_with(capacity: f64, leaves: &[Visited], turns_of: impl Fn(f64, f64, f64) -> f64) -> Option<Vec<f64>> {
     let asked: f64 = leaves.iter().map(|leaf| leaf.demand).sum();
     if asked <= capacity {
@@ -82,7 +84,7 @@ fn rates_with(capacity: f64, leaves: &[Visited], turns_of: impl Fn(f64, f64, f64
     given(low)
 }
 
-/// Latency-critical leaves share by their quanta what all others leave.
+/// Latency-critical leaves share the rest of all others by their quanta.
 fn share_rest(capacity: f64, leaves: &[Visited], mut rates: Vec<f64>) -> Vec<f64> {
     let claims = leaves.iter().zip(&rates).map(|(leaf, &rate)| match leaf.critical {
         true => (leaf.demand, leaf.quantum, rate),

@@ -1,11 +1,11 @@
-//! The weights that a round-robin scheduler runs with, which is what its bounds and its measured fairness are stated in.
+//! The effective weights of a round-robin scheduler, in which its bounds and its measured fairness are stated.
 
 use fairlink_core::{ClassId, Hierarchy, Rate};
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
 
-/// A weight for every class but the root, in bytes: a whole number of units, so many of which make a byte.
+/// A weight for every class but the root, in bytes: a whole number of units, of which `units_per_byte` make a byte.
 ///
 /// In \[hls\] a weight carries the unit byte (Section V-B: it is the remainder of a division of bytes), and Figure 1 uses the
 /// guarantees in Mbit/s as plain numbers. A scheduler may count in fractions of a byte instead.
@@ -22,9 +22,9 @@ pub enum WeightsError {
     /// Not one weight per class.
     #[error("{given} weights for {classes} classes (the link included)")]
     Count {
-        /// How many were given.
+        /// Number of given weights.
         given: usize,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
     /// A class other than the root has the weight zero.
@@ -39,10 +39,10 @@ pub enum WeightsError {
 }
 
 impl Weights {
-    /// The weights `units[i] / units_per_byte` bytes, by class id; the root's is not used.
+    /// Makes the weights `units[i] / units_per_byte` bytes, by class id. The root's weight is not used.
     ///
     /// # Errors
-    /// [`WeightsError`] for the first thing that is wrong.
+    /// [`WeightsError`] for the first fault.
     pub fn new(tree: &Hierarchy, units: Vec<u64>, units_per_byte: u64) -> Result<Self, WeightsError> {
         if units.len() != tree.len() {
             return Err(WeightsError::Count { given: units.len(), classes: tree.len() });
@@ -56,7 +56,7 @@ impl Weights {
         }
     }
 
-    /// The weights as the user wrote them (a guarantee counts in bit/s), divided by `divisor`.
+    /// Makes the weights as the user wrote them, divided by `divisor`. A guarantee counts in bit/s.
     ///
     /// # Errors
     /// [`WeightsError::NoUnits`] for a divisor of zero.
@@ -65,7 +65,7 @@ impl Weights {
         Self::new(tree, units, divisor)
     }
 
-    /// The smallest whole weights in the proportions that the user wrote, within each group of siblings: visits of a round.
+    /// Makes the smallest whole weights in the user's proportions, within each group of siblings: visits of a round.
     #[must_use]
     pub fn smallest_whole(tree: &Hierarchy) -> Self {
         let mut units = vec![0; tree.len()];
@@ -77,37 +77,37 @@ impl Weights {
         Self { units, units_per_byte: 1 }
     }
 
-    /// The weight of a class in units.
+    /// Returns the weight of a class in units.
     #[must_use]
     pub fn units(&self, class: ClassId) -> u64 {
         self.units[class.index()]
     }
 
-    /// How many units make a byte.
+    /// Number of units per byte.
     #[must_use]
     pub fn units_per_byte(&self) -> u64 {
         self.units_per_byte
     }
 
-    /// The weight of a class in bytes.
+    /// Returns the weight of a class in bytes.
     #[must_use]
     pub fn bytes(&self, class: ClassId) -> BigRational {
         self.in_bytes(u128::from(self.units(class)))
     }
 
-    /// So many units, in bytes.
+    /// Converts units to bytes.
     pub(crate) fn in_bytes(&self, units: u128) -> BigRational {
         BigRational::new(units.into(), self.units_per_byte.into())
     }
 
-    /// The weights of the children of `parent` together, in units.
+    /// Returns the sum of the weights of the children of `parent`, in units.
     pub(crate) fn of_children(&self, tree: &Hierarchy, parent: ClassId) -> u128 {
         tree.children(parent).iter().map(|&child| u128::from(self.units(child))).sum()
     }
 
-    /// What turns service per weight (bytes per byte of weight) of the children of each class into seconds at their
-    /// all-busy rates, by the parent's id: 8 w_i / g_i, which is the same for all siblings i; g is the weighted share of
-    /// the link when every class is busy (\[hls\] Section II). Zero at leaves.
+    /// Factors from service per weight (bytes per byte of weight) of the children of each class to seconds at their
+    /// all-busy rates, by the parent's id. The factor is 8 w_i / g_i, which is the same for all siblings i; g is the
+    /// weighted share of the link when every class is busy (\[hls\] Section II). Zero at leaves.
     pub(crate) fn seconds_per_weight(&self, tree: &Hierarchy, link: Rate) -> Vec<BigRational> {
         let mut seconds = vec![BigRational::default(); tree.len()];
         seconds[0] = self.in_bytes(8 * self.of_children(tree, ClassId::ROOT)) / BigInt::from(link.bps());
@@ -120,7 +120,7 @@ impl Weights {
         seconds
     }
 
-    /// [`Weights::seconds_per_weight`] in floating point.
+    /// Returns [`Weights::seconds_per_weight`] in floating point.
     pub(crate) fn seconds_per_weight_in_floats(&self, tree: &Hierarchy, link: Rate) -> Vec<f64> {
         let of_children = |class| self.of_children(tree, class) as f64;
         let mut seconds = vec![0.0; tree.len()];

@@ -1,9 +1,9 @@
-//! The worst-case fairness index of \[hpfq\], measured while packets flow: by how many bytes a backlogged class was behind its share of what the link
-//! sent meanwhile.
+//! The worst-case fairness index of \[hpfq\], measured online: the lag in bytes of a backlogged class behind its share
+//! of the link's service meanwhile.
 //!
-//! What a class is ahead of its share by, own_i - share_i W, falls while others send and rises when it sends itself. So the largest fall within a
-//! backlogged period ends just before one of its own packets, or with the period: that is when it is looked at. Exact: shares are
-//! whole numbers of 2^-64 of the link. O(depth) per packet.
+//! The lead of a class over its share, own_i - share_i W, falls while others send and rises when it sends itself. So
+//! the largest fall within a backlogged period ends just before one of its own packets, or with the period: it is
+//! evaluated then. Exact: shares are whole numbers of 2^-64 of the link. O(depth) per packet.
 
 use fairlink_core::{ClassId, Hierarchy};
 
@@ -13,7 +13,7 @@ struct Class {
     /// Bytes sent, and packets queued.
     own: u64,
     queued: u64,
-    /// The most that it was ahead by since it is backlogged, in 2^-64 bytes.
+    /// Its maximum lead since it is backlogged, in 2^-64 bytes.
     highest: i128,
     worst: i128,
 }
@@ -38,7 +38,7 @@ pub struct WorstCaseMeter {
 }
 
 impl WorstCaseMeter {
-    /// A meter of an empty link.
+    /// Makes a meter of an empty link.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
         let ids = || (0..tree.len()).map(|index| ClassId(index as u32));
@@ -54,7 +54,7 @@ impl WorstCaseMeter {
         }
     }
 
-    /// A packet comes to a leaf.
+    /// Records the arrival of a packet at a leaf.
     ///
     /// # Panics
     /// When there is no such class, as in the other methods.
@@ -67,7 +67,7 @@ impl WorstCaseMeter {
         });
     }
 
-    /// A packet is dropped from its queue.
+    /// Records a packet dropped from its queue.
     pub fn dropped(&mut self, leaf: ClassId) {
         self.each(leaf, |class, all| {
             class.look(all);
@@ -75,7 +75,7 @@ impl WorstCaseMeter {
         });
     }
 
-    /// A packet of `len` bytes is given to the link.
+    /// Records a packet of `len` bytes given to the link.
     pub fn sent(&mut self, leaf: ClassId, len: u32) {
         self.each(leaf, |class, all| class.look(all));
         self.all += u64::from(len);
@@ -86,13 +86,13 @@ impl WorstCaseMeter {
         });
     }
 
-    /// The run ends.
+    /// Ends the run.
     pub fn end(&mut self) {
         let all = self.all;
         self.classes.iter_mut().filter(|class| class.queued > 0).for_each(|class| class.look(all));
     }
 
-    /// The largest of a class so far, in bytes.
+    /// Returns the largest fall of a class so far, in bytes.
     #[must_use]
     pub fn worst(&self, class: ClassId) -> f64 {
         self.classes[class.index()].worst as f64 / (1u128 << 64) as f64

@@ -1,9 +1,10 @@
 //! Delays of a device from two recordings, made before and after it by recorders whose clocks agree (the DRR++ thesis, Section 4.5, used two
 //! synchronised network analysers).
 //!
-//! Each packet of the first recording is looked for in the second by its content from the IP header on, without what routers change: DSCP and ECN,
-//! TTL or hop limit, IPv4's header checksum. Link headers (VLAN tags and PPPoE among them) and padding do not count; packets other than IP are known
-//! by their EtherType and payload. Equal packets are paired in order.
+//! Each packet of the first recording is searched in the second by its content from the IP header on, without the
+//! fields that routers change: DSCP and ECN, TTL or hop limit, IPv4's header checksum. Link headers (VLAN tags and
+//! PPPoE among them) and padding do not count; packets other than IP are identified by their EtherType and payload.
+//! Equal packets are paired in order.
 //!
 //! Both files are read once, in order of time. A packet waits for its other half as long as [`BetweenConfig::within`]; then it is lost, or only in
 //! the second recording. Memory is under 700 MB: at most [`MAX_WAITING`] packets of each recording are within that time, and the first
@@ -24,13 +25,13 @@ use self::reader::{Captured, Reader};
 
 /// Most packets of each recording within [`BetweenConfig::within`].
 pub const MAX_WAITING: usize = 1 << 21;
-/// So many classes, the first ones by number that have packets, have percentiles of delays.
+/// Maximum number of classes with percentiles of delays: the first ones by number that have packets.
 pub const MAX_SPREADS: usize = 512;
 
-/// How two recordings are compared.
+/// Options of a comparison of two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BetweenConfig {
-    /// How far the second recorder's clock is ahead of the first's, in ns; taken off every delay.
+    /// Lead of the second recorder's clock over the first's, in ns; subtracted from every delay.
     pub offset_ns: i64,
     /// Longest delay, and with a minus the shortest: a packet that is not found within it is lost.
     pub within: Nanos,
@@ -38,7 +39,7 @@ pub struct BetweenConfig {
     pub bytes: Option<u32>,
 }
 
-/// Which of two recordings.
+/// One of two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one made before the device.
@@ -53,17 +54,17 @@ pub enum Side {
 pub struct BetweenError {
     /// The recording that is wrong.
     pub side: Side,
-    /// What is wrong.
+    /// The fault.
     pub why: Fault,
 }
 
-/// What is wrong with a recording.
+/// A fault of a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// It cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It is no capture.
+    /// It is not a capture.
     #[error("no capture; pcap and pcapng are read")]
     Unknown,
     /// It does not follow its own format.
@@ -71,7 +72,7 @@ pub enum Fault {
     Format {
         /// The packet, from 1.
         packet: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A packet that was recorded before the one in front of it.
@@ -79,7 +80,7 @@ pub enum Fault {
     Unsorted {
         /// The packet, from 1.
         packet: u64,
-        /// By how much it is older.
+        /// Age difference.
         by: Nanos,
     },
     /// Fewer bytes of a packet were kept than are compared.
@@ -94,7 +95,7 @@ pub enum Fault {
         /// Bytes from there on that are compared.
         len: usize,
     },
-    /// A link that is not known here.
+    /// An unsupported link type.
     #[error("packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known")]
     LinkType {
         /// The packet, from 1.
@@ -115,7 +116,7 @@ pub enum Fault {
 /// One-way delays in seconds. Percentiles are exact to 0.1 % or 1 ns, whichever is more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelaySpread {
-    /// Shortest; below 0 where the clocks disagree.
+    /// Shortest; below 0 if the clocks disagree.
     pub min: f64,
     /// Mean.
     pub mean: f64,
@@ -144,13 +145,14 @@ pub struct Passage {
     pub out_of_order: u64,
     /// Found packets that seem to have come out before they went in: the clocks disagree.
     pub negative: u64,
-    /// Packets that repeat the content of an earlier one within the longest delay: which is which behind the device is told by their order alone.
+    /// Packets that repeat the content of an earlier one within the longest delay; only their order distinguishes them
+    /// behind the device.
     pub equal: u64,
     /// Delays of those found.
     pub delay: Option<DelaySpread>,
 }
 
-/// What two recordings say of the device between them.
+/// The comparison of two recordings, which describes the device between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Between {
     /// By class, those that have packets in the first recording, in the order of their numbers.
@@ -167,7 +169,7 @@ pub struct Between {
     pub cut_off: [bool; 2],
 }
 
-/// A packet as it is classified.
+/// A packet for classification.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// Its bytes as far as they were kept: an Ethernet frame, or an IP packet.
@@ -180,7 +182,7 @@ pub struct Seen<'a> {
 /// were recorded, in the order of the first recording; an error of it ends the work.
 ///
 /// # Errors
-/// [`BetweenError`], and as it is what `pair` returns.
+/// [`BetweenError`], and the error that `pair` returns.
 pub fn between<E: From<BetweenError>>(
     (before, after): (impl Read, impl Read),
     config: &BetweenConfig,

@@ -1,20 +1,20 @@
 //! The burstiness sigma of an arrival process at a rate rho: the least sigma with A(tau, t) <= sigma + rho (t - tau) for all times
 //! (\[drrpp\] Section 5.1, after Stiliadis and Varma).
 //!
-//! One pass, one number of state: what a queue holds that is drained at rho, and the most that it ever held. Exact: in bits times
-//! 10^9, which is what a rate of 1 bit/s drains in a nanosecond.
+//! One pass; its only state is the content of a queue that is drained at rho, and its maximum. Exact: in bits times
+//! 10^9, which is the amount that a rate of 1 bit/s drains in a nanosecond.
 //!
-//! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed: what
-//! arrives at both of its ends counts.
-//! DIFFERENCE: **group by group** the thesis gives less for the same video, 31436 B in place of 45560 B. So a group counts as spread over its own time: what
-//! it brings, less what rho drains from its beginning to that of the next. Taken as a batch at its beginning it would never give less.
+//! **Packet by packet** (the thesis: frame by frame, where a frame is a packet or comes at once) an interval is closed:
+//! arrivals at both of its ends count. DIFFERENCE: **group by group** the thesis gives less for the same video, 31436 B
+//! instead of 45560 B. So a group counts as spread over its own time: its bytes, minus the bytes that rho drains from
+//! its beginning to that of the next. Taken as a batch at its beginning it would never give less.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 
 /// A bit in the unit of the backlog.
 const BIT: u128 = NANOS_PER_SEC as u128;
 
-/// What a queue drained at one rate holds.
+/// The content of a queue drained at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Backlog {
     rate_bps: u64,
@@ -46,19 +46,19 @@ pub struct Burstiness {
     packets: Backlog,
     groups: Backlog,
     last: Option<Nanos>,
-    /// Length of a group; when the current one began, and what it has brought.
+    /// Length of a group; the start of the current one, and its bytes.
     group: Option<(Nanos, Nanos, u64)>,
 }
 
 impl Burstiness {
-    /// Nothing has arrived yet; sigma is asked for at `rate_bps`.
+    /// Makes an empty meter of sigma at `rate_bps`.
     #[must_use]
     pub fn at(rate_bps: u64) -> Self {
         let backlog = Backlog { rate_bps, held: 0, most: 0 };
         Self { packets: backlog, groups: backlog, last: None, group: None }
     }
 
-    /// The same, and what arrives in each `every` from the first packet on is a group.
+    /// The same with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -68,7 +68,7 @@ impl Burstiness {
         Self { group: Some((every, Nanos::ZERO, 0)), ..Self::at(rate_bps) }
     }
 
-    /// `bytes` arrive at `at`. Times that go back count as the last one.
+    /// Records `bytes` that arrive at `at`. Times that go back count as the last one.
     pub fn arrive(&mut self, at: Nanos, bytes: u32) {
         let last = self.last.unwrap_or(at);
         let at = at.max(last);
@@ -93,13 +93,13 @@ impl Burstiness {
         self.last = Some(at);
     }
 
-    /// Sigma in bytes, rounded up, packet by packet; 0 while nothing has arrived.
+    /// Sigma in bytes, rounded up, packet by packet; 0 before the first arrival.
     #[must_use]
     pub fn sigma(&self) -> u64 {
         self.packets.sigma()
     }
 
-    /// Sigma in bytes, rounded up, over the groups that have ended; `None` without groups.
+    /// Sigma in bytes, rounded up, over the completed groups; `None` without groups.
     #[must_use]
     pub fn sigma_of_groups(&self) -> Option<u64> {
         self.group.is_some().then(|| self.groups.sigma())
@@ -111,13 +111,13 @@ impl Burstiness {
 pub struct BurstinessCurve(Vec<Burstiness>);
 
 impl BurstinessCurve {
-    /// Nothing has arrived yet; sigma is asked for at each of `rates_bps`.
+    /// Makes an empty meter of sigma at each of `rates_bps`.
     #[must_use]
     pub fn at(rates_bps: &[u64]) -> Self {
         Self(rates_bps.iter().map(|&rate| Burstiness::at(rate)).collect())
     }
 
-    /// The same, and what arrives in each `every` from the first packet on is a group.
+    /// The same with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -126,12 +126,12 @@ impl BurstinessCurve {
         Self(rates_bps.iter().map(|&rate| Burstiness::in_groups(rate, every)).collect())
     }
 
-    /// `bytes` arrive at `at`. Times that go back count as the last one.
+    /// Records `bytes` that arrive at `at`. Times that go back count as the last one.
     pub fn arrive(&mut self, at: Nanos, bytes: u32) {
         self.0.iter_mut().for_each(|one| one.arrive(at, bytes));
     }
 
-    /// Each rate in bit/s with sigma in bytes, rounded up: packet by packet, and group by group where there are groups.
+    /// Each rate in bit/s with sigma in bytes, rounded up: packet by packet, and group by group if there are groups.
     pub fn points(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
         self.0.iter().map(|one| (one.packets.rate_bps, one.sigma(), one.sigma_of_groups()))
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition: every interval from one packet to another.
+    /// Computes the definition: every interval from one packet to another.
     fn by_definition(arrivals: &[(u64, u32)], rate_bps: u64) -> u64 {
         let mut most = 0i128;
         for first in 0..arrivals.len() {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn of_groups_sigma_is_the_most_that_whole_groups_bring_beyond_rho() {
-        // 8 kbit/s are 1000 B in a second. Groups of 1 s: 900, 1500, nothing, 3000, 1200 and 100 B.
+        // 8 kbit/s are 1000 B in a second. Groups of 1 s: 900, 1500, 0, 3000, 1200 and 100 B.
         let mut sigma = Burstiness::in_groups(8_000, Nanos::from_secs(1));
         let ms = |ms: u64| Nanos::from_millis(5_000 + ms);
         for (at, bytes) in [(0, 900), (1000, 1000), (1999, 500), (3000, 3000), (4500, 1200), (5000, 100)] {

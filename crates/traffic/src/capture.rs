@@ -1,13 +1,15 @@
 //! Recorded packets, read from captures (pcap, pcapng) and from trace files of our own (CSV).
 //!
-//! Lengths are those on the wire, whatever part of a packet was kept. Captures of bare IP packets count an Ethernet header more.
+//! Lengths are those on the wire, even if only a part of a packet was kept. Captures of bare IP packets count an
+//! Ethernet header more.
 //!
-//! A recording that is not what it seems is refused, with the number of the packet or line: out of the order of time, cut off in the
-//! middle of a packet, packets of which only a part was kept, links that are not known here. [`Accept`] says what is to be used all
-//! the same.
+//! A faulty recording is refused, with the number of the packet or line: packets out of time order, an end in the
+//! middle of a packet, packets of which only a part was kept, unsupported link types. [`Accept`] has the tolerated
+//! faults.
 //!
-//! A trace file is CSV with a line of names. `arrival_s` and `bytes` are read: a time in seconds with up to nine decimals, and a length.
-//! `class` is read where there is one. Other columns are left alone, so that what `sim --trace` writes can be replayed.
+//! A trace file is CSV with a line of names. `arrival_s` and `bytes` are read: a time in seconds with up to nine
+//! decimals, and a length. `class` is read if there is one. Other columns are ignored, so that the output of `sim
+//! --trace` can be replayed.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -28,24 +30,24 @@ pub(crate) const MAX_BLOCK: usize = 1 << 24;
 /// Length of the header that an IP packet has on an Ethernet link, in bytes.
 const ETHERNET_HEADER: u32 = 14;
 
-/// What is used although something is wrong with it.
+/// Faults that are tolerated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
-    /// Packets that stand behind later ones: they are put in order.
+    /// Packets out of time order: they are sorted.
     pub unsorted: bool,
-    /// A recording that ends in the middle of a packet: what comes before it is used.
+    /// A recording that ends in the middle of a packet: the complete packets are used.
     pub truncated: bool,
-    /// Packets of which only a part was kept: their lengths are used, and their bytes as far as they reach.
+    /// Packets of which only a part was kept: their lengths are used, and the captured bytes.
     pub cut: bool,
-    /// Packets of a link that is not known here: their lengths are used as they stand.
+    /// Packets of an unknown link type: their lengths are used unchanged.
     pub link_type: bool,
 }
 
-/// A recorded packet, as a filter sees it.
+/// A filter's view of a recorded packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// The bytes of its Ethernet frame as far as they are known: all that was captured, nothing for a line of a trace file. Bare IP
-    /// packets have no frame; their bytes begin behind the header.
+    /// The known bytes of its Ethernet frame: all captured bytes, none for a line of a trace file. Bare IP packets have
+    /// no frame; their bytes begin behind the header.
     pub bytes: &'a [u8],
     /// True if `bytes` are a bare IP packet.
     pub bare_ip: bool,
@@ -69,7 +71,7 @@ pub enum CaptureError {
     Format {
         /// The packet, from 1.
         packet: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A line that cannot be read.
@@ -77,7 +79,7 @@ pub enum CaptureError {
     Line {
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
     /// It ends in the middle of a packet.
@@ -91,7 +93,7 @@ pub enum CaptureError {
     Unsorted {
         /// The packet, from 1.
         packet: u64,
-        /// By how much it is older.
+        /// Age difference.
         by: Nanos,
     },
     /// A packet of which only a part was kept.
@@ -106,7 +108,7 @@ pub enum CaptureError {
         /// Its length.
         len: u32,
     },
-    /// A link that is not known here.
+    /// An unsupported link type.
     #[error(
         "packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known. accept = [\"link_type\"] uses lengths as they stand"
     )]
@@ -125,7 +127,7 @@ pub enum CaptureError {
     /// No packet that the filter takes.
     #[error("no packet of {packets} is taken")]
     NothingTaken {
-        /// How many there are.
+        /// Number of packets.
         packets: u64,
     },
     /// It cannot be replayed.
@@ -133,7 +135,7 @@ pub enum CaptureError {
     Source(#[from] SourceError),
 }
 
-/// Reads the packets that `take` takes from a recording of any of the formats, to be replayed once or for ever.
+/// Reads the packets that `take` accepts from a recording of any of the formats, to be replayed once or forever.
 ///
 /// # Errors
 /// The first [`CaptureError`].
@@ -174,12 +176,12 @@ pub(crate) fn is_pcapng(start: &[u8]) -> bool {
     start.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a])
 }
 
-/// What is read so far.
+/// The packets read so far.
 struct Packets<'a> {
     accept: Accept,
     take: &'a mut dyn FnMut(Recorded<'_>) -> bool,
     all: Vec<Arrival>,
-    /// Packets seen, taken or not.
+    /// Packets read, accepted or not.
     seen: u64,
     /// The time of the earliest packet, taken or not.
     first: Nanos,
@@ -187,12 +189,12 @@ struct Packets<'a> {
 }
 
 impl Packets<'_> {
-    /// The packet that is being read, from 1.
+    /// Returns the number of the current packet, from 1.
     fn number(&self) -> u64 {
         self.seen + 1
     }
 
-    /// A packet of `len` bytes on a link of this type, of which `bytes` were kept.
+    /// Handles a packet of `len` bytes on a link of this type, of which `bytes` were kept.
     fn captured(&mut self, at: Nanos, len: u32, link: DataLink, bytes: &[u8]) -> Result<(), CaptureError> {
         let packet = self.number();
         if bytes.len() < len as usize && !self.accept.cut {
@@ -226,7 +228,7 @@ impl Packets<'_> {
         Ok(())
     }
 
-    /// The recording ends here, or not, in the middle of a packet.
+    /// Handles data that ends in the middle of a packet. Fails unless truncated recordings are accepted.
     fn end(&self, error: Option<&io::Error>, what: impl FnOnce() -> String) -> Result<(), CaptureError> {
         let packet = self.number();
         match error {
@@ -322,7 +324,7 @@ fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), Captur
         if text.trim().is_empty() {
             continue;
         }
-        // Who writes by hand may leave out the last line's end. What is cut off lacks fields, too.
+        // Hand-written files may lack the last line's end. A truncated line lacks fields, too.
         let is_cut = !text.ends_with('\n') && text.split(',').count() < names.len();
         if is_cut && packets.accept.truncated {
             break;
@@ -344,7 +346,8 @@ fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), Captur
     Ok(())
 }
 
-/// A time in seconds, exact to a nanosecond; `None` where it is none, or is finer or longer than 64 bits of nanoseconds.
+/// Parses a time in seconds, exact to a nanosecond; `None` if it is not a time, or is finer or longer than 64 bits of
+/// nanoseconds.
 fn seconds(text: &str) -> Option<Nanos> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

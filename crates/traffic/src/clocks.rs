@@ -1,4 +1,4 @@
-//! Two clocks, seen through the one-way delays between them.
+//! Two clocks, estimated from the one-way delays between them.
 //!
 //! A packet is stamped by one clock when it is sent and by another when it is received. The difference of the stamps is the delay
 //! plus the *offset* of the receiver's clock from the sender's. Delays are never below the shortest one, so the lower envelope of
@@ -7,20 +7,23 @@
 //! clocks was set.
 //!
 //! # What can be told
-//! Skew, drift and jumps. The offset itself can not: the envelope is the offset plus the shortest delay, and one direction does not tell
-//! them apart. So corrected delays are those beyond the shortest one, unless a caller knows that.
+//! Skew, drift and jumps. The offset itself is not measurable: the envelope is the offset plus the shortest delay, and
+//! one direction does not separate them. So corrected delays are those beyond the shortest one, unless a caller knows
+//! that.
 //!
 //! # Method
-//! [`OneWay`] keeps of up to 1024 equal spans of time the lower convex hulls of their points. The first pass puts the spans together to blocks
-//! and cuts the run into parts where straight envelopes fit best (dynamic programming over all cuts; the distances of the blocks'
-//! minima from the envelope are taken as exponential). Parts are then joined where one parabola fits both as well. The parabola of a part is the
-//! highest one below all its points, the linear program of Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift.
-//! What rises and falls back onto the same envelope is a queue and not a clock.
+//! [`OneWay`] keeps, for up to 1024 equal spans of time, the lower convex hulls of their points. The first pass joins
+//! the spans to blocks and cuts the run into parts with the best straight envelopes (dynamic programming over all cuts;
+//! the distances of the blocks' minima from the envelope are assumed exponential). Parts are then joined if one
+//! parabola fits both as well. The parabola of a part is the highest one below all its points, the linear program of
+//! Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift. A rise that falls back onto the same envelope is
+//! a queue and not a clock.
 //!
 //! # Uncertainty
-//! Eight envelopes, each of every eighth span, are compared with the one of all spans. Stated is the half-width of their 95 %
-//! interval (Student's t, seven degrees of freedom) plus their bias. It holds where each span has packets that met short queues
-//! independently of other spans. A queue that stands for the whole run cannot be told from an offset by anybody.
+//! Eight envelopes, each of every eighth span, are compared with the one of all spans. The result is the half-width of
+//! their 95 % interval (Student's t, seven degrees of freedom) plus their bias. It holds if each span has packets that
+//! met short queues independently of other spans. A queue that lasts for the whole run cannot be distinguished from an
+//! offset.
 
 mod envelope;
 mod fit;
@@ -38,7 +41,7 @@ pub use stamps::{Reference, StampError, read_stamps, write_stamp, write_stamps, 
 pub struct Known {
     /// The value.
     pub value: f64,
-    /// The true value is at most so far away, in 95 % of all cases.
+    /// Maximum distance from the true value, in 95 % of all cases.
     pub within: f64,
 }
 
@@ -62,7 +65,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Offset plus shortest delay, `at` seconds after the first packet.
+    /// Returns the offset plus shortest delay, `at` seconds after the first packet.
     #[must_use]
     pub fn offset_at(&self, at: f64) -> f64 {
         let half = (self.end_s - self.start_s) / 2.0;
@@ -71,7 +74,7 @@ impl Stretch {
         middle + self.skew.value * from_middle + self.drift.value / 2.0 * from_middle * from_middle
     }
 
-    /// How far [`Stretch::offset_at`] may be off anywhere in the stretch, in seconds.
+    /// Maximum error of [`Stretch::offset_at`] in the stretch, in seconds.
     #[must_use]
     pub fn within(&self) -> f64 {
         self.offset_s.within.max(self.end_offset_s.within)
@@ -83,40 +86,41 @@ impl Stretch {
 pub struct Change {
     /// When, in seconds after the first packet.
     pub at_s: Known,
-    /// By how much the offset jumps, in seconds.
+    /// Jump of the offset, in seconds.
     pub jump_s: Known,
     /// True if the jump is more than its uncertainty; otherwise only the skew changes.
     pub is_jump: bool,
 }
 
-/// What the one-way delays say of the two clocks.
+/// The relation of the two clocks, estimated from the one-way delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clocks {
     /// Parts in which the offset moves smoothly, in order of time, without gaps.
     pub stretches: Vec<Stretch>,
-    /// What happens between each two of them.
+    /// Changes between consecutive stretches.
     pub changes: Vec<Change>,
-    /// Mean distance of the blocks' shortest delays from the envelope, in seconds: how clearly it can be seen.
+    /// Mean distance of the blocks' shortest delays from the envelope, in seconds: a measure of its clarity.
     pub roughness_s: f64,
     /// Points that make up the envelope, at most one for each span of time: seconds after the first packet, and difference of the stamps in seconds.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Clocks {
-    /// Offset plus shortest delay, `at` seconds after the first packet. Before and after the run, the first and last stretch go on.
+    /// Offset plus shortest delay, `at` seconds after the first packet. Before and after the run, the first and last
+    /// stretch are extrapolated.
     #[must_use]
     pub fn offset_at(&self, at: f64) -> f64 {
         self.stretch_at(at).map_or(0.0, |stretch| stretch.offset_at(at))
     }
 
-    /// The stretch that is valid `at` seconds after the first packet.
+    /// Returns the stretch that is valid `at` seconds after the first packet.
     #[must_use]
     pub fn stretch_at(&self, at: f64) -> Option<&Stretch> {
         let behind = self.stretches.partition_point(|stretch| stretch.start_s <= at);
         self.stretches.get(behind.saturating_sub(1))
     }
 
-    /// The jumps, in order of time.
+    /// Returns the jumps, in order of time.
     pub fn jumps(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.is_jump)
     }

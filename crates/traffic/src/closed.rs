@@ -1,7 +1,7 @@
-//! Sources that react to what becomes of their packets: a window source, such as TCP, and one of requests and responses.
+//! Sources that react to the fate of their packets: a window source, such as TCP, and one of requests and responses.
 //!
-//! They know no link. Whoever carries their packets says when one has reached its receiver ([`Closed::arrived`]); one of which nothing
-//! is heard is lost. The way back has a time and no queue.
+//! They are independent of links. The caller that carries their packets reports each delivery ([`Closed::arrived`]); a
+//! packet without a report is lost. The return path has a delay and no queue.
 
 mod request;
 mod window;
@@ -22,11 +22,11 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) len: u32,
-    /// By which the source knows it again.
+    /// Identifies the packet to its source.
     pub(crate) tag: u32,
 }
 
-/// What a closed source did.
+/// The results of a closed source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClosedReport {
     /// A window source.
@@ -43,7 +43,7 @@ pub(crate) struct Closed {
     random: Random,
     intervals: std::vec::IntoIter<Interval>,
     active: Option<Interval>,
-    /// When the mix of all sources looks at it next.
+    /// Time at which the mix of all sources polls it next.
     pub(crate) scheduled: Option<Nanos>,
 }
 
@@ -54,7 +54,7 @@ enum Kind {
 }
 
 impl Closed {
-    /// A window source.
+    /// Makes a window source.
     pub(crate) fn tcp(
         tcp: Tcp,
         packet: &PacketSize,
@@ -64,7 +64,7 @@ impl Closed {
         Self::new(Kind::Window(Box::new(Window::new(tcp))), packet, active, random)
     }
 
-    /// A source of requests.
+    /// Makes a source of requests.
     pub(crate) fn requests(
         spec: RequestResponse,
         packet: &PacketSize,
@@ -81,13 +81,13 @@ impl Closed {
         Ok(Self { kind, lengths, random, intervals, active, scheduled: None })
     }
 
-    /// When it does something next by itself: sends, hears of a packet, or gives one up.
+    /// Time of its next own action: it sends, is notified of a packet, or gives one up.
     pub(crate) fn next_time(&self) -> Option<Nanos> {
         let own = match &self.kind {
             Kind::Window(window) => window.next_time(),
             Kind::Requests(requests) => requests.next_time(),
         };
-        // Outside its intervals it hears, and does not send.
+        // Outside its intervals it receives feedback, and does not send.
         let Some(interval) = self.active else { return own };
         let start = match &self.kind {
             Kind::Window(window) if window.may_send() => Some(interval.start),
@@ -97,7 +97,8 @@ impl Closed {
         [own, start].into_iter().flatten().min()
     }
 
-    /// What it does at `now`: at most one packet. It is to be asked again as long as [`Closed::next_time`] is not later.
+    /// Performs the actions due at `now`, with at most one packet. The caller repeats it as long as
+    /// [`Closed::next_time`] is not later.
     pub(crate) fn poll(&mut self, now: Nanos) -> Option<Sent> {
         match &mut self.kind {
             Kind::Window(window) => window.hear(now),
@@ -119,7 +120,8 @@ impl Closed {
         }
     }
 
-    /// The packet `tag` reaches its receiver at `at`, which may be later than now; `marked` says that it has met congestion.
+    /// Reports that the packet `tag` reaches its receiver at `at`, which may be later than now; `marked` is true if it
+    /// has met congestion.
     pub(crate) fn arrived(&mut self, at: Nanos, tag: u32, marked: bool) {
         match &mut self.kind {
             Kind::Window(window) => window.arrived(at, tag, marked),
@@ -127,7 +129,7 @@ impl Closed {
         }
     }
 
-    /// What it did so far.
+    /// Returns the results so far.
     pub(crate) fn report(&self) -> ClosedReport {
         match &self.kind {
             Kind::Window(window) => ClosedReport::Tcp(window.flow()),

@@ -1,4 +1,5 @@
-//! Arrival curves: the most that a class or a source sends in any time. One type for shapers, policers, meters and delay bounds.
+//! Arrival curves: the maximum traffic of a class or a source in any time. One type for shapers, policers, meters and
+//! delay bounds.
 //!
 //! A curve is the least of its limits. Each is one of the models of \[drrpp\] Section 4.4.3, after Zhang:
 //!
@@ -9,31 +10,31 @@
 //! | (Xmin, Xave, I, Smax) | [`ArrivalLimit::Spacing`]: no two packets closer than Xmin, on average Xave apart in every interval of length I, none longer than Smax |
 //! | an access line (\[sds\] Section IV) | [`ArrivalLimit::Line`]: a packet's last bit is a whole packet's time behind the one before |
 //!
-//! A packet arrives in whole, with its last bit. Intervals of a bucket are closed: what arrives at both of their ends counts. Those of a
-//! length, of [`ArrivalLimit::Window`] and [`ArrivalLimit::Spacing`], are half open: of two packets exactly T apart each has an
-//! interval of its own.
+//! A packet arrives in whole, with its last bit. Intervals of a bucket are closed: arrivals at both of their ends
+//! count. Those of a length, of [`ArrivalLimit::Window`] and [`ArrivalLimit::Spacing`], are half open: of two packets
+//! exactly T apart each has an interval of its own.
 //!
-//! Everything is counted in whole bytes and nanoseconds. Nothing is rounded but the instant of a last bit on a line, up to the
-//! next nanosecond: so there may be what the line carries in a nanosecond more.
+//! Everything is counted in whole bytes and nanoseconds. Only the instant of a last bit on a line is rounded, up to the
+//! next nanosecond. So the excess is at most the line's bytes in a nanosecond.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos, PerWindow, Rate, Ratio};
 
 /// Most limits of one curve.
 pub const MAX_LIMITS: usize = 16;
 
-/// One limit on what arrives.
+/// One limit on arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalLimit {
-    /// A token bucket: at most `burst` and what the rate brings, in any time.
+    /// A token bucket: at most `burst` plus the yield of the rate, in any time.
     Bucket {
         /// sigma, in bytes.
         burst: u64,
         /// rho, in bit/s. Zero is a bucket that is never filled again.
         rate_bps: u64,
     },
-    /// So much in every interval of a length.
+    /// A limited amount in every interval of a length.
     Window {
-        /// How much.
+        /// The amount.
         amount: PerWindow,
         /// The length of the intervals.
         every: Nanos,
@@ -56,7 +57,7 @@ pub enum ArrivalLimit {
     },
 }
 
-/// A limit that nothing but silence keeps, or a curve without limits.
+/// A limit that only silence conforms to, or a curve without limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
     /// No limit.
@@ -77,7 +78,7 @@ pub enum CurveError {
     /// A window without length.
     #[error("an interval of 0 ns; the shortest is 1 ns")]
     NoInterval,
-    /// A window that nothing fits into.
+    /// A window with room for no packet.
     #[error("less than 1 B in {} ns, which no packet fits into; the least is the longest packet", .every.0)]
     EmptyWindow {
         /// The length of the window.
@@ -105,13 +106,13 @@ pub enum CurveError {
 }
 
 impl ArrivalLimit {
-    /// At most r T in every interval of the length T, in whole bytes.
+    /// Makes a limit of r T in every interval of the length T, in whole bytes.
     #[must_use]
     pub fn rate_in(rate: Rate, every: Nanos) -> Self {
         Self::Window { amount: PerWindow::Bytes(rate.bytes_in(every)), every }
     }
 
-    /// Returns true if packets can pass for ever.
+    /// Checks that packets can pass indefinitely.
     fn check(self) -> Result<(), CurveError> {
         match self {
             Self::Bucket { burst: 0, .. } => Err(CurveError::NoBurst),
@@ -131,7 +132,7 @@ impl ArrivalLimit {
         }
     }
 
-    /// The longest packet that keeps it, in bytes.
+    /// Returns the longest conforming packet, in bytes.
     fn longest(self) -> u64 {
         match self {
             Self::Bucket { burst, .. } => burst,
@@ -141,7 +142,7 @@ impl ArrivalLimit {
         }
     }
 
-    /// The most bytes in a closed interval of the length `span`, of packets of `largest` bytes at most.
+    /// Returns the most bytes in a closed interval of the length `span`, with packets of at most `largest` bytes.
     fn most_in(self, span: Nanos, largest: u32) -> u128 {
         let steps = |each: u128, every: Nanos| each.saturating_mul(u128::from(span.0 / every.0.max(1)) + 1);
         let filled = |rate: u64| u128::from(rate) * u128::from(span.0) / u128::from(8 * NANOS_PER_SEC);
@@ -159,8 +160,8 @@ impl ArrivalLimit {
         }
     }
 
-    /// Straight lines that are never below what may arrive: a burst in bytes, and a rate in bit/s. Where the limit rises in steps, they touch
-    /// it at each.
+    /// Straight lines that are never below the permitted arrivals: a burst in bytes, and a rate in bit/s. If the limit
+    /// rises in steps, they touch it at each.
     fn lines(self, largest: u32) -> [Option<(u128, Ratio)>; 2] {
         let steps = |bytes: u128, every: Nanos| {
             let bits = bytes.saturating_mul(8 * u128::from(NANOS_PER_SEC));
@@ -189,7 +190,7 @@ fn in_bytes(amount: PerWindow, largest: u32) -> u128 {
     }
 }
 
-/// The most that arrives in any time: the least of some limits, all of which hold.
+/// The maximum arrivals in any time: the least of some limits, all of which hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivalCurve(Limits);
 
@@ -201,17 +202,17 @@ enum Limits {
 }
 
 impl From<ArrivalLimit> for ArrivalCurve {
-    /// The curve of one limit, whatever it is: that of a class with a rate of zero is one as well.
+    /// Makes the curve of one limit, without a check: that of a class with a rate of zero is valid here.
     fn from(limit: ArrivalLimit) -> Self {
         Self(Limits::One(limit))
     }
 }
 
 impl ArrivalCurve {
-    /// The least of `limits`, each of which lets packets pass for ever.
+    /// Makes the minimum of `limits`, each of which lets packets pass indefinitely.
     ///
     /// # Errors
-    /// No limit, more than [`MAX_LIMITS`], or the first that lets nothing pass.
+    /// No limit, more than [`MAX_LIMITS`], or the first that passes nothing.
     pub fn new(limits: &[ArrivalLimit]) -> Result<Self, CurveError> {
         if limits.len() > MAX_LIMITS {
             return Err(CurveError::TooMany { limits: limits.len() });
@@ -224,15 +225,15 @@ impl ArrivalCurve {
         }
     }
 
-    /// Checks that packets can pass for ever, which a curve made by [`ArrivalCurve::new`] lets them.
+    /// Checks that packets can pass indefinitely, which holds for a curve from [`ArrivalCurve::new`].
     ///
     /// # Errors
-    /// The first limit that lets nothing pass.
+    /// The first limit that passes nothing.
     pub fn check(&self) -> Result<(), CurveError> {
         self.limits().iter().try_for_each(|limit| limit.check())
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &[ArrivalLimit] {
         match &self.0 {
@@ -241,7 +242,7 @@ impl ArrivalCurve {
         }
     }
 
-    /// Burst in bytes and rate in bit/s of a curve that is one token bucket.
+    /// Returns burst in bytes and rate in bit/s of a curve that is one token bucket.
     #[must_use]
     pub fn as_bucket(&self) -> Option<(u64, u64)> {
         match *self.limits() {
@@ -250,29 +251,29 @@ impl ArrivalCurve {
         }
     }
 
-    /// The longest packet that keeps the curve, in bytes; `u64::MAX` where every packet does.
+    /// The longest packet that conforms to the curve, in bytes; `u64::MAX` if every packet does.
     #[must_use]
     pub fn longest_packet(&self) -> u64 {
         self.limits().iter().map(|limit| limit.longest()).min().unwrap_or(u64::MAX)
     }
 
-    /// The rate in the long run, in bit/s, with packets of `largest` bytes at most.
+    /// Returns the long-term rate in bit/s, with packets of at most `largest` bytes.
     #[must_use]
     pub fn long_run_bps(&self, largest: u32) -> f64 {
         let rate = |(_, rate): (u128, Ratio)| rate.numerator as f64 / rate.denominator as f64;
         self.lines(largest).map(rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// The most bytes that arrive in a closed interval of the length `span`, in packets of `largest` bytes at most: exact for each limit,
-    /// and the least of them.
+    /// Returns the most bytes that arrive in a closed interval of the length `span`, in packets of at most `largest`
+    /// bytes. It is exact for each limit, and the least of them.
     #[must_use]
     pub fn most_in(&self, span: Nanos, largest: u32) -> u128 {
         self.limits().iter().map(|limit| limit.most_in(span, largest)).min().unwrap_or(u128::MAX)
     }
 
-    /// Straight lines that are never below the curve for packets of `largest` bytes at most: a burst in bytes, and a rate in bit/s. The least
-    /// of them is the curve where its limits are buckets and lines. A window and a spacing rise in steps, and their line touches
-    /// each step at its beginning.
+    /// Straight lines that are never below the curve for packets of at most `largest` bytes: a burst in bytes, and a
+    /// rate in bit/s. The least of them is the curve if its limits are buckets and lines. A window and a spacing rise
+    /// in steps, and their line touches each step at its beginning.
     pub fn lines(&self, largest: u32) -> impl Iterator<Item = (u128, Ratio)> {
         self.limits().iter().flat_map(move |limit| limit.lines(largest)).flatten()
     }

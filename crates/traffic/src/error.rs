@@ -12,7 +12,7 @@ pub enum SourceError {
     /// A packet longer than any link carries.
     #[error("a packet of {len} B; the longest packet has {limit} B")]
     PacketTooLong {
-        /// The longest packet asked for, in bytes.
+        /// The requested longest packet, in bytes.
         len: u64,
         /// The longest packet taken, in bytes.
         limit: u32,
@@ -20,9 +20,9 @@ pub enum SourceError {
     /// A range whose smallest value is above its largest.
     #[error("packets of {min} B to {max} B: the shortest is longer than the longest")]
     EmptyRange {
-        /// The shortest asked for, in bytes.
+        /// The requested shortest, in bytes.
         min: u32,
-        /// The longest asked for, in bytes.
+        /// The requested longest, in bytes.
         max: u32,
     },
     /// No packets at all.
@@ -39,7 +39,7 @@ pub enum SourceError {
     /// No lengths of packets, or more than [`MAX_MIX`](crate::MAX_MIX).
     #[error("{count} lengths of packets; there can be 1 to {limit}")]
     Lengths {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_MIX`](crate::MAX_MIX).
         limit: usize,
@@ -50,7 +50,7 @@ pub enum SourceError {
     /// An exponential mean that no distribution between its limits has.
     #[error("an exponential mean of {mean} B; between its limits it can have {least} to {most} B")]
     Mean {
-        /// The mean asked for, in bytes.
+        /// The requested mean, in bytes.
         mean: u32,
         /// The least possible, in bytes.
         least: u32,
@@ -74,17 +74,17 @@ pub enum SourceError {
     /// A number outside its range.
     #[error("{what} of {}; it must be {must}", shown(*.value))]
     Parameter {
-        /// What it is.
+        /// The quantity.
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What is possible.
+        /// The valid range.
         must: &'static str,
     },
     /// A model without states, or with more than [`MAX_STATES`](crate::MAX_STATES).
     #[error("{count} states; there can be 1 to {limit}")]
     States {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_STATES`](crate::MAX_STATES).
         limit: usize,
@@ -94,15 +94,15 @@ pub enum SourceError {
     NextStates {
         /// The state, from 0.
         state: usize,
-        /// How many weights it has.
+        /// Its number of weights.
         count: usize,
-        /// How many states there are.
+        /// Number of states.
         states: usize,
     },
-    /// A group of pictures that has none, or more than [`MAX_PICTURES`](crate::MAX_PICTURES).
+    /// A group without pictures, or with more than [`MAX_PICTURES`](crate::MAX_PICTURES).
     #[error("a group of {count} pictures; there can be 1 to {limit}")]
     Pictures {
-        /// How many there are.
+        /// Actual number.
         count: usize,
         /// [`MAX_PICTURES`](crate::MAX_PICTURES).
         limit: usize,
@@ -126,7 +126,7 @@ pub enum SourceError {
         /// [`MAX_FRAME_PACKETS`](crate::MAX_FRAME_PACKETS).
         limit: u32,
     },
-    /// A curve to which nothing can be held.
+    /// A curve that no traffic conforms to.
     #[error("an arrival curve with {0}")]
     Curve(#[from] CurveError),
     /// Packets that never conform to the source's arrival curve.
@@ -147,13 +147,13 @@ pub enum SourceError {
     ShaperQueue {
         /// The longest packet, in bytes.
         len: u32,
-        /// What the queue holds, in bytes.
+        /// Limit of the queue, in bytes.
         bytes: u32,
     },
     /// A shaper behind a shaper.
     #[error("a source shaped twice; write both limits as one curve")]
     ShapedTwice,
-    /// A source that has to hear of its packets, where nobody can tell.
+    /// A source that needs feedback on its packets, where there is none.
     #[error(
         "a source of requests or with a window runs only in simulations, where it hears of its packets; on a real link, \
          `fairlink generate --tcp` sends by TCP of the kernel"
@@ -173,7 +173,7 @@ pub enum SourceError {
     },
 }
 
-/// A number as a person would write it: very large and very small ones with an exponent.
+/// Formats a number: very large and very small ones with an exponent.
 fn shown(value: f64) -> String {
     if value != 0.0 && !(1e-9..1e15).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
 }

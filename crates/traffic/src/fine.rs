@@ -5,7 +5,7 @@ use fairlink_core::{NANOS_PER_SEC, Nanos};
 /// Fractional bits.
 const BITS: u32 = 32;
 
-/// A time in seconds.
+/// Converts a time to seconds.
 pub(crate) fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / NANOS_PER_SEC as f64
 }
@@ -15,53 +15,53 @@ pub(crate) fn seconds(time: Nanos) -> f64 {
 pub(crate) struct Fine(u128);
 
 impl Fine {
-    /// Exactly `at`.
+    /// Converts `at` exactly.
     pub(crate) fn from_nanos(at: Nanos) -> Self {
         Self(u128::from(at.0) << BITS)
     }
 
-    /// Seconds; what is below zero is zero.
+    /// Converts seconds; negative values become zero.
     pub(crate) fn from_secs(seconds: f64) -> Self {
         Self((seconds * NANOS_PER_SEC as f64 * (1u64 << BITS) as f64) as u128)
     }
 
-    /// `numerator / denominator` seconds, rounded. The numerator is at most 2^64.
+    /// Returns `numerator / denominator` seconds, rounded. The numerator is at most 2^64.
     pub(crate) fn from_ratio(numerator: u128, denominator: u128) -> Self {
         // Below 2^64 * 2^30 * 2^32.
         let fine = (numerator * u128::from(NANOS_PER_SEC)) << BITS;
         Self((fine + denominator / 2) / denominator.max(1))
     }
 
-    /// The first nanosecond that is not before it.
+    /// Returns the first nanosecond that is not before it.
     pub(crate) fn ceil(self) -> Nanos {
         Nanos(u64::try_from(self.0.div_ceil(1 << BITS)).unwrap_or(u64::MAX))
     }
 
-    /// Later by `span`.
+    /// Returns the time later by `span`.
     #[must_use]
     pub(crate) fn after(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// How much later it is than `earlier`; nothing where it is not.
+    /// Time since `earlier`; zero if that is later.
     #[must_use]
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// `factor` / 2^32 times as long; spans of up to 2^30 s and factors of up to 2^33.
+    /// Scales by `factor` / 2^32. For spans of up to 2^30 s and factors of up to 2^33.
     #[must_use]
     pub(crate) fn scaled(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(u128::from(factor)) >> 32)
     }
 
-    /// `count` times as long.
+    /// Multiplies by `count`.
     #[must_use]
     pub(crate) fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(u128::from(count)))
     }
 
-    /// A random part of it, uniform.
+    /// Returns a random part, uniform.
     pub(crate) fn part(self, unit: f64) -> Self {
         Self((self.0 as f64 * unit) as u128)
     }

@@ -1,4 +1,4 @@
-//! How long packets and frames are.
+//! Lengths of packets and frames.
 
 use fairlink_core::MAX_PACKET;
 
@@ -15,7 +15,7 @@ pub const IMIX: [(u32, u32); 3] = [(40, 7), (576, 4), (1500, 1)];
 /// again.
 const MIN_INSIDE: f64 = 0.01;
 
-/// How long packets or frames are, in bytes.
+/// The distribution of lengths of packets or frames, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PacketSize {
     /// Always the same.
@@ -29,7 +29,8 @@ pub enum PacketSize {
         /// Added to every payload.
         header: u32,
     },
-    /// Exponential above `min` and cut off at `max`. The mean is that of what is drawn; it lies in the lower half of the range.
+    /// Exponential above `min` and cut off at `max`. The mean is that of the drawn values; it lies in the lower half of
+    /// the range.
     Exponential {
         /// Mean length.
         mean: u32,
@@ -38,8 +39,8 @@ pub enum PacketSize {
         /// Longest.
         max: u32,
     },
-    /// Lognormal between `min` and `max`: what lies outside is drawn again. Mean and standard deviation are those without these
-    /// limits.
+    /// Lognormal between `min` and `max`: values outside are drawn again. Mean and standard deviation are those without
+    /// these limits.
     Lognormal {
         /// Mean length.
         mean: u32,
@@ -55,7 +56,7 @@ pub enum PacketSize {
 }
 
 impl PacketSize {
-    /// Shortest and longest packet, in bytes; `None` where a length does not fit 32 bits or there is none.
+    /// Shortest and longest packet, in bytes; `None` if a length does not fit 32 bits or there is none.
     #[must_use]
     pub fn range(&self) -> Option<(u32, u32)> {
         match self {
@@ -93,7 +94,7 @@ impl PacketSize {
         }
     }
 
-    /// The mean length in bytes.
+    /// Returns the mean length in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
@@ -113,8 +114,8 @@ impl PacketSize {
         }
     }
 
-    /// The mean of what a link accounts for: `accounted` gives it for each length, in bytes. Where lengths have no end of values,
-    /// what is added to them is averaged over 4096 that are drawn.
+    /// Mean of the link's accounted lengths: `accounted` maps a length, both in bytes. If the number of lengths is
+    /// unlimited, the overhead is averaged over 4096 samples.
     #[must_use]
     pub fn mean_accounted(&self, accounted: impl Fn(u32) -> u32) -> f64 {
         match self {
@@ -143,7 +144,7 @@ impl PacketSize {
     }
 }
 
-/// What draws lengths.
+/// A generator of lengths.
 #[derive(Clone, Debug)]
 pub(crate) enum Lengths {
     Fixed(u32),
@@ -188,7 +189,7 @@ impl Lengths {
         })
     }
 
-    /// The next length.
+    /// Draws the next length.
     pub(crate) fn draw(&self, random: &mut Random) -> u32 {
         match self {
             Self::Fixed(len) => *len,
@@ -208,7 +209,7 @@ impl Lengths {
     }
 }
 
-/// Rising sums of `weights`, as parts of their total.
+/// Returns rising sums of `weights`, as parts of their total.
 pub(crate) fn sums(weights: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     let total: f64 = weights.clone().sum();
     let mut sum = 0.0;
@@ -219,7 +220,8 @@ pub(crate) fn sums(weights: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     sums.collect()
 }
 
-/// The scale of the exponential distribution that, above `min` and cut off at `max`, has this mean; `None` where there is none.
+/// Returns the scale of the exponential distribution with this mean, above `min` and cut off at `max`; `None` if there
+/// is none.
 fn exponential_scale(mean: f64, min: f64, max: f64) -> Option<f64> {
     let (span, above) = (max - min, mean - min);
     if above <= 0.0 || above > span / 2.0 {
@@ -242,7 +244,7 @@ fn exponential_scale(mean: f64, min: f64, max: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The distribution function of the standard normal distribution.
+/// Returns the distribution function of the standard normal distribution.
 fn normal_cdf(x: f64) -> f64 {
     libm::erfc(-x / std::f64::consts::SQRT_2) / 2.0
 }

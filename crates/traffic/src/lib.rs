@@ -1,20 +1,20 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Types
-//! A [`SourceSpec`] says what a source does. It is plain data, read from scenario files. A [`Source`] runs one of them, a
-//! [`TrafficMix`] runs all in the order of time. Neither knows what the packets are for.
+//! A [`SourceSpec`] describes a source. It is plain data, read from scenario files. A [`Source`] runs one of them, a
+//! [`TrafficMix`] runs all in time order. Neither depends on the use of the packets.
 //!
 //! # Determinism
-//! The packets of a source depend on its spec, the seed and the source's index, and on nothing else: not on the other sources, not
-//! on the scheduler. Random numbers are ChaCha8 keyed by the seed, one stream for each source. Logarithms are taken by `libm`,
-//! which gives the same bits on every machine.
+//! The packets of a source depend only on its spec, the seed and the source's index. They do not depend on other
+//! sources or on the scheduler. Random numbers are ChaCha8 keyed by the seed, one stream for each source. Logarithms
+//! are taken by `libm`, which gives the same bits on every machine.
 //!
 //! # Lengths and rates
-//! Lengths and rates here are those of the frames themselves, without what a link adds.
+//! Lengths and rates here are those of the frames themselves, without the link's overhead.
 //!
 //! # Errors and panics
-//! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program, and the
-//! function's page says which.
+//! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program,
+//! documented at the function.
 #![forbid(unsafe_code)]
 
 pub mod between;

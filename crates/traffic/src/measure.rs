@@ -1,5 +1,5 @@
-//! What arrival processes look like: their rate, how it varies in time, and how much of it comes at once. One pass over the packets, and
-//! memory that grows with the logarithm of the time only.
+//! Statistics of arrival processes: their rate, its variation in time, and their burstiness. One pass over the packets,
+//! and memory that grows only with the logarithm of the time.
 //!
 //! | quantity | computed as |
 //! | --- | --- |
@@ -16,7 +16,7 @@ const FEWEST_WINDOWS: u64 = 32;
 /// Most doublings of the window.
 const MOST_DOUBLINGS: usize = 40;
 
-/// Mean and variance of numbers that come one by one (Welford's way, which does not cancel).
+/// Online mean and variance (Welford's method, which does not cancel).
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
     count: u64,
@@ -37,7 +37,7 @@ impl Moments {
     }
 }
 
-/// Windows of one length, and what half of a window of the double length has brought.
+/// Windows of one length, and the first half of a window of the double length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     bytes: Moments,
@@ -80,11 +80,11 @@ impl Neighbours {
     }
 }
 
-/// An arrival process that is looked at.
+/// Statistics of an arrival process.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     window: Nanos,
-    /// The window that is under way: its number, packets and bytes.
+    /// The current window: its number, packets and bytes.
     number: u64,
     packets: u64,
     bytes: u64,
@@ -96,7 +96,7 @@ pub struct Arrivals {
     longest: u32,
 }
 
-/// What was seen. What too short a run does not tell is `None`.
+/// The statistics. A value is `None` if the run is too short for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// Packets.
@@ -118,7 +118,7 @@ pub struct Seen {
 }
 
 impl Arrivals {
-    /// Nothing has arrived yet. Windows have this length.
+    /// Makes empty statistics with windows of this length.
     ///
     /// # Panics
     /// When `window` is zero.
@@ -139,7 +139,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet of `len` bytes arrives at `at`, not before the one before it.
+    /// Records a packet of `len` bytes that arrives at `at`, not before the previous one.
     pub fn arrive(&mut self, at: Nanos, len: u32) {
         self.until(at);
         self.packets += 1;
@@ -149,7 +149,7 @@ impl Arrivals {
         self.longest = self.longest.max(len);
     }
 
-    /// What was seen in a run that ends at `end`. The window that is under way then is left out.
+    /// Returns the statistics of a run that ends at `end`. The incomplete window at the end is left out.
     #[must_use]
     pub fn seen(mut self, end: Nanos) -> Seen {
         self.until(end);
@@ -192,7 +192,7 @@ impl Arrivals {
         }
     }
 
-    /// From the slope of log variance against log length, by least squares.
+    /// Computes the Hurst parameter from the slope of log variance against log length, by least squares.
     fn hurst(&self) -> Option<f64> {
         let points: Vec<(f64, f64)> = (0i32..)
             .zip(&self.levels)

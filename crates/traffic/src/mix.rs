@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::source::Source;
 use crate::spec::SourceSpec;
 
-/// What happens at a source.
+/// An event at a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// A packet of `len` bytes arrives.
@@ -26,7 +26,7 @@ pub enum What {
     GreedyStart,
     /// A greedy source stops.
     GreedyStop,
-    /// A source that hears of its packets looked what to do, and does nothing.
+    /// A closed source was polled and does nothing.
     Nothing,
 }
 
@@ -39,19 +39,19 @@ pub struct Event {
     pub source: u32,
     /// The source's class.
     pub class: ClassId,
-    /// What.
+    /// The event.
     pub what: What,
-    /// By which a source knows a packet again that hears of its packets ([`TrafficMix::arrived`]); absent for others.
+    /// Identifies the packet to a closed source ([`TrafficMix::arrived`]); absent for others.
     pub tag: Option<u32>,
 }
 
-/// What a source does next.
+/// The next action of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Packet(u32),
     GreedyStart,
     GreedyStop,
-    /// A closed source looks what to do.
+    /// Polls a closed source.
     Look,
 }
 
@@ -66,8 +66,8 @@ enum Sender {
 #[derive(Clone, Debug)]
 pub struct TrafficMix {
     sources: Vec<(ClassId, Sender)>,
-    /// What each source does next: when, its index, and what. A closed source may have entries that are no longer true; none of
-    /// them is on top.
+    /// The next action of each source: time, index, action. A closed source may have stale entries; none of them is on
+    /// top.
     next: BinaryHeap<Reverse<(Nanos, u32, Next)>>,
     /// The time of the last event. No event is scheduled before it.
     now: Nanos,
@@ -122,9 +122,9 @@ impl TrafficMix {
         Ok(mix)
     }
 
-    /// A packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later than the last event; a time
-    /// before the last event counts as the time of that event. `marked` says that the packet has met congestion. A packet that is never
-    /// reported is lost.
+    /// Reports that a packet with this `tag` of source number `source` reaches its receiver at `at`, which may be later
+    /// than the last event; a time before the last event counts as the time of that event. `marked` is true if the
+    /// packet has met congestion. A packet that is never reported is lost.
     ///
     /// # Panics
     /// When there is no such source.
@@ -135,7 +135,7 @@ impl TrafficMix {
         }
     }
 
-    /// What a source that hears of its packets did so far; `None` for others.
+    /// Returns the results of a closed source so far; `None` for others.
     ///
     /// # Panics
     /// When there is no such source.
@@ -172,7 +172,7 @@ impl TrafficMix {
         }
     }
 
-    /// A closed source looks at `at` what to do.
+    /// Polls a closed source at `at`.
     fn look(&mut self, index: u32, at: Nanos) -> Option<Sent> {
         self.next.pop();
         let Sender::Closed(closed) = &mut self.sources[index as usize].1 else { return None };
@@ -182,13 +182,13 @@ impl TrafficMix {
         sent
     }
 
-    /// When something happens next; `None` when all sources have ended.
+    /// Time of the next event; `None` when all sources have ended.
     #[must_use]
     pub fn peek(&self) -> Option<Nanos> {
         self.next.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// What the shaper or policer of source number `source` has lost so far.
+    /// Amount that the shaper or policer of source number `source` has dropped so far.
     ///
     /// # Panics
     /// When there is no such source.
@@ -200,7 +200,7 @@ impl TrafficMix {
         }
     }
 
-    /// The length in bytes of the next packet of the greedy source number `source`.
+    /// Returns the length in bytes of the next packet of the greedy source number `source`.
     ///
     /// # Panics
     /// When there is no such source, or it is not greedy.
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Sources that hear of their packets: windows of both kinds, and requests.
+    /// Closed sources: windows of both kinds, and requests.
     fn closed_specs(rtt: Nanos) -> Vec<SourceSpec> {
         let tcp = |congestion_control| Model::Tcp(Tcp { congestion_control, rtt });
         let requests =
@@ -355,7 +355,7 @@ mod tests {
             let mut mix = TrafficMix::new(&closed_specs(rtt), 1, Nanos::from_secs(5)).unwrap();
             let times = play(&mut mix, 100_000, |sent| sent);
             assert!(times.is_sorted(), "{:?}", times.windows(2).find(|pair| pair[1] < pair[0]));
-            // The windows stay small beside so much loss. The run has got to its second interval all the same.
+            // The windows stay small under this loss. The run has reached its second interval nevertheless.
             assert!(times.len() > 100 && times.last() > Some(&Nanos::from_secs(2)), "{} events", times.len());
         }
     }

@@ -1,7 +1,7 @@
 //! When packets arrive: a file for each model.
 //!
-//! Each file has the model's parameters, which are plain data, and what runs it, a `Process`: it draws its times and lengths from
-//! random numbers that are handed in, and knows nothing of intervals of activity, shapers, or other sources.
+//! Each file has the model's parameters, which are plain data, and its `Process`, which generates times and lengths
+//! from random numbers that are passed in. It is independent of intervals of activity, shapers, and other sources.
 
 mod dar1;
 mod even;
@@ -53,24 +53,24 @@ pub struct Arrival {
 pub enum Model {
     /// Always has another packet: the class stays backlogged while the source is active.
     Greedy,
-    /// Packets at this mean rate, by a clock of their own, whatever becomes of them: meant to be above what the class gets.
-    /// The time after each is between half and one and a half of what it takes at the rate, at random, so that sources of one
-    /// rate do not march in step.
+    /// Packets at this mean rate, timed independently of deliveries: meant to be above the class's rate. The time after
+    /// each is between half and one and a half of its duration at the rate, at random, so that sources of one rate do
+    /// not synchronize.
     Saturating(Rate),
     /// Evenly spaced packets, or evenly spaced bursts.
     Cbr {
-        /// How fast.
+        /// Rate.
         pace: Pace,
         /// Packets that arrive together, back to back; 1 is usual.
         burst: u32,
     },
     /// Poisson arrivals: exponentially distributed times between packets.
     Poisson(Pace),
-    /// Evenly spaced packets in random on times, and nothing in exponentially distributed off times.
+    /// Evenly spaced packets in random on times, and silence in exponentially distributed off times.
     OnOff {
-        /// How fast while on.
+        /// Rate while on.
         pace: Pace,
-        /// How long it is on.
+        /// Distribution of on times.
         on: OnTime,
         /// Mean off time.
         off: Nanos,
@@ -83,26 +83,26 @@ pub enum Model {
     Dar1(Dar1),
     /// The packets of a capture or a trace file.
     Trace(Trace),
-    /// A window of packets under way, as TCP has. It runs in simulations.
+    /// A window of packets in flight, as in TCP. It runs in simulations.
     Tcp(Tcp),
     /// Requests that wait for their responses. It runs in simulations.
     RequestResponse(RequestResponse),
-    /// What another model sends, held to an arrival curve.
+    /// The traffic of another model, held to an arrival curve.
     Shaped(Box<Shaped>),
 }
 
 /// A model behind a shaper or a policer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shaped {
-    /// Who sends; not itself shaped.
+    /// The sender; not itself shaped.
     pub model: Model,
-    /// What it is held to.
+    /// The curve to conform to.
     pub curve: ArrivalCurve,
-    /// What becomes of what does not conform.
+    /// Treatment of excess packets.
     pub excess: Excess,
 }
 
-/// What becomes of packets that do not conform to a curve.
+/// The treatment of packets that do not conform to a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// They wait in a queue of these limits, or in one that is never full.
@@ -112,19 +112,19 @@ pub enum Excess {
 }
 
 impl Model {
-    /// Evenly spaced packets at this `rate`.
+    /// Makes evenly spaced packets at this `rate`.
     #[must_use]
     pub const fn cbr(rate: Rate) -> Self {
         Self::Cbr { pace: Pace::Rate(rate), burst: 1 }
     }
 
-    /// Evenly spaced packets, this many in 1000 s.
+    /// Makes evenly spaced packets, this many in 1000 s.
     #[must_use]
     pub const fn cbr_packets(per_1000_s: u64) -> Self {
         Self::Cbr { pace: Pace::Packets { per_1000_s }, burst: 1 }
     }
 
-    /// Poisson arrivals of this mean `rate`.
+    /// Makes Poisson arrivals of this mean `rate`.
     #[must_use]
     pub const fn poisson(rate: Rate) -> Self {
         Self::Poisson(Pace::Rate(rate))
@@ -150,7 +150,7 @@ impl Model {
         }
     }
 
-    /// How long a group of pictures lasts, of video that has groups; rounded down.
+    /// Duration of a group of pictures, for video with groups; rounded down.
     #[must_use]
     pub fn group(&self) -> Option<Nanos> {
         match self.sender() {
@@ -159,13 +159,13 @@ impl Model {
         }
     }
 
-    /// Returns true if the source has to hear of its packets, and so runs in simulations only.
+    /// Returns true if the source needs feedback on its packets, and so runs in simulations only.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.sender(), Self::Tcp(_) | Self::RequestResponse(_))
     }
 
-    /// Who sends, before any shaper.
+    /// Returns the model before any shaper.
     #[must_use]
     pub fn sender(&self) -> &Self {
         match self {
@@ -174,26 +174,26 @@ impl Model {
         }
     }
 
-    /// Poisson arrivals, this many in 1000 s on average.
+    /// Makes Poisson arrivals, this many in 1000 s on average.
     #[must_use]
     pub const fn poisson_packets(per_1000_s: u64) -> Self {
         Self::Poisson(Pace::Packets { per_1000_s })
     }
 }
 
-/// What says when the packets of a source arrive.
+/// A generator of a source's arrivals.
 trait Process {
-    /// The source becomes active at `start`.
+    /// Activates the source at `start`.
     fn start(&mut self, start: Nanos, random: &mut Random);
 
-    /// The next packet, not before the one before it; `None` when there is none any more.
+    /// Returns the next packet, not before the previous one; `None` after the last.
     fn next(&mut self, random: &mut Random) -> Option<Arrival>;
 }
 
 /// A running model.
 #[derive(Clone, Debug)]
 pub(crate) enum Running {
-    /// Has no times of its own.
+    /// A model without times.
     Greedy(Lengths),
     Even(Even),
     Uneven(Uneven),
@@ -220,12 +220,12 @@ impl Running {
             Model::Dar1(dar1) => Self::Dar1(Box::new(Dar1Frames::new(dar1, packet)?)),
             Model::Trace(trace) => Self::Replay(Replay::new(trace)),
             Model::Tcp(_) | Model::RequestResponse(_) => return Err(SourceError::Closed),
-            // The source holds the shaper: what waits in it outlives intervals of activity.
+            // The source holds the shaper, whose queue outlives intervals of activity.
             Model::Shaped(shaped) => return Self::new(&shaped.model, packet),
         })
     }
 
-    /// The source becomes active at `start`.
+    /// Activates the source at `start`.
     pub(crate) fn start(&mut self, start: Nanos, random: &mut Random) {
         match self {
             Self::Greedy(_) => {}
@@ -240,7 +240,7 @@ impl Running {
         }
     }
 
-    /// The next packet; `None` where there is none any more, or never is by itself.
+    /// Returns the next packet; `None` after the last, or if the model generates none by itself.
     pub(crate) fn next(&mut self, random: &mut Random) -> Option<Arrival> {
         match self {
             Self::Greedy(_) => None,

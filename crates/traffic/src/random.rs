@@ -11,7 +11,8 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
-    /// The numbers of source number `index` in a run with this `seed`: one stream of ChaCha8 for each source.
+    /// Makes the random numbers of source number `index` in a run with this `seed`: one stream of ChaCha8 for each
+    /// source.
     pub(crate) fn new(seed: u64, index: u32) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -20,32 +21,33 @@ impl Random {
         Self(random)
     }
 
-    /// Uniform among all whole numbers of 64 bits.
+    /// Draws uniformly from all whole numbers of 64 bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in (0, 1], in steps of 2^-53.
+    /// Draws uniformly from (0, 1], in steps of 2^-53.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform among `0 .. span`. The bias is below `span` / 2^64.
+    /// Draws uniformly from `0 .. span`. The bias is below `span` / 2^64.
     pub(crate) fn below(&mut self, span: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(span)) >> 64) as u64
     }
 
-    /// Exponential with mean one.
+    /// Draws an exponential number with mean one.
     pub(crate) fn exponential(&mut self) -> f64 {
         -libm::log(self.unit())
     }
 
-    /// Pareto with this tail `index` and mean one: P(X > x) = (a / x)^index from a = (index - 1) / index on. The index is above one.
+    /// Draws a Pareto number with this tail `index` and mean one: P(X > x) = (a / x)^index from a = (index - 1) / index
+    /// on. The index is above one.
     pub(crate) fn pareto(&mut self, index: f64) -> f64 {
         (index - 1.0) / index * libm::pow(self.unit(), -1.0 / index)
     }
 
-    /// Standard normal, by the polar method of Marsaglia. The second number of each pair is thrown away.
+    /// Standard normal, by the polar method of Marsaglia. The second number of each pair is discarded.
     pub(crate) fn normal(&mut self) -> f64 {
         loop {
             let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
@@ -56,7 +58,7 @@ impl Random {
         }
     }
 
-    /// Gamma with this `shape` and scale one, by the method of Marsaglia and Tsang (ACM TOMS 26, 2000).
+    /// Draws a gamma number with this `shape` and scale one, by the method of Marsaglia and Tsang (ACM TOMS 26, 2000).
     pub(crate) fn gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             // G(shape) = G(shape + 1) * U^(1 / shape).
@@ -77,7 +79,8 @@ impl Random {
         }
     }
 
-    /// The place of a number drawn uniformly in (0, 1] in a row of rising sums of probabilities that ends with one.
+    /// Returns the place of a number drawn uniformly from (0, 1] in a row of rising sums of probabilities that ends
+    /// with one.
     pub(crate) fn place(&mut self, sums: &[f64]) -> usize {
         let unit = self.unit();
         sums.partition_point(|&sum| sum < unit).min(sums.len().saturating_sub(1))
@@ -88,7 +91,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// Mean and variance of 200,000 numbers.
+    /// Returns the mean and variance of 200,000 numbers.
     fn moments(mut draw: impl FnMut(&mut Random) -> f64) -> (f64, f64) {
         let mut random = Random::new(11, 3);
         let numbers: Vec<f64> = (0..200_000).map(|_| draw(&mut random)).collect();

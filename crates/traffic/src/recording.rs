@@ -1,12 +1,13 @@
-//! Packets of a link written to a file, with what became of each: CSV, or pcapng for programs that show captures. Simulations and
+//! Packets of a link written to a file, each with its outcome: CSV, or pcapng for capture viewers. Simulations and
 //! gateways write the same two formats, and [`read_trace`](crate::read_trace) reads both.
 //!
-//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its transmission begins and
-//! ends), `bytes` (of the frame), `accounted_bytes` (as the link counts them), `queueing_delay_s` (start less arrival), `dropped_s` and
-//! `dropped` (when, and why). What did not happen is empty. A packet that is still queued at the end has neither times nor a reason.
+//! The columns of the CSV: `packet` (from 1, by arrival), `class`, `arrival_s`, `start_s` and `departure_s` (its
+//! transmission begins and ends), `bytes` (of the frame), `accounted_bytes` (as the link counts them),
+//! `queueing_delay_s` (start minus arrival), `dropped_s` and `dropped` (time and reason). Columns of events that did
+//! not occur are empty. A packet that is still queued at the end has neither times nor a reason.
 //!
-//! A packet of a capture has the time of its arrival; what became of it stands in its comment. Times count from 1 January 1970, which is
-//! time 0 of a simulation.
+//! A packet of a capture has the time of its arrival; its outcome is in its comment. Times count from 1 January 1970,
+//! which is time 0 of a simulation.
 
 mod csv;
 mod pcapng;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 use fairlink_core::Nanos;
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// It was sent.
@@ -49,11 +50,11 @@ pub struct PacketRecord<'a> {
     pub arrived: Nanos,
     /// Length of its frame in bytes.
     pub len: u32,
-    /// The same with what the link adds.
+    /// The same with the link's overhead.
     pub accounted: u32,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome<'a>,
-    /// The first bytes of its frame, all of them where it was kept whole. CSV has no use for them.
+    /// The first bytes of its frame, or all of them if it was kept whole. CSV does not use them.
     pub bytes: &'a [u8],
 }
 
@@ -67,10 +68,10 @@ pub enum RecordingFormat {
 }
 
 impl RecordingFormat {
-    /// The format that the ending of a name asks for: `.csv` or `.pcapng`, in capitals or not.
+    /// Returns the format for the ending of a name: `.csv` or `.pcapng`, in capitals or not.
     ///
     /// # Errors
-    /// What is wrong with the name, in words.
+    /// Description of the fault of the name.
     pub fn of(file: &Path) -> Result<Self, &'static str> {
         if file.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err("a directory, by the / at its end; name a file that ends with .csv or .pcapng");
@@ -85,10 +86,10 @@ impl RecordingFormat {
         }
     }
 
-    /// Begins a file of this format. `interface` is what a capture calls the link.
+    /// Begins a file of this format. `interface` is the link's name in a capture.
     ///
     /// # Errors
-    /// The first bytes could not be written. They are flushed, so that a place that takes nothing is known at once.
+    /// The first bytes could not be written. They are flushed, so that an unwritable target is detected at once.
     pub fn begin(self, file: impl Write + Send + 'static, interface: &str) -> io::Result<Box<dyn PacketSink>> {
         Ok(match self {
             Self::Csv => Box::new(csv::Csv::new(file)?),

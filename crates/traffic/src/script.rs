@@ -11,9 +11,9 @@
 //! | `R` | bytes per second | rate of the flow from now on; 0 stops it |
 //! | `X` | none; whatever stands there is left aside | the end |
 //!
-//! The text shows the language and does not define it. What is chosen here: packets of a flow are evenly spaced at its rate, and a
-//! flow that starts or changes sends its first packet at that instant. `i` and `P` stand before the flow's first rate, `S` before
-//! or behind it. A script has an `X`, and nothing behind it.
+//! The text shows the language and does not define it. Choices made here: packets of a flow are evenly spaced at its
+//! rate, and a flow that starts or changes sends its first packet at that instant. `i` and `P` come before the flow's
+//! first rate, `S` before or behind it. A script has an `X`, with nothing behind it.
 
 #[cfg(test)]
 mod tests;
@@ -42,9 +42,9 @@ const MAX_TIME_MS: u64 = 1_000_000_000_000;
 /// A script that was read and can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Its flows that ever send, in the order of their numbers.
+    /// Its flows with at least one packet, in the order of their numbers.
     pub flows: Vec<Flow>,
-    /// Its `R` commands in the order of time, for whoever draws them.
+    /// Its `R` commands in time order, for plots.
     pub rates: Vec<RateEvent>,
     /// When it ends; not zero.
     pub end: Nanos,
@@ -59,14 +59,14 @@ pub struct Flow {
     pub interface: Option<String>,
     /// The value of its `P`, which the kernel has as `SO_PRIORITY`; see [`Flow::classid`].
     pub priority: Option<u32>,
-    /// What it sends when: in the order of time, disjoint, and within the script.
+    /// Its rates by interval: in time order, disjoint, and within the script.
     pub pieces: Vec<Piece>,
     /// The place of its first `R` in the text, in bytes.
     pub at: Range<usize>,
 }
 
 impl Flow {
-    /// The class that its priority names, as major and minor number: 0x10002 is 1:2. `None` where it names none.
+    /// Returns the class that its priority names, as major and minor number: 0x10002 is 1:2. `None` if it names none.
     #[must_use]
     pub fn classid(&self) -> Option<(u16, u16)> {
         let priority = self.priority?;
@@ -74,7 +74,7 @@ impl Flow {
         (major != 0 && minor != 0).then_some((major, minor))
     }
 
-    /// What it sends as sources of `class`: one for each length and rate.
+    /// Returns its traffic as sources of `class`: one for each length and rate.
     #[must_use]
     pub fn sources(&self, class: ClassId) -> Vec<SourceSpec> {
         let mut sources: Vec<SourceSpec> = Vec::new();
@@ -124,7 +124,7 @@ impl fmt::Display for RateEvent {
     }
 }
 
-/// What is wrong with a script, and where.
+/// An error in a script, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct ScriptError {
@@ -132,11 +132,11 @@ pub struct ScriptError {
     pub line: usize,
     /// The offending part of the text, in bytes.
     pub at: Range<usize>,
-    /// What is wrong.
+    /// The error.
     pub kind: ScriptErrorKind,
 }
 
-/// What is wrong with a line of a script.
+/// An error in a line of a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptErrorKind {
     /// A command that there is not.
@@ -148,7 +148,7 @@ pub enum ScriptErrorKind {
     /// Too few words, or too many.
     #[error("a line is TIME COMMAND FLOW VALUE, and here are {words} words; a comment begins with #")]
     Words {
-        /// How many there are.
+        /// Number of words.
         words: usize,
     },
     /// A time before the one in the line before.
@@ -162,7 +162,7 @@ pub enum ScriptErrorKind {
     /// Not a number, or one outside its limits.
     #[error("the {what} must be a whole number from {min} to {max}, not \"{value}\"")]
     Number {
-        /// What it is, with its unit.
+        /// The quantity, with its unit.
         what: &'static str,
         /// As written.
         value: String,
@@ -190,7 +190,7 @@ pub enum ScriptErrorKind {
     TooManyPackets {
         /// The flow.
         flow: u32,
-        /// What it would send, rounded down.
+        /// Resulting packets per second, rounded down.
         packets_per_second: u64,
     },
     /// `i` or `P` of a flow that sends already.
@@ -241,7 +241,8 @@ impl Script {
         reader.finish()
     }
 
-    /// Returns true if a text is meant as a script: its first line that says something begins with a time and one of the commands.
+    /// Returns true if a text is meant as a script: its first line with content begins with a time and one of the
+    /// commands.
     #[must_use]
     pub fn is_one(text: &str) -> bool {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
@@ -250,7 +251,7 @@ impl Script {
         first.first().is_some_and(is_time) && first.get(1).is_some_and(|(word, _)| COMMANDS.contains(word))
     }
 
-    /// The names of its interfaces, each once, in the order of the flows.
+    /// Returns the names of its interfaces, each once, in the order of the flows.
     #[must_use]
     pub fn interfaces(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -280,12 +281,12 @@ fn words(code: &str, offset: usize) -> Vec<Word<'_>> {
 struct Running {
     flow: Flow,
     size: Option<u32>,
-    /// What it sends now: since when, how fast, and the place of its `R`.
+    /// Current sending: its start, rate, and the place of its `R`.
     sends: Option<(Nanos, Rate)>,
 }
 
 impl Running {
-    /// Ends what it sends now. A piece of no length, or one that the next continues, is not kept apart.
+    /// Ends the current sending. A piece of no length, or one that the next continues, is not kept separately.
     fn close(&mut self, now: Nanos) {
         if let (Some((start, rate)), Some(size)) = (self.sends.take(), self.size)
             && start < now
@@ -312,7 +313,7 @@ impl Reader {
         self.errors.push(ScriptError { line: self.line, at: at.clone(), kind });
     }
 
-    /// One line. `None` where it is wrong, which is then among the errors.
+    /// Parses one line. Returns `None` and records an error if it is wrong.
     fn command(&mut self, words: &[Word<'_>]) -> Option<()> {
         if words.is_empty() {
             return Some(());
@@ -408,7 +409,7 @@ impl Reader {
         self.rates.push(RateEvent { at: now, flow: number, bytes_per_second });
         if self.flows[index].size.is_none() {
             self.error(&value.1, Kind::NoSize { flow: number });
-            // Said once.
+            // Reported once.
             self.flows[index].size = Some(1000);
             return None;
         }
@@ -438,7 +439,7 @@ impl Reader {
         None
     }
 
-    /// The index of a flow, which is made where there is none of that number.
+    /// Returns the index of a flow; creates the flow if its number is new.
     fn flow(&mut self, number: u32) -> usize {
         match self.flows.binary_search_by_key(&number, |running| running.flow.number) {
             Ok(index) => index,
@@ -450,7 +451,7 @@ impl Reader {
         }
     }
 
-    /// A whole number, decimal or with `0x` hexadecimal.
+    /// Parses a whole number, decimal or with `0x` hexadecimal.
     fn number(&mut self, word: &Word<'_>, what: &'static str, min: u64, max: u64) -> Option<u64> {
         let (text, at) = word;
         let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

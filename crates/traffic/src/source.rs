@@ -1,8 +1,8 @@
 //! One running source.
 //!
-//! Invariants: arrivals never decrease in time and lie inside an active interval. A source starts anew at each interval; one of
-//! constant rate and a saturating one start with a packet at its first instant. What waits in a shaper when an interval ends still
-//! arrives, until the run ends.
+//! Invariants: arrivals never decrease in time and lie inside an active interval. A source restarts at each interval;
+//! one of constant rate and a saturating one start with a packet at its first instant. Packets in a shaper when an
+//! interval ends still arrive, until the run ends.
 
 use std::vec::IntoIter;
 
@@ -15,8 +15,8 @@ use crate::random::Random;
 use crate::shaping::{Policer, Shaper};
 use crate::spec::SourceSpec;
 
-/// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its class wants
-/// another packet, it is asked for a length ([`Source::next_len`]).
+/// A running source. As an iterator it yields the arrivals of a timed source. A greedy source yields none: whenever its
+/// class wants another packet, the caller takes a length from [`Source::next_len`].
 #[derive(Clone, Debug)]
 pub struct Source {
     running: Running,
@@ -27,7 +27,7 @@ pub struct Source {
     later: IntoIter<Interval>,
 }
 
-/// What holds a source to an arrival curve.
+/// The shaper or policer of a source.
 #[derive(Clone, Debug)]
 enum Held {
     Shaped(Shaper),
@@ -35,7 +35,7 @@ enum Held {
 }
 
 impl Held {
-    /// When a packet that is sent at `at` arrives; `None` where it is lost.
+    /// Returns the time at which a packet sent at `at` arrives; `None` if it is lost.
     fn arrive(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         match self {
             Self::Shaped(shaper) => shaper.arrive(at, len).ok(),
@@ -70,7 +70,7 @@ impl Source {
         matches!(self.running, Running::Greedy(_)) && self.held.is_none()
     }
 
-    /// What the source's own shaper or policer has lost so far.
+    /// Amount that the source's own shaper or policer has dropped so far.
     #[must_use]
     pub fn lost(&self) -> Amount {
         match self.held.as_deref() {
@@ -80,13 +80,13 @@ impl Source {
         }
     }
 
-    /// The interval that the source is in or waits for; `None` when it has ended.
+    /// Returns the current or next interval of the source; `None` when it has ended.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         self.active
     }
 
-    /// The length in bytes of the next packet of a greedy source.
+    /// Returns the length in bytes of the next packet of a greedy source.
     ///
     /// # Panics
     /// When the source is not greedy.
@@ -107,11 +107,11 @@ impl Source {
 }
 
 impl Source {
-    /// The next packet before any shaper.
+    /// Returns the next packet before any shaper.
     fn send(&mut self) -> Option<Arrival> {
         loop {
             let interval = self.active?;
-            // A greedy source is silent here, and so is a trace that has ended: the next interval starts it anew.
+            // A greedy source is silent here, and so is a trace that has ended: the next interval restarts it.
             let next = match (&self.running, self.held.as_deref()) {
                 (Running::Greedy(lengths), Some(Held::Shaped(shaper))) => {
                     let at = interval.start.max(shaper.free_at());

@@ -1,4 +1,4 @@
-//! What a source does, as plain data.
+//! The specification of a source, as plain data.
 
 use fairlink_core::{ClassId, MAX_PACKET, Nanos};
 
@@ -17,7 +17,7 @@ pub struct SourceSpec {
     pub class: ClassId,
     /// When packets arrive.
     pub model: Model,
-    /// How long they are. Models that make frames cut them into packets of the longest length; a trace has lengths of its own.
+    /// Lengths of packets. Models with frames cut them into packets of the longest length; a trace has its own lengths.
     pub packet: PacketSize,
     /// When the source is active, in order and disjoint; the whole run when empty.
     pub active: Vec<Interval>,
@@ -32,7 +32,7 @@ impl SourceSpec {
         self.running().map(drop)
     }
 
-    /// What runs the source, which is sound then; nothing where it is a closed one.
+    /// Makes the generator of the source, after validation; `None` for a closed one.
     pub(crate) fn running(&self) -> Result<Option<Running>, SourceError> {
         self.packet.validate()?;
         let running = match self.model.sender() {
@@ -94,8 +94,8 @@ impl SourceSpec {
         Ok(running)
     }
 
-    /// Mean number of packets per second while the source is active, where packets are even; while it is on, for sources that are
-    /// on and off. `None` where the model has frames, a trace, or no clock.
+    /// Mean number of packets per second while the source is active, for even packets; while it is on, for sources that
+    /// are on and off. `None` if the model has frames, a trace, or no clock.
     fn packets_per_second(&self) -> Option<f64> {
         match self.model.sender() {
             Model::Saturating(rate) => Some(Pace::Rate(*rate).packets_per_second(&self.packet)),
@@ -113,21 +113,21 @@ impl SourceSpec {
         }
     }
 
-    /// Shortest and longest packet that the source sends, in bytes; `None` where a length does not fit 32 bits.
+    /// Shortest and longest packet of the source, in bytes; `None` if a length does not fit 32 bits.
     #[must_use]
     pub fn lengths(&self) -> Option<(u32, u32)> {
         match self.model.sender() {
             Model::Mpeg(mpeg) => mpeg.range(&self.packet),
             Model::Dar1(_) => Some((1, self.packet.range()?.1)),
             Model::Trace(trace) => Some(trace.range()),
-            // The last packet of a request has what is left.
+            // The last packet of a request has the rest.
             Model::RequestResponse(_) => Some((1, self.packet.range()?.1)),
             _ => self.packet.range(),
         }
     }
 
-    /// The mean rate that the source asks of a link while it is active, in bit/s rounded to the nearest; `None` is
-    /// unlimited. `accounted` is what the link counts for a frame of a length, both in bytes.
+    /// Mean rate of the source while it is active, in bit/s rounded to the nearest; `None` is unlimited. `accounted`
+    /// maps a frame's length to the link's count, both in bytes.
     #[must_use]
     pub fn mean_rate(&self, accounted: impl Fn(u32) -> u32) -> Option<u64> {
         let offered = self.offered_bytes_per_second(&accounted);
@@ -148,7 +148,7 @@ impl SourceSpec {
         Some(libm::round(bytes * 8.0) as u64)
     }
 
-    /// Bytes per second that the sender offers while it is active; `None` is unlimited.
+    /// Mean offered bytes per second while the source is active; `None` is unlimited.
     fn offered_bytes_per_second(&self, accounted: &dyn Fn(u32) -> u32) -> Option<f64> {
         let bytes_per_second = match self.model.sender() {
             Model::Greedy | Model::Tcp(_) | Model::Shaped(_) => return None,
@@ -167,8 +167,8 @@ impl SourceSpec {
         Some(bytes_per_second)
     }
 
-    /// The intervals in which the source is active in a run that lasts until `end`: cut there, and the whole run when the
-    /// source names none.
+    /// Returns the intervals in which the source is active in a run that lasts until `end`: cut there, or the whole run
+    /// if the source names none.
     #[must_use]
     pub fn active_until(&self, end: Nanos) -> Vec<Interval> {
         if self.active.is_empty() {
@@ -178,8 +178,8 @@ impl SourceSpec {
         self.active.iter().map(cut).filter(|interval| interval.start < interval.end).collect()
     }
 
-    /// Returns true if the source is active at the instant `at` in a run that lasts until `end`: whether that is in one of
-    /// [`SourceSpec::active_until`], which are in order in a spec that is sound. Takes the logarithm of their number.
+    /// Returns true if the source is active at the instant `at` in a run that lasts until `end`: if it is in one of
+    /// [`SourceSpec::active_until`], which are sorted in a valid spec. Takes time in the logarithm of their number.
     #[must_use]
     pub fn is_active(&self, at: Nanos, end: Nanos) -> bool {
         let behind = self.active.partition_point(|interval| interval.start <= at);

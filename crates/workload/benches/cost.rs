@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use fairlink_workload::{Pattern, Shape, Subject, Workload, WorkloadError, calibrate};
 
-/// Each figure is the median of so many ...
+/// Each figure is the median of this many ...
 const ROUNDS: usize = 9;
 /// ... of at least this many packets.
 const PACKETS: u64 = 200_000;

@@ -6,9 +6,10 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/callgrind hls 1024 3 50000 churn
 //! ```
 //!
-//! What callgrind says is collected, over the number of packets, is what one costs. As many packets pass before, so that no start-up
-//! round is counted. `harness` is the workload without a scheduler, to be subtracted, and `rings` are bare rings. To see where the
-//! instructions go, read callgrind's output file with `callgrind_annotate`. Exit code 3: the scheduler takes no such tree.
+//! The cost of a packet is the count reported by callgrind as collected, divided by the number of packets. As many
+//! packets pass before, so that no start-up round is counted. `harness` is the workload without a scheduler, to be
+//! subtracted, and `rings` are bare rings. For the distribution of the instructions, read callgrind's output file with
+//! `callgrind_annotate`. Exit code 3: the scheduler does not support the tree.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use fairlink_workload::{Shape, Subject, Workload, WorkloadError};
 const USAGE: &str = "usage: callgrind SCHEDULER LEAVES LEVELS PACKETS [backlogged|sparse|churn] [single] [ceilings] \
                      [record] [long] [len=BYTES] [max=BYTES] [weights=N]";
 
-/// What callgrind counts.
+/// The function that callgrind counts.
 #[inline(never)]
 fn measured(workload: &mut Workload, packets: u64) -> Result<u64, WorkloadError> {
     workload.run(packets)

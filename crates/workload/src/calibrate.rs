@@ -1,22 +1,22 @@
-//! How fast the machine is while figures are taken: its clock, and how long a load takes that waits for the one before it.
+//! Speed of the machine during a measurement: its clock, and the latency of dependent loads.
 //!
-//! Figures of two machines, or of one machine at two times, can be compared where both are said for a clock of
-//! [`REFERENCE_GHZ`]. That is right for what is computed, and too kind to a fast clock where memory is waited for: so loads
-//! are shown beside it.
+//! Figures of two machines, or of one machine at two times, are comparable if both are scaled to a clock of
+//! [`REFERENCE_GHZ`]. That is right for computation, but favours a fast clock that waits for memory: so the latency of
+//! loads is shown beside it.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::random::Random;
 
-/// The clock that figures are said for.
+/// The reference clock of figures.
 pub const REFERENCE_GHZ: f64 = 2.5;
-/// Each figure is the best of so many: a disturbance only ever makes it worse.
+/// Each figure is the best of this many runs: disturbances only ever make it worse.
 const RUNS: usize = 5;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The best of [`RUNS`] runs of `steps` steps, in nanoseconds a step.
+/// Returns the best of [`RUNS`] runs of `steps` steps, in nanoseconds a step.
 fn ns_per_step(steps: u64, mut run: impl FnMut(u64)) -> f64 {
     let once = |_| {
         let start = Instant::now();
@@ -26,7 +26,7 @@ fn ns_per_step(steps: u64, mut run: impl FnMut(u64)) -> f64 {
     (0..RUNS).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// The clock in GHz: cycles of a chain in which each operation waits for the one before it and takes a cycle.
+/// Measures the clock in GHz: cycles of a chain in which each operation waits for the previous one and takes a cycle.
 #[must_use]
 pub fn clock_ghz() -> f64 {
     const CYCLES: f64 = 6.0;

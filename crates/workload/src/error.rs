@@ -8,10 +8,10 @@ pub enum WorkloadError {
     /// Neither a scheduler nor one of the two that measure the workload itself.
     #[error("there is no scheduler {name:?}; give one of `fairlink schedulers`, or harness, or rings")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// A word that says nothing about a workload.
+    /// An unknown word in a workload.
     #[error(
         "{word:?} is no part of a workload; it takes backlogged, sparse, churn, batches, single, ceilings, record, \
          leaves=N, levels=N, len=BYTES, max=BYTES and weights=N"
@@ -23,9 +23,9 @@ pub enum WorkloadError {
     /// A tree that cannot be.
     #[error("{leaves} leaves in {levels} levels: {source}")]
     Tree {
-        /// Leaves asked for.
+        /// Requested leaves.
         leaves: usize,
-        /// Levels asked for.
+        /// Requested levels.
         levels: usize,
         /// Why not.
         source: HierarchyError,
@@ -38,14 +38,14 @@ pub enum WorkloadError {
         /// Why not.
         source: BuildError,
     },
-    /// A scheduler that dropped a packet, or sent none while there were some.
+    /// A scheduler that dropped a packet, or sent none although there were some.
     #[error("{scheduler} with {leaves} leaves {what}")]
     Misbehaved {
         /// The scheduler.
         scheduler: &'static str,
         /// Leaves of the tree.
         leaves: usize,
-        /// What it did.
+        /// Description of the misbehaviour.
         what: &'static str,
     },
 }

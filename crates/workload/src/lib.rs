@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Errors and panics
-//! [`WorkloadError`] says what could not be made or measured. Nothing panics.
+//! [`WorkloadError`] reports workloads that cannot be made or measured. There are no panics.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -1,4 +1,4 @@
-//! Random numbers that cost next to nothing.
+//! A random number generator of negligible cost.
 
 /// xorshift64*: any generator will do. Same seed, same numbers.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Self(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// A number below `limit`; 0 where `limit` is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     #[inline]
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;

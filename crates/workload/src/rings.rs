@@ -1,15 +1,16 @@
-//! Bare rings: one for each leaf and one for the order of arrival. This is the least that queues can do: it tells what memory costs.
+//! Bare rings: one for each leaf and one for the order of arrival. This is the minimal work of queues: it shows the
+//! cost of memory.
 
 use fairlink_core::{Amount, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, Packet, Scheduler};
 
-/// What is read and written of a leaf: the numbers of packets that came and went.
+/// The accessed data of a leaf: the numbers of packets that came and went.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     came: u32,
     went: u32,
 }
 
-/// What is kept of a queued packet; the class is in the order of arrival.
+/// The stored data of a queued packet; the class is in the order of arrival.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     handle: u64,
@@ -33,7 +34,7 @@ impl Rings {
     /// Rings for the classes of `tree`, `each` packets at most at each leaf.
     pub(crate) fn new(tree: &Hierarchy, each: usize) -> Self {
         let size = each.next_power_of_two() as u32;
-        // Inner classes get rings as well: an index is then a class, and what nobody touches costs no time.
+        // Inner classes get rings as well: an index is then a class, and untouched rings cost no time.
         let classes = tree.len() + 1;
         let total = (tree.link().max_queued as usize).next_power_of_two();
         Self {

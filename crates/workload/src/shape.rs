@@ -1,4 +1,4 @@
-//! What a workload is like, and the tree that it is for.
+//! The shape of a workload, and its tree.
 
 use std::str::FromStr;
 
@@ -9,21 +9,21 @@ use fairlink_core::{
 use crate::error::WorkloadError;
 use crate::random::Random;
 
-/// Packets per call, where they are in batches.
+/// Packets per call in batches.
 pub const BATCH: usize = 32;
-/// Rate of the link. The scheduler is asked as fast as it can answer; by its clock, packets leave at this rate.
+/// Rate of the link. The scheduler is called without pauses; by its clock, packets leave at this rate.
 pub(crate) const RATE: Rate = match Rate::from_bps(10_000_000_000) {
     Ok(rate) => rate,
     Err(_) => Rate::MAX,
 };
 
-/// Which leaves send, and how much.
+/// The pattern of senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// Every leaf has packets all the time.
     #[default]
     Backlogged,
-    /// One leaf of a hundred, at least one, has packets all the time; they are scattered over the tree. The others have none.
+    /// One leaf in a hundred, at least one, always has packets; they are scattered over the tree. The others have none.
     Sparse,
     /// Every leaf has one packet, and half of the packets are queued: each arrival is at an idle leaf, each departure empties one.
     Churn,
@@ -43,7 +43,7 @@ impl Pattern {
         }
     }
 
-    /// How many of `leaves` leaves send.
+    /// Number of senders among `leaves` leaves.
     pub(crate) fn senders(self, leaves: usize) -> usize {
         match self {
             Self::Backlogged | Self::Churn => leaves,
@@ -51,8 +51,8 @@ impl Pattern {
         }
     }
 
-    /// Packets of each leaf that sends. With fewer than 4, a leaf would run empty when its turn comes early and its next arrival late. Where
-    /// there are few leaves, there are more packets, so that none runs empty within a batch.
+    /// Packets of each sending leaf. With fewer than 4, a leaf would run empty when its turn comes early and its next
+    /// arrival late. If there are few leaves, there are more packets, so that none runs empty within a batch.
     pub(crate) fn packets_each(self, leaves: usize) -> usize {
         let senders = self.senders(leaves).max(1);
         match self {
@@ -62,7 +62,7 @@ impl Pattern {
         }
     }
 
-    /// One packet of so many is on its way.
+    /// One packet in this many is in flight.
     pub(crate) const fn away_one_in(self) -> usize {
         match self {
             Self::Backlogged | Self::Sparse => 16,
@@ -80,7 +80,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// How the scheduler is called.
+/// The kind of calls of the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Calls {
     /// [`BATCH`] packets a call, or as many as there are.
@@ -101,30 +101,30 @@ impl Calls {
     }
 }
 
-/// What a workload is like.
+/// The shape of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Leaves of the tree, 1 or more.
     pub leaves: usize,
     /// Its levels, 1 or more; inner classes have about as many children at each.
     pub levels: usize,
-    /// Which leaves send.
+    /// Pattern of senders.
     pub pattern: Pattern,
-    /// How the scheduler is called.
+    /// Kind of calls of the scheduler.
     pub calls: Calls,
-    /// True if each class has a ceiling: twice what it gets on average while it has packets, and at most the link's rate. So each packet is
-    /// accounted for, and few are held back.
+    /// True if each class has a ceiling: twice its average rate while it has packets, and at most the link's rate. So
+    /// each packet is accounted for, and few are blocked.
     pub ceilings: bool,
-    /// True if a record of 64 B is read and written for each packet, as a gateway does where it sends and receives frames.
+    /// True if a record of 64 B is read and written for each packet, as in a gateway when it sends and receives frames.
     pub record: bool,
-    /// How long the rounds of `hls` are.
+    /// Length of the rounds of `hls`.
     pub rounds: RoundLength,
     /// Weights are drawn from 1 to this.
     pub weights: u64,
     /// Length of each packet in bytes.
     pub len: u32,
-    /// The link's largest packet in bytes. A quantum is at least this, so shorter packets share a visit of a round robin: it is dearest where
-    /// `len` is as large.
+    /// The link's largest packet in bytes. A quantum is at least this, so shorter packets share a visit of a round
+    /// robin, which is most expensive if `len` is as large.
     pub max_packet: u32,
 }
 
@@ -169,7 +169,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The tree: as even as the number of leaves allows.
+    /// Makes the tree: as even as the number of leaves allows.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`].
@@ -177,7 +177,7 @@ impl Shape {
         self.tree_holding(self.packets())
     }
 
-    /// The same tree below a link whose buffer holds `packets` packets, whatever the workload has.
+    /// Makes the same tree below a link whose buffer holds `packets` packets, instead of the workload's number.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`].
@@ -196,7 +196,7 @@ impl Shape {
         let mut tree = Hierarchy::builder(link);
         let mut parents = vec![ClassId::ROOT];
         for level in 1..=levels {
-            // Each level has what the leaves below it need, spread evenly over the level above.
+            // Each level has the classes needed by the leaves below it, spread evenly over the level above.
             let leaves_each = fan_out.saturating_pow(levels - level);
             let wanted = self.leaves.div_ceil(leaves_each);
             let ceiling = self.ceilings.then(|| self.ceiling(leaves_each));
@@ -215,12 +215,12 @@ impl Shape {
         tree.build()
     }
 
-    /// All packets that there are, queued or on their way.
+    /// Returns the number of all packets, queued or on their way.
     pub(crate) fn packets(&self) -> usize {
         self.pattern.senders(self.leaves) * self.pattern.packets_each(self.leaves)
     }
 
-    /// Twice what a class with `leaves` leaves gets on average.
+    /// Twice the average rate of a class with `leaves` leaves.
     fn ceiling(&self, leaves: usize) -> Rate {
         let senders = self.pattern.senders(self.leaves).max(1);
         let factor = 2 * leaves as u128 * u128::from(self.weights.max(1));

@@ -1,13 +1,13 @@
-//! What is measured.
+//! The measured object.
 
 use fairlink_core::{Hierarchy, SchedulerInfo, registry};
 
 use crate::error::WorkloadError;
 
-/// What is measured.
+/// The measured object.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
-    /// The workload itself, without any queue. What it costs is to be subtracted.
+    /// The workload itself, without any queue. Its cost is to be subtracted.
     Harness,
     /// A bare ring for each leaf and one for the order of arrival: the least that queues can do, and no scheduling.
     Rings,
@@ -16,7 +16,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The scheduler of that name, or `harness`, or `rings`.
+    /// Returns the scheduler of that name, or `harness`, or `rings`.
     ///
     /// # Errors
     /// [`WorkloadError::Unknown`].

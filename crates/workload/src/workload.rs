@@ -12,7 +12,7 @@ use crate::rings::Rings;
 use crate::shape::{BATCH, Calls, RATE, Shape};
 use crate::subject::Subject;
 
-/// What a gateway keeps of a packet: a cache line.
+/// A gateway's record of a packet: a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Record {
@@ -21,10 +21,11 @@ struct Record {
     times: u32,
 }
 
-/// What is measured.
+/// The object that the workload drives.
 enum Driven {
     Scheduler(Box<dyn Scheduler>),
-    /// Nothing: packets leave in a fixed random order of their handles, so that their records are as far apart as under a scheduler.
+    /// No scheduler: packets leave in a fixed random order of their handles, so that their records are as far apart as
+    /// under a scheduler.
     Nothing {
         order: Vec<u32>,
         next: usize,
@@ -46,7 +47,7 @@ pub struct Workload {
     drops: Drops,
 }
 
-/// Counts what is dropped; nothing should be.
+/// Counts drops; there should be none.
 #[derive(Debug, Default)]
 struct Drops(u64);
 
@@ -57,7 +58,7 @@ impl DropSink for Drops {
 }
 
 impl Workload {
-    /// `subject` on the tree of `shape`, with all packets that are not on their way.
+    /// Makes `subject` on the tree of `shape`, with all packets that are not on their way.
     ///
     /// # Errors
     /// [`WorkloadError::Tree`], [`WorkloadError::Build`].
@@ -65,7 +66,7 @@ impl Workload {
         Self::on(&shape.tree()?, subject, shape)
     }
 
-    /// `subject` on a tree of one's own, with the packets that `shape` would have on a tree of as many leaves.
+    /// Makes `subject` on a tree of one's own, with the packets that `shape` would have on a tree of as many leaves.
     ///
     /// # Errors
     /// [`WorkloadError::Build`].
@@ -111,7 +112,7 @@ impl Workload {
         })
     }
 
-    /// Sends and receives at least `packets` packets; returns how many.
+    /// Sends and receives at least `packets` packets; returns the number.
     ///
     /// # Errors
     /// [`WorkloadError::Misbehaved`].
@@ -126,7 +127,7 @@ impl Workload {
         if self.drops.0 > 0 { Err(self.misbehaved("dropped packets that it had room for")) } else { Ok(done) }
     }
 
-    /// Share of the leaves that send which have packets now, from 0 to 1; 1 where there is no scheduler.
+    /// Share of the sending leaves that have packets now, from 0 to 1; 1 without a scheduler.
     #[must_use]
     pub fn busy(&self) -> f64 {
         let Driven::Scheduler(scheduler) = &self.driven else { return 1.0 };
@@ -134,7 +135,7 @@ impl Workload {
         busy as f64 / self.leaves.len() as f64
     }
 
-    /// A batch out, and as many packets in.
+    /// Takes a batch out and puts as many packets in.
     fn batch(&mut self) -> Result<u64, WorkloadError> {
         match &mut self.driven {
             Driven::Scheduler(scheduler) => loop {
@@ -175,7 +176,7 @@ impl Workload {
         Ok(sent)
     }
 
-    /// [`BATCH`] packets, one out and one in at a time.
+    /// Moves [`BATCH`] packets, one out and one in at a time.
     fn singles(&mut self) -> Result<u64, WorkloadError> {
         for _ in 0..BATCH {
             let mut packet = match &mut self.driven {
@@ -214,7 +215,7 @@ impl Workload {
 
 const SENT_NOTHING: &str = "sent nothing while packets were queued";
 
-/// The packet takes a random place among those on their way, and is now the one that was there, with the same handle.
+/// Puts the packet at a random place among those on their way. The packet there takes its place, with the same handle.
 #[inline]
 fn turn_around(away: &mut [u32], random: &mut Random, packet: &mut Packet) {
     let place = random.below(away.len());

@@ -1,13 +1,14 @@
 //! The schedulers behind a C interface, for a queueing discipline of the kernel. `kernel/module/fairlink.h` is the other side of it.
 //!
-//! Each function takes a pointer to one structure and returns 0 or a negative error number, so that the C side can call all of them
-//! through one guard. The guard is where a panic ends: [`platform`] hands it to the C side, which goes back to where the guard
-//! called and never touches the link again but to free its memory. No packet is inside: the C side has them all in its table, and
-//! a link knows them by number.
+//! Each function takes a pointer to one structure and returns 0 or a negative error number, so that the C side can call
+//! all of them through one guard. A panic ends in the guard: [`platform`] passes it to the C side, which jumps back to
+//! the guard's call and never uses the link again except to free its memory. Packets are not inside: the C side has
+//! them all in its table, and a link knows them by number.
 //!
-//! The C side holds the lock of its queueing discipline around every call that changes a link. [`fl_prepare`] and [`fl_numbers`] have another lock,
-//! which keeps [`fl_commit`] away and packets not: they look at the configuration alone, which is a part of its own in [`Link`].
-//! [`fl_create`], [`fl_prepare`] and [`fl_release`] allocate and free and may sleep; the others do neither.
+//! The C side holds the lock of its queueing discipline around every call that changes a link. [`fl_prepare`] and
+//! [`fl_numbers`] use another lock, which excludes [`fl_commit`] but not packets: they read only the configuration,
+//! which is a separate part of [`Link`]. [`fl_create`], [`fl_prepare`] and [`fl_release`] allocate and free and may
+//! sleep; the others do neither.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(all(not(test), target_os = "none"), feature(alloc_error_handler))]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -37,7 +38,7 @@ const NO_MEMORY: i64 = -12;
 /// `-ENOENT`.
 const NO_ENTRY: i64 = -2;
 
-/// A message for the user, cut where it is too long.
+/// A message for the user, truncated if it is too long.
 struct Message<'a> {
     place: &'a mut [u8],
     len: usize,
@@ -61,7 +62,7 @@ impl Write for Message<'_> {
 /// Says why, and turns it into an error number.
 fn refuse(failure: &Failure, message: *mut u8, message_len: usize) -> i64 {
     if !message.is_null() && message_len > 0 {
-        // SAFETY: the caller says that so many bytes may be written there.
+        // SAFETY: the caller guarantees that `message_len` bytes may be written there.
         let place = unsafe { slice::from_raw_parts_mut(message, message_len) };
         // A message never refuses a text.
         let _ = write!(Message { place, len: 0 }, "{failure}");
@@ -69,18 +70,18 @@ fn refuse(failure: &Failure, message: *mut u8, message_len: usize) -> i64 {
     if failure.is_out_of_memory() { NO_MEMORY } else { INVALID }
 }
 
-/// What a link is made of, or changed to.
+/// The configuration to make a link from, or to change it to.
 #[repr(C)]
 pub struct Make {
     /// The configuration's bytes.
     pub config: *const u8,
-    /// How many there are.
+    /// Length of `config`, in bytes.
     pub config_len: usize,
     /// Most bytes that the scheduler with its queues may take.
     pub memory_limit: u64,
     /// Slots that the C side's table has in any case, because packets are in them.
     pub slots: u64,
-    /// Where a text of what is wrong goes, closed by a zero.
+    /// Buffer for an error message, terminated by a zero.
     pub message: *mut u8,
     /// Room for it.
     pub message_len: usize,
@@ -88,7 +89,7 @@ pub struct Make {
     pub link: *mut Link,
     /// Out, of [`fl_prepare`]: the change.
     pub change: *mut Change,
-    /// Out: what the C side has to know.
+    /// Out: facts for the C side.
     pub facts: Facts,
 }
 
@@ -98,11 +99,11 @@ impl Make {
     }
 }
 
-/// What the C side has to know of a link.
+/// Facts on a link for the C side.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Most packets that it ever holds.
+    /// Maximum number of packets that it holds.
     pub packets: u32,
     /// Classes with the link itself.
     pub classes: u32,
@@ -112,7 +113,7 @@ pub struct Facts {
     pub default_class: u32,
     /// True if queues look at flows and ECN.
     pub active_queues: u32,
-    /// What a packet costs beyond its length.
+    /// Link-layer overhead of a packet, in bytes.
     pub overhead_bytes: u16,
     /// The least a packet counts.
     pub overhead_min: u16,
@@ -120,7 +121,7 @@ pub struct Facts {
     pub framing: u32,
     /// True if hosts share a leaf.
     pub hosts: u32,
-    /// By how much the timer may be late, in ns.
+    /// Possible lateness of the timer, in ns.
     pub slack: u64,
 }
 
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
     }
 }
 
-/// Makes what a link is to change to, without touching the link.
+/// Prepares a change of a link, without touching the link.
 ///
 /// # Safety
 /// `args` points to a [`Make`] whose pointers are valid for their lengths; its link was made by [`fl_create`].
@@ -152,8 +153,8 @@ pub unsafe extern "C" fn fl_create(args: *mut Make) -> i64 {
 pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
     // SAFETY: the caller's promise.
     let args = unsafe { &mut *args };
-    // SAFETY: the caller's promise. Of the link this borrows the configuration, which only a commit changes; another thread may have borrowed what
-    // runs by it.
+    // SAFETY: the caller's promise. This borrows the link's configuration, which only a commit changes; another thread
+    // may have borrowed the running part.
     let (bytes, old) = unsafe { (slice::from_raw_parts(args.config, args.config_len), &(*args.link).config) };
     match Change::new(old, bytes, args.room()) {
         Ok(change) => {
@@ -165,11 +166,11 @@ pub unsafe extern "C" fn fl_prepare(args: *mut Make) -> i64 {
     }
 }
 
-/// Of which host a packet is.
+/// The host of a packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// What tells it apart from others.
+    /// Key that distinguishes it.
     pub address: [u8; 16],
     /// A hash of that which strangers cannot foresee.
     pub hash: u64,
@@ -180,7 +181,7 @@ pub struct Host {
 pub struct Call {
     /// The link.
     pub link: *mut Link,
-    /// What the C side gets back with drops and marks.
+    /// Opaque pointer that the C side gets back with drops and marks.
     pub owner: *mut core::ffi::c_void,
     /// The time in ns.
     pub now: u64,
@@ -190,18 +191,18 @@ pub struct Call {
     pub len: u32,
     /// Its class.
     pub class: u32,
-    /// Its host, where the class's are told apart; else null.
+    /// Its host, if the class keeps hosts apart; else null.
     pub host: *const Host,
-    /// In, of [`fl_enqueue`]: whether nothing is queued, so that the time until now is not made up for.
+    /// In, of [`fl_enqueue`]: nonzero if nothing is queued, so that the time until now is not made up for.
     pub empty: u64,
-    /// Out, where there is no packet now: when to ask again, `u64::MAX` where only an arrival makes a difference.
+    /// Out, if there is no packet now: time of the next call, `u64::MAX` if only an arrival makes a difference.
     pub wake: u64,
-    /// Of [`fl_commit`]: the change, and what it leaves to be freed.
+    /// Of [`fl_commit`]: the change, and afterwards the remains to be freed.
     pub change: *mut Change,
 }
 
 impl Call {
-    /// About a packet of a class.
+    /// Makes the record of a packet of a class.
     const fn of(handle: u64, class: ClassId) -> Self {
         Self {
             link: ptr::null_mut(),
@@ -218,7 +219,7 @@ impl Call {
     }
 }
 
-/// Borrows what packets change of a call's link, and not its configuration, which another thread may look at.
+/// Borrows the part of a call's link that packets change, and not its configuration, which another thread may read.
 ///
 /// # Safety
 /// The link is one of [`fl_create`], and the C side holds its lock.
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn fl_reset(args: *mut Call) -> i64 {
     0
 }
 
-/// Changes a link to what was prepared for it. The change holds afterwards what is to be freed.
+/// Commits a prepared change. The change then holds the remains to be freed.
 ///
 /// # Safety
 /// `args` points to a [`Call`] with a link of [`fl_create`] and a change of [`fl_prepare`] for it.
@@ -297,10 +298,10 @@ pub unsafe extern "C" fn fl_commit(args: *mut Call) -> i64 {
     0
 }
 
-/// Frees a link, a change, or both; either may be null. Nothing may be queued.
+/// Frees a link, a change, or both; either may be null. No packet may be queued.
 ///
 /// # Safety
-/// `args` points to a [`Call`] with what [`fl_create`] and [`fl_prepare`] made, which are gone afterwards.
+/// `args` points to a [`Call`] with the objects that [`fl_create`] and [`fl_prepare`] made, which are gone afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
     // SAFETY: the caller's promise.
@@ -318,7 +319,7 @@ pub unsafe extern "C" fn fl_release(args: *mut Call) -> i64 {
     0
 }
 
-/// Samples the counters of some classes, for their rates: 1 where there are more in this pass, else 0.
+/// Samples the counters of some classes, for their rates. Returns 1 if there are more in this pass, else 0.
 ///
 /// # Safety
 /// `args` points to a [`Call`] with a link of [`fl_create`].
@@ -331,26 +332,26 @@ pub unsafe extern "C" fn fl_sample(args: *mut Call) -> i64 {
     link.sample(Nanos(args.now), tree).into()
 }
 
-/// Where numbers of classes go.
+/// Buffers for numbers of classes.
 #[repr(C)]
 pub struct Numbers {
     /// The link.
     pub link: *const Link,
-    /// What it is to change to, whose classes are meant then; may be null.
+    /// The pending change whose classes are meant; may be null.
     pub change: *const Change,
     /// By class: its minor number.
     pub minors: *mut u16,
     /// By class: that of its parent, 0 for the link.
     pub parents: *mut u16,
-    /// By class: what tells its hosts apart: 0 nothing, 1 source IP, 2 destination IP, 3 source MAC, 4 destination MAC.
+    /// By class: key of its hosts: 0 none, 1 source IP, 2 destination IP, 3 source MAC, 4 destination MAC.
     pub hosts: *mut u8,
     /// Room in each of the three.
     pub minors_len: usize,
-    /// By minor number: the class. What is not written stays.
+    /// By minor number: the class. Other entries stay unchanged.
     pub classes: *mut u32,
     /// Room there.
     pub classes_len: usize,
-    /// What is added to classes that are no leaves.
+    /// Offset added to classes that are not leaves.
     pub inner: u32,
 }
 
@@ -377,7 +378,7 @@ pub unsafe extern "C" fn fl_numbers(args: *mut Numbers) -> i64 {
     0
 }
 
-/// What is asked and known of a class.
+/// A query on a class, and its result.
 #[repr(C)]
 pub struct About {
     /// The link.
@@ -390,25 +391,25 @@ pub struct About {
     pub parent_minor: u32,
     /// True if it is a leaf.
     pub leaf: u32,
-    /// How often the link was changed.
+    /// Number of changes of the link.
     pub generation: u64,
-    /// What the numbers are of; added to.
+    /// Counters; the call adds to them.
     pub stats: Stats,
-    /// How fast it is.
+    /// Measured rates.
     pub sampled: Sampled,
-    /// Where its record goes, as crates/schema writes it.
+    /// Buffer for its record, in the format of crates/schema.
     pub record: *mut u8,
-    /// Room there, and what was written.
+    /// In: room of `record`; out: written bytes.
     pub record_len: u32,
-    /// The class to go on with, 0 in the beginning.
+    /// The class to continue with, initially 0.
     pub next: u32,
 }
 
-/// What has passed a class, or all leaves below it.
+/// The counters of a class, or of all leaves below it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What it is guaranteed, in bit/s: what its configuration says, else what it has if all classes have something to send.
+    /// Guaranteed rate, in bit/s: from its configuration, or else its rate if all classes are backlogged.
     pub guarantee: u64,
     /// Packets and accounted bytes that arrived.
     pub received: [u64; 2],
@@ -422,11 +423,11 @@ pub struct Stats {
     pub queued: [u64; 2],
     /// Bytes dropped because the packet was too long for the link.
     pub too_long: u64,
-    /// Bytes borrowed from above, or lent below, where the scheduler counts them; else `u64::MAX`.
+    /// Bytes borrowed from above, or lent below, if the scheduler counts them; else `u64::MAX`.
     pub lent_bytes: u64,
 }
 
-/// Tells of a class: 0, or 1 where there are more leaves below it to be added up by another call.
+/// Fills in the data of a class. Returns 0, or 1 if another call must add up more leaves below it.
 ///
 /// # Safety
 /// `args` points to an [`About`] with a link of [`fl_create`], and with room for a record.
@@ -454,10 +455,10 @@ pub unsafe extern "C" fn fl_about(args: *mut About) -> i64 {
     }
 }
 
-/// Panics, so that a test can see where a panic ends. The C side calls it after any other function.
+/// Panics, so that a test can check the handling of a panic. The C side calls it after any other function.
 ///
 /// # Safety
-/// None is needed; the others have it.
+/// None; the signature matches the others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_break(_args: *mut Call) -> i64 {
     panic!("asked to")

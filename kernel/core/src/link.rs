@@ -1,4 +1,4 @@
-//! A link: a scheduler, its pace, and what its classes are called.
+//! A link: a scheduler, its pace, and the labels of its classes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const SLOT: u64 = 12;
 const NUMBERS: u64 = 4 << 16;
 const CLASS: u64 = 5;
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug)]
 pub enum Failure {
     /// The bytes.
@@ -35,9 +35,9 @@ pub enum Failure {
         /// Bytes that it may take.
         limit: u64,
     },
-    /// There is none.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
-    /// A class cannot go on as it was.
+    /// A class cannot survive the change.
     Change(ReconfigureError),
 }
 
@@ -87,7 +87,7 @@ impl DropSink for Sink {
     }
 }
 
-/// Hands them over while packets move to other queues, which may ask for what the queues before did not.
+/// Passes them on while packets move to other queues, which may need values that the previous queues did not.
 struct Moving<'a> {
     sink: &'a mut Sink,
     hosts: &'a mut HostTables,
@@ -110,7 +110,7 @@ impl DropSink for Moving<'_> {
     }
 }
 
-/// The handle of a packet of `class`, with the place of its host where the class's share it.
+/// Returns the handle of a packet of `class`, with the slot of its host if the class keeps hosts apart.
 fn labelled(handle: u64, class: ClassId, host: Option<&Host>, hosts: &mut HostTables) -> u64 {
     match host.and_then(|host| Some((host, hosts.of(class)?))) {
         Some((host, table)) => with_host(handle, table.place(host.address, host.hash)),
@@ -118,7 +118,7 @@ fn labelled(handle: u64, class: ClassId, host: Option<&Host>, hosts: &mut HostTa
     }
 }
 
-/// A box that may be refused.
+/// Makes a box, unless there is not enough memory.
 fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     let refused = || OutOfMemory { bytes: size_of::<T>() as u64 };
     let mut one = Vec::new();
@@ -146,7 +146,7 @@ fn read(bytes: &[u8], room: Room) -> Result<Config, Failure> {
     let known = counters.saturating_add(HostTables::memory(&config.tree));
     let needs =
         config.scheduler.memory_for(&config.tree).saturating_add(known).saturating_add(slots).saturating_add(tables);
-    // What a scheduler says that could not even be planned for want of memory: more than any machine has.
+    // The result of a scheduler that could not even be planned for lack of memory: more than any machine has.
     if needs > 1 << 62 {
         return Err(OutOfMemory { bytes: needs }.into());
     }
@@ -157,7 +157,7 @@ fn read(bytes: &[u8], room: Room) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Most packets that a link ever holds: those that are queued, those behind the scheduler, and one that arrives.
+/// Maximum number of packets that a link holds: queued ones, those behind the scheduler, and one that arrives.
 fn packets(config: &Config) -> u32 {
     let link = config.tree.link();
     link.max_queued.saturating_add(link.transmit_queue.map_or(0, |queue| queue.packets)).saturating_add(1)
@@ -186,7 +186,7 @@ fn facts(config: &Config) -> Facts {
 /// Classes whose counters are added up in one call.
 const ADDED_AT_ONCE: usize = 1024;
 
-/// What is known of a class beside its counters.
+/// The data of a class beside its counters.
 pub(crate) struct Known {
     pub(crate) minor: u16,
     pub(crate) parent_minor: u16,
@@ -196,8 +196,9 @@ pub(crate) struct Known {
     pub(crate) record: usize,
 }
 
-/// A link that is shared: a configuration, which only a commit changes, and what runs by it. Calls with packets borrow the second part and
-/// look at the first. So the first may be read meanwhile, without the lock, by a thread that keeps commits away.
+/// A shared link: a configuration, which only a commit changes, and the running part. Calls with packets borrow the
+/// second part and read the first. So the first may be read meanwhile, without the lock, by a thread that excludes
+/// commits.
 pub struct Link {
     pub(crate) config: Config,
     pub(crate) running: Running,
@@ -208,12 +209,12 @@ pub(crate) struct Running {
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     rates: Rates,
     hosts: HostTables,
-    /// How often it was changed.
+    /// Number of changes.
     generation: u64,
 }
 
 impl Link {
-    /// The link that `bytes` describe.
+    /// Makes the link that `bytes` describe.
     ///
     /// # Errors
     /// [`Failure`].
@@ -250,12 +251,12 @@ impl Link {
 }
 
 impl Running {
-    /// Nothing was queued until now, whether the C side has asked for packets or not.
+    /// Records that nothing was queued until now, even if the C side has not asked for packets.
     pub(crate) fn rested(&mut self, now: Nanos) {
         self.driver.rested(now);
     }
 
-    /// Queues a packet, which is of `host` where hosts share its class.
+    /// Queues a packet, which is of `host` if its class keeps hosts apart.
     pub(crate) fn enqueue(
         &mut self,
         now: Nanos,
@@ -267,7 +268,7 @@ impl Running {
         self.driver.enqueue(now, Packet { handle, len, class }, sink);
     }
 
-    /// The packet to send now, or when to ask again.
+    /// Returns the packet to send now, or the time of the next attempt.
     pub(crate) fn dequeue(&mut self, now: Nanos, sink: &mut Sink) -> Result<Packet, Nanos> {
         match self.driver.next(now, sink) {
             Next::Packet { packet, .. } => Ok(packet),
@@ -280,7 +281,7 @@ impl Running {
         self.driver.scheduler_mut().purge(now, sink);
     }
 
-    /// Samples the counters of some classes of `tree`. Returns true where there are more.
+    /// Samples the counters of some classes of `tree`. Returns true if there are more.
     pub(crate) fn sample(&mut self, now: Nanos, tree: &Hierarchy) -> bool {
         self.rates.sample(now, tree, self.driver.scheduler())
     }
@@ -289,7 +290,7 @@ impl Running {
         self.generation
     }
 
-    /// What is known of `class`; its record goes to `place`.
+    /// Returns the data of `class`, and writes its record to `place`.
     pub(crate) fn about(&self, config: &Config, class: ClassId, place: &mut [u8]) -> Option<Known> {
         let Config { tree, labels, .. } = config;
         if class.index() >= tree.len() {
@@ -304,8 +305,8 @@ impl Running {
         })
     }
 
-    /// Adds up what has passed the leaves at and below `class`, from the class `from` on, some at a time. Returns the class to go on
-    /// with.
+    /// Adds up the counters of the leaves at and below `class`, from the class `from` on, a limited number per call.
+    /// Returns the class to continue with.
     pub(crate) fn add_up(&self, tree: &Hierarchy, class: ClassId, from: ClassId, stats: &mut Stats) -> Option<ClassId> {
         let metered = self.driver.scheduler();
         stats.guarantee = guarantee(tree, class).bps();
@@ -316,7 +317,7 @@ impl Running {
             }
         });
         if class == ClassId::ROOT {
-            // With classes that are gone.
+            // Including removed classes.
             stats.add(&metered.total(), metered.backlog());
             return None;
         }
@@ -331,7 +332,7 @@ impl Running {
     }
 }
 
-/// The class behind `at` of those at and below `top`, parents before children.
+/// Returns the class behind `at` among those at and below `top`, parents before children.
 fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
     if let Some(&first) = tree.children(at).first() {
         return Some(first);
@@ -353,8 +354,8 @@ fn after(tree: &Hierarchy, top: ClassId, mut at: ClassId) -> Option<ClassId> {
 pub(crate) struct Numbers<'a>(pub(crate) &'a Config);
 
 impl Numbers<'_> {
-    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, what tells its hosts apart to `hosts`, and to `classes` at
-    /// that number the class, with `inner` added where it is no leaf.
+    /// Writes the minor number of each class to `minors`, that of its parent to `parents`, and the key of its hosts to
+    /// `hosts`. Writes the class to `classes` at that number, with `inner` added if it is not a leaf.
     pub(crate) fn write(
         &self,
         minors: &mut [u16],
@@ -376,7 +377,7 @@ impl Numbers<'_> {
     }
 }
 
-/// What tells the hosts of a class apart, as the C side knows it; 0 where they do not share it.
+/// Key of a class's hosts in the numbering of the C side; 0 if they are not kept apart.
 fn told_apart_by(tree: &Hierarchy, class: ClassId) -> u8 {
     match tree.config(class).hosts.filter(|_| tree.is_leaf(class)).map(|hosts| hosts.by) {
         None => 0,
@@ -406,19 +407,20 @@ impl Stats {
     }
 }
 
-/// What a link is to change to; afterwards, what it was.
+/// The new state of a link; after the commit, the old one.
 pub struct Change {
     ready: Option<MeteredChange>,
     retired: Option<MeteredRetired>,
     config: Config,
     rates: Rates,
     hosts: HostTables,
-    /// By old class, where it goes on.
+    /// By old class, its new id.
     went: Box<[Option<ClassId>]>,
 }
 
 impl Change {
-    /// Makes what a link of this configuration is to change to. Classes with the minor number of an old one take over its packets.
+    /// Prepares the change of a link to this configuration. Classes with the minor number of an old one take over its
+    /// packets.
     ///
     /// # Errors
     /// [`Failure`].

@@ -1,4 +1,4 @@
-//! How fast classes send, by samples of their counters about a second apart. It costs a packet nothing.
+//! Rates of classes, from samples of their counters about a second apart. There is no cost per packet.
 //!
 //! | here | meaning |
 //! | --- | --- |
@@ -6,7 +6,7 @@
 //! | demand | likewise, what was queued at the first of two samples and what arrived until the second, without packets that are too long for the link |
 //! | borrowed | of each sample, what was sent beyond the class's guarantee for the time between the two, added up |
 //!
-//! An inner class has the sums of its leaves. The first sample of a class is where it begins.
+//! An inner class has the sums of its leaves. The first sample of a class is its start.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,17 +18,17 @@ use fairlink_core::{
 /// Classes that are sampled in one call, which the C side makes with a lock held.
 const AT_ONCE: usize = 256;
 
-/// What is told of a class.
+/// The reported rates of a class.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Samples taken; below 2 nothing of the following is known.
+    /// Number of samples; below 2 the following fields are unknown.
     pub samples: u64,
     /// Bytes sent in a second, averaged.
     pub bytes: u64,
     /// Packets sent in a second, averaged.
     pub packets: u64,
-    /// Bytes asked for in a second, averaged.
+    /// Requested bytes per second, averaged.
     pub demand: u64,
     /// Bytes sent beyond the guarantee in all samples.
     pub borrowed: u64,
@@ -50,7 +50,7 @@ struct Class {
     sent: Amount,
     arrived: u64,
     queued: u64,
-    /// Of an inner class: what its children have had since.
+    /// Of an inner class: the sum of its children since the last sample.
     below: Span,
     told: Sampled,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Of the classes of a tree, the link included.
+    /// Makes the rates of the classes of a tree, including the link.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut all = Vec::new();
         all.try_reserve_exact(tree.len()).map_err(|_| OutOfMemory { bytes: Self::memory(tree.len()) })?;
@@ -80,7 +80,7 @@ impl Rates {
         (classes * size_of::<Class>()) as u64
     }
 
-    /// Samples the next few classes, children before parents. Whether there are more in this pass.
+    /// Samples the next few classes, children before parents. Returns true if there are more in this pass.
     pub(crate) fn sample<S: Scheduler>(&mut self, now: Nanos, tree: &Hierarchy, metered: &Metered<S>) -> bool {
         if self.left == 0 {
             self.left = self.classes.len();
@@ -103,12 +103,12 @@ impl Rates {
         self.left > 0
     }
 
-    /// What is known of a class.
+    /// Returns the rates of a class.
     pub(crate) fn told(&self, class: ClassId) -> Sampled {
         self.classes.get(class.index()).map(|class| class.told).unwrap_or_default()
     }
 
-    /// Goes on where those `before` a change of the tree were, by where each of their classes went.
+    /// Takes over the rates `before` a change of the tree, by the new ids of the classes.
     pub(crate) fn inherit(&mut self, before: &Self, went: &[Option<ClassId>]) {
         for (old, went) in before.classes.iter().zip(went) {
             if let Some(new) = went.and_then(|class| self.classes.get_mut(class.index())) {
@@ -131,7 +131,7 @@ impl Class {
         }
     }
 
-    /// Of a leaf: what it has had since the sample before.
+    /// Measures a leaf's traffic since the last sample.
     fn measure<S: Scheduler>(&mut self, metered: &Metered<S>, id: ClassId) {
         let counters = metered.counters(id);
         let arrived = counters.received.bytes.saturating_sub(counters.dropped_for(DropReason::TooLong).bytes);
@@ -168,7 +168,7 @@ impl Class {
     }
 }
 
-/// What a class is guaranteed: what its configuration says, else what it has if all send.
+/// Guaranteed rate of a class: from its configuration, or else its rate if all are backlogged.
 pub(crate) fn guarantee(tree: &Hierarchy, class: ClassId) -> Rate {
     match tree.config(class).share {
         Some(Share::Guarantee(rate)) => rate,

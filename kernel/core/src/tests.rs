@@ -72,7 +72,7 @@ fn bytes(scheduler: &str, classes: u16, max_queued: u32) -> Vec<u8> {
     sharing(scheduler, classes, max_queued, 2, 3)
 }
 
-/// The same with so many hosts in a class.
+/// The same with up to `most` hosts in a class.
 fn sharing(scheduler: &str, classes: u16, max_queued: u32, shared: u16, most: u16) -> Vec<u8> {
     let rate = Rate::from_bps(100_000_000).unwrap();
     let mut tree = Hierarchy::builder(LinkConfig { max_queued, ..LinkConfig::new(rate) });
@@ -130,7 +130,7 @@ fn about(link: *const Link, class: u32, room: &mut [u8]) -> About {
     }
 }
 
-/// What is told of a class, and its record.
+/// Returns the data of a class, and its record.
 fn told(link: *const Link, class: u32) -> (About, Vec<u8>) {
     let mut room = [0; MAX_RECORD];
     let mut about = about(link, class, &mut room);
@@ -176,7 +176,7 @@ fn a_link_queues_paces_and_tells() {
         sent[call.class as usize] += 1;
     }
     assert_eq!(sent, [0, 10, 20, 30]);
-    // 59 packets of 80 us, less the catch-up that the start of the link is worth: none.
+    // 59 packets of 80 us, minus the catch-up at the start of the link: none.
     assert_eq!(now, 59 * 80_000);
     let mut room = [0; MAX_RECORD];
     let mut about = about(link, 3, &mut room);
@@ -292,7 +292,7 @@ fn what_is_wrong_is_said_and_cut_where_there_is_no_room() {
     assert_eq!(unsafe { fl_create(&mut make(&[], &mut [], ptr::null_mut())) }, -22);
 }
 
-/// Takes what is due until `until` and returns when to ask again.
+/// Dequeues the packets that are due until `until` and returns the time of the next call.
 fn drain(link: *mut Link, from: u64, until: u64) -> u64 {
     let mut call = Call { now: from, ..call(link) };
     while call.now < until {
@@ -342,20 +342,20 @@ fn rates_and_what_goes_beyond_the_guarantee_are_those_of_the_samples() {
     sample(link, now + 2_000_000);
     let guaranteed = 16_666_666 * 2 / 8000;
     assert_eq!(sampled(1).borrowed, 20_000 - guaranteed);
-    // A quarter of 10 MB/s, and three of what was.
+    // A quarter of 10 MB/s, and three quarters of the previous value.
     assert_eq!(sampled(1).bytes, 750_000 - 187_500 + 2_500_000);
     // The link has the sums.
     assert_eq!(sampled(0).bytes, sampled(1).bytes + sampled(2).bytes + sampled(3).bytes);
-    // A class that goes on after a change goes on here.
+    // A class that survives a change keeps its rates.
     let before = sampled(1);
     let config = bytes("drr", 2, 1000);
     let mut making = make(&config, &mut [0; 160], link);
     assert_eq!(unsafe { fl_prepare(&mut making) }, 0);
     assert_eq!(unsafe { fl_commit(&mut Call { change: making.change, ..call(link) }) }, 0);
     assert_eq!((sampled(1), told(link, 1).0.generation), (before, 1));
-    // What the third class sent is still the link's.
+    // The third class's packets still count for the link.
     assert_eq!(told(link, 0).0.stats.sent, [320, 320_000]);
-    // The guarantee is the new one, and what is too long for the link is not asked for.
+    // The guarantee is the new one, and packets too long for the link do not count as demand.
     let now = now + 2_000_000;
     for (handle, len) in (0..21).zip([60_000].into_iter().chain([1000; 20])) {
         assert_eq!(unsafe { fl_enqueue(&mut Call { now, handle, len, ..call(link) }) }, 0);
@@ -376,7 +376,7 @@ fn wide(scheduler: &str) -> Vec<u8> {
     for class in 1..=1402u16 {
         // A, B, then leaves of A and B in turn.
         let parent = if class <= 2 { ClassId::ROOT } else { ClassId(2 - u32::from(class % 2)) };
-        // What an inner class says of hosts is nothing.
+        // The hosts of an inner class have no effect.
         let hosts = Hosts::new(2, HostKey::DestinationMac).filter(|_| matches!(class, 1 | 5));
         tree.add(parent, ClassConfig { hosts, ..ClassConfig::default() }).unwrap();
         labels.add(2000 - class, format!("c{class}").as_bytes()).unwrap();
@@ -465,11 +465,11 @@ fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_c
     (4..6).for_each(|handle| put(handle, 2, 12));
     put(6, 2, 11);
     order(&[0, 4, 6, 1, 5, 2, 3]);
-    // The other class has one queue, whoever sends.
+    // The other class has one queue for all senders.
     (0..4).for_each(|handle| put(handle, 1, 10 + handle as u8 % 2));
     order(&[0, 1, 2, 3]);
 
-    // After the change, a host goes on in its own queue, whoever sends first.
+    // After the change, a host keeps its own queue, in any order of senders.
     (0..3).for_each(|handle| put(handle, 2, 11));
     let mut change = make(&config, &mut [0; 160], link);
     assert_eq!(unsafe { fl_prepare(&mut change) }, 0);
@@ -480,7 +480,7 @@ fn hosts_take_turns_in_a_class_that_they_share_and_keep_their_places_through_a_c
     order(&[0, 3, 5, 1, 2, 4, 6]);
     assert_eq!(unsafe { fl_release(&mut Call { change: change.change, ..call(ptr::null_mut()) }) }, 0);
 
-    // Packets of a class whose hosts did not share it move into queues of their hosts, and go on there.
+    // Packets of a class that did not keep hosts apart move into queues of their hosts, and stay there.
     (0..6).for_each(|handle| put(handle, 1, 99));
     let first = sharing("hls", 2, 100, 1, 3);
     let mut change = make(&first, &mut [0; 160], link);
@@ -577,7 +577,7 @@ fn slots_that_packets_are_in_count_against_the_memory_limit() {
     assert_eq!(needed(100_001) - needed(0), 99_000 * 12);
 }
 
-/// Under Miri this fails where the two borrow the same memory.
+/// Under Miri this fails if the two borrow the same memory.
 #[test]
 fn a_change_is_prepared_while_packets_pass() {
     struct Shared(*mut Link);

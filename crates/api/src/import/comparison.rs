@@ -1,7 +1,8 @@
-//! What classes get before and after an import: under the other tool's own lending, simulated, and in the fluid ideal of what takes its place.
+//! Rates of classes before and after an import: under the other tool's own lending, simulated, and in the fluid ideal
+//! of the replacement.
 //!
-//! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that what it leaves is lent: the one for which the two
-//! differ most, among the branches below the first class that has several.
+//! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that its bandwidth is
+//! lent: the branch with the largest difference, among those below the first class that has several.
 
 use fairlink_config::LinkFile;
 use fairlink_core::schedulers::htb::Plan;
@@ -12,10 +13,10 @@ use fairlink_theory::steady::steady;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Who is busy, and what everyone gets.
+/// A set of busy leaves, and the rates of all classes.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Case {
-    /// The class below which nobody sends; `None` where everyone does.
+    /// The class without busy leaves below it; `None` if all are busy.
     pub pauses: Option<String>,
     /// The simulation that the rates before are from.
     #[serde(flatten)]
@@ -24,13 +25,13 @@ pub struct Case {
     pub classes: Vec<Share>,
 }
 
-/// How long a simulation was, and how steady its rates.
+/// Length of a simulation, and stability of its rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Simulated {
-    /// Its packets; 0 where there was none.
+    /// Its packets; 0 if there was none.
     pub packets: u64,
-    /// How far a class's rate in the second half of them is from that in the first half at most, as a part of the larger. Above 0.02 they
-    /// were too few for steady rates.
+    /// Largest difference between a class's rates in the two halves of the packets, as a part of the larger. Above 0.02
+    /// there were too few packets for stable rates.
     pub apart: f64,
 }
 
@@ -39,9 +40,9 @@ pub struct Simulated {
 pub struct Share {
     /// Its name.
     pub name: String,
-    /// Its rate under the other tool; `None` where that has no rule.
+    /// Its rate under the other tool; `None` if that has no rule.
     pub before_bps: Option<f64>,
-    /// Its rate under what takes its place; `None` where that has no rule.
+    /// Its rate under the replacement; `None` if that has no rule.
     pub after_bps: Option<f64>,
 }
 
@@ -59,11 +60,11 @@ const ABOVE: f64 = 0.02;
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
-/// The leaves `unreachable` of `after`, which no frame can reach, get nothing there. In `before` they are busy, unless it is the same link: the other tool reached
-/// them in a way that was not imported.
+/// The leaves `unreachable` of `after`, which no frame can reach, get zero there. In `before` they are busy, unless it
+/// is the same link: the other tool reached them in a way that was not imported.
 ///
 /// # Errors
-/// [`BuildError`] where `before` is no tree for its scheduler.
+/// [`BuildError`] if `before` is not a valid tree for its scheduler.
 pub(super) fn compared(
     before: Option<&LinkFile>,
     after: &LinkFile,
@@ -113,18 +114,19 @@ struct After<'a> {
 }
 
 impl After<'_> {
-    /// Those of `leaves` that frames can reach.
+    /// Returns the leaves among `leaves` that frames can reach.
     fn reached(&self, leaves: &[ClassId]) -> Vec<ClassId> {
         leaves.iter().copied().filter(|leaf| self.unreachable.binary_search(leaf).is_err()).collect()
     }
 }
 
-/// From `class` up to the link, which is left out.
+/// Returns the path from `class` up to the link, which is left out.
 fn path(link: &LinkFile, class: ClassId) -> impl Iterator<Item = ClassId> {
     std::iter::successors(Some(class), |&class| link.tree.parent(class)).take_while(|&class| class != ClassId::ROOT)
 }
 
-/// The children with busy leaves of the first class from the link down that has several such; none where there is no such class.
+/// Returns the children with busy leaves of the first class from the link down that has several such; empty if there is
+/// no such class.
 fn branches(link: &LinkFile, busy: &[ClassId]) -> Vec<ClassId> {
     let mut used = vec![false; link.tree.len()];
     for &leaf in busy {
@@ -151,7 +153,7 @@ fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
     Demand::new(&link.tree, all).expect("leaves of this tree, each once")
 }
 
-/// What the link's scheduler gives the leaves `busy` by its own rule; `None` where that is not computed.
+/// Returns the rates of the leaves `busy` by the own rule of the link's scheduler; `None` if they are not computed.
 fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
     let link = after.link;
     let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
@@ -159,13 +161,13 @@ fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
     busy.iter().map(|leaf| rates.as_ref().ok().map(|rates| rates[leaf.index()])).collect()
 }
 
-/// The same leaves of `before`; those that it does not have are left out.
+/// Returns the same leaves of `before`. Leaves that `before` does not have are left out.
 fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Option<ClassId>> {
     let leaf = |&leaf: &ClassId| before.names.id(after.names.name(leaf)).filter(|&class| before.tree.is_leaf(class));
     busy.iter().map(leaf).collect()
 }
 
-/// How far the fluids of both are apart, in bit/s.
+/// Difference of both fluids, in bit/s.
 fn fluid_difference(before: &LinkFile, after: &After<'_>, busy: &[ClassId]) -> f64 {
     let there = counterparts(before, after.link, busy);
     let known: Vec<ClassId> = there.iter().copied().flatten().collect();
@@ -203,8 +205,8 @@ fn case(
     Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), simulated: run, classes })
 }
 
-/// Rates of leaves that always have packets of the greatest length, under the link's own scheduler, and of how many packets they are; their rates in the
-/// order of `busy`.
+/// Simulates leaves that always have packets of the greatest length, under the link's own scheduler; returns the number
+/// of packets, and the rates in the order of `busy`.
 fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Vec<Option<f64>>), BuildError> {
     let leaves: Vec<ClassId> = busy.iter().copied().flatten().collect();
     if leaves.is_empty() {
@@ -212,7 +214,7 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Ve
     }
     let first = (first_bytes(link, &leaves) / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1] / 2);
     let run = steady(link.info(), &link.tree, &leaves, link.mtu, [first, PACKETS[1]])?;
-    // In the long run nothing is above its ceiling, which a stretch may be by a packet or a burst.
+    // In the long run no rate exceeds its ceiling; a stretch may, by a packet or a burst.
     let most = |leaf: ClassId| {
         let ceilings = path(link, leaf).filter_map(|class| link.tree.config(class).ceiling);
         ceilings.map(|ceiling| ceiling.bps() as f64).fold(f64::INFINITY, f64::min)
@@ -225,8 +227,8 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Ve
     Ok((Simulated { packets: run.packets, apart: run.apart }, rates))
 }
 
-/// What the link sends in the first stretch of a simulation in bytes: [`ROUNDS`] rounds, and [`BURSTS`] times as long as any class needs for its burst at its
-/// own rate. What a burst brings later than that is less than 2 % of that rate.
+/// Length of the first stretch of a simulation in bytes of the link: [`ROUNDS`] rounds, and [`BURSTS`] times the
+/// longest duration of a class's burst at its own rate. Later effects of a burst are less than 2 % of that rate.
 fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
     let Ok(plan) = Plan::of(&link.tree) else { return 0 };
     let quanta: u64 = leaves.iter().map(|leaf| plan.quanta[leaf.index()]).sum();
@@ -257,7 +259,7 @@ mod tests {
     }
 
     fn tree(scheduler: &str, htb: bool) -> LinkFile {
-        // Experiment 2 of the HLS paper, where HTB lends by the quanta of leaves.
+        // Experiment 2 of the HLS paper, in which HTB lends by the quanta of leaves.
         let mut text = format!("[link]\nrate = \"100mbit\"\nscheduler = \"{scheduler}\"\n");
         let mut class = |name: &str, parent: &str, mbit: u32, quantum: u32| {
             text += &format!("[[class]]\nname = \"{name}\"\nguarantee = \"{mbit}mbit\"\n");
@@ -320,13 +322,14 @@ mod tests {
 
     #[test]
     fn the_branch_that_pauses_is_the_one_that_tells_most_or_the_largest_without_a_rule() {
-        // B and C have quanta as their guarantees are, so that A's pause shows nothing, although A is the largest.
+        // B and C have quanta in proportion to their guarantees, so that A's pause shows no effect, although A is the
+        // largest.
         let classes = [("A", 50, 20_000, 2000), ("B", 30, 3000, 2000), ("C", 20, 2000, 2000)];
         let after = siblings("hls", &classes);
         let cases = compared(Some(&siblings("htb", &classes)), &after, &[], &[]).unwrap();
         assert_eq!(cases[1].pauses.as_deref(), Some("B"));
         assert_eq!(compared(None, &after, &[], &[]).unwrap()[1].pauses.as_deref(), Some("A"));
-        // One class alone has nobody to pause for.
+        // A single class has no other to pause for.
         assert_eq!(compared(None, &siblings("hls", &[("A", 50, 0, 0)]), &[], &[]).unwrap().len(), 1);
     }
 
@@ -398,7 +401,8 @@ mod tests {
 
     #[test]
     fn what_a_burst_brings_at_the_start_is_left_out_of_the_rates() {
-        // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up for 0.6 s.
+        // Of 80 Mbit/s in the beginning, by its quantum, A has 30 out of its burst, which lasts for 0.4 s; the warm-up
+        // for 0.6 s.
         let classes = [("A", 50, 40_000, 1_500_000), ("B", 50, 10_000, 2000)];
         let cases = compared(Some(&siblings("htb", &classes)), &siblings("hls", &classes), &[], &[]).unwrap();
         for share in &cases[0].classes {

@@ -7,14 +7,13 @@ use crate::contract::{DropSink, Nanos, Packet, room_in};
 use crate::parts::prefetch::prefetch;
 use crate::queue::{LeafQueue, PacketSlab};
 
-/// From so many classes on cache lines are asked for ahead of time. With fewer, everything is in the cache anyway.
-/// Unit tests do it in small trees, too.
+/// Minimum number of classes for prefetching; smaller trees fit in the cache. Unit tests prefetch in small trees, too.
 pub(crate) const LOOK_AHEAD_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
-/// Most packets of a batch that are served in one go: cache lines are asked for so far ahead.
+/// Maximum number of packets served in one run; also the distance of prefetches.
 pub(crate) const GO: usize = 32;
 
-/// What a scheduler has sent in one go.
+/// The result of one run.
 pub(crate) struct Served {
     /// Packets, in the first slots.
     pub(crate) packets: usize,
@@ -24,9 +23,10 @@ pub(crate) struct Served {
     pub(crate) more: bool,
 }
 
-/// A scheduler with a loop of its own for packets that come to plain leaves.
+/// A scheduler with a separate loop for packets that arrive at plain leaves.
 pub(crate) trait PlainIn {
-    /// Queues packets of `batch` from the first on until one is not for a plain leaf, or is to be dropped. Returns how many.
+    /// Queues packets of `batch` from the first on until one is not for a plain leaf, or is to be dropped. Returns
+    /// their number.
     fn push_plain(&mut self, batch: &[Packet]) -> usize;
 
     /// Queues any packet.
@@ -46,11 +46,11 @@ pub(crate) fn push_all(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packet
     batch.clear();
 }
 
-/// After a packet that had to go by itself, so many go by themselves before others are tried together: leaves that have just been idle
-/// come one after the other.
+/// After a packet that had to be queued singly, this many more are queued singly before runs are tried again: leaves
+/// that were idle often follow each other.
 const BY_THEMSELVES: usize = 4;
 
-/// As [`push_all`], where many packets in a row may be none for [`PlainIn::push_plain`].
+/// Like [`push_all`], for batches in which many consecutive packets may not suit [`PlainIn::push_plain`].
 #[inline(always)]
 pub(crate) fn push_runs(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
     let mut at = 0;
@@ -69,8 +69,8 @@ pub(crate) fn push_runs(to: &mut impl PlainIn, now: Nanos, batch: &mut Vec<Packe
     batch.clear();
 }
 
-/// Queues packets of `batch` from the first on, as long as they come behind others in FIFOs, so that nobody has to be told. `leaves` are the
-/// classes by id; only leaves have packets. Returns how many.
+/// Queues packets of `batch` from the first on, while each comes behind others in a FIFO and so changes no scheduling
+/// state. `leaves` are the classes by id; only leaves have packets. Returns the number of packets.
 #[inline(always)]
 pub(crate) fn push_behind<L>(
     leaves: &mut [L],
@@ -82,7 +82,7 @@ pub(crate) fn push_behind<L>(
     let fits = |queue: &LeafQueue, len| queue.is_fifo() && !queue.is_empty() && len <= max_packet;
     let batch = &batch[..batch.len().min(slab.room() as usize)];
     let Some(first) = batch.first() else { return 0 };
-    // Where all come to empty queues, the slab need not be opened for each.
+    // If all come to empty queues, the slab need not be opened for each.
     if !leaves.get_mut(first.class.index()).is_some_and(|leaf| fits(queue(leaf), first.len)) {
         return 0;
     }
@@ -115,12 +115,12 @@ pub(crate) fn look_ahead<L>(leaves: &[L], queue: impl Fn(&L) -> &LeafQueue, slab
     }
 }
 
-/// A round robin with a loop of its own for packets of plain leaves.
+/// A round robin with a separate loop for packets of plain leaves.
 pub(crate) trait PlainOut {
     /// Fills slots from plain leaves, until one that is not has its turn. Returns the number and the bytes of the packets.
     fn pop_plain(&mut self, slots: &mut [Packet]) -> (usize, u64);
 
-    /// The next packet, whosever it is.
+    /// Removes and returns the next packet of any class.
     fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet>;
 }
 
@@ -154,8 +154,9 @@ pub(crate) fn pop_all(
     served
 }
 
-/// Appends packets to `out` as [`Scheduler::dequeue_batch`](crate::contract::Scheduler::dequeue_batch) says, of the `queued` there are.
-/// `serve` fills slots until all are full, or the bytes that it is told are reached, or nothing more can be sent. Returns whether there may be more.
+/// Appends packets to `out` as in [`Scheduler::dequeue_batch`](crate::contract::Scheduler::dequeue_batch), out of
+/// `queued`. `serve` fills slots until all are full, its byte limit is reached, or nothing more can be sent. Returns
+/// true if there may be more.
 #[inline(always)]
 pub(crate) fn fill(
     out: &mut Vec<Packet>,
@@ -180,8 +181,8 @@ pub(crate) fn fill(
     true
 }
 
-/// So many packets of at most `max_packet` bytes that all but the last are surely fewer than `bytes`: a loop over as many slots need not
-/// count bytes.
+/// Number of packets of at most `max_packet` bytes of which all but the last add up to less than `bytes`. A loop over
+/// as many slots need not count bytes.
 #[inline(always)]
 pub(crate) fn slots_within(bytes: u64, max_packet: u32) -> usize {
     usize::try_from(bytes.div_ceil(u64::from(max_packet.max(1)))).unwrap_or(usize::MAX)

@@ -1,4 +1,5 @@
-//! Who can lend to whom in a tree of classes, kept so that the next leaf that may send is found without a walk over all of them.
+//! Lenders and borrowers in a tree of classes, kept so that the next leaf that may send is found without a walk over
+//! all of them.
 //!
 //! A class *lends* to the backlogged leaves below it, *borrows* from its parent, *stays* for itself, or *stops* all
 //! below it. The lender of a leaf is the first class that lends on the way up from it, the leaf included. A leaf has no
@@ -8,16 +9,16 @@
 //! **Sets.** Each class that is not a leaf has a set of its children for each priority and each level up to its own.
 //! The set of a level below its own holds the children through which a lender of that level is reached. The set of its
 //! own level holds the children that borrow from it. A leaf that gets or loses backlog, or a class that changes its
-//! standing, moves itself between two sets of its parent, and takes all leaves below it along. A class whose set became
-//! empty leaves its parent's.
+//! standing, moves between two sets of its parent, with all leaves below it. A class whose set became empty leaves its
+//! parent's.
 //!
-//! **Turns** are the caller's. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
-//! [`BorrowingTree::children`] takes them within a level, going down from the root, with what the caller keeps for each class,
-//! level of lenders and priority by a number.
+//! **Turns** belong to the caller. [`BorrowingTree::next_in_turn`] takes turns over all leaves under a limit of levels.
+//! [`BorrowingTree::children`] takes them within a level, going down from the root; the caller keeps a state by number
+//! for each class, level of lenders and priority.
 //!
-//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all leaves: the
-//! same, times the levels that are searched. Nothing is allocated after construction. Memory: a bit per child for
-//! each set, of which there are as many as levels times priorities in use.
+//! **Cost.** A change: O(levels) steps of O(log n) to the base 64, for each set that is not empty. A search over all
+//! leaves: the same, times the number of searched levels. Nothing is allocated after construction. Memory: one bit per
+//! child for each set; there are as many sets as levels times priorities in use.
 //!
 //! **Invariants.** A child is in a set exactly when its standing and its own sets say so ([`BorrowingTree::check`]).
 
@@ -39,16 +40,16 @@ pub use plan::Plan;
 
 const ROOT: u32 = ClassId::ROOT.0;
 
-/// What a class does for the leaves below it.
+/// The relation of a class to the leaves below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It lends; for a leaf: it sends on its own account.
     Lends,
-    /// Its parent is asked instead.
+    /// It passes requests to its parent.
     Borrows,
     /// It neither lends nor borrows; classes below it may lend.
     Stays,
-    /// Nothing below it is sent, whoever would lend.
+    /// No class below it may send, regardless of lenders.
     Stops,
 }
 
@@ -60,7 +61,7 @@ struct Node {
     /// The children, in `BorrowingTree::children`.
     first_child: u32,
     children: u32,
-    /// The number of its first turn, where its first set lies in `BorrowingTree::words`, and the words of each.
+    /// The number of its first turn, the start of its first set in `BorrowingTree::words`, and the words of each.
     first_turn: u32,
     first_word: usize,
     words: u32,
@@ -75,23 +76,23 @@ struct Node {
 /// The children of a class through which lenders of one level are reached, for one priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildSet<'a> {
-    /// The number, below [`BorrowingTree::turns`], of what the caller keeps of it for the lenders that were asked for.
+    /// Number of the caller's state for the requested lenders, below [`BorrowingTree::turns`].
     pub(crate) number: u32,
-    /// True if it is of the level of its class: whether the class lends.
+    /// True if the set is of the level of its class, which then lends.
     pub(crate) is_own: bool,
     words: &'a [u64],
     children: &'a [u32],
 }
 
 impl ChildSet<'_> {
-    /// The position of the first child in it from position `from` on.
+    /// Returns the position of the set's first child from position `from` on.
     #[must_use]
     #[inline(always)]
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         bitset::next(self.words, self.children.len(), from)
     }
 
-    /// The positions of those in it that are less than 64 behind `position`.
+    /// Returns the positions in the set that are less than 64 behind `position`.
     #[inline(always)]
     pub(crate) fn near(&self, position: usize) -> impl Iterator<Item = usize> {
         let start = position + 1;
@@ -105,7 +106,7 @@ impl ChildSet<'_> {
         })
     }
 
-    /// The child of the class at `position`.
+    /// Returns the child of the class at `position`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn child(&self, position: usize) -> u32 {
@@ -121,9 +122,9 @@ pub(crate) struct BorrowingTree {
     words: Box<[u64]>,
     /// The root's sets that are not empty, in the order of their numbers.
     ready: Box<[u64]>,
-    /// What [`BorrowingTree::lowest`] says, found when it changes and not when it is asked: it is asked for each packet.
+    /// Cached result of [`BorrowingTree::lowest`], which is read for each packet.
     lowest: Option<(u8, u8)>,
-    /// How often a set has changed.
+    /// Number of changes of sets.
     changes: u64,
     /// Of all classes.
     turns: u32,
@@ -132,8 +133,8 @@ pub(crate) struct BorrowingTree {
 }
 
 impl BorrowingTree {
-    /// The sets of `tree` without backlog, every class borrowing. `priorities` are those of the classes by id; only those of leaves
-    /// matter.
+    /// Makes the sets of `tree` without backlog. Every class borrows. `priorities` are those of the classes by id; only
+    /// those of leaves matter.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a tree whose turns are too many to count in 32 bits.
@@ -192,8 +193,8 @@ impl BorrowingTree {
         Ok(borrowing)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, and the number of its turns; as many as can be counted
-    /// where there is no memory to find out.
+    /// Memory of an instance for `tree`, in bytes, including construction, and the number of its turns; the maximum if
+    /// there is no memory to compute it.
     pub(crate) fn memory(tree: &Hierarchy) -> (u64, u64) {
         let Ok(levels) = levels(tree) else { return (u64::MAX / 4, u64::MAX / 16) };
         let priorities = usize::from(Plan::priorities(tree));
@@ -208,47 +209,47 @@ impl BorrowingTree {
         (nodes + bytes_of::<u64>(words), turns)
     }
 
-    /// A number that grows whenever a set changes.
+    /// Returns a number that grows whenever a set changes.
     #[must_use]
     #[inline(always)]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Asks for what is kept of `class`.
+    /// Prefetches the state of `class`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, class: u32) {
         prefetch(&self.nodes, class as usize);
     }
 
-    /// One more than the largest priority of a leaf.
+    /// Returns one more than the largest priority of a leaf.
     #[must_use]
     pub(crate) fn priorities(&self) -> u8 {
         self.priorities
     }
 
-    /// The parent; the root is its own.
+    /// Returns the parent. The root is its own parent.
     #[must_use]
     #[inline(always)]
     pub(crate) fn parent(&self, class: u32) -> u32 {
         self.nodes[class as usize].parent
     }
 
-    /// 0 for a leaf, else one more than the children's largest.
+    /// Returns the level: 0 for a leaf, else one more than the largest level of the children.
     #[must_use]
     #[inline(always)]
     pub(crate) fn level(&self, class: u32) -> u8 {
         self.nodes[class as usize].level
     }
 
-    /// What `class` was last said to do.
+    /// Returns the standing last set for `class`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn standing(&self, class: u32) -> Standing {
         self.nodes[class as usize].standing
     }
 
-    /// The parent, the level and the standing.
+    /// Returns the parent, the level and the standing.
     #[must_use]
     #[inline(always)]
     pub(crate) fn place_of(&self, class: u32) -> (u32, u8, Standing) {
@@ -256,13 +257,13 @@ impl BorrowingTree {
         (parent, level, standing)
     }
 
-    /// Says what `class` does from now on.
+    /// Sets the standing of `class`.
     pub(crate) fn stand(&mut self, class: u32, standing: Standing) {
         let Node { standing: old, level, .. } = self.nodes[class as usize];
         if old == standing {
             return;
         }
-        // What lies below its own level passes through it unless it stops that.
+        // Entries below its own level pass through it unless it stops them.
         let lowest = if old == Standing::Stops || standing == Standing::Stops { 0 } else { level };
         for turn in [Self::unlink, Self::link] {
             for at in lowest..=level {
@@ -279,7 +280,7 @@ impl BorrowingTree {
         }
     }
 
-    /// `leaf` has got its first packet, or has sent its last.
+    /// Records that `leaf` got its first packet or sent its last one.
     pub(crate) fn set_backlogged(&mut self, leaf: u32, backlogged: bool) {
         let Node { priority, backlogged: before, .. } = self.nodes[leaf as usize];
         if before == backlogged {
@@ -301,7 +302,7 @@ impl BorrowingTree {
             && self.priorities == with.priorities
     }
 
-    /// No leaf has backlog.
+    /// Removes all backlog.
     pub(crate) fn clear(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.backlogged = false);
         self.words.fill(0);
@@ -310,14 +311,14 @@ impl BorrowingTree {
         self.changes += 1;
     }
 
-    /// How many turns there are: for each class with children, level of lenders and priority.
+    /// Number of turns: one for each class with children, level of lenders and priority.
     #[must_use]
     pub(crate) fn turns(&self) -> usize {
         self.turns as usize
     }
 
-    /// The set of `class`, which is not a leaf, of `level` and for `priority`. A class below the lender has the set of its own level, and
-    /// takes turns in it for each level `lender` apart.
+    /// Returns the set of `class`, which is not a leaf, for `level` and `priority`. A class below the lender uses the
+    /// set of its own level, with separate turns for each level `lender`.
     #[must_use]
     #[inline(always)]
     pub(crate) fn children(&self, class: u32, level: u8, priority: u8, lender: u8) -> ChildSet<'_> {
@@ -331,24 +332,24 @@ impl BorrowingTree {
         }
     }
 
-    /// The number of a set among those of its class.
+    /// Returns the number of a set among those of its class.
     fn within(&self, level: u8, priority: u8) -> usize {
         usize::from(level) * usize::from(self.priorities) + usize::from(priority)
     }
 
-    /// The sets of the root.
+    /// Returns the sets of the root.
     fn root_sets(&self) -> usize {
         (usize::from(self.nodes[ROOT as usize].level) + 1) * usize::from(self.priorities)
     }
 
-    /// Where the words of a set lie.
+    /// Range of the words of a set.
     fn set(&self, class: u32, level: u8, priority: u8) -> Range<usize> {
         let node = &self.nodes[class as usize];
         let start = node.first_word + self.within(level, priority) * node.words as usize;
         start..start + node.words as usize
     }
 
-    /// The level of the parent's set that `class` belongs in with what it has at `level`; `None` when in none.
+    /// Returns the level of the parent's set that contains `class` for its entries at `level`; `None` if there is none.
     fn place(&self, class: u32, level: u8) -> Option<u8> {
         let node = &self.nodes[class as usize];
         match node.standing {
@@ -360,7 +361,7 @@ impl BorrowingTree {
         }
     }
 
-    /// `class` has something at `level` and `priority`: puts it into its parent's set, and so on upwards.
+    /// Puts `class`, which has an entry at `level` and `priority`, into its parent's set, and so on upwards.
     fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
         self.changes += 1;
         while class != ROOT
@@ -380,7 +381,7 @@ impl BorrowingTree {
         }
     }
 
-    /// The reverse of [`BorrowingTree::link`].
+    /// Reverses [`BorrowingTree::link`].
     fn unlink(&mut self, mut class: u32, mut level: u8, priority: u8) {
         self.changes += 1;
         while class != ROOT
@@ -409,7 +410,7 @@ impl BorrowingTree {
         !bitset::is_empty(&self.words[self.set(class, level, priority)])
     }
 
-    /// The lowest level of a lender that any backlogged leaf has, and the smallest number of priority of those that have it.
+    /// Returns the lowest level of a lender of any backlogged leaf, and the smallest priority among the leaves with it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn lowest(&self) -> Option<(u8, u8)> {
@@ -430,7 +431,7 @@ impl BorrowingTree {
         });
     }
 
-    /// The level of the lender of `leaf`, if it has one.
+    /// Returns the level of the lender of `leaf`, if it has one.
     #[cfg(test)]
     pub(crate) fn lender_level(&self, leaf: u32) -> Option<u8> {
         let (mut class, mut asks, mut lender) = (leaf, true, None);
@@ -449,12 +450,13 @@ impl BorrowingTree {
         }
     }
 
-    /// The backlogged leaf of `priority` whose lender is at `highest` or a lower level and whose turn it is, and whether that
-    /// turn begins now. The leaves take turns in the order of the tree. A turn goes on until [`BorrowingTree::end_turn`].
+    /// Returns the backlogged leaf of `priority` whose turn it is, among those with a lender at `highest` or below, and
+    /// true if that turn begins now. The leaves take turns in the order of the tree. A turn lasts until
+    /// [`BorrowingTree::end_turn`].
     ///
-    /// `turns` says by class where the turns stand among its children; all 0 at first. The caller has one for each
-    /// `priority` and `highest`. Turns below a class that cannot send for a while go on later where they stood. Otherwise
-    /// its first leaf would have a turn each time that it can.
+    /// `turns` holds the position of the turns among a class's children, by class; all 0 at first. The caller has one
+    /// for each `priority` and `highest`. Turns below a class that cannot send for a while resume later where they
+    /// were. Otherwise its first leaf would have a turn each time that the class becomes able to send.
     #[must_use]
     pub(crate) fn next_in_turn(&self, priority: u8, highest: u8, turns: &mut [u32]) -> Option<(u32, bool)> {
         self.lowest()?;
@@ -468,7 +470,7 @@ impl BorrowingTree {
         turns[parent as usize] = (position + 1) << 1;
     }
 
-    /// Checks that every class is in its parent's sets exactly where it should be.
+    /// Checks that every class is in exactly the right sets of its parent.
     ///
     /// # Errors
     /// The class and the set, in words.
@@ -498,7 +500,7 @@ impl BorrowingTree {
     }
 }
 
-/// The level of each class by id: 0 for a leaf, else one more than the children's largest.
+/// Returns the level of each class by id: 0 for a leaf, else one more than the largest level of the children.
 fn levels(tree: &Hierarchy) -> Result<Box<[u8]>, OutOfMemory> {
     let mut levels = filled(tree.len(), 0u8)?;
     for class in tree.classes().rev() {
@@ -517,7 +519,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns true if what `class` has at its own level may be taken, when `above` says so of its parent.
+    /// Returns true if entries of `class` at its own level may be served, given `above`, the same for its parent.
     fn own(&self, class: u32, above: bool) -> bool {
         let node = &self.borrowing.nodes[class as usize];
         match node.standing {
@@ -527,7 +529,7 @@ impl Search<'_> {
         }
     }
 
-    /// The position of the first child from `from` on through which a leaf can be reached.
+    /// Returns the position of the first child from `from` on through which a leaf can be reached.
     fn next_child(&self, class: u32, own: bool, from: usize) -> Option<usize> {
         let level = self.borrowing.level(class);
         let below = 0..level.min(self.highest.saturating_add(1));
@@ -535,8 +537,8 @@ impl Search<'_> {
         levels.filter_map(|level| self.borrowing.children(class, level, self.priority, level).next(from)).min()
     }
 
-    /// The leaf below `class` whose turn it is, and whether its turn begins. `fresh` says whether `class` comes anew to its
-    /// parent's turn. If not, it has nothing to send once each of its children has had a turn.
+    /// Returns the leaf below `class` whose turn it is, and true if its turn begins. `fresh` is true if `class` newly
+    /// gets its parent's turn. If not, it has nothing to send once each of its children has had a turn.
     ///
     /// A turn is twice the position of the child from which on to look, and one more if that child has its turn.
     fn descend(&self, turns: &mut [u32], class: u32, own: bool, fresh: bool) -> Option<(u32, bool)> {
@@ -592,7 +594,7 @@ mod tests {
             let mut borrowing = BorrowingTree::new(&tree, &priorities).unwrap();
             let leaves: Vec<u32> = tree.leaves().iter().map(|leaf| leaf.0).collect();
             let mut backlogged = alloc::vec![false; tree.len()];
-            // Turns that stand anywhere.
+            // Turns at arbitrary positions.
             let limits = 6;
             let turns = |class: usize| {
                 let children = tree.children(ClassId(class as u32)).len() as u32;

@@ -1,18 +1,18 @@
-//! Disciplines, and [`Composed`], the scheduler that is made of one discipline at every class of a tree. A discipline
-//! chooses among the children of one class. It knows nothing but their indices and the lengths at their heads. Only
-//! leaves hold packets.
+//! Disciplines, and [`Composed`], a scheduler with one discipline at every class of a tree. A discipline chooses among
+//! the children of one class. Its only inputs are their indices and the lengths at their heads. Only leaves hold
+//! packets.
 //!
-//! This is how a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
-//! packet, the *head*, chosen among the heads of its children. A head that was offered is not taken back when a better
-//! one arrives. When its last bit has left, every class on its path chooses anew, from the leaf up.
+//! In this way a flat discipline becomes a hierarchical one (\[hpfq\] Section 3). Each class offers its parent one
+//! packet, the *head*, chosen among the heads of its children. An offered head is not taken back when a better one
+//! arrives. When its last bit has left, every class on its path chooses again, from the leaf up.
 //!
-//! A packet is under way from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a link
-//! has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is not
-//! idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate tell how much of
-//! a packet is sent already.
+//! A packet is in transmission from the `dequeue` that returned it to the next `dequeue`, which is when the driver of a
+//! link has sent it. Until then its leaf and the classes above count as backlogged, because a server that is sending is
+//! not idle. A packet that arrives meanwhile continues the same busy period. The clock and the link's rate determine
+//! the part of a packet that is already sent.
 //!
-//! **Cost per packet.** Two steps of the discipline at each level.
-//! **Invariants.** A child is known to its parent's discipline exactly while it has a head, waiting or under way.
+//! **Cost per packet.** Two steps of the discipline at each level. **Invariants.** A child is known to its parent's
+//! discipline exactly while it has a head, waiting or in transmission.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -34,10 +34,10 @@ use crate::queue::{LeafQueue, PacketSlab};
 
 /// Chooses which child of a server sends next. Children are numbered from 0; lengths are in bytes.
 pub(crate) trait Discipline: Debug + Send + 'static {
-    /// A server whose children have these weights, as [`virtual_time::weights`] makes them.
+    /// Makes a server whose children have these weights, in the form of [`virtual_time::weights`].
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     fn new(weights: &[u64]) -> Result<Self, OutOfMemory>
     where
         Self: Sized;
@@ -45,17 +45,18 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Bytes that one for `children` children takes.
     fn memory(children: usize) -> u64;
 
-    /// `child`, which had nothing to send, has a packet of `len` bytes at its head. Of the packet that the server itself is
-    /// sending, `progress` bytes are sent; 0 while it sends none.
+    /// Called when `child`, which was idle, has a packet of `len` bytes at its head. `progress` is the number of bytes
+    /// already sent of the packet in transmission; 0 if there is none.
     fn activate(&mut self, child: u32, len: u32, progress: u32);
 
-    /// Takes the child that sends next. `None`: no child has anything to send, and the server is idle.
+    /// Removes and returns the child that sends next. `None`: no child has a packet, and the server is idle.
     fn select(&mut self) -> Option<u32>;
 
-    /// `child`, the last one selected, has sent its packet of `len` bytes; `next` is the length of the next, if there is one.
+    /// Records that `child`, the last one selected, has sent its packet of `len` bytes. `next` is the length of its
+    /// next packet, if there is one.
     fn complete(&mut self, child: u32, len: u32, next: Option<u32>);
 
-    /// The child that is probably selected when `by` others have been, where that is known.
+    /// Returns the child that is probably selected after `by` others, if it is known.
     fn ahead(&self, by: u32) -> Option<u32>;
 
     /// Asks for the cache lines that it has of `child`.
@@ -64,7 +65,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Forgets everything, as if just made.
     fn reset(&mut self);
 
-    /// Goes on with the weights of `with`, which was made for as many children.
+    /// Adopts the weights of `with`, which was made for as many children.
     fn retune(&mut self, with: &Self)
     where
         Self: Sized;
@@ -80,7 +81,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
 #[cfg(test)]
 mod tests;
 
-/// So many packets ahead, what the discipline has of a child is asked for, the leaf, and the packet behind its head.
+/// Prefetch distance in packets: the discipline's data of a child, the leaf, and the packet behind its head.
 const CHILD_AHEAD: u32 = 24;
 const LEAF_AHEAD: u32 = 16;
 const PACKET_AHEAD: u32 = 8;
@@ -92,9 +93,10 @@ const NIL: u32 = u32::MAX;
 #[repr(align(64))]
 struct Class {
     queue: LeafQueue,
-    /// Index of the parent among the inner classes; of itself where `slot` is [`NIL`]: then it is an inner class.
+    /// Index of the parent among the inner classes; of the class itself if `slot` is [`NIL`]: then it is an inner
+    /// class.
     inner: u32,
-    /// Which child of its parent it is.
+    /// Index among the children of its parent.
     slot: u32,
 }
 
@@ -103,13 +105,13 @@ struct Inner<D> {
     discipline: D,
     parent: u32,
     slot: u32,
-    /// Where its children are in `Composed::children`.
+    /// Start of its children in `Composed::children`.
     children: u32,
-    /// The leaf whose packet it offers, or which is sending; [`NIL`] while it has nothing.
+    /// The leaf whose packet it offers or sends; [`NIL`] if none.
     head: u32,
     /// The child that `head` is below.
     head_slot: u32,
-    /// It is on the path of the packet under way.
+    /// True if it is on the path of the packet in transmission.
     sending: bool,
 }
 
@@ -132,17 +134,17 @@ pub(crate) struct Composed<D> {
     rate: Rate,
     now: Nanos,
     under_way: Option<UnderWay>,
-    /// True if there are so many leaves that cache lines are asked for ahead of time.
+    /// True if there are enough leaves for prefetching.
     looks_ahead: bool,
 }
 
 const LEAF: u32 = 1 << 31;
 
 impl<D: Discipline> Composed<D> {
-    /// One discipline over the leaves of `tree`, whatever is between them and the root.
+    /// One discipline over all leaves of `tree`, regardless of the classes between them and the root.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn flat(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut composed = Self::without_disciplines(tree, 1)?;
         composed.add_inner(D::new(&virtual_time::leaf_weights(tree)?)?, NIL, 0);
@@ -154,13 +156,13 @@ impl<D: Discipline> Composed<D> {
         Ok(composed)
     }
 
-    /// Bytes that a flat one for `tree` takes, with what it takes to be built.
+    /// Memory of a flat instance for `tree`, in bytes, including construction.
     pub(crate) fn flat_memory(tree: &Hierarchy) -> u64 {
         let leaves = tree.leaves().len();
         Self::memory(tree, 1) + D::memory(leaves) + virtual_time::memory_of_weights(leaves)
     }
 
-    /// Bytes that a hierarchical one for `tree` takes, with what it takes to be built.
+    /// Memory of a hierarchical instance for `tree`, in bytes, including construction.
     pub(crate) fn hierarchical_memory(tree: &Hierarchy) -> u64 {
         let inner = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
         let most = inner.clone().max().unwrap_or(0);
@@ -174,10 +176,10 @@ impl<D: Discipline> Composed<D> {
         PacketSlab::memory(tree) + bytes_of::<Class>(classes) + bytes_of::<u32>(classes) + bytes_of::<Inner<D>>(inners)
     }
 
-    /// A discipline over the children of each class of `tree`.
+    /// Makes a discipline over the children of each class of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn hierarchical(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut composed = Self::without_disciplines(tree, tree.len() - tree.leaves().len())?;
         let mut slots = filled(tree.len(), 0u32)?;
@@ -227,7 +229,7 @@ impl<D: Discipline> Composed<D> {
         self.inners.push(Inner { discipline, parent, slot, children: 0, head: NIL, head_slot: 0, sending: false });
     }
 
-    /// A leaf that had nothing has got a packet of `len` bytes: every class above that had nothing either offers it.
+    /// Called when an empty leaf gets a packet of `len` bytes. Every idle class above the leaf then offers it.
     fn activate(&mut self, leaf: u32, len: u32) {
         let progress = self.under_way.map_or(0, |packet| {
             let sent = self.rate.bytes_in(self.now.saturating_sub(packet.since));
@@ -247,7 +249,7 @@ impl<D: Discipline> Composed<D> {
         }
     }
 
-    /// Lets an inner class choose what it offers; the length of that.
+    /// Lets an inner class choose its offer; returns the offer's length.
     fn choose_head(&mut self, at: u32) -> Option<u32> {
         let inner = &mut self.inners[at as usize];
         let Some(slot) = inner.discipline.select() else {
@@ -261,7 +263,7 @@ impl<D: Discipline> Composed<D> {
         self.classes[head as usize].queue.head_len()
     }
 
-    /// The packet under way has left: every class on its path chooses anew, but for the root, which does so when asked.
+    /// Ends the transmission: every class on its path chooses again, except the root, which chooses when it is asked.
     fn finish(&mut self) {
         let Some(UnderWay { leaf, len, .. }) = self.under_way.take() else { return };
         let class = &self.classes[leaf as usize];
@@ -282,7 +284,7 @@ impl<D: Discipline> Composed<D> {
 
 /// Asking for cache lines before they are needed.
 impl<D: Discipline> Composed<D> {
-    /// The leaf that is probably sent when `by` others have been, where the discipline of the root knows it.
+    /// Returns the leaf that is probably sent after `by` others, if the discipline of the root knows it.
     #[inline(always)]
     fn ahead(&self, by: u32) -> Option<u32> {
         let root = &self.inners[ROOT as usize];
@@ -290,11 +292,11 @@ impl<D: Discipline> Composed<D> {
         if child & LEAF != 0 {
             return Some(child & !LEAF);
         }
-        // What an inner class offers is not taken back.
+        // The offer of an inner class is not taken back.
         Some(self.inners[child as usize].head).filter(|&leaf| leaf != NIL)
     }
 
-    /// Asks for what the next packets need: far ahead for what the discipline has of a leaf, then for the leaf, then for the packet
+    /// Prefetches for the next packets: far ahead the discipline's data of a leaf, then the leaf, then the packet
     /// behind its head.
     #[inline]
     fn look_ahead(&self) {
@@ -315,8 +317,8 @@ impl<D: Discipline> Composed<D> {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or what the discipline has of a leaf that is
-    /// empty.
+    /// Prefetches for arriving packets: their leaves, then the tails of their queues, or the discipline's data of an
+    /// empty leaf.
     fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch(&self.classes, packet.class.index());
@@ -479,7 +481,7 @@ impl<D: Discipline> Scheduler for Composed<D> {
 
 #[cfg(test)]
 impl<D> Composed<D> {
-    /// The discipline of the root.
+    /// Returns the discipline of the root.
     pub(crate) fn root_mut(&mut self) -> &mut D {
         &mut self.inners[ROOT as usize].discipline
     }

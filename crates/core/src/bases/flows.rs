@@ -1,8 +1,9 @@
-//! What flat schedulers share: the leaves of a hierarchy ([`Flows`]), each with a queue and a scheduler's own state,
-//! rings of leaves to visit in turn ([`Ring`]), and lists of leaves that are linked through the leaves ([`Chain`]). A leaf is in one of
-//! these at most.
+//! Common parts of flat schedulers: the leaves of a hierarchy ([`Flows`]), each with a queue and the scheduler's state;
+//! rings of leaves to visit in turn ([`Ring`]); and lists that are linked through the leaves ([`Chain`]). A leaf is in
+//! at most one of these.
 //!
-//! **Cost.** O(1) for everything but [`Ring::remove`] and what visits all leaves. Nothing is allocated after construction.
+//! **Cost.** O(1) for all operations except [`Ring::remove`] and those that visit all leaves. Nothing is allocated
+//! after construction.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -34,7 +35,7 @@ struct Flow<S> {
     fifo: bool,
 }
 
-// On one cache line where a scheduler needs no more than 16 bytes.
+// On one cache line if a scheduler needs at most 16 bytes.
 const _: () = assert!(size_of::<Flow<[u64; 2]>>() == 64);
 
 /// The leaves of a hierarchy by class id, each with its queue and a state `S` of the scheduler's.
@@ -46,18 +47,18 @@ pub(crate) struct Flows<S> {
 }
 
 impl<S> Flows<S> {
-    /// The leaves of `tree`. `state` is asked for every class id, also of those that are not leaves.
+    /// Makes the leaves of `tree`. `state` is called for every class id, including those that are not leaves.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
         Self::over(PacketSlab::for_tree(tree)?, tree, state)
     }
 
-    /// The same with FIFOs whatever the leaves ask for, for schedulers that tag packets when they arrive.
+    /// The same with FIFOs, regardless of the leaves' configuration, for schedulers that tag packets on arrival.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn of_fifos(tree: &Hierarchy, state: impl FnMut(ClassId) -> S) -> Result<Self, OutOfMemory> {
         Self::over(PacketSlab::new(tree.link().max_queued)?, tree, state)
     }
@@ -84,7 +85,7 @@ impl<S> Flows<S> {
         bytes_of::<Flow<S>>(tree.len()) + PacketSlab::fifo_memory(tree)
     }
 
-    /// Queues a packet, or drops it. `Some` if it was queued: whether it is now the only one of its leaf.
+    /// Queues a packet, or drops it. `Some` if it was queued: true if it is now the only one of its leaf.
     #[inline]
     pub(crate) fn push(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) -> Option<bool> {
         let Some(flow) = self.flows.get_mut(packet.class.index()).filter(|flow| flow.leaf) else {
@@ -105,7 +106,7 @@ impl<S> Flows<S> {
         self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
     }
 
-    /// Length of the head packet of a leaf, in bytes; `None` while it is empty.
+    /// Returns the length of the head packet of a leaf in bytes, or `None` while the leaf is empty.
     #[must_use]
     #[inline]
     pub(crate) fn head_len(&self, flow: u32) -> Option<u32> {
@@ -118,50 +119,50 @@ impl<S> Flows<S> {
         len <= self.max_packet && self.flows.get(class.index()).is_some_and(|flow| flow.leaf)
     }
 
-    /// Returns true if a leaf has nothing queued.
+    /// Returns true if the queue of a leaf is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self, flow: u32) -> bool {
         self.flows[flow as usize].queue.is_empty()
     }
 
-    /// How many classes there are, the link included.
+    /// Number of classes, including the link.
     pub(crate) fn len(&self) -> u32 {
         self.flows.len() as u32
     }
 
-    /// The scheduler's own state of a class.
+    /// Returns the scheduler's own state of a class.
     #[must_use]
     #[inline]
     pub(crate) fn state(&self, flow: u32) -> &S {
         &self.flows[flow as usize].state
     }
 
-    /// The same, to be changed.
+    /// Returns the scheduler's own state of a class, mutable.
     #[must_use]
     #[inline]
     pub(crate) fn state_mut(&mut self, flow: u32) -> &mut S {
         &mut self.flows[flow as usize].state
     }
 
-    /// The states of all classes, by id.
+    /// Returns the states of all classes, by id.
     pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.flows.iter_mut().map(|flow| &mut flow.state)
     }
 
-    /// All classes by id, also those that are no leaves and never have packets.
+    /// All classes by id, including those that are not leaves and never have packets.
     #[cfg(feature = "invariants")]
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> + use<S> {
         0..self.flows.len() as u32
     }
 
-    /// The leaves, by id.
+    /// Returns the leaves, by id.
     #[cfg(feature = "invariants")]
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> {
         (0u32..).zip(self.flows.iter()).filter_map(|(index, flow)| flow.leaf.then_some(index))
     }
 
-    /// Largest packet taken, in bytes.
+    /// Returns the largest accepted packet, in bytes.
     #[must_use]
     pub(crate) fn max_packet(&self) -> u32 {
         self.max_packet
@@ -173,13 +174,13 @@ impl<S> Flows<S> {
         self.slab.queued()
     }
 
-    /// What is queued in all leaves.
+    /// Returns the amount queued in all leaves.
     #[must_use]
     pub(crate) fn backlog(&self) -> Amount {
         self.slab.backlog()
     }
 
-    /// What is queued at one class; nothing where it is no leaf.
+    /// Returns the amount queued at one class; zero if it is not a leaf.
     #[must_use]
     pub(crate) fn class_backlog(&self, class: ClassId) -> Amount {
         self.flows.get(class.index()).map_or(Amount::default(), |flow| flow.queue.backlog(&self.slab))
@@ -202,7 +203,7 @@ impl<S> Flows<S> {
             && self.slab.fits(&with.slab)
     }
 
-    /// Has the limits of `with`, in which nothing was ever queued. `state` brings over the rest.
+    /// Adopts the limits of `with`, which was never used. `state` transfers the scheduler's state.
     pub(crate) fn retune(&mut self, with: &mut Self, mut state: impl FnMut(&mut S, &S)) {
         self.slab.retune(&mut with.slab);
         for (mine, theirs) in self.flows.iter_mut().zip(&with.flows) {
@@ -211,13 +212,13 @@ impl<S> Flows<S> {
         }
     }
 
-    /// What is queued at a leaf.
+    /// Returns the amount queued at a leaf.
     pub(crate) fn backlog_of(&self, flow: u32) -> Amount {
         self.flows[flow as usize].queue.backlog(&self.slab)
     }
 
-    /// Checks that `listed` are exactly the leaves with packets, each once, but for those that the scheduler keeps elsewhere, and that the
-    /// bytes add up.
+    /// Checks that `listed` are exactly the leaves with packets, each once, except those that the scheduler keeps
+    /// elsewhere, and that the bytes add up.
     ///
     /// # Errors
     /// The broken invariant, in words.
@@ -226,7 +227,7 @@ impl<S> Flows<S> {
         self.check_with(listed, elsewhere, None)
     }
 
-    /// The same where the class `sending`, the packet of which may be on its way, may be listed without another.
+    /// The same, except that the class `sending`, whose packet may be in transmission, may be listed without another.
     ///
     /// # Errors
     /// The broken invariant, in words.
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use crate::test_link::{flat, never, weighted};
 
-    /// So many leaves, with a packet of a byte each.
+    /// Makes `leaves` leaves with a packet of one byte each.
     pub(super) fn flows(leaves: u32) -> Flows<()> {
         let mut flows = Flows::new(&flat((0..leaves).map(|_| weighted(1))), |_| ()).unwrap();
         for class in 1..=leaves {

@@ -12,16 +12,16 @@
 //! | the potential is r t | `RealTime` in the tests: Virtual Clock | |
 //! | the potential is that of all backlogged classes of a fluid system | [`wfq::Gps`](crate::schedulers::wfq::Gps): weighted fair queueing | |
 //!
-//! **Conditions.** The potential grows at least at rate 1 (as fast as the link sends) while there is something to send.
-//! It does not exceed the potential of any class that is backlogged in the fluid server. A server that meets both has a
-//! latency of L_i / rho_i + L_max / r, whatever else its potential does. How fair it is depends on how far its
-//! potential may fall below those of the classes.
+//! **Conditions.** While there are packets to send, the potential grows at least at rate 1, that of the link. It does
+//! not exceed the potential of any class that is backlogged in the fluid server. A server that meets both conditions
+//! has a latency of L_i / rho_i + L_max / r, for any potential. Its fairness depends on how far its potential may fall
+//! below those of the classes.
 //!
-//! **Cost per packet.** O(log n) of the active leaves, and what the potential costs.
-//! **Invariants.** A class with packets is in `heads` under the stamp of its first one.
-//! **Overflow budget.** As in [`crate::parts::virtual_time`].
-//! **Validation.** The conditions and the latency as property tests for both potentials; [`virtual_clock`](crate::schedulers::virtual_clock), which
-//! computes its stamps in time and not in virtual time, as an oracle for it in real time.
+//! **Cost per packet.** O(log n) of the active leaves, plus the cost of the potential. **Invariants.** A class with
+//! packets is in `heads` under the stamp of its first one. **Overflow budget.** As in [`crate::parts::virtual_time`].
+//! **Validation.** The conditions and the latency as property tests for both potentials;
+//! [`virtual_clock`](crate::schedulers::virtual_clock), which computes its stamps in time and not in virtual time, as
+//! an oracle for it in real time.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -43,10 +43,10 @@ mod tests;
 
 /// The system potential of a rate-proportional server.
 pub(crate) trait Potential: Debug + Send + 'static {
-    /// That of a link of `rate` with `classes` classes, whose weights add up to `all`.
+    /// The potential for a link of `rate` with `classes` classes, whose weights add up to `all`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     fn new(rate: Rate, all: u64, classes: usize) -> Result<Self, OutOfMemory>
     where
         Self: Sized;
@@ -54,27 +54,27 @@ pub(crate) trait Potential: Debug + Send + 'static {
     /// Bytes that one for `classes` classes takes.
     fn memory(classes: usize) -> u64;
 
-    /// Brings it up to `now`, not before the last time. `weight` tells the weight of a class.
+    /// Advances the potential to `now`, which is not before the last time. `weight` returns the weight of a class.
     fn advance(&mut self, now: Nanos, weight: impl Fn(u32) -> u64);
 
-    /// P(now), in virtual time.
+    /// Returns P(now), in virtual time.
     fn value(&self) -> u128;
 
-    /// There is another packet of a class of this weight, stamped `stamp`.
+    /// Adds a packet of a class of this weight with the stamp `stamp`.
     fn arrive(&mut self, class: u32, weight: u64, stamp: Tag);
 
-    /// The smallest stamp that it keeps, and its class.
+    /// Returns the smallest stamp in the system and its class.
     fn first(&self) -> Option<(u32, u128)>;
 
     /// Lowers it and all stamps that it keeps.
     fn lower(&mut self, by: u128);
 
-    /// Goes on as `with`, which is of another link or other weights. `weight` tells the new weight of a class.
+    /// Adopts the link and weights of `with`. `weight` returns the new weight of a class.
     fn retune(&mut self, with: &Self, weight: impl Fn(u32) -> u64)
     where
         Self: Sized;
 
-    /// As just made, at `now`.
+    /// Resets the system to its initial state at `now`.
     fn reset(&mut self, now: Nanos);
 
     /// Checks its invariants.
@@ -85,7 +85,7 @@ pub(crate) trait Potential: Debug + Send + 'static {
     fn check(&self, weight: impl Fn(u32) -> u64) -> Result<(), String>;
 }
 
-/// What the server keeps of a class.
+/// The server's state of a class.
 #[derive(Debug)]
 pub(crate) struct Session {
     tags: TagQueue,
@@ -107,10 +107,10 @@ pub(crate) struct Rps<P> {
 }
 
 impl<P: Potential> Rps<P> {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let weights = leaf_weights(tree)?;
         let all: u64 = weights.iter().sum();
@@ -131,7 +131,7 @@ impl<P: Potential> Rps<P> {
         })
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     pub(crate) fn memory(tree: &Hierarchy) -> u64 {
         Flows::<Session>::fifo_memory(tree)
             + TagSlab::memory(tree.link().max_queued)
@@ -176,7 +176,7 @@ impl<P: Potential> Scheduler for Rps<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        // The potential is looked at when packets arrive, and only then.
+        // The potential is only read when packets arrive.
         self.now = self.now.max(now);
         let Some((index, _)) = self.heads.first() else { return Dequeued::Idle };
         let Some(packet) = self.flows.pop(index, now, drops) else {
@@ -211,7 +211,7 @@ impl<P: Potential> Scheduler for Rps<P> {
         let weights = |flows: &Flows<Session>, class: u32| flows.state(class).pace.divisor();
         if self.rate != with.rate || (0..flows.len()).any(|class| weights(flows, class) != weights(&with.flows, class))
         {
-            // Until now it went on with the weights and the rate before; between arrivals only where these change.
+            // Until now it had the previous weights and rate; between arrivals it advances only when these change.
             self.potential.advance(self.now, |class| weights(flows, class));
         }
         self.rate = with.rate;

@@ -1,4 +1,4 @@
-//! Packets and their bytes: what is queued, and what was counted.
+//! Numbers of packets and their bytes.
 
 use core::iter::Sum;
 use core::ops::{Add, AddAssign};
@@ -15,7 +15,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Nothing.
+    /// The zero amount.
     pub const ZERO: Self = Self { packets: 0, bytes: 0 };
 
     /// Counts one packet of `len` bytes more.
@@ -25,7 +25,7 @@ impl Amount {
         self.bytes += len.into();
     }
 
-    /// The difference; `None` where `other` has more packets or more bytes.
+    /// Returns the difference, or `None` if `other` has more packets or more bytes.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         Some(Self { packets: self.packets.checked_sub(other.packets)?, bytes: self.bytes.checked_sub(other.bytes)? })

@@ -1,11 +1,11 @@
-//! What a user says of a class and of the link: shares, limits and curves. A [`Feature`] is what only some schedulers
-//! honour.
+//! The configuration of classes and of the link: shares, limits and curves. A [`Feature`] is a setting that only some
+//! schedulers honour.
 
 use core::num::NonZeroU16;
 
 use super::units::{Nanos, Rate};
 
-/// How a class shares with its siblings. All siblings that say anything say it in the same way.
+/// The share of a class among its siblings. Siblings with a share all use the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// A minimum rate, which also serves as the weight.
@@ -29,7 +29,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// What manages a leaf's queue.
+/// The queue discipline of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueKind {
     /// First in, first out, tail drop.
@@ -42,7 +42,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Returns true if it decides by itself what to drop.
+    /// Returns true if the queue itself decides which packets to drop.
     #[must_use]
     pub const fn is_active(self) -> bool {
         !matches!(self, Self::Fifo)
@@ -75,7 +75,7 @@ pub struct Contract {
 pub struct LeakyBucket {
     /// Depth in bytes.
     pub burst: u64,
-    /// Largest rate while the bucket lasts.
+    /// Largest rate while the bucket is not empty.
     pub peak: Rate,
     /// Rate in the long run.
     pub rate: Rate,
@@ -84,12 +84,12 @@ pub struct LeakyBucket {
 /// Most leaky buckets of a class.
 pub const MAX_LEAKY_BUCKETS: usize = 4;
 
-/// The leaky buckets of a class, all of which its traffic keeps: none, or up to [`MAX_LEAKY_BUCKETS`].
+/// The leaky buckets that a class's traffic conforms to, all at once: at most [`MAX_LEAKY_BUCKETS`], or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeakyBuckets([Option<LeakyBucket>; MAX_LEAKY_BUCKETS]);
 
 impl LeakyBuckets {
-    /// These buckets; `None` where there are more than [`MAX_LEAKY_BUCKETS`].
+    /// Collects the buckets; returns `None` if there are more than [`MAX_LEAKY_BUCKETS`].
     #[must_use]
     pub fn new(buckets: &[LeakyBucket]) -> Option<Self> {
         let mut all = Self::default();
@@ -99,12 +99,12 @@ impl LeakyBuckets {
         Some(all)
     }
 
-    /// The buckets in their order.
+    /// Returns the buckets in their order.
     pub fn iter(&self) -> impl Iterator<Item = LeakyBucket> + use<> {
         self.0.into_iter().flatten()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there is no bucket.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0[0].is_none()
@@ -117,7 +117,7 @@ impl From<LeakyBucket> for LeakyBuckets {
     }
 }
 
-/// The part of a packet that says of which host it is.
+/// The part of a packet that identifies its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKey {
     /// The source address of the IP packet.
@@ -128,55 +128,57 @@ pub enum HostKey {
     SourceMac,
     /// The destination address of the Ethernet frame.
     DestinationMac,
-    /// Addresses, protocol and ports: each flow is a host of its own.
+    /// Addresses, protocol and ports: each flow is a separate host.
     Flow,
 }
 
 /// Hosts that share a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// How many are kept apart at once.
+    /// Maximum number of hosts that are kept apart at once.
     pub most: NonZeroU16,
-    /// What tells them apart. No scheduler looks at it: it is for who reads packets, and names their hosts by
+    /// Key that distinguishes hosts. No scheduler uses it; packet classifiers number hosts by it, see
     /// [`HostTables`](crate::HostTables).
     pub by: HostKey,
 }
 
 impl Hosts {
-    /// At most `most` hosts, told apart by `by`; `None` for zero.
+    /// At most `most` hosts, distinguished by `by`; `None` if `most` is zero.
     #[must_use]
     pub fn new(most: u16, by: HostKey) -> Option<Self> {
         NonZeroU16::new(most).map(|most| Self { most, by })
     }
 
-    /// The most bytes that one host is served more than another while both have packets queued, where packets have `max_packet` bytes at most:
-    /// 4 L - 2. A packet that is being sent is no longer queued. Holds while every host has a place of its own.
+    /// Returns the fairness bound between two hosts, 4 L - 2 bytes, where L is `max_packet`. While both hosts have
+    /// packets queued, their service differs by no more. A packet in transmission is no longer queued. The bound holds
+    /// while each host has its own slot.
     ///
-    /// *Proof.* A turn begins with a credit of 1 to L bytes and lasts until it is spent: it sends the credit at least, and less than L more.
-    /// The next turn's credit is L more. So k turns of host i, the last one cut short or not, send at most k L + (L - 1), and m
-    /// complete turns of host j at least 1 + (m - 1) L.
-    /// Both are in a list all the time, and the end of a turn puts a host behind the other. So they take turns, and k <= m + 1, but for one
-    /// case: host i comes back when j has just spent its credit and has not been put behind the others yet. Host i is new and goes first; it is put
-    /// behind the others; j is put behind it without a turn; i has another. A host is new only when it had no packets, which is at the start of
-    /// the time that is looked at. So k <= m + 2, and the difference is at most (m + 2) L + (L - 1) - 1 - (m - 1) L = 4 L - 2; without a complete turn
-    /// of j, k <= 2 and it is at most 3 L - 1. The head of a leaf has left its list already, which shifts all packets alike.
+    /// *Proof.* A turn begins with a credit of 1 to L bytes and lasts until the credit is spent. It sends at least the
+    /// credit, and less than L more. The next turn's credit is L more. So k turns of host i, the last one complete or
+    /// not, send at most k L + (L - 1). And m complete turns of host j send at least 1 + (m - 1) L. Both hosts are in a
+    /// list all the time, and the end of a turn puts a host behind the other. So they alternate, and k <= m + 1, with
+    /// one exception. Host i may return when j has just spent its credit and is not yet behind the others. Host i is
+    /// new and goes first; it is put behind the others; j is put behind it without a turn; i has another. A host is new
+    /// only if it had no packets, which is only possible at the start of the interval. So k <= m + 2, and the
+    /// difference is at most (m + 2) L + (L - 1) - 1 - (m - 1) L = 4 L - 2. Without a complete turn of j, k <= 2, and
+    /// the difference is at most 3 L - 1. The head of a leaf has left its list already, which shifts all packets alike.
     #[must_use]
     pub const fn apart(max_packet: u32) -> u64 {
         (4 * max_packet as u64).saturating_sub(2)
     }
 }
 
-/// What a user says of one class. Each scheduler honours some of it and refuses the rest ([`Feature`]).
+/// The configuration of one class. Each scheduler honours part of it and refuses the rest ([`Feature`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Guarantee or weight. Where no sibling says anything, each counts as weight 1.
+    /// Guarantee or weight. If no sibling has one, each counts as weight 1.
     pub share: Option<Share>,
     /// Maximum rate.
     pub ceiling: Option<Rate>,
-    /// Token depth in bytes behind the guarantee; derived where absent. Of a latency-critical class, and of a leaf under a scheduler
-    /// without token buckets that promises a delay: the burst of its traffic.
+    /// Token depth in bytes behind the guarantee; derived if absent. Of a latency-critical class, and of a leaf under a
+    /// scheduler without token buckets that promises a delay: the burst of its traffic.
     pub burst: Option<u64>,
-    /// Token depth in bytes behind the ceiling; derived where absent.
+    /// Token depth in bytes behind the ceiling; derived if absent.
     pub ceiling_burst: Option<u64>,
     /// 0 is served first.
     pub priority: Option<u8>,
@@ -186,7 +188,7 @@ pub struct ClassConfig {
     pub isolated: bool,
     /// Latency class of DRR+, DRR++, HLS.
     pub latency_critical: bool,
-    /// Quantum in bytes; in proportion to the share where absent.
+    /// Quantum in bytes; in proportion to the share if absent.
     pub quantum: Option<u32>,
     /// DRR+'s contract.
     pub contract: Option<Contract>,
@@ -204,11 +206,10 @@ pub struct ClassConfig {
     pub limits: QueueLimits,
     /// Discipline of a leaf's queue; ignored at inner classes.
     pub queue: QueueKind,
-    /// Hosts of a leaf that its queue keeps apart, each with an equal part of what the leaf gets while it has packets;
-    /// [`with_host`](super::packet::with_host) says whose a packet is. None where nobody asks.
+    /// Hosts that the leaf's queue keeps apart: active hosts share the leaf's rate equally.
+    /// [`with_host`](super::packet::with_host) assigns a packet to a host. `None` if hosts are not kept apart.
     pub hosts: Option<Hosts>,
-    /// True if an active queue marks packets instead of dropping them, where the packets allow it. Without effect on a
-    /// FIFO.
+    /// True if an active queue marks ECN-capable packets instead of dropping them. Without effect on a FIFO.
     pub ecn: bool,
 }
 
@@ -257,13 +258,14 @@ pub enum Feature {
     PushOut,
     /// Rounds as long as the largest packets allow. It is the link that asks for it.
     LongRounds,
-    /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not in a class's configuration: whoever builds the scheduler
-    /// brings the lenders, see [`SchedulerInfo::build`](super::info::SchedulerInfo::build).
+    /// Borrowing from a [pool](crate::runtime::pool) of several links. It is not part of a class's configuration: the
+    /// caller that builds the scheduler passes the lenders, see
+    /// [`SchedulerInfo::build`](super::info::SchedulerInfo::build).
     Pool,
 }
 
 impl Feature {
-    /// The feature in a few words, as users read it.
+    /// Returns the feature as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -289,7 +291,7 @@ impl Feature {
     }
 }
 
-/// What a user says of the link.
+/// The configuration of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// The link's rate.
@@ -298,26 +300,27 @@ pub struct LinkConfig {
     pub max_packet: u32,
     /// Most packets queued in all classes together; at least 1.
     pub max_queued: u32,
-    /// What is dropped when so many are queued.
+    /// Packet to drop when `max_queued` packets are queued.
     pub when_full: WhenFull,
-    /// What packets pass between the scheduler and the link, where there is anything.
+    /// Queue between the scheduler and the link, if any.
     pub transmit_queue: Option<TransmitQueue>,
-    /// How long the rounds of a scheduler are that has them.
+    /// Length of rounds, for schedulers with rounds.
     pub rounds: RoundLength,
 }
 
-/// How long the rounds of `hls` are: its weights carry the unit byte, and each round hands out their sum beside the largest packets.
+/// The length of the rounds of `hls`. Its weights have the unit byte, and each round allots their sum plus the largest
+/// packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RoundLength {
-    /// As short as the weights make it. They are used as they stand, or divided where they are too large for a round.
+    /// As short as the weights allow. Weights are used unchanged, or divided if they are too large for a round.
     #[default]
     Short,
-    /// The weights are scaled up, too, until they hand out as much as the largest packets. So a leaf sends a packet in nearly every visit,
-    /// which costs less, and the bounds are up to twice those of the smallest weights.
+    /// The weights are also scaled up, until they allot as much as the largest packets. So a leaf sends a packet in
+    /// nearly every visit, which costs less, and the bounds are up to twice those of the smallest weights.
     Long,
 }
 
-/// Which packet is dropped when the queues of a link together are full.
+/// The packet to drop when all queues of a link together are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// The one that arrives.
@@ -342,7 +345,7 @@ pub struct TransmitQueue {
 }
 
 impl LinkConfig {
-    /// A link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
+    /// Makes a link of `rate` with packets up to 1500 bytes and room for 65,536 of them.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
         Self {

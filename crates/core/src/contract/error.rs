@@ -16,7 +16,7 @@ pub enum BuildError {
         scheduler: &'static str,
         /// The class.
         class: ClassId,
-        /// What it sets.
+        /// The feature that the class sets.
         feature: Feature,
     },
     /// A class's parameter has a value the scheduler cannot run with.
@@ -36,12 +36,12 @@ pub enum BuildError {
     Curve {
         /// The class.
         class: ClassId,
-        /// What it has, in words.
+        /// Description of the offending setting.
         what: &'static str,
     },
-    /// There is no memory for it.
+    /// Not enough memory.
     OutOfMemory {
-        /// Bytes that were asked for at once.
+        /// Size of the refused allocation, in bytes.
         bytes: u64,
     },
     /// The guaranteed curves together ask for more than the link carries.

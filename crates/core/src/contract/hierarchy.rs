@@ -23,7 +23,7 @@ pub const MAX_WEIGHT: u64 = 1_000_000_000_000;
 /// Largest packet that any link may be configured to carry, in accounted bytes.
 pub const MAX_PACKET: u32 = 1 << 20;
 
-/// Why a hierarchy was refused. Classes are named by id; the caller knows their names.
+/// The reason why a hierarchy was refused. Classes are named by id; the caller knows their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HierarchyError {
     /// A parent that was not added before.
@@ -33,12 +33,12 @@ pub enum HierarchyError {
     },
     /// More than [`MAX_LEAVES`] leaves.
     TooManyLeaves {
-        /// How many there are.
+        /// Number of leaves.
         leaves: usize,
     },
     /// More than [`MAX_CLASSES`] classes, leaves and others.
     TooManyClasses {
-        /// How many there are, with the one that was refused.
+        /// Number of classes, including the refused one.
         classes: usize,
     },
     /// A class deeper than [`MAX_DEPTH`].
@@ -53,7 +53,7 @@ pub enum HierarchyError {
         /// The weight given.
         weight: u64,
     },
-    /// Some siblings have a guarantee and others a weight or nothing.
+    /// Some siblings have a guarantee, others a weight or no share.
     MixedShares {
         /// The class that differs.
         class: ClassId,
@@ -69,7 +69,7 @@ pub enum HierarchyError {
         /// The parent's own, in bit/s.
         parent_bps: u64,
     },
-    /// A queue that can hold nothing.
+    /// A queue with a limit of zero.
     EmptyQueue {
         /// The class.
         class: ClassId,
@@ -79,7 +79,7 @@ pub enum HierarchyError {
         /// The value given.
         bytes: u32,
     },
-    /// A link that may queue nothing.
+    /// A link with a queue limit of zero.
     NoQueueSpace,
     /// A transmit queue of zero or above [`MAX_TRANSMIT_QUEUE`](super::class::MAX_TRANSMIT_QUEUE) packets.
     TransmitQueue {
@@ -88,9 +88,9 @@ pub enum HierarchyError {
     },
     /// No class at all.
     NoClasses,
-    /// There is no memory for so many classes.
+    /// Not enough memory for the classes.
     OutOfMemory {
-        /// Bytes that were asked for at once.
+        /// Size of the refused allocation, in bytes.
         bytes: u64,
     },
 }
@@ -152,7 +152,7 @@ struct Node {
 }
 
 impl Node {
-    /// The root.
+    /// Returns the root.
     fn of_link(link: &LinkConfig) -> Self {
         Self {
             parent: ClassId::ROOT,
@@ -187,7 +187,7 @@ impl HierarchyBuilder {
     ///
     /// # Errors
     /// [`HierarchyError::UnknownParent`], [`HierarchyError::TooDeep`], [`HierarchyError::Weight`],
-    /// [`HierarchyError::EmptyQueue`], [`HierarchyError::TooManyClasses`]; nothing is added then.
+    /// [`HierarchyError::EmptyQueue`], [`HierarchyError::TooManyClasses`]. On error the tree is unchanged.
     pub fn add(&mut self, parent: ClassId, config: ClassConfig) -> Result<ClassId, HierarchyError> {
         let class = ClassId(self.nodes.len() as u32);
         let depth = match self.nodes.get(parent.index()) {
@@ -278,13 +278,14 @@ impl HierarchyBuilder {
 }
 
 impl Hierarchy {
-    /// Starts a tree with nothing but the link.
+    /// Starts a tree that contains only the link.
     #[must_use]
     pub fn builder(link: LinkConfig) -> HierarchyBuilder {
         HierarchyBuilder { nodes: alloc::vec![Node::of_link(&link)], link }
     }
 
-    /// As [`Hierarchy::builder`], with room for `classes` classes beside the link, for a caller that may not run out of memory.
+    /// Like [`Hierarchy::builder`], with room for `classes` classes beside the link. For callers that must handle lack
+    /// of memory.
     ///
     /// # Errors
     /// [`HierarchyError::OutOfMemory`], and [`HierarchyError::TooManyClasses`] above [`MAX_CLASSES`].
@@ -316,13 +317,13 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The link.
+    /// Returns the link.
     #[must_use]
     pub fn link(&self) -> LinkConfig {
         self.link
     }
 
-    /// The same tree on a link whose largest packet is `bytes` accounted bytes.
+    /// Returns the same tree on a link whose largest packet is `bytes` accounted bytes.
     ///
     /// # Errors
     /// [`HierarchyError::MaxPacket`] outside 1 to [`MAX_PACKET`].
@@ -334,7 +335,8 @@ impl Hierarchy {
         Ok(self)
     }
 
-    /// The same classes below `link`, with what each of them says as `change` leaves it. Ids stay what they are.
+    /// Makes a tree with the same classes below `link`, each with its configuration as modified by `change`. Ids stay
+    /// the same.
     ///
     /// # Errors
     /// As [`HierarchyBuilder::add`] and [`HierarchyBuilder::build`].
@@ -352,36 +354,36 @@ impl Hierarchy {
         builder.build()
     }
 
-    /// Number of classes, the root included. Ids run from 0 to one below it.
+    /// Returns the number of classes, including the root. Ids run from 0 to one below it.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns true if there is no class, which is never so for a hierarchy that was built.
+    /// Returns true if there is no class, which never holds for a built hierarchy.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.len() <= 1
     }
 
-    /// All classes but the root, parents before children.
+    /// Returns all classes but the root, parents before children.
     pub fn classes(&self) -> impl DoubleEndedIterator<Item = ClassId> + ExactSizeIterator + Clone + use<> {
         (1..self.nodes.len()).map(|index| ClassId(index as u32))
     }
 
-    /// All leaves, in the order in which they were added.
+    /// Returns all leaves, in the order of their addition.
     #[must_use]
     pub fn leaves(&self) -> &[ClassId] {
         &self.leaves
     }
 
-    /// The parent; `None` for the root.
+    /// Returns the parent, or `None` for the root.
     #[must_use]
     pub fn parent(&self, class: ClassId) -> Option<ClassId> {
         (class != ClassId::ROOT).then(|| self.nodes[class.index()].parent)
     }
 
-    /// The children, in the order in which they were added.
+    /// Returns the children, in the order of their addition.
     #[must_use]
     pub fn children(&self, class: ClassId) -> &[ClassId] {
         let (start, end) = self.nodes[class.index()].children;
@@ -400,40 +402,40 @@ impl Hierarchy {
         usize::from(self.nodes[class.index()].depth)
     }
 
-    /// The largest depth: 1 for a flat hierarchy.
+    /// Returns the largest depth: 1 for a flat hierarchy.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.levels
     }
 
-    /// What the user said of the class.
+    /// Returns the configuration of the class.
     #[must_use]
     pub fn config(&self, class: ClassId) -> &ClassConfig {
         &self.nodes[class.index()].config
     }
 
-    /// The weight relative to the siblings: the guarantee in bit/s where the class has one.
+    /// Returns the weight relative to the siblings: the guarantee in bit/s if the class has one.
     #[must_use]
     pub fn weight(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].weight
     }
 
-    /// The children's weights together: 0 for a leaf.
+    /// Returns the sum of the children's weights: 0 for a leaf.
     #[must_use]
     pub fn children_weight(&self, class: ClassId) -> u64 {
         self.nodes[class.index()].children_weight
     }
 
-    /// The class's rate in bit/s when every leaf is backlogged, rounded down. It is the guarantee if the class and all
-    /// its ancestors have guarantees that add up to their parent's. Otherwise it is the weighted share of the parent's
-    /// rate.
+    /// Returns the class's rate in bit/s when every leaf is backlogged, rounded down. It is the guarantee if the class
+    /// and all its ancestors have guarantees that add up to their parent's. Otherwise it is the weighted share of the
+    /// parent's rate.
     #[must_use]
     pub fn rate_all_busy(&self, class: ClassId) -> u64 {
         self.divide_down_to(class, u128::from(self.link.rate.bps())) as u64
     }
 
-    /// The class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded down. It is
-    /// [`Hierarchy::rate_all_busy`] without the rounding to whole bit/s. The root has 2^64.
+    /// Returns the class's share of the link when every leaf is backlogged, in units of 2^-64 of the link, rounded
+    /// down. It is [`Hierarchy::rate_all_busy`] without the rounding to whole bit/s. The root has 2^64.
     #[must_use]
     pub fn share_all_busy(&self, class: ClassId) -> u128 {
         self.divide_down_to(class, 1 << 64)
@@ -455,7 +457,7 @@ impl Hierarchy {
         amount
     }
 
-    /// The features that `class` asks a scheduler for.
+    /// Returns the features that `class` needs from a scheduler.
     pub fn features(&self, class: ClassId) -> impl Iterator<Item = Feature> + use<> {
         let config = self.nodes[class.index()].config;
         let inner = class != ClassId::ROOT && !self.is_leaf(class);
@@ -483,7 +485,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns true if a tree may have so many classes, the root not counted.
+/// Checks the number of classes, without the root, against [`MAX_CLASSES`].
 fn check_count(classes: usize) -> Result<(), HierarchyError> {
     if classes > MAX_CLASSES { Err(HierarchyError::TooManyClasses { classes }) } else { Ok(()) }
 }

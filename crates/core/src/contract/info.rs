@@ -1,4 +1,4 @@
-//! What a scheduler is called, what it supports and promises, and why one could not be made.
+//! Names, features and promises of a scheduler, and errors of its construction.
 
 use alloc::boxed::Box;
 
@@ -24,7 +24,7 @@ pub enum WorkConserving {
 }
 
 impl WorkConserving {
-    /// In words, as users read it.
+    /// Returns the value as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,33 +38,33 @@ impl WorkConserving {
 /// Makes a scheduler.
 pub type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
 
-/// What a scheduler is called, where it comes from, and what it supports and promises.
+/// Description of a scheduler: names, source, features and promises.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerInfo {
     /// Its name in files and commands.
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// Key of its paper in `docs/papers.md`; empty where there is none.
+    /// Key of its paper in `docs/papers.md`; empty if there is no paper.
     pub paper: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// What it honours; anything else that a class sets is refused.
+    /// Features that it honours. A class that sets any other is refused.
     pub features: &'static [Feature],
     /// True if it sends whenever there is backlog.
     pub work_conserving: WorkConserving,
     /// Cost per packet, in the number of leaves and levels.
     pub cost: &'static str,
-    /// The rule by which it shares in the long run.
+    /// The long-run sharing rule.
     pub sharing: Sharing,
-    /// What it promises.
+    /// Guarantees of the scheduler.
     pub promises: Promises,
-    /// The most bytes that building one for a tree takes, and what is built keeps; the box itself and what stands behind the scheduler
-    /// are not counted. [`SchedulerInfo::memory_for`] is for callers.
+    /// Upper bound, in bytes, of the memory that building for a tree uses and keeps. It excludes the box itself and the
+    /// transmit queue behind the scheduler. Callers use [`SchedulerInfo::memory_for`].
     pub memory: fn(&Hierarchy) -> u64,
     /// Makes one for a tree whose features it supports, or for any tree under [`Leniency::Ignore`]. Each class of the
     /// members is a child of the root and borrows from its lender. Without [`Feature::Pool`] the members are ignored.
-    /// [`SchedulerInfo::build`] is for callers: it puts behind the scheduler what the link asks for.
+    /// Callers use [`SchedulerInfo::build`], which also adds the transmit queue of the link.
     pub build: Build,
 }
 
@@ -81,8 +81,8 @@ impl SchedulerInfo {
         self.name == name || self.aliases.contains(&name)
     }
 
-    /// What the classes of `tree` set that this scheduler cannot honour. The burst of a leaf is honoured where the scheduler promises a
-    /// delay for traffic with a burst: the promise is then for that.
+    /// Returns the settings of the classes of `tree` that this scheduler cannot honour. A leaf's burst is honoured if
+    /// the scheduler promises a delay for traffic with a burst: the promise then assumes that burst.
     pub fn unsupported(&self, tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Feature)> {
         let takes_burst = matches!(self.promises.delay, Some(Delay::LatencyRate(_) | Delay::Curves { .. }));
         let all = core::iter::once(ClassId::ROOT).chain(tree.classes()).inspect(|class| pause(class.index()));
@@ -95,16 +95,16 @@ impl SchedulerInfo {
     }
 }
 
-/// What to do with what a scheduler cannot honour.
+/// The treatment of settings that a scheduler cannot honour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leniency {
     /// Refuse.
     Refuse,
-    /// Go on without it. A scheduler without hierarchy then shares among the leaves by [`Hierarchy::rate_all_busy`].
+    /// Ignore the setting. A scheduler without hierarchy then shares among the leaves by [`Hierarchy::rate_all_busy`].
     Ignore,
 }
 
-/// A box around a scheduler, or an error where there is no memory for it.
+/// Boxes a scheduler; fails if there is not enough memory.
 pub(crate) fn boxed<S: Scheduler + 'static>(scheduler: S) -> Result<Box<dyn Scheduler>, BuildError> {
     Ok(one(scheduler)?)
 }

@@ -55,14 +55,15 @@ pub trait Lender: fmt::Debug + Send {
     /// The time from which on asking again can make a difference. It is later than `now`.
     fn may_borrow(&mut self, now: Nanos) -> Result<(), Nanos>;
 
-    /// A packet of `bytes` was sent below the class, borrowed or not. `more` says whether others wait there.
+    /// Called when a packet of `bytes` was sent below the class, borrowed or not. `more` is true if others wait there.
     fn sent(&mut self, now: Nanos, bytes: u32, more: bool);
 
-    /// The rate that the lender's own meter has for the class, in bit/s, as of its last call; `None` where it has no meter.
+    /// Returns the reading of the lender's own meter for the class, in bit/s, as of its last call; `None` if it has no
+    /// meter.
     fn metered_bps(&self) -> Option<u64> {
         None
     }
 }
 
-/// Classes that borrow from someone other than their link, each with its lender.
+/// Classes that borrow from a lender other than their link, each with its lender.
 pub type Members = Vec<(ClassId, Box<dyn Lender>)>;

@@ -1,11 +1,11 @@
-//! What construction ends with where there is no memory.
+//! The error of a construction that runs out of memory.
 
 use core::fmt;
 
-/// Memory was asked for and refused.
+/// A refused allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for at once.
+    /// Size of the allocation, in bytes.
     pub bytes: u64,
 }
 

@@ -1,9 +1,9 @@
-//! What a frame costs on the wire: the length that a scheduler accounts for it.
+//! Link-layer overhead: the length that a scheduler accounts for a frame on the wire.
 //!
-//! A frame here is what an Ethernet interface hands over: from the destination address to the end of the payload, without
-//! preamble, frame check sequence and gap.
+//! A frame here is the unit that an Ethernet interface passes on: from the destination address to the end of the
+//! payload, without preamble, frame check sequence and gap.
 
-/// How a link layer cuts what it carries.
+/// The way a link layer splits frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Not at all.
@@ -15,19 +15,19 @@ pub enum Framing {
     Atm,
 }
 
-/// Bytes that a link layer adds to each frame. The default adds nothing.
+/// Bytes that a link layer adds to each frame. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// Added to the length of every frame.
     pub bytes: u16,
     /// The least a frame counts after that.
     pub min: u16,
-    /// How the sum is cut.
+    /// Splitting of the padded frame.
     pub framing: Framing,
 }
 
 impl Overhead {
-    /// Nothing is added.
+    /// No overhead.
     pub const NONE: Self = Self::fixed(0);
     /// Ethernet: 4 B frame check sequence, 8 B preamble, 12 B gap; frames are padded to 64 B (IEEE 802.3).
     pub const ETHERNET: Self = Self { bytes: 24, min: 84, framing: Framing::Plain };
@@ -38,7 +38,7 @@ impl Overhead {
     /// ADSL with bridged Ethernet: 10 B LLC/SNAP without frame check sequence (RFC 2684) and 8 B AAL5 trailer, in cells.
     pub const ATM: Self = Self { bytes: 18, min: 0, framing: Framing::Atm };
 
-    /// `bytes` for every frame.
+    /// Makes an overhead of `bytes` for every frame.
     #[must_use]
     pub const fn fixed(bytes: u16) -> Self {
         Self { bytes, min: 0, framing: Framing::Plain }
@@ -75,7 +75,7 @@ mod tests {
             (Overhead::PTM.accounted(56), Overhead::PTM.accounted(120), Overhead::PTM.accounted(121)),
             (70, 130, 132)
         );
-        // 42 B and 18 B are 60 B: two cells, of which the second is mostly padding.
+        // 42 B and 18 B are 60 B: two cells, the second mostly padding.
         assert_eq!(
             (Overhead::ATM.accounted(42), Overhead::ATM.accounted(30), Overhead::ATM.accounted(31)),
             (106, 53, 106)

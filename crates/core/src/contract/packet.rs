@@ -1,4 +1,4 @@
-//! What a scheduler sees of a packet: a handle, a length and a class.
+//! The scheduler's view of a packet: a handle, a length and a class.
 
 /// The index of a class in its [`Hierarchy`](crate::contract::Hierarchy): the root (the link) is 0, the others follow in
 /// the order in which they were added.
@@ -9,7 +9,7 @@ impl ClassId {
     /// The link itself. It is never a leaf of a hierarchy that has classes, so no packet may name it.
     pub const ROOT: Self = Self(0);
 
-    /// The id as an index.
+    /// Returns the id as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -20,16 +20,15 @@ impl ClassId {
 /// dropped.
 pub const ECN_CAPABLE: u64 = 1 << 63;
 
-/// The part of a handle that says which flow a packet belongs to: 31 bits of `flow`. `flow` should be a hash that
-/// strangers cannot foresee, or anything that is evenly spread in its lowest bits. FQ-CoDel keeps most flows of
-/// different bits apart.
+/// Handle bits for a packet's flow: 31 bits of `flow`. `flow` should be a hash that strangers cannot predict, or any
+/// value that is evenly spread in its lowest bits. FQ-CoDel keeps most flows of different bits apart.
 #[must_use]
 pub const fn flow_bits(flow: u32) -> u64 {
     ((flow & 0x7fff_ffff) as u64) << 32
 }
 
-/// A handle that says of which host a packet is as well, for leaves whose hosts share ([`ClassConfig::hosts`]). It keeps 15 bits of the flow
-/// in `handle`. A leaf that has fewer hosts than `host` says takes the remainder.
+/// Adds a packet's host to a handle, for leaves whose hosts share ([`ClassConfig::hosts`]). Keeps 15 bits of the flow
+/// in `handle`. A leaf with fewer hosts uses `host` modulo their number.
 ///
 /// [`ClassConfig::hosts`]: crate::contract::ClassConfig::hosts
 #[must_use]
@@ -41,14 +40,13 @@ pub const fn with_host(handle: u64, host: u16) -> u64 {
 /// Bits of the flow behind those of the host.
 const HOST_SHIFT: u32 = 15;
 
-/// One packet, 16 bytes. Not `Clone`: whoever holds it has to send it, queue it, or report it dropped.
+/// One packet, 16 bytes. Not `Clone`: its holder must send it, queue it, or report it as dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler looks
-    /// at those. The upper 32 bits say what only active leaf queues look at: [`flow_bits`] and [`ECN_CAPABLE`]. They
-    /// may be zero.
+    /// The caller's name for the packet, such as an index into its frame pool, in the lower 32 bits. No scheduler reads
+    /// those. Only active leaf queues read the upper 32 bits: [`flow_bits`] and [`ECN_CAPABLE`]. They may be zero.
     pub handle: u64,
-    /// Length in bytes as accounted on the link (with the link layer's overhead where the caller adds one).
+    /// Length in bytes as accounted on the link (with the link layer's overhead if the caller adds one).
     pub len: u32,
     /// The leaf class that the packet belongs to.
     pub class: ClassId,
@@ -57,12 +55,12 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 16);
 
 impl Packet {
-    /// What stands in a place that a packet will be written to.
+    /// Placeholder in a slot that a packet will be written to.
     pub(crate) const BLANK: Self = Self { handle: 0, len: 0, class: ClassId::ROOT };
 }
 
 impl Packet {
-    /// The flow that it belongs to, as [`flow_bits`] put it into the handle.
+    /// Returns the flow of the packet: the bits of the handle from [`flow_bits`].
     #[must_use]
     pub const fn flow(&self) -> u32 {
         flow_of(self.handle)

@@ -1,5 +1,6 @@
-//! What a scheduler promises, as values that a planner computes with. A value says which theorem holds, or has a
-//! function for the numbers of a tree. The bounds that follow are computed, exactly, by `fairlink-theory`.
+//! Guarantees of a scheduler, as values that a planner computes with. A value names the applicable theorem, or has a
+//! function that computes the theorem's parameters for a tree. `fairlink-theory` computes the bounds that follow,
+//! exactly.
 //!
 //! | symbol | meaning |
 //! | --- | --- |
@@ -26,13 +27,13 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// `value` itself.
+    /// Returns `value` itself.
     #[must_use]
     pub const fn whole(value: u128) -> Self {
         Self { numerator: value, denominator: 1 }
     }
 
-    /// `part / whole` of it, where it is itself a part of 1. Exact where the denominator of that is below 2^64, else rounded down.
+    /// Returns `part / whole` of it, a part of 1 itself. Exact if its denominator is below 2^64, else rounded down.
     #[must_use]
     fn part(self, part: u64, whole: u64) -> Self {
         let lowest = |one: u128, other: u128| {
@@ -61,7 +62,7 @@ impl Ratio {
     }
 }
 
-/// The greatest common divisor; `other` is not 0.
+/// Returns the greatest common divisor. `other` is not 0.
 fn gcd(mut one: u128, mut other: u128) -> u128 {
     while one >> 64 != 0 || other >> 64 != 0 {
         if one == 0 {
@@ -85,12 +86,12 @@ pub(crate) struct SiblingShares {
 }
 
 impl SiblingShares {
-    /// Of siblings whose parent has `parent` of the link, and whose weights add up to `all`.
+    /// Makes the shares of siblings. Their parent has `parent` of the link, and their weights add up to `all`.
     pub(crate) fn new(parent: Ratio, all: u64) -> Self {
         Self { parent, all, last: (all, parent) }
     }
 
-    /// The share of one of `weight`.
+    /// Returns the share of a sibling of `weight`.
     pub(crate) fn of(&mut self, weight: u64) -> Ratio {
         if self.last.0 != weight {
             self.last = (weight, self.parent.part(weight, self.all));
@@ -99,26 +100,27 @@ impl SiblingShares {
     }
 }
 
-/// What a scheduler promises. `None`: nothing of that kind.
+/// The guarantees of a scheduler. `None` means no guarantee of that kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Promises {
-    /// How far backlogged classes may be apart.
+    /// Bound on the difference in service of backlogged classes.
     pub fairness: Option<Fairness>,
-    /// How long a backlogged leaf may wait for its next visit.
+    /// Bound on the wait of a backlogged leaf for its next visit.
     pub transmission_gap: Option<TransmissionGap>,
-    /// How long a packet may wait, if its class keeps to its traffic.
+    /// Bound on the delay of a packet, if its class conforms to its traffic specification.
     pub delay: Option<Delay>,
-    /// \[pgps\] Theorem 2: whether no leaf is ever more than a largest packet behind what fluid GPS has served of it.
+    /// \[pgps\] Theorem 2: true if no leaf is ever more than one largest packet behind its service under fluid GPS.
     pub follows_gps: bool,
-    /// True if that follows from the order of packets alone: at most so many bytes go before a packet since its class began to wait, and
-    /// the link is busy until then. It then holds behind a [transmit queue](crate::contract::TransmitQueue), too, and grows by what that
-    /// may hold.
+    /// True if that follows from the order of packets alone: the bytes ahead of a packet since its class began to wait
+    /// are bounded, and the link is busy until then. The bound then also holds behind a [transmit
+    /// queue](crate::contract::TransmitQueue), and grows by that queue's limit.
     pub delay_in_order: bool,
-    /// Which leaves of a tree get less than their guarantees while all classes have packets; `None` where every leaf gets what it is
-    /// guaranteed.
+    /// Leaves that get less than their guarantees while all classes are backlogged; `None` if every leaf gets its
+    /// guarantee.
     pub shortfalls: Option<Shortfalls>,
-    /// True where a backlogged leaf may wait without bound while leaves of its own priority are served. The contract suite asks all other
-    /// schedulers to serve every backlogged leaf in bounded time, and in proportion to the shares of their rule.
+    /// True if a backlogged leaf may wait without bound while leaves of its own priority are served. The contract suite
+    /// requires all other schedulers to serve every backlogged leaf in bounded time, in proportion to the shares of
+    /// their rule.
     pub starves: bool,
 }
 
@@ -135,12 +137,12 @@ pub struct Shortfall {
     pub leaf: ClassId,
     /// Its guarantee, or its share by weight.
     pub guarantee: Rate,
-    /// What it gets in bit/s; 0 for nothing.
+    /// Rate that it gets, bits/s; 0 for none.
     pub gets: u64,
 }
 
 impl Promises {
-    /// None at all.
+    /// No guarantees.
     pub const NONE: Self = Self {
         fairness: None,
         transmission_gap: None,
@@ -151,7 +153,7 @@ impl Promises {
         starves: false,
     };
 
-    /// The kinds of promise, by the names that users read.
+    /// Returns the names of the kinds of promise, as users read them.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         let kinds = [
             ("fairness", self.fairness.is_some()),
@@ -162,7 +164,7 @@ impl Promises {
     }
 }
 
-/// How far backlogged classes may be apart.
+/// The kind of fairness bound between backlogged classes.
 #[derive(Clone, Copy, Debug)]
 pub enum Fairness {
     /// \[hls\] Theorem 3, with the weights as run and the bytes that leaves may be ahead by.
@@ -173,8 +175,8 @@ pub enum Fairness {
     PacketEach,
     /// |sent_i / f_i - sent_j / f_j| <= 2 L + Q_min while both are backlogged, f_i being Q_i / Q_min.
     Quanta,
-    /// W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index_i while class i is backlogged: the worst-case fairness index in bytes, by
-    /// class id; `None` for classes that have none.
+    /// W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index_i while class i is backlogged: the worst-case fairness index in
+    /// bytes, by class id; `None` for classes without one.
     WorstCase(fn(&Hierarchy) -> Vec<Option<Ratio>>),
     /// The virtual times of siblings that are active differ by a constant (\[hfsc\] Theorem 3), which is not computed.
     VirtualTimes,
@@ -187,14 +189,14 @@ pub struct RoundTerms {
     pub weights: Box<[u64]>,
     /// Units of weight in a byte.
     pub units_per_byte: u64,
-    /// By class id, the bytes that a leaf may be ahead of its turn; empty where none may be.
+    /// Bytes by which a leaf may be ahead of its turn, by class id; empty if no leaf may be ahead.
     pub advances: Box<[u64]>,
 }
 
-/// How long a backlogged leaf may wait for its next visit.
+/// The kind of bound on the wait of a backlogged leaf for its next visit.
 #[derive(Clone, Copy, Debug)]
 pub enum TransmissionGap {
-    /// \[hls\] Theorem 5: two rounds, and what latency-critical leaves may be ahead by.
+    /// \[hls\] Theorem 5: two rounds, plus the advances of latency-critical leaves.
     TwoRounds,
     /// \[hls\] Theorem 6: the longest round of visits.
     LongestRound,
@@ -202,10 +204,10 @@ pub enum TransmissionGap {
     Quanta,
 }
 
-/// How long a packet may wait, its own transmission included, if its class never sends more than a burst and a rate.
+/// The kind of delay bound, including the packet's own transmission, for a class that conforms to a burst and a rate.
 #[derive(Clone, Copy, Debug)]
 pub enum Delay {
-    /// By class id, a server of some rate and latency; `None` for classes without.
+    /// Latency-rate servers by class id; `None` for classes without one.
     LatencyRate(fn(&Hierarchy) -> Vec<Option<LatencyRate>>),
     /// A packet of a class with a service curve leaves at most L / r after the curve has served it (\[hfsc\] Theorem
     /// 2). The curves must fit the link.
@@ -213,7 +215,8 @@ pub enum Delay {
         /// True if a class without a curve has the line of its share.
         lines: bool,
     },
-    /// By class id, for so much traffic in every interval of one length; `None` for classes without.
+    /// Bounds by class id, for a limited amount of traffic in every interval of a given length; `None` for classes
+    /// without one.
     Windows(fn(&Hierarchy) -> Vec<Option<Windowed>>),
 }
 
@@ -223,21 +226,21 @@ pub enum Delay {
 pub struct LatencyRate {
     /// rho / r.
     pub share: Ratio,
-    /// How late the server is, in bytes of the link.
+    /// Latency of the server, in bytes of the link.
     pub late: Ratio,
     /// The rate of the traffic that this holds for, over r; rho / r at most.
     pub traffic: Ratio,
 }
 
 impl LatencyRate {
-    /// A server for traffic of its own rate.
+    /// Makes a server for traffic of its own rate.
     #[must_use]
     pub const fn new(share: Ratio, late: Ratio) -> Self {
         Self { share, late, traffic: share }
     }
 }
 
-/// A server of so much traffic in every interval of one length.
+/// A server for a limited amount of traffic in every interval of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windowed {
     /// The most traffic that it holds for.
@@ -248,7 +251,7 @@ pub struct Windowed {
     pub delay: Nanos,
 }
 
-/// So much traffic in an interval.
+/// An amount of traffic per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerWindow {
     /// In packets of any length.
@@ -257,7 +260,7 @@ pub enum PerWindow {
     Bytes(u64),
 }
 
-/// The servers of all leaves with the rates that they have when all are busy, each `late` bytes of the link late.
+/// Returns the servers of all leaves with their rates when all are busy. Each is `late` bytes of the link late.
 #[must_use]
 pub fn late_by(tree: &Hierarchy, late: u64) -> Vec<Option<LatencyRate>> {
     let mut servers = alloc::vec![None; tree.len()];

@@ -1,7 +1,7 @@
 //! The contract between a scheduler and its caller.
 //!
-//! * The caller owns time. `now` never decreases from call to call. If it does all the same, a scheduler continues with the latest time that
-//!   it has seen.
+//! * The caller owns time. `now` must not decrease from call to call. If it does, a scheduler continues with the latest
+//!   time that it has seen.
 //! * The caller owns packets. A scheduler sees a handle, a length and a class. It returns every packet exactly once: from
 //!   [`Scheduler::dequeue`], or to the [`DropSink`] with a reason.
 //! * Nothing is allocated after construction. Every loop is bounded. No packet causes a panic.
@@ -118,7 +118,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Schedulers of this crate build on `bases` and `parts` instead, which refuse memory where there is none and need no pass over all classes.
+//! Schedulers of this crate build on `bases` and `parts` instead, whose allocations can fail and which need no pass
+//! over all classes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -132,20 +133,21 @@ use super::units::Nanos;
 /// Most counters that a scheduler keeps of one class, the link included; see [`Scheduler::for_each_counter`].
 pub const MAX_COUNTERS: usize = 2;
 
-/// What [`Scheduler::dequeue`] found.
+/// The result of [`Scheduler::dequeue`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Dequeued {
     /// The packet to send now.
     Packet(Packet),
-    /// There is backlog, and nothing can be sent before `t`, which is later than `now`, unless something arrives, or is
-    /// reconfigured, or another member of a shared pool gives back. Asking earlier is allowed and useless.
+    /// There is backlog, but nothing can be sent before `t`, which is later than `now`. Only an arrival, a change of
+    /// configuration, or a return from another member of a shared pool can make it earlier. Earlier calls are allowed
+    /// but useless.
     WaitUntil(Nanos),
     /// There is no backlog.
     Idle,
 }
 
-/// How a [`Scheduler::dequeue_batch`] ended.
+/// The reason for the end of a [`Scheduler::dequeue_batch`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchEnd {
@@ -194,13 +196,13 @@ impl DropReason {
         Self::ClassRemoved,
     ];
 
-    /// Position in [`DropReason::ALL`], for arrays of counters.
+    /// Returns the position in [`DropReason::ALL`], for arrays of counters.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The reason in a few words, as users read it.
+    /// Returns the reason as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -232,19 +234,20 @@ impl DropReason {
 /// assert_eq!(lost, 1500);
 /// ```
 pub trait DropSink {
-    /// `packet` was dropped at `now` because of `reason`.
+    /// Reports that `packet` was dropped at `now` because of `reason`.
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason);
 
-    /// `packet` is the next of its class that a dequeue returns, and is to be marked as having met congestion (CE, RFC
-    /// 3168). It would have been dropped if it were not [`ECN_CAPABLE`](crate::contract::ECN_CAPABLE). A packet is
-    /// marked at most once, and only if it is ECN-capable. Making the mark real is the sink's part. A sink that does
-    /// nothing loses the signal.
+    /// Called for `packet` if it is the next of its class to be dequeued and must be marked as having met congestion
+    /// (CE, RFC 3168). It would have been dropped if it were not [`ECN_CAPABLE`](crate::contract::ECN_CAPABLE). A
+    /// packet is marked at most once, and only if it is ECN-capable. The sink writes the mark into the packet. A sink
+    /// that does nothing loses the signal.
     fn marked(&mut self, now: Nanos, packet: &Packet) {
         let _ = (now, packet);
     }
 
-    /// `packet`, of its new class, is about to be queued anew by a [change](crate::Prepared::commit). The upper half of its handle may be
-    /// made what the new queue looks at. A sink that does nothing leaves what the old queue looked at.
+    /// Called for `packet`, already of its new class, before a [change](crate::Prepared::commit) queues it again. The
+    /// sink may replace the upper half of its handle by the value that the new queue uses. A sink that does nothing
+    /// keeps the value of the old queue.
     fn moved(&mut self, packet: &mut Packet) {
         let _ = packet;
     }
@@ -261,13 +264,13 @@ pub trait Scheduler: Any + Send {
     /// Queues `packet` at its class, or drops it (or another) into `drops`.
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink);
 
-    /// The packet to send now, if any.
+    /// Removes and returns the packet to send now, if any.
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued;
 
-    /// What is queued in all classes together.
+    /// Returns the amount queued in all classes together.
     fn backlog(&self) -> Amount;
 
-    /// What is queued at one leaf; nothing for a class that is not a leaf.
+    /// Returns the amount queued at one leaf; zero for a class that is not a leaf.
     fn class_backlog(&self, class: ClassId) -> Amount;
 
     /// Gives every queued packet to `drops` with [`DropReason::Purged`], in order within each class, and forgets all
@@ -281,9 +284,9 @@ pub trait Scheduler: Any + Send {
         }
     }
 
-    /// Calls [`Scheduler::dequeue`] and appends the packets to `out`. It stops after `max_packets` packets, after at
-    /// least `max_bytes` bytes, when `out` is as long as it can be without growing, or when nothing more can be sent
-    /// now. The order is that of single calls.
+    /// Calls [`Scheduler::dequeue`] and appends the packets to `out`. Stops after `max_packets` packets, after at least
+    /// `max_bytes` bytes, when `out` would have to grow, or when nothing more can be sent now. The order is that of
+    /// single calls.
     fn dequeue_batch(
         &mut self,
         now: Nanos,
@@ -309,35 +312,39 @@ pub trait Scheduler: Any + Send {
         BatchEnd::Full
     }
 
-    /// Goes on as `with` was configured: rates, weights, quanta, curves, limits of queues. `with` is a scheduler of the same kind for the same
-    /// classes in the same places, and nothing has passed it; what it is left with is to be dropped. What is queued, and what each class
-    /// has earned or owes, stays: tokens, deficits, places in the round, tags, curves. Classes borrow from the lenders of `with`. A queue may hold more than a lower limit of now; nothing is dropped.
+    /// Adopts the configuration of `with`: rates, weights, quanta, curves, limits of queues. `with` is an unused
+    /// scheduler of the same kind for the same classes in the same places; its remains are to be dropped. The queued
+    /// packets and the credit or debt of each class stay: tokens, deficits, places in the round, tags, curves. Classes
+    /// borrow from the lenders of `with`. If a limit is lowered, a queue may hold more than the new limit; no packet is
+    /// dropped.
     ///
-    /// False where it cannot be done without a new start: nothing has changed then. Nothing is allocated.
+    /// Returns false, without any change, if the scheduler would have to be built anew. Allocates nothing.
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let _ = (now, with);
         false
     }
 
-    /// Returns true if what `class` has queued first would go into the priority queue of a [transmit queue](crate::contract::TransmitQueue)
-    /// now: a latency-critical class that is served as one. A class may stop being so. It does not become so while it has packets.
+    /// Returns true if the head packet of `class` would now go into the priority queue of a [transmit
+    /// queue](crate::contract::TransmitQueue): a latency-critical class that is served as one. A class may lose this
+    /// property. It does not gain it while it has packets.
     fn is_expedited(&self, class: ClassId) -> bool {
         let _ = class;
         false
     }
 
-    /// The state of a class that decides whether it may send, in the word of the scheduler's paper, at the time of the last call: `"green"`, `"yellow"`
-    /// or `"red"` for HTB. `None` where the scheduler has no such states, and for a class that does not exist.
+    /// Returns the state of a class that decides if it may send, in the paper's words, at the time of the last call:
+    /// `"green"`, `"yellow"` or `"red"` for HTB. `None` if the scheduler has no such states, and for a class that does
+    /// not exist.
     fn class_state(&self, class: ClassId) -> Option<&'static str> {
         let _ = class;
         None
     }
 
-    /// Tells `visit` what the scheduler has counted of itself since it was made or purged: the class, [`ClassId::ROOT`] for
-    /// the link, and the name and the value of a counter. It tells of the classes whose ids are in `classes`, and takes no longer than
-    /// these need, so that a data path can ask for a few at a time. Every counter of theirs is told of, also while it is zero, in an
-    /// order that does not change; a class has at most [`MAX_COUNTERS`]. A name that ends with `_bps` is the reading of a meter instead of a
-    /// count. `docs/papers.md` says what each is.
+    /// Calls `visit` with each counter that the scheduler keeps since it was made or purged: the class,
+    /// [`ClassId::ROOT`] for the link, the counter's name and its value. Visits only the classes whose ids are in
+    /// `classes`, in time proportional to these, so that a data path can read a few at a time. All their counters are
+    /// visited, also zero ones, in a fixed order; a class has at most [`MAX_COUNTERS`]. A name that ends with `_bps` is
+    /// a meter reading, not a count. `docs/papers.md` explains each counter.
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         let _ = (classes, visit);
     }
@@ -353,13 +360,13 @@ pub trait Scheduler: Any + Send {
     }
 }
 
-/// How many packets `out` takes without growing.
+/// Number of packets that `out` can take without growing.
 #[inline]
 pub(crate) fn room_in(out: &Vec<Packet>) -> usize {
     out.capacity() - out.len()
 }
 
-/// What is a scheduler of the kind `S`, as it is or boxed.
+/// Downcasts `scheduler`, boxed or not, to the kind `S`.
 pub(crate) fn same_kind<S: 'static>(scheduler: &mut dyn Any) -> Option<&mut S> {
     if scheduler.is::<Box<dyn Scheduler>>() && !scheduler.is::<S>() {
         let boxed = scheduler.downcast_mut::<Box<dyn Scheduler>>()?;
@@ -438,12 +445,12 @@ macro_rules! forward {
     };
 }
 
-/// A boxed scheduler is a scheduler, so that a driver can run whichever was asked for by name.
+/// A boxed scheduler is a scheduler, so that a driver can run one that was selected by name.
 impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     forward!(self => (**self));
 }
 
-/// An array of one scheduler is a scheduler. A box that can be refused is made of it.
+/// An array of one scheduler is a scheduler. A box with a fallible allocation is made from it.
 impl<S: Scheduler> Scheduler for [S; 1] {
     forward!(self => self[0]);
 }

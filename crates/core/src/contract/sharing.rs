@@ -1,5 +1,5 @@
-//! The rule by which a scheduler shares a link in the long run, as values that a planner computes with. The fluid ideal that
-//! follows from a rule is computed by `fairlink-theory`.
+//! Long-run sharing rules of schedulers, as values that a planner computes with. `fairlink-theory` computes the fluid
+//! ideal of a rule.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,32 +9,32 @@ use super::error::BuildError;
 use super::hierarchy::Hierarchy;
 use super::packet::ClassId;
 
-/// Weights by class id; 0 for classes that are no leaves.
+/// Weights by class id; 0 for classes that are not leaves.
 pub type LeafWeights = fn(&Hierarchy) -> Result<Box<[u64]>, BuildError>;
 
 /// Contracts by class id; `None` for a class without one.
 pub type LeafContracts = fn(&Hierarchy) -> Result<Box<[Option<Contract>]>, BuildError>;
 
-/// The rule by which a scheduler shares the link among classes that ask for constant rates, or for all they can get.
+/// The rule by which a scheduler shares the link among classes with constant or unlimited demand.
 #[derive(Clone, Copy, Debug)]
 pub enum Sharing {
     /// Hierarchical max-min fairness: siblings share by [`Hierarchy::weight`] at every class (\[hls\] Theorem 1).
     Siblings,
-    /// Max-min fairness among all leaves by these weights, whatever classes are above them.
+    /// Max-min fairness among all leaves by these weights, regardless of the classes above them.
     Leaves(LeafWeights),
-    /// The same where a weight counts packets: a leaf shares by its weight times its mean packet.
+    /// The same with weights in packets: a leaf shares by its weight times its mean packet.
     LeavesByPackets(LeafWeights),
-    /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing curves
-    /// (\[hfsc\]), by class id; `None` for a leaf that gets its real-time rate alone.
+    /// Each leaf gets its real-time rate first. Siblings share the rest by the long-run slopes of their link-sharing
+    /// curves (\[hfsc\]), by class id; `None` for a leaf that gets only its real-time rate.
     Curves(fn(&Hierarchy) -> Result<Vec<Option<u64>>, BuildError>),
     /// Siblings share visits by [`Hierarchy::weight`]. A visit sends up to the link's largest packet, or the packets that are there (\[hdrr\]).
     SiblingVisits,
-    /// From the lowest level of lenders up, within a level by priority, among equals by quanta (\[htb\]). What a class lends counts at the
-    /// class and above.
-    /// The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
+    /// From the lowest level of lenders up, within a level by priority, among equals by quanta (\[htb\]). Lent
+    /// bandwidth counts at the class and above. The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
     Lenders,
-    /// Every class has its own rate where it asks for it. What is left goes to leaves by priority and quanta, and all that is sent counts
-    /// at every class above (formal sharing of \[cbq\]). The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
+    /// Every class first gets its own rate, as far as it has demand. The rest goes to leaves by priority and quanta,
+    /// and all traffic counts at every class above (formal sharing of \[cbq\]). The numbers are those of
+    /// [`Plan`](crate::schedulers::htb::Plan).
     Allotted,
     /// Latency-critical leaves are visited once for each visit of a best-effort leaf, all by these quanta in 2^-16 bytes (\[drrpp\]
     /// Section 3.1.2).
@@ -50,22 +50,23 @@ pub enum Sharing {
         /// numerator and a denominator.
         certain: (u64, u64),
     },
-    /// Each leaf gets its share of the link while all are busy at most, and nobody gets what it leaves.
+    /// Each leaf gets at most its share of the link when all are busy; unused bandwidth is not redistributed.
     OwnShare,
-    /// Each leaf gets its guarantee, which these are in 2^-62 of the link's rate, if it asks for it. What is left goes by the states
-    /// of queues, which is no rule for rates: the reason, in words.
+    /// Each leaf first gets its guarantee, as far as it has demand; the guarantees are in 2^-62 of the link's rate. The
+    /// rest depends on the states of queues, so that there is no rule for rates. The text is the reason.
     SharesFirst(LeafWeights, &'static str),
-    /// No rule beyond serving every class while all that is asked for fits the link: the reason, in words. The order of packets decides, and
-    /// rates are those of the scheduler on steady traffic.
+    /// No rule beyond serving every class while the demand fits the link; the text is the reason. The order of packets
+    /// decides, and rates are those of the scheduler on steady traffic.
     ByPackets(&'static str),
-    /// The same, but rates follow from the states of queues or from arrivals, so that even steady traffic does not tell them: the reason, in words.
+    /// The same, but rates depend on queue states or arrivals, so that even steady traffic does not determine them. The
+    /// value is the reason, in words.
     Unknown(&'static str),
     /// No rule even then: the reason, in words.
     Never(&'static str),
 }
 
-/// The weights of leaves that share the whole link: their own where all of them are siblings, else 2^-62 of their share of the link
-/// while all are busy, at least 1.
+/// Returns the weights of leaves that share the whole link: their own if all of them are siblings, else 2^-62 of their
+/// share of the link while all are busy, at least 1.
 ///
 /// # Errors
 /// None; the type is that of [`LeafWeights`].

@@ -1,7 +1,7 @@
 //! Quantities and the only conversions between them.
 //!
-//! Arithmetic is integer: 64-bit quantities, 128-bit intermediates. Times are rounded up and credit is rounded down, so
-//! that no rounding ever lets a class send earlier or more than it may.
+//! Arithmetic is integer: 64-bit quantities, 128-bit intermediates. Times are rounded up and credit is rounded down. So
+//! no rounding ever lets a class send earlier or more than allowed.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -20,31 +20,31 @@ impl Nanos {
     /// The largest time, used as "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Whole microseconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole microseconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
 
-    /// Whole milliseconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole milliseconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Whole seconds; saturates at [`Nanos::MAX`].
+    /// Converts from whole seconds. Saturates at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(NANOS_PER_SEC))
     }
 
-    /// The sum, or [`Nanos::MAX`] where it does not fit.
+    /// Returns the sum, or [`Nanos::MAX`] if it does not fit.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or zero where `other` is later.
+    /// Returns the difference, or zero if `other` is later.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -102,7 +102,7 @@ impl Rate {
     /// One terabit per second.
     pub const MAX: Self = Self(1_000_000_000_000);
 
-    /// A rate of `bps` bit/s.
+    /// Makes a rate of `bps` bit/s.
     ///
     /// # Errors
     /// When `bps` is zero or above 10^12.
@@ -110,19 +110,19 @@ impl Rate {
         if bps == 0 || bps > Self::MAX.0 { Err(RateOutOfRange { bps }) } else { Ok(Self(bps)) }
     }
 
-    /// The rate in bit/s.
+    /// Returns the rate in bit/s.
     #[must_use]
     pub const fn bps(self) -> u64 {
         self.0
     }
 
-    /// Time to send a packet of `len` bytes at this rate, rounded up.
+    /// Returns the time to send a packet of `len` bytes at this rate, rounded up.
     #[must_use]
     pub const fn time_for(self, len: u32) -> Nanos {
         self.time_for_bytes(len as u64)
     }
 
-    /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] where it does not fit.
+    /// Time to send `bytes` at this rate, rounded up; [`Nanos::MAX`] if it does not fit.
     #[must_use]
     pub const fn time_for_bytes(self, bytes: u64) -> Nanos {
         let bit_ns = bytes as u128 * 8 * NANOS_PER_SEC as u128;
@@ -133,11 +133,11 @@ impl Rate {
         if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
     }
 
-    /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` where they do not fit.
+    /// Whole bytes that this rate carries in `span`, rounded down; `u64::MAX` if they do not fit.
     #[must_use]
     pub const fn bytes_in(self, span: Nanos) -> u64 {
         let bit_ns = self.0 as u128 * span.0 as u128;
-        // 128-bit division is a call of some hundred instructions, and spans are short where it counts.
+        // 128-bit division is a call of some hundred instructions, and spans are short on hot paths.
         if bit_ns <= u64::MAX as u128 {
             return bit_ns as u64 / (8 * NANOS_PER_SEC);
         }
@@ -170,7 +170,7 @@ mod tests {
             let (bps, value) = (u128::from(rate.bps()), u128::from(value));
             ((value * 8_000_000_000).div_ceil(bps), bps * value / 8_000_000_000)
         };
-        // Either side of where the products leave 64 bits.
+        // Both sides of the point where the products exceed 64 bits.
         let edge = u64::MAX / 8_000_000_000;
         for bps in [1, 3, 1_000, 999_999_937, 1_000_000_000_000] {
             let rate = Rate::from_bps(bps).unwrap();

@@ -4,7 +4,7 @@
 //! allocation. The lowest layer has a bit per number. Each layer above has a bit per word of the layer below, up to a
 //! layer of one word.
 //!
-//! **Cost.** O(log n) to the base 64, for everything. Nothing is allocated.
+//! **Cost.** O(log n) to the base 64, for all operations. Nothing is allocated.
 //!
 //! **Invariants.** A bit of an upper layer is set exactly when its word in the layer below is not zero.
 
@@ -23,7 +23,7 @@ pub(crate) fn words(size: usize) -> usize {
     words
 }
 
-/// Puts in `number`, which is below `size`. Returns whether the set was empty before.
+/// Inserts `number`, which is below `size`. Returns true if the set was empty before.
 #[inline]
 pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);
@@ -40,7 +40,7 @@ pub(crate) fn insert(set: &mut [u64], size: usize, number: usize) -> bool {
     }
 }
 
-/// Takes out `number`, which is below `size`. Returns whether the set is empty now.
+/// Removes `number`, which is below `size`. Returns true if the set is now empty.
 #[inline]
 pub(crate) fn remove(set: &mut [u64], size: usize, number: usize) -> bool {
     let (mut start, mut layer, mut at) = (0, size.div_ceil(64).max(1), number);
@@ -71,7 +71,7 @@ pub(crate) fn is_empty(set: &[u64]) -> bool {
     set.last().is_none_or(|&top| top == 0)
 }
 
-/// The smallest member that is at least `from`.
+/// Returns the smallest member that is at least `from`.
 #[must_use]
 #[inline(always)]
 pub(crate) fn next(set: &[u64], size: usize, from: usize) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! A token bucket in exact integer arithmetic.
 //!
-//! Tokens are counted in billionths of a bit: what a rate of 1 bit/s brings in 1 ns. Nothing is ever rounded. So a
-//! ceiling of 8 bit/s holds over years, and debt is never forgiven.
+//! Tokens are counted in billionths of a bit: the yield of a rate of 1 bit/s in 1 ns. Nothing is ever rounded. So a
+//! ceiling of 8 bit/s is exact over years, and debt is never forgiven.
 //!
 //! Bound: if packets are only started while [`Bucket::is_ready`], W(s, t] <= rate (t - s) + depth + L_max for every
 //! interval.
@@ -23,15 +23,15 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket of `depth` bytes that fills at `rate`.
+    /// Makes a full bucket of `depth` bytes that fills at `rate`.
     #[must_use]
     pub(crate) const fn new(rate: Rate, depth: u64) -> Self {
         let depth = depth as i128 * TOKENS_PER_BYTE;
         Self { rate, depth, level: depth, updated: Nanos::ZERO }
     }
 
-    /// Brings the bucket up to `now`; a `now` before the latest one changes nothing.
-    // Without a branch: whether this is the first packet of a batch below a class cannot be foretold.
+    /// Refills the bucket up to `now`; a `now` before the latest one changes nothing.
+    // Without a branch: the first packet of a batch below a class is unpredictable.
     #[inline]
     pub(crate) fn refill(&mut self, now: Nanos) {
         let brought = i128::from(self.rate.bps()) * i128::from(now.0.saturating_sub(self.updated.0));
@@ -46,7 +46,8 @@ impl Bucket {
         self.level >= 0
     }
 
-    /// As [`Bucket::is_ready`] after a refill at `now`. What is not in debt needs none, and may be refilled later just as well.
+    /// Returns [`Bucket::is_ready`] after a refill at `now`. A bucket without debt is ready as it is, and may be
+    /// refilled later.
     #[must_use]
     #[inline(always)]
     pub(crate) fn is_ready_by(&mut self, now: Nanos) -> bool {
@@ -62,7 +63,7 @@ impl Bucket {
         self.level -= i128::from(bytes.into()) * TOKENS_PER_BYTE;
     }
 
-    /// When the bucket will be ready if nothing is taken out before, rounded up.
+    /// Time at which the bucket becomes ready if nothing is taken out before, rounded up.
     #[must_use]
     pub(crate) fn ready_at(&self) -> Nanos {
         if self.level >= 0 {
@@ -80,7 +81,7 @@ impl Bucket {
         self.level.div_euclid(TOKENS_PER_BYTE) as i64
     }
 
-    /// Fills at the rate of `with` from `now` on, and is as deep. What it has or owes stays, up to the depth.
+    /// Adopts the rate of `with` from `now` on, and its depth. Credit or debt stays, up to the depth.
     pub(crate) fn retune(&mut self, now: Nanos, with: &Self) {
         self.refill(now);
         (self.rate, self.depth) = (with.rate, with.depth);

@@ -11,13 +11,13 @@
 //! | X = min(X, S(t - t_a) + c) | [`Curve::lower_to`] | |
 //! | E^-1(c) | [`Curve::eligible_at`] | 2^-12 ns |
 //!
-//! A time may be virtual. Nothing here depends on that.
+//! Times may be virtual; nothing here depends on it.
 //!
 //! **Errors.** Service is counted in products of a slope and a time. A byte is exactly [`BYTE`] of them, so a value of
-//! a curve has no error. A time that comes out of a division is rounded up, by less than one unit (a quarter of a
-//! picosecond). It is always computed from where the curve starts, so such errors do not add up from packet to packet.
-//! An update puts the new knee exactly on the old curve's second piece. So the second piece, which is the class's rate
-//! in the long run, never drifts. Only the end of the first piece may then be late, by up to one unit of time.
+//! a curve has no error. A time from a division is rounded up, by less than one unit (a quarter of a picosecond). It is
+//! always computed from the start of the curve, so such errors do not accumulate from packet to packet. An update puts
+//! the new knee exactly on the old curve's second piece. So the second piece, the class's long-run rate, never drifts.
+//! Only the end of the first piece may then be late, by up to one unit of time.
 //!
 //! **Overflow budget.** Slopes are below 2^56. The length of a first piece is cut to 2^58 ns (9 years), which is 2^70
 //! units. So their product is below 2^126. A byte is below 2^61 units, so 2^64 bytes are below 2^125. Other products
@@ -42,21 +42,21 @@ pub(crate) const BYTE: u128 = (8 * NANOS_PER_SEC as u128) << (TIME_BITS + SLOPE_
 /// Longest first piece, in nanoseconds.
 const LONGEST: u64 = 1 << 58;
 
-/// `now` in the unit of times.
+/// Converts `now` to the unit of times.
 #[must_use]
 pub(crate) const fn ticks(now: Nanos) -> u128 {
     (now.0 as u128) << TIME_BITS
 }
 
-/// A time in whole nanoseconds, rounded up; [`Nanos::MAX`] where it does not fit.
+/// Converts a time to whole nanoseconds, rounded up; [`Nanos::MAX`] if it does not fit.
 #[must_use]
 pub(crate) const fn nanos_up(ticks: u128) -> Nanos {
     let ns = ticks.div_ceil(1 << TIME_BITS);
     if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
 }
 
-/// A service curve S: slope `m1` for the time `d`, then slope `m2`. Concave where m1 > m2; a line where they are equal and `d`
-/// is 0; convex where m1 = 0 < m2.
+/// A service curve S: slope `m1` for the time `d`, then slope `m2`. Concave if m1 > m2; a line if they are equal and
+/// `d` is 0; convex if m1 = 0 < m2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     m1: u64,
@@ -65,16 +65,16 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// A straight line of `slope` units.
+    /// Makes a straight line of `slope` units.
     #[must_use]
     pub(crate) const fn line(slope: u64) -> Self {
         Self { m1: slope, m2: slope, d: 0 }
     }
 
-    /// The curve that a user wrote.
+    /// Converts the curve of a user.
     ///
     /// # Errors
-    /// What is wrong with it, in words: it is convex and does not start flat, or is nothing at all.
+    /// Describes the fault in words: the curve is convex and does not start flat, or has no slope at all.
     pub(crate) fn of(curve: &ServiceCurve) -> Result<Self, &'static str> {
         let slope = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bps() << SLOPE_BITS);
         let (m1, m2) = (slope(curve.m1), slope(curve.m2));
@@ -94,19 +94,19 @@ impl Shape {
         self.m1 < self.m2
     }
 
-    /// Returns true if it ends flat: no more is ever served than its first piece.
+    /// Returns true if the second piece is flat: total service is limited to the first piece.
     #[must_use]
     pub(crate) const fn ends_flat(&self) -> bool {
         self.m2 == 0
     }
 
-    /// The slope of its second piece, which is that in the long run.
+    /// Returns the slope of the second piece, which is the long-term slope.
     #[must_use]
     pub(crate) const fn slope(&self) -> u64 {
         self.m2
     }
 
-    /// The most by which `len` bytes move the time at which the curve gets to a class's service. It must not end flat.
+    /// Maximum change, by `len` bytes, of the time at which the curve reaches a class's service. It must not end flat.
     #[must_use]
     pub(crate) const fn largest_step(&self, len: u32) -> u128 {
         let flat = if self.is_convex() { self.d } else { 0 };
@@ -129,18 +129,18 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// The curve through time 0 and 0 bytes: what a class has that was never active.
+    /// Makes the curve through time 0 and 0 bytes: that of a class that was never active.
     #[must_use]
     pub(crate) const fn new(shape: Shape) -> Self {
         Self { shape, x: 0, y: 0, dx: shape.d, dy: shape.knee() }
     }
 
-    /// The whole shape, from time `x` and service `y` (bytes) on.
+    /// Moves the whole shape to time `x` and service `y` (bytes).
     pub(crate) const fn start(&mut self, x: u128, y: u64) {
         *self = Self { shape: self.shape, x, y, dx: self.shape.d, dy: self.shape.knee() };
     }
 
-    /// Has the shape of `with` from time `x` and service `y` on, if that is another one. Whether it is.
+    /// Adopts the shape of `with` from time `x` and service `y` on. Returns true if the shape changed.
     pub(crate) fn retune(&mut self, with: &Self, x: u128, y: u64) -> bool {
         let differs = self.shape != with.shape;
         if differs {
@@ -150,7 +150,7 @@ impl Curve {
         differs
     }
 
-    /// The service that it starts with, in bytes.
+    /// Returns the service at the start of the curve, in bytes.
     #[must_use]
     pub(crate) const fn start_service(&self) -> u64 {
         self.y
@@ -162,12 +162,12 @@ impl Curve {
         self.shape
     }
 
-    /// The same curve, later by `time`.
+    /// Delays the curve by `time`.
     pub(crate) const fn delay(&mut self, time: u128) {
         self.x = self.x.saturating_add(time);
     }
 
-    /// Service from the curve's start on; 0 before it.
+    /// Returns the service from the curve's start on; 0 before it.
     fn value(&self, x: u128) -> u128 {
         let time = x.saturating_sub(self.x);
         if time < self.dx {
@@ -182,8 +182,8 @@ impl Curve {
         y.wrapping_sub(self.y) as u128 * BYTE
     }
 
-    /// The earliest time at which the curve is at least `y` bytes, which must not be less than at its start; `u128::MAX` for
-    /// never.
+    /// Returns the earliest time at which the curve is at least `y` bytes, or `u128::MAX` for never. `y` must not be
+    /// less than the service at the start.
     #[must_use]
     pub(crate) fn time_of(&self, y: u64) -> u128 {
         let service = self.service(y);
@@ -204,9 +204,9 @@ impl Curve {
         self.x.saturating_add(self.dx).saturating_add(more)
     }
 
-    /// When the packet after `y` bytes of a class with this deadline curve becomes eligible, \[hfsc\] equation (10). It
-    /// is when the deadline curve gets there. Where that curve is convex, it is when the line from its start with the
-    /// slope of its second piece gets there.
+    /// Time at which the packet after `y` bytes of a class with this deadline curve becomes eligible, \[hfsc\] equation
+    /// (10): the time at which the deadline curve reaches `y`. If that curve is convex, it is the line from its start
+    /// with the slope of its second piece that must reach it.
     #[must_use]
     pub(crate) fn eligible_at(&self, y: u64) -> u128 {
         if self.shape.is_convex() {
@@ -216,12 +216,12 @@ impl Curve {
         }
     }
 
-    /// Becomes the minimum of itself and of the shape that starts at time `x` with service `y`, as far as it is above `y`:
-    /// \[hfsc\] equations (3), (7) and (11).
+    /// Lowers the curve to its minimum with the shape that starts at time `x` with service `y`, as far as it is above
+    /// `y`: \[hfsc\] equations (3), (7) and (11).
     pub(crate) fn lower_to(&mut self, x: u128, y: u64) {
         let below = self.service(y);
         if self.shape.is_convex() {
-            // Both end in lines of the same slope, and above `y` there is nothing but those lines: the later one is lower.
+            // Both end in lines of the same slope, and only those lines are above `y`: the later one is lower.
             if x.saturating_add(self.shape.d) >= self.on_second_piece(below) {
                 self.start(x, y);
             }
@@ -230,7 +230,7 @@ impl Curve {
         self.lower_concave_to(x, y, |curve, x| curve.value(x), below);
     }
 
-    /// [`Curve::lower_to`] for a concave curve where `y` may be below the service that the curve starts with.
+    /// [`Curve::lower_to`] for a concave curve, if `y` may be below the service at the curve's start.
     pub(crate) fn lower_below(&mut self, x: u128, y: u64) {
         let above = self.y.wrapping_sub(y);
         if above >> 63 == 0 {
@@ -241,9 +241,10 @@ impl Curve {
         }
     }
 
-    /// `value` and `below` are the curve and `y` above the same service.
+    /// Lowers the concave curve to the new one from `x` and `y` on. `value` and `below` are the curve and `y` above the
+    /// same service.
     fn lower_concave_to(&mut self, x: u128, y: u64, value: impl Fn(&Self, u128) -> u128, below: u128) {
-        // Concave: seen from `x`, the old curve is never steeper than the new one, so that they cross at most once.
+        // Concave: from `x` on, the old curve is never steeper than the new one, so that they cross at most once.
         if value(self, x) <= below {
             return;
         }
@@ -252,7 +253,8 @@ impl Curve {
             self.start(x, y);
             return;
         }
-        // They cross within the new first piece, where the old curve is on its second: w + m1 k = D(from) + m2 (x + k - from).
+        // They cross within the new first piece, while the old curve is on its second: w + m1 k = D(from) + m2 (x + k -
+        // from).
         let from = x.max(self.x.saturating_add(self.dx));
         let flat = u128::from(self.shape.m2);
         let gap = (value(self, from) - below).saturating_sub(flat * (from - x));
@@ -262,7 +264,7 @@ impl Curve {
     }
 }
 
-/// What the leaves of `tree` ask for by their real-time curves, by class id.
+/// Returns the real-time curves of the leaves of `tree`, by class id.
 ///
 /// # Errors
 /// [`BuildError::Curve`] for a curve of a kind that cannot be computed with, and for one at a class that is not a leaf.
@@ -279,11 +281,11 @@ pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Box<[Option<Shape>]>,
     Ok(shapes)
 }
 
-/// The line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16 bit/s, which is
-/// the least that a leaf gets.
+/// Returns the line that each leaf has by its share of the link, by class id; 0 for the others. Rounded down to 2^-16
+/// bit/s, the minimum for a leaf.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// [`OutOfMemory`] if the lines do not fit.
 pub(crate) fn lines(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let mut slopes = filled(tree.len(), 0)?;
     let link = u128::from(tree.link().rate.bps());
@@ -299,12 +301,12 @@ pub(crate) const fn planning_memory(tree: &Hierarchy) -> u64 {
     curves_memory(tree, classes) + bytes_of::<u64>(classes)
 }
 
-/// Bytes that [`real_time_shapes`] and [`admit`] take together, where `curves` leaves of `tree` have such a curve.
+/// Memory of [`real_time_shapes`] and [`admit`] together, in bytes, if `curves` leaves of `tree` have such a curve.
 pub(crate) const fn curves_memory(tree: &Hierarchy, curves: usize) -> u64 {
     bytes_of::<Option<Shape>>(tree.len()) + bytes_of::<(u128, u64, u64)>(curves)
 }
 
-/// Returns true if `shapes` together stay below what the link carries, S(t) = R t, at every t \[hfsc\] Section 2.1.
+/// Checks that `shapes` together stay below the capacity of the link, S(t) = R t, at every t \[hfsc\] Section 2.1.
 ///
 /// # Errors
 /// [`BuildError::NotAdmitted`] with the time after which they do not; [`BuildError::OutOfMemory`].
@@ -320,7 +322,7 @@ pub(crate) fn admit(shapes: impl Iterator<Item = Shape> + Clone, link: Rate) -> 
         }
     }
     let link = u128::from(link.bps()) << SLOPE_BITS;
-    // How much more the link has carried than the curves ask for; below 2^56 slopes times 2^70 times.
+    // Service of the link minus the curves' requests; below 2^56 slopes times 2^70 times.
     let (mut spare, mut at) = (0u128, 0u128);
     for (d, m1, m2) in knees.into_sorted().into_iter().chain([(u128::MAX, 0, 0)]) {
         if slope > link && spare / (slope - link) < d - at {

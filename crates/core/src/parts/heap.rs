@@ -1,8 +1,9 @@
 //! A priority queue of small ids: every id of `0..ids` is in it at most once, under a key that can be changed or taken back.
 //!
-//! Equal keys leave in the order in which they got that key, so that a run is the same each time. How it is stored depends on how
-//! many ids it is for, and never changes who is first: one sorted list for few ids ([`Few`]), sorted lists under a tournament for
-//! more ([`Lanes`]). The few children of a class in a deep tree are the first case, the leaves of a flat scheduler the second.
+//! Equal keys leave in the order in which they got that key, so that runs are reproducible. The storage depends on the
+//! number of ids and never affects the order: one sorted list for few ids ([`Few`]), sorted lists under a tournament
+//! for more ([`Lanes`]). The few children of a class in a deep tree are the first case, the leaves of a flat scheduler
+//! the second.
 
 #[cfg(feature = "invariants")]
 use alloc::string::String;
@@ -18,16 +19,16 @@ mod tests;
 use few::Few;
 use lanes::Lanes;
 
-/// What a queue knows beside its first. That takes memory where there are many ids.
+/// Optional queries of a queue beside its first id. They use memory if there are many ids.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Also {
     /// The largest key.
     pub(crate) last: bool,
-    /// Who probably comes a while after the first.
+    /// An id that probably becomes first soon after the current first.
     pub(crate) ahead: bool,
 }
 
-/// Only who comes after the first.
+/// Only the `ahead` query.
 pub(crate) const AHEAD: Also = Also { last: false, ahead: true };
 
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
@@ -61,17 +62,17 @@ impl Heap {
 }
 
 impl<W: Work> Heap<W> {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    /// Makes an empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(crate) fn new(ids: usize) -> Result<Self, OutOfMemory> {
         Self::knowing(ids, Also::default())
     }
 
-    /// One that knows more than its first.
+    /// Makes a queue with additional queries.
     pub(crate) fn knowing(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         if ids <= few::MOST { Ok(Self::Few(Few::new(ids)?)) } else { Ok(Self::Lanes(Lanes::new(ids, also)?)) }
     }
 
-    /// Steps of all calls so far, where they are counted: entries, lanes and nodes that were changed or compared.
+    /// Steps of all calls so far, if they are counted: entries, lanes and nodes that were changed or compared.
     pub(crate) fn steps(&self) -> u64 {
         of_either!(self, queue => queue.steps())
     }
@@ -83,13 +84,13 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.len())
     }
 
-    /// How many ids it is for.
+    /// Number of ids that the queue was made for.
     #[must_use]
     pub(crate) fn ids(&self) -> u32 {
         of_either!(self, queue => queue.ids())
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if the queue is empty.
     #[must_use]
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,28 +104,28 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.contains(id))
     }
 
-    /// The key of `id`, if it is in it.
+    /// Returns the key of `id`, if the queue contains it.
     #[must_use]
     #[inline(always)]
     pub(crate) fn key(&self, id: u32) -> Option<u128> {
         of_either!(self, queue => queue.key(id))
     }
 
-    /// The first id and its key.
+    /// Returns the first id and its key.
     #[must_use]
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<(u32, u128)> {
         of_either!(self, queue => queue.first())
     }
 
-    /// The id that would be first if the first were not in it, and its key.
+    /// Returns the second id and its key: the first one without the first.
     #[must_use]
     #[inline(always)]
     pub(crate) fn second(&self) -> Option<(u32, u128)> {
         of_either!(self, queue => queue.second())
     }
 
-    /// The largest key, of a queue that was made to know it.
+    /// Returns the largest key. For queues with two ends.
     #[must_use]
     #[inline(always)]
     pub(crate) fn last_key(&self) -> Option<u128> {
@@ -137,8 +138,8 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.set(id, key))
     }
 
-    /// The same for one whose last key here says nothing of this one. Ids that are put in by the same `step` come in the order of their
-    /// keys, or nearly so: that makes it cheap, and changes nothing else.
+    /// Like [`Heap::set`], for an id whose previous key does not predict the new one. Ids set with the same `step`
+    /// arrive in the order of their keys, or nearly so. The step affects only the cost.
     #[inline(always)]
     pub(crate) fn set_by(&mut self, id: u32, key: u128, step: u128) {
         match self {
@@ -147,14 +148,14 @@ impl<W: Work> Heap<W> {
         }
     }
 
-    /// The id that probably leaves when `by` others have left, where the queue was made to know it. It may be any id.
+    /// Returns the id that probably leaves after `by` others, if the queue was made with this query. It may be any id.
     #[must_use]
     #[inline(always)]
     pub(crate) fn ahead(&self, by: u32) -> Option<u32> {
         of_either!(self, queue => queue.ahead(by))
     }
 
-    /// Asks for the cache line of `id`, where there are many.
+    /// Prefetches the cache line of `id`, if there are many ids.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: u32) {
         if let Self::Lanes(queue) = self {
@@ -181,12 +182,12 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.remove(id))
     }
 
-    /// Takes everything out, and forgets how many there were.
+    /// Removes everything, and resets the sequence numbers.
     pub(crate) fn clear(&mut self) {
         of_either!(self, queue => queue.clear())
     }
 
-    /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
+    /// Lowers every key by the lesser of `amount` and the smallest key; returns the amount.
     pub(crate) fn lower(&mut self, amount: u128) -> u128 {
         of_either!(self, queue => queue.lower(amount))
     }

@@ -1,8 +1,8 @@
 //! Memory that may be refused, and containers that never grow.
 //!
-//! A scheduler asks for all its memory when it is built, through the functions here, and gets [`OutOfMemory`] where there is
-//! none. What holds a changing number of entries afterwards is a [`Stack`] or a [`Queue`] with room for the most that there can
-//! be: a push beyond that is a bug of ours and not a larger allocation.
+//! A scheduler allocates all its memory when it is built, through the functions here, and gets [`OutOfMemory`] on
+//! failure. A container whose length changes afterwards is a [`Stack`] or a [`Queue`] with capacity for the maximum. A
+//! push beyond that is a bug and not a larger allocation.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -20,7 +20,7 @@ fn refused<T>(len: usize) -> OutOfMemory {
     OutOfMemory { bytes: bytes_of::<T>(len) }
 }
 
-/// An empty vector with room for exactly `len` entries.
+/// Makes an empty vector with room for exactly `len` entries.
 fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| refused::<T>(len))?;
@@ -30,37 +30,37 @@ fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
 /// Steps of a long loop between two requests of [`pause`].
 const PAUSE_EVERY: usize = 512;
 
-/// Asks for a byte of memory and gives it back, once in 512 steps of a loop that builds something of many classes; `step` counts them. An allocator may
-/// let other tasks run then: that of the kernel does, where such a loop would otherwise keep a processor for milliseconds. A refusal is
-/// ignored.
+/// Allocates and frees a byte, once in 512 steps of a loop over many classes during construction; `step` counts them.
+/// An allocator may let other tasks run then. That of the kernel does, where such a loop would otherwise keep a
+/// processor for milliseconds. A refusal is ignored.
 pub fn pause(step: usize) {
     if step % PAUSE_EVERY == PAUSE_EVERY - 1 {
         let mut byte = Vec::<u8>::new();
         let _ = byte.try_reserve_exact(1);
-        // Seen by nobody, it would be left out.
+        // Prevents the compiler from removing the allocation.
         core::hint::black_box(byte);
     }
 }
 
-/// `len` entries, each made from its index.
+/// Makes `len` entries, each from its index.
 pub(crate) fn slice<T>(len: usize, mut make: impl FnMut(usize) -> T) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = room(len)?;
     all.extend((0..len).map(|index| {
         pause(index);
         make(index)
     }));
-    // There is no room left over, so that nothing is allocated anew.
+    // Capacity equals length, so that nothing is reallocated.
     Ok(all.into_boxed_slice())
 }
 
-/// `len` times the same.
+/// Makes `len` copies of `value`.
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = room(len)?;
     all.resize(len, value);
     Ok(all.into_boxed_slice())
 }
 
-/// A box that can be refused. There is no `Box::try_new` in stable Rust, but a vector of one entry can be.
+/// Makes a box with a fallible allocation. Stable Rust has no `Box::try_new`, but a vector of one entry can fail.
 pub(crate) fn one<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
     let mut all = room(1)?;
     all.push(value);
@@ -72,7 +72,7 @@ pub(crate) fn one<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
 pub(crate) struct Stack<T>(Vec<T>);
 
 impl<T> Stack<T> {
-    /// Empty, with room for `room` entries.
+    /// Makes an empty value with room for `room` entries.
     pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         Ok(Self(room(most)?))
     }
@@ -91,8 +91,8 @@ impl<T> Stack<T> {
         self.0.drain(..)
     }
 
-    /// Keeps the first `len` entries.
-    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    /// Keeps the first `len` entries. Takes at least the room of `other`, which is empty. The remains in `other` are to
+    /// be dropped.
     pub(crate) fn take_room(&mut self, other: &mut Self) {
         if other.0.capacity() > self.0.capacity() {
             other.0.append(&mut self.0);
@@ -111,8 +111,8 @@ impl<T> Stack<T> {
 }
 
 impl<T: Ord> Stack<T> {
-    /// The entries in ascending order. It sorts in place and without recursion: a kernel's stack is short, and whoever asks for many
-    /// classes may choose their order.
+    /// Returns the entries in ascending order. Sorts in place and without recursion, because a kernel's stack is short
+    /// and an adversary may choose the order of classes.
     pub(crate) fn into_sorted(self) -> Vec<T> {
         BinaryHeap::from(self.0).into_sorted_vec()
     }
@@ -138,7 +138,7 @@ impl<T> DerefMut for Stack<T> {
 pub(crate) struct Queue<T>(VecDeque<T>);
 
 impl<T> Queue<T> {
-    /// Empty, with room for `room` entries.
+    /// Makes an empty value with room for `room` entries.
     pub(crate) fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         let mut all = VecDeque::new();
         all.try_reserve_exact(most).map_err(|_| refused::<T>(most))?;
@@ -160,7 +160,7 @@ impl<T> Queue<T> {
         self.0.pop_front()
     }
 
-    /// Has at least the room of `other`, which is empty. What it leaves there is to be dropped.
+    /// Takes at least the room of `other`, which is empty. The remains in `other` are to be dropped.
     pub(crate) fn take_room(&mut self, other: &mut Self) {
         if other.0.capacity() > self.0.capacity() {
             other.0.append(&mut self.0);
@@ -174,7 +174,7 @@ impl<T> Queue<T> {
         self.0.len()
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if the container is empty.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

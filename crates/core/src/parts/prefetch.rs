@@ -1,8 +1,8 @@
 //! Asking for a cache line before it is needed: the only `unsafe` of this crate.
 //!
-//! A prefetch is a hint. It reads nothing that the program sees, and it faults at no address. So the functions here are safe for any
-//! index, also one beyond the end. Where a target has no such instruction that stable Rust can emit, and under Miri on targets whose
-//! instruction is written as assembly, they do nothing.
+//! A prefetch is a hint. It has no visible effect and faults at no address. So the functions here are safe for any
+//! index, also one beyond the end. They do nothing on targets without a prefetch that stable Rust can emit, and under
+//! Miri on targets that use assembly for it.
 
 #![allow(unsafe_code)]
 
@@ -18,12 +18,12 @@ pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
 #[inline(always)]
 fn ask<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
-    // SAFETY: the instruction is part of SSE, which the target has, and accesses no memory that the program sees.
+    // SAFETY: the instruction is part of SSE, which the target has, and has no visible effect on memory.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.cast());
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: the instruction is part of every 64-bit Arm processor, and accesses no memory that the program sees.
+    // SAFETY: the instruction is part of every 64-bit Arm processor, and has no visible effect on memory.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, readonly, preserves_flags));
     }

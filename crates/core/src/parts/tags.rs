@@ -1,4 +1,4 @@
-//! Queues of tags beside the queues of packets, for schedulers that tag a packet when it arrives and not when it comes to the
+//! Queues of tags beside the queues of packets, for schedulers that tag a packet on arrival and not when it becomes the
 //! head.
 
 use super::memory::{Stack, bytes_of};
@@ -20,7 +20,7 @@ pub(crate) struct TagSlab {
 }
 
 impl TagSlab {
-    /// Room for `limit` tags in all queues together.
+    /// Makes room for `limit` tags in all queues together.
     pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { nodes: Stack::with_room(limit as usize)?, free: NIL })
     }
@@ -30,7 +30,7 @@ impl TagSlab {
         bytes_of::<Node>(limit as usize)
     }
 
-    /// Has at least the room of `with`, in which nothing was ever queued.
+    /// Takes at least the room of `with`, which was never used.
     pub(crate) fn retune(&mut self, with: &mut Self) {
         self.nodes.take_room(&mut with.nodes);
     }
@@ -69,7 +69,7 @@ impl Default for TagQueue {
 }
 
 impl TagQueue {
-    /// The first tag.
+    /// Returns the first tag.
     #[must_use]
     pub(crate) fn first(&self, slab: &TagSlab) -> Option<u128> {
         slab.nodes.get(self.head as usize).map(|node| node.tag)

@@ -1,7 +1,7 @@
 //! Virtual time and the tags of packets, as the packet fair queueing schedulers share them.
 //!
 //! A class has the share phi_i of a link or of its parent. It finishes a packet of L bytes L / phi_i virtual bytes
-//! after it started it. That is how many bytes the whole link carries in the time that the packet takes at the class's
+//! after it started it. These are the bytes that the whole link carries in the duration of the packet at the class's
 //! own rate (\[drrpp\] Section 2.3, \[sds\] equation (1) with `max` in place of its `min`).
 //!
 //! | papers | here | unit |
@@ -11,9 +11,9 @@
 //! | S_i, start tag | what `Sessions::begin` and `Sessions::next` return | the same |
 //! | F_i, finish tag | [`Tag`] | the same, and a fraction |
 //!
-//! **Nothing drifts.** A tag carries the exact remainder of its divisions in `Tag::fraction`. So the tag of a class
-//! that stays backlogged is exact after any number of packets. What is compared is the whole part. It is off by less
-//! than one unit, an eight-billionth of a byte.
+//! **No drift.** A tag carries the exact remainder of its divisions in `Tag::fraction`. So the tag of a class that
+//! stays backlogged is exact after any number of packets. Comparisons use the whole part, whose error is less than one
+//! unit, an eight-billionth of a byte.
 //!
 //! **Overflow budget.** Weights are scaled to add up to less than 2^41 ([`weights`]). So no class counts for less than
 //! 2^-40 of its parent, which is 1 bit/s of 1 Tbit/s. A byte is then below 2^74 units, a packet below 2^94, and a full
@@ -31,11 +31,11 @@ pub(crate) const UNITS_PER_BYTE: u64 = 8 * NANOS_PER_SEC;
 /// Virtual times are lowered when they reach this; see [`lower_by`].
 pub(crate) const HIGH: u128 = 1 << 126;
 
-/// What a virtual time is lowered to at least: above all that a backlogged class can lag behind it.
+/// Minimum virtual time after lowering: more than a backlogged class can lag behind it.
 const KEPT: u128 = 1 << 120;
 
-/// By how much virtual time and all tags are to be lowered now. It is nothing, unless `v` is at [`HIGH`] or above. It
-/// is never more than a tag in `firsts`, the smallest ones in use.
+/// Returns the amount by which to lower virtual time and all tags: zero unless `v` is at least [`HIGH`]. It never
+/// exceeds a tag in `firsts`, the smallest ones in use.
 #[must_use]
 pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u128)>>) -> u128 {
     if v < HIGH {
@@ -44,11 +44,11 @@ pub(crate) fn lower_by(v: u128, firsts: impl IntoIterator<Item = Option<(u32, u1
     firsts.into_iter().flatten().map(|(_, tag)| tag).fold(v - KEPT, u128::min)
 }
 
-/// Scales `count` weights, which are asked for twice, so that they add up to less than 2^41, none of them zero. Those that add up to 2^40 or less stay as they are,
-/// as do the guarantees of classes on any link.
+/// Scales `count` weights to add up to less than 2^41, none of them zero. `raw` is called twice for each. Weights that
+/// add up to 2^40 or less are unchanged, as are the guarantees of classes on any link.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// [`OutOfMemory`] if the weights do not fit.
 pub(crate) fn weights(count: usize, raw: impl Fn(usize) -> u128) -> Result<Box<[u64]>, OutOfMemory> {
     const WHOLE: u128 = 1 << 40;
     // At most 10^6 weights of at most 2^64.
@@ -62,20 +62,21 @@ pub(crate) const fn memory_of_weights(count: usize) -> u64 {
     bytes_of::<u64>(count)
 }
 
-/// The weights of the leaves of `tree`: their own where they are all siblings, by their share of the link otherwise.
+/// Returns the weights of the leaves of `tree`: their own if they are all siblings, otherwise by their share of the
+/// link.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// [`OutOfMemory`] if the weights do not fit.
 pub(crate) fn leaf_weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
     let raw = |leaf: ClassId| if flat { u128::from(tree.weight(leaf)) } else { tree.share_all_busy(leaf) };
     weights(tree.leaves().len(), |at| raw(tree.leaves()[at]))
 }
 
-/// The weights of the children of `class`.
+/// Returns the weights of the children of `class`.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// [`OutOfMemory`] if the weights do not fit.
 pub(crate) fn child_weights(tree: &Hierarchy, class: ClassId) -> Result<Box<[u64]>, OutOfMemory> {
     let children = tree.children(class);
     weights(children.len(), |at| u128::from(tree.weight(children[at])))
@@ -86,11 +87,11 @@ pub(crate) fn child_weights(tree: &Hierarchy, class: ClassId) -> Result<Box<[u64
 pub(crate) struct Tag {
     /// Whole units.
     pub whole: u128,
-    /// What `whole` leaves out, in units divided by the divisor of the class's [`Pace`]; below that.
+    /// Remainder below `whole`, in units divided by the divisor of the class's [`Pace`].
     pub fraction: u64,
 }
 
-/// How far a byte takes the tag of a class: a fraction, kept exact.
+/// The advance of a class's tag per byte: a fraction, kept exact.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     per_byte: u128,
@@ -99,7 +100,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `units / divisor` per byte. `divisor` is not 0 and below 2^41, `units` below 2^74.
+    /// Makes a pace of `units / divisor` per byte. `divisor` is not 0 and below 2^41, `units` below 2^74.
     #[must_use]
     pub(crate) const fn new(units: u128, divisor: u64) -> Self {
         let by = divisor as u128;
@@ -115,13 +116,13 @@ impl Pace {
         *self = with;
     }
 
-    /// What it divides by: the weight of the class, where virtual time is meant.
+    /// Divisor: the weight of the class, for virtual time.
     #[must_use]
     pub(crate) const fn divisor(&self) -> u64 {
         self.divisor
     }
 
-    /// `tag` and `bytes` more, below 2^21.
+    /// Returns `tag` plus the time of `bytes` bytes, below 2^21.
     #[must_use]
     #[inline]
     pub(crate) fn after(&self, tag: Tag, bytes: u32) -> Tag {
@@ -129,14 +130,14 @@ impl Pace {
         let parts = self.remainder * u64::from(bytes) + tag.fraction;
         let whole = tag.whole + self.per_byte * u128::from(bytes);
         if parts < self.divisor {
-            // So it is where a share divides without a rest. A division takes as long as the rest of a tag.
+            // The common case: a share divides without a remainder. A division takes as long as the rest of a tag.
             return Tag { whole, fraction: parts };
         }
         let whole = whole + u128::from(parts / self.divisor);
         Tag { whole, fraction: parts % self.divisor }
     }
 
-    /// How far `bytes` take a tag, rounded down to whole units; saturates.
+    /// Advance of a tag for `bytes`, rounded down to whole units; saturates.
     #[must_use]
     pub(crate) fn distance(&self, bytes: u64) -> u128 {
         let parts = u128::from(self.remainder) * u128::from(bytes) / u128::from(self.divisor);
@@ -152,7 +153,7 @@ pub(crate) struct Tags {
     pub(crate) finish: u128,
 }
 
-/// One cache line. The start tag is not in it: whoever needs it keeps it as a key.
+/// One cache line. It omits the start tag; callers that need it keep it as a key.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Session {
@@ -172,7 +173,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// One session for each of `weights`, which are as [`weights`] makes them.
+    /// Makes one session for each of `weights`, in the form of [`weights`].
     pub(crate) fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
         let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
         let units = total * u128::from(UNITS_PER_BYTE);
@@ -185,26 +186,26 @@ impl Sessions {
         bytes_of::<Session>(sessions)
     }
 
-    /// Asks for what is kept of `child`.
+    /// Prefetches the state of `child`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, child: u32) {
         prefetch(&self.sessions, child as usize);
     }
 
-    /// Finish tag of the packet at the head of `child`, rounded down.
+    /// Returns the finish tag of the packet at the head of `child`, rounded down.
     #[must_use]
     #[inline]
     pub(crate) fn finish(&self, child: u32) -> u128 {
         self.sessions[child as usize].finish.whole
     }
 
-    /// The largest finish tag of all packets so far.
+    /// Returns the largest finish tag of all packets so far.
     #[must_use]
     pub(crate) fn last_finish(&self) -> u128 {
         self.last_finish
     }
 
-    /// A packet of `len` bytes comes to the head of a child that had none, when the virtual time is `v`: S = max(F, v).
+    /// Handles a packet of `len` bytes that becomes the head of an empty child at virtual time `v`: S = max(F, v).
     #[inline]
     pub(crate) fn begin(&mut self, child: u32, len: u32, v: u128) -> Tags {
         let finish = &mut self.sessions[child as usize].finish;
@@ -214,7 +215,7 @@ impl Sessions {
         self.next(child, len)
     }
 
-    /// The packet behind one that was sent comes to the head of `child`: S = F.
+    /// Tags the packet behind a sent one when it becomes the head of `child`: S = F.
     #[inline]
     pub(crate) fn next(&mut self, child: u32, len: u32) -> Tags {
         let session = &mut self.sessions[child as usize];
@@ -225,14 +226,14 @@ impl Sessions {
         Tags { start, finish }
     }
 
-    /// Goes on with the weights of `with`, which has as many sessions. Tags that packets have stay.
+    /// Adopts the weights of `with`, which has as many sessions. Existing tags stay.
     pub(crate) fn retune(&mut self, with: &Self) {
         for (mine, theirs) in self.sessions.iter_mut().zip(&with.sessions) {
             mine.pace.retune(theirs.pace, &mut mine.finish);
         }
     }
 
-    /// As just made.
+    /// Resets to the initial state.
     pub(crate) fn reset(&mut self) {
         self.v = 0;
         self.last_finish = 0;

@@ -1,6 +1,6 @@
 //! Counts the steps of a data structure, so that its cost can be judged without a clock.
 //!
-//! A structure has a `W: Work`. With `()`, which is the default, counting is nothing and takes no memory.
+//! A structure has a `W: Work`. The default, `()`, counts nothing and uses no memory.
 
 use core::cell::Cell;
 
@@ -23,14 +23,14 @@ use core::cell::Cell;
 /// assert_eq!(search(&[3, 1, 4], 4, &()), Some(2));
 /// ```
 pub trait Work: Default + core::fmt::Debug + Send + 'static {
-    /// `steps` more steps.
+    /// Adds `steps` steps.
     fn add(&self, steps: u64);
 
-    /// The steps so far; 0 where none are counted.
+    /// Steps so far; 0 if none are counted.
     fn steps(&self) -> u64;
 }
 
-/// Counts nothing.
+/// No-op counter.
 impl Work for () {
     #[inline(always)]
     fn add(&self, _: u64) {}

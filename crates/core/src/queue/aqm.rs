@@ -1,8 +1,8 @@
-//! What is behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
+//! The packets behind the head of an active leaf queue: CoDel (RFC 8289) or FQ-CoDel (RFC 8290).
 //!
-//! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is filled again as soon as
-//! it is taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ
-//! when the queue is full: CoDel drops what arrives.
+//! Such a leaf is the RFC's queue with room for one packet at its exit: the head. The head is refilled as soon as it is
+//! taken, as if the queue fed a device that holds one packet. CoDel is FQ-CoDel with a single flow. They differ when
+//! the queue is full: CoDel drops the arrival.
 //!
 //! | RFC 8290 | here |
 //! | --- | --- |
@@ -12,26 +12,26 @@
 //! | credits, lists of new and old queues | [`Turn`], [`Rota`] |
 //! | packet limit; "the queue with the largest current byte count" | the leaf's limits, and the link's; [`Table::evict`] |
 //!
-//! A leaf may keep *hosts* apart, each of which has an equal part of what the leaf gets: [`ClassConfig::hosts`]. A packet's is told by
-//! the highest bits of [`Packet::flow`]. Hosts take turns by the same rules as flows, with the same quantum, and the flows of
-//! a host among themselves. Where the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges each flow by itself. The host with most
-//! bytes gives way when the leaf is full, also where flows alone would not.
+//! A leaf may keep *hosts* apart: [`ClassConfig::hosts`]. Each active host has an equal part of the leaf's rate. The
+//! highest bits of [`Packet::flow`] give a packet's host. Hosts take turns by the same rules as flows, with the same
+//! quantum, and so do the flows of a host. If the leaf's queue is a FIFO or CoDel, a host has one flow; CoDel judges
+//! each flow separately. When the leaf is full, the host with most bytes loses packets, even if flows alone would not
+//! require it.
 //!
 //! **Bound.** While two hosts have packets, one is served at most 4 L_max - 2 bytes more than the other: [`Hosts::apart`](crate::contract::Hosts::apart) has
 //! the proof.
 //!
-//! **Cost per packet.** O(1), and one step per flow or host that has become empty. When the queue is full, the hosts that have packets
-//! and the flows of one of them are walked over once, and up to 64 packets are then dropped at once.
+//! **Cost per packet.** O(1), plus one step per flow or host that has become empty. When the queue is full, one pass
+//! over the active hosts and over the flows of one of them drops up to 64 packets at once.
 //!
 //! **Invariants.** A flow or host is in a list while it has packets and for a while after. The packets and bytes of the flows and of the
 //! head are those of the leaf. A drop by CoDel never takes a flow's last packet, so a leaf never becomes empty by it.
 //!
-//! DIFFERENCE: a packet is judged when it becomes the head, not when it is taken. What it waits as the head is not
-//! judged. Schedulers build on the head that they saw.
-//! DIFFERENCE: CoDel looks at the bytes of the packet's own flow, as RFC 8289 says of a queue. Widespread code looks at
-//! those of all flows together. With the flow's own bytes, a flow of single packets is never signalled because of the
-//! others.
-//! DIFFERENCE: the caller hashes, and salts the hash: the core draws no random numbers.
+//! DIFFERENCE: a packet is judged when it becomes the head, not when it is dequeued. Its wait as the head is not
+//! judged, because schedulers rely on the head that they saw. DIFFERENCE: CoDel uses the byte count of the packet's own
+//! flow, as RFC 8289 says of a queue. Widespread code uses that of all flows together. With the flow's own bytes, a
+//! flow of single packets is never signalled because of the others. DIFFERENCE: the caller hashes, and salts the hash:
+//! the core draws no random numbers.
 
 use super::NIL;
 use super::codel::{Codel, Verdict};
@@ -45,12 +45,13 @@ use crate::parts::memory::{Stack, bytes_of};
 
 /// Flows that FQ-CoDel keeps apart in a leaf.
 pub(super) const FLOWS: u32 = 1024;
-/// Flows of FQ-CoDel in all leaves that have no hosts together, and as many in those of all hosts: where there are more than 1024 such leaves, each
-/// keeps fewer apart, a power of two, and so do hosts. A leaf or a host has at least one flow, so that many hosts may have more together.
+/// Maximum number of FQ-CoDel flows in all leaves without hosts together, and the same for all hosts. With more than
+/// 1024 such leaves each has fewer flows, a power of two, and so do hosts. A leaf or a host has at least one flow, so
+/// that many hosts may have more together.
 pub(super) const MAX_FLOWS: u32 = 1 << 20;
-/// So many flows for each packet that fits into a leaf are enough to keep most of them apart.
+/// Flows per packet of a leaf's limit; enough to keep most flows apart.
 const FLOWS_PER_PACKET: u32 = 4;
-/// Flows that FQ-CoDel keeps apart for each host of a leaf, where hosts share.
+/// FQ-CoDel flows for each host of a leaf with hosts.
 const FLOWS_PER_HOST: u32 = 16;
 /// Packets that are dropped at once, at most, from the longest flow of a full queue (RFC 8290, Section 4.1).
 const EVICTED: u32 = 64;
@@ -77,10 +78,10 @@ impl Member for Flow {
     }
 }
 
-/// One that flows belong to: a host, or a leaf whose hosts nobody asked about.
+/// A group of flows: a host, or a whole leaf that does not keep hosts apart.
 #[derive(Clone, Debug)]
 struct Host {
-    /// Which of its flows is next.
+    /// Order of its flows.
     rota: Rota,
     turn: Turn,
     packets: u32,
@@ -99,7 +100,7 @@ impl Member for Host {
     }
 }
 
-/// What a leaf asks for; no flows for a FIFO.
+/// The queue structure that a leaf needs; no flows for a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     hosts: u32,
@@ -109,12 +110,12 @@ struct Shape {
     codel: bool,
     /// True if the longest flow gives way when the queue is full.
     evicts: bool,
-    /// What its hosts are told apart by: packets have to move where that changes.
+    /// Key of its hosts. If it changes, packets have to move.
     by: Option<HostKey>,
 }
 
 impl Shape {
-    /// What `config` asks for, where there are `limits` to the flows.
+    /// The shape for `config`, under `limits` on the number of flows.
     fn of(config: &ClassConfig, limits: FlowLimits) -> Self {
         let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.most.get()), true));
         let flows = match config.queue {
@@ -146,13 +147,13 @@ struct Active {
     first_host: u32,
     /// Its flows, host by host, in `Table::flows`.
     first_flow: u32,
-    /// Which of its hosts is next, where it has several.
+    /// Order of its hosts, if it has several.
     rota: Rota,
     ecn: bool,
 }
 
 impl Active {
-    /// The host of a packet, and its flow.
+    /// Returns the host of a packet and its flow.
     fn place_of(&self, handle: u64) -> (u32, u32) {
         let host = if self.shape.hosts == 1 { 0 } else { u32::from(host_of(handle)) % self.shape.hosts };
         let flow = flow_of(handle) & (self.shape.flows - 1);
@@ -160,7 +161,7 @@ impl Active {
     }
 }
 
-/// How much a table has to hold.
+/// The capacity of a table.
 struct Size {
     queues: usize,
     hosts: usize,
@@ -214,7 +215,7 @@ impl Table {
             && self.max_packet == with.max_packet
     }
 
-    /// Has the room of `with`, in which nothing was ever queued, and marks as it would.
+    /// Takes the room and the marking of `with`, which was never used.
     pub(super) fn retune(&mut self, with: &mut Self) {
         self.arrived.take_room(&mut with.arrived);
         for (mine, theirs) in self.queues.iter_mut().zip(with.queues.iter()) {
@@ -222,7 +223,7 @@ impl Table {
         }
     }
 
-    /// A table for the leaves of `tree` that ask for an active queue; none where none does.
+    /// Makes a table for the leaves of `tree` with an active queue; `None` if there is no such leaf.
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
         let size = Size::of(tree);
         if size.queues == 0 {
@@ -251,7 +252,7 @@ impl Table {
         bytes_of::<Self>(1) + bytes_of::<Active>(size.queues) + members + arrived
     }
 
-    /// Adds a leaf; its number, or [`NIL`] where it asks for a FIFO.
+    /// Adds a leaf; returns its number, or [`NIL`] for a FIFO.
     pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
         let shape = Shape::of(config, self.limits);
         if shape.flows == 0 {
@@ -271,7 +272,7 @@ impl Table {
         shape.hosts * shape.flows
     }
 
-    /// Forgets what CoDel has seen, and who was served last; queue number `queue` is empty.
+    /// Resets CoDel's state and the order of service of the empty queue number `queue`.
     pub(super) fn reset(&mut self, queue: u32) {
         // As a table that was just made; the schedulers know how late it is.
         self.now = Nanos::ZERO;
@@ -283,12 +284,12 @@ impl Table {
         self.flows[flow..flow + (hosts * flows) as usize].fill(IDLE);
     }
 
-    /// Time goes on.
+    /// Advances the time to `now`.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }
 
-    /// The latest time it knows of.
+    /// Returns the latest known time.
     pub(super) fn now(&self) -> Nanos {
         self.now
     }
@@ -335,9 +336,9 @@ impl Table {
         (handle, len)
     }
 
-    /// Chooses the next head: the loop of RFC 8290, Section 4.2, among hosts, where there are several, and then among the flows of the
-    /// host. One whose deficit is spent is passed over once, because a quantum covers any packet. An empty one is passed over once or
-    /// twice, until it is in no list. `judged` says whether CoDel has a say.
+    /// Chooses the next head: the loop of RFC 8290, Section 4.2, among hosts, if there are several, and then among the
+    /// flows of the host. One whose deficit is spent is passed over once, because a quantum covers any packet. An empty
+    /// one is passed over once or twice, until it is in no list. `judged` is true if CoDel judges the packets.
     pub(super) fn next(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         let Active { shape, first_host, .. } = self.queues[leaf.queue as usize];
         let judged = judged && shape.codel;
@@ -357,7 +358,7 @@ impl Table {
         }
     }
 
-    /// The next packet of a host; where there is none, all of its flows leave their lists.
+    /// Returns the next packet of a host. If there is none, all of its flows leave their lists.
     fn next_of(&mut self, host: u32, slab: &mut Slab, leaf: &mut Behind<'_>, judged: bool) -> Option<(u64, u32)> {
         loop {
             let rota = &mut self.hosts[host as usize].rota;
@@ -398,8 +399,8 @@ impl Table {
         }
     }
 
-    /// Drops half of the longest flow of the host that has most, at most [`EVICTED`] packets, to make room for `packet`; false where
-    /// that is the longest flow all by itself (RFC 8290, Section 4.1).
+    /// Drops half of the longest flow of the host that has most, at most [`EVICTED`] packets, to make room for
+    /// `packet`. Returns false if that packet alone is the longest flow (RFC 8290, Section 4.1).
     pub(super) fn evict(
         &mut self,
         slab: &mut Slab,
@@ -424,7 +425,7 @@ impl Table {
             (with(at == own_flow, flow.bytes, flow.packets), core::cmp::Reverse(at))
         };
         let waiting = queue.rota.members(&self.hosts);
-        // A host that has nothing queued has no less than this packet.
+        // // A host without queued packets has at least this packet.
         let host = waiting.chain([own_host]).max_by_key(of_host).unwrap_or(own_host);
         let first = queue.first_flow + (host - queue.first_host) * queue.shape.flows;
         let longest = (first..first + queue.shape.flows).max_by_key(of_flow);
@@ -437,7 +438,7 @@ impl Table {
     }
 }
 
-/// The leaf that a table works for: what is behind its head.
+/// The leaf that a table serves: the packets behind its head.
 pub(super) struct Behind<'a> {
     pub(super) queue: u32,
     pub(super) class: ClassId,

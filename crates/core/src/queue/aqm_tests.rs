@@ -1,4 +1,4 @@
-//! Active queues against the RFCs: CoDel against its pseudo-code, FQ-CoDel against what it is for.
+//! Active queues against the RFCs: CoDel against its pseudo-code, FQ-CoDel against its goals.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ impl DropSink for Sink {
     }
 }
 
-/// One leaf with its slab and what it dropped and marked.
+/// One leaf with its slab, and its drops and marks.
 struct Leaf {
     slab: PacketSlab,
     queue: LeafQueue,
@@ -70,8 +70,8 @@ impl Leaf {
     }
 }
 
-/// The queue of RFC 8289, Section 5, in its words and with its square root, behind a device that holds one packet. Where it says
-/// nothing of marks, a mark is a drop of which the packet survives.
+/// The queue of RFC 8289, Section 5, in the RFC's terms and with its square root, behind a device that holds one
+/// packet. The RFC does not specify marks; here a mark is a drop that the packet survives.
 #[derive(Default)]
 struct Rfc {
     device: Option<u64>,
@@ -182,7 +182,7 @@ proptest! {
         let mut now = 1;
         let mut random = random.iter().cycle();
         for (number, (pause, load, steps)) in phases.into_iter().enumerate() {
-            // Time stands still, crawls, walks or runs; arrivals are up to three times what leaves.
+            // Time steps of four sizes, down to zero; arrivals are up to three times the departures.
             let step = [0, 10_000, MS, 20 * MS][pause as usize];
             for at in 0..steps {
                 let &(word, len) = random.next().unwrap();
@@ -211,8 +211,8 @@ proptest! {
     }
 }
 
-/// A link of a packet per millisecond for `seconds`. Packets come `ahead` of a thousand faster than they leave, whatever is dropped.
-/// Mean and largest time in the queue in the second half.
+/// Overloads a link of one packet per millisecond for `seconds`. Packets arrive faster than they leave by `ahead` per
+/// thousand, regardless of drops. Returns the mean and largest time in the queue in the second half.
 fn overload(leaf: &mut Leaf, capable: u64, ahead: u64, seconds: u64) -> (u64, u64) {
     let (mut offered, mut sum, mut largest, mut sent) = (0, 0, 0, 0);
     for tick in 0..seconds * 1000 {
@@ -356,13 +356,13 @@ fn when_the_queue_is_full_the_longest_flow_gives_way_from_its_front() {
     let sent: Vec<u64> = core::iter::from_fn(|| leaf.take(0)).collect();
     assert_eq!(sent.iter().filter(|&&handle| !fat(handle)).count(), 20, "all of the sparse flows");
     assert!(sent.contains(&(999 | flow_bits(1))), "the newest of the fat flow stayed");
-    // What arrives counts: it makes its own flow the longest.
+    // The arriving packet counts: it makes its own flow the longest.
     let mut leaf = Leaf::new(QueueKind::FqCoDel, false, 3);
     for (number, len, flow) in [(0, 9, 0), (1, 100, 1), (2, 90, 2), (3, 90, 2)] {
         assert!(leaf.put(0, number | flow_bits(flow), len));
     }
     assert_eq!(leaf.sink.dropped, [(2 | flow_bits(2), DropReason::QueuePackets)]);
-    // CoDel has one flow, and drops what arrives.
+    // CoDel has one flow, and drops the arrival.
     let mut leaf = Leaf::new(QueueKind::CoDel, false, 100);
     let taken: Vec<bool> = (0..200).map(|number| leaf.put(0, number | flow_bits(number as u32), L_MAX)).collect();
     assert!(taken == [[true; 100], [false; 100]].concat());
@@ -388,7 +388,7 @@ fn time_that_jumps_or_goes_back_drops_nothing_before_an_interval_has_passed() {
         for number in 0..200 {
             leaf.put(0, number, L_MAX);
         }
-        // However long they have waited, the first is forgiven: only now is it known.
+        // The first is forgiven after any wait: the wait is only known now.
         let year = 365 * 24 * 3600 * 1000 * MS;
         for now in [year, year, 5, 0, year + INTERVAL.0 - 1] {
             leaf.take(now).unwrap();
@@ -401,7 +401,8 @@ fn time_that_jumps_or_goes_back_drops_nothing_before_an_interval_has_passed() {
         assert!(leaf.queue.backlog(&leaf.slab).packets <= 3, "{:?}", leaf.queue.backlog(&leaf.slab));
         while leaf.take(u64::MAX).is_some() {}
         assert!(leaf.put(u64::MAX, 1, L_MAX) && leaf.take(0) == Some(1));
-        // Packets that arrive before the latest time seen arrive at that time: the second one taken is the first above the target.
+        // Packets that arrive before the latest time seen arrive at that time: the second one dequeued is the first
+        // above the target.
         let mut leaf = Leaf::new(kind, false, 1000);
         leaf.put(1000 * MS, 0, L_MAX);
         for number in 1..200 {
@@ -434,7 +435,7 @@ fn a_purge_gives_packets_back_in_the_order_in_which_they_would_have_left_and_for
     assert_eq!(purged.slab.backlog(), Amount::default());
     fill(&mut purged);
     assert!(core::iter::from_fn(|| purged.take(late.0)).eq(order));
-    // Also what CoDel was about to do.
+    // Also CoDel's pending actions.
     let mut used = Leaf::new(QueueKind::CoDel, false, 1000);
     overload(&mut used, 0, 50, 3);
     let late = Nanos(3_100 * MS);

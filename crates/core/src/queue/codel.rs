@@ -11,9 +11,9 @@
 //! | dodequeue, dequeue | [`Codel::judge`], one packet at a time | |
 //!
 //! While every packet of an interval has waited for at least the target, one is signalled: dropped, or marked. The next
-//! is due an interval / sqrt(count) later, and so on until a packet has waited for less. A packet is never signalled if
-//! no more than one largest packet is left behind it: a link that is busy with one packet is not congested. So nobody
-//! need tell CoDel that a queue ran empty. The last packet of the queue has ended the row.
+//! is due an interval / sqrt(count) later, until a packet has waited for less. A packet is never signalled if at most
+//! one largest packet remains behind it: a link that is busy with one packet is not congested. So CoDel needs no notice
+//! that a queue ran empty: the last packet of the queue has ended the series.
 //!
 //! **Cost.** A few comparisons per packet; an integer square root per signal.
 //! **Overflow budget.** The interval in ns squared is below 2^54; counts stop at 2^32 - 1; times saturate.
@@ -25,12 +25,12 @@
 
 use crate::contract::Nanos;
 
-/// What packets may wait for all the time.
+/// Acceptable standing delay of packets.
 pub(super) const TARGET: Nanos = Nanos::from_millis(5);
-/// How long they may wait for longer than that before the first signal: about the longest round trip.
+/// Time above [`TARGET`] before the first signal: about the longest round trip.
 pub(super) const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Time between a signal, the `count`-th in a row, and the next: INTERVAL / sqrt(count), rounded up.
+/// Returns the time between a signal, the `count`-th in a row, and the next one: INTERVAL / sqrt(count), rounded up.
 #[must_use]
 pub(super) fn spacing(count: u32) -> Nanos {
     // The smallest x with x^2 * count >= INTERVAL^2.
@@ -39,7 +39,7 @@ pub(super) fn spacing(count: u32) -> Nanos {
     Nanos(root + u64::from(root * root < square))
 }
 
-/// What to do with a packet.
+/// The verdict on a packet.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -62,7 +62,7 @@ pub(super) struct Codel {
 }
 
 impl Codel {
-    /// A queue that nothing has passed.
+    /// The initial state.
     pub(super) const NEW: Self =
         Self { first_above: None, drop_next: Nanos::ZERO, count: 0, last_count: 0, dropping: false, entered: false };
 
@@ -91,7 +91,7 @@ impl Codel {
         Verdict::Send
     }
 
-    /// The packet that is to be signalled was marked and will be sent.
+    /// Records that the packet to signal was marked and will be sent.
     pub(super) fn marked(&mut self) {
         if !core::mem::take(&mut self.entered) {
             self.drop_next = self.drop_next.saturating_add(spacing(self.count));
@@ -107,7 +107,7 @@ impl Codel {
         now >= *self.first_above.get_or_insert(now.saturating_add(INTERVAL))
     }
 
-    /// Begins a row of signals, where the last one left off if that was not long ago.
+    /// Begins a series of signals, at the last count if the previous series ended recently.
     fn enter(&mut self, now: Nanos) {
         let recently = now < self.drop_next.saturating_add(Nanos(16 * INTERVAL.0));
         let before = self.count.saturating_sub(self.last_count);

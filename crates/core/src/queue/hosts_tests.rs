@@ -1,4 +1,4 @@
-//! Hosts that share a leaf: each gets an equal part, whatever flows and lengths of packets it has.
+//! Tests of hosts that share a leaf: each gets an equal part, regardless of its flows and packet lengths.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,10 +56,10 @@ impl Leaf {
     }
 }
 
-/// The most that one host was served more than another in any time in which both had packets.
+/// The maximum difference in service of two hosts in any time in which both had packets.
 struct Apart {
     queued: Vec<u32>,
-    /// By pair of hosts: how far the first is ahead of the other now, and the least that it was since both have packets.
+    /// By pair of hosts: the current lead of the first over the other, and its minimum since both have packets.
     ahead: Vec<Vec<(i64, i64)>>,
     most: i64,
 }
@@ -214,7 +214,7 @@ fn a_host_that_floods_loses_its_own_packets_and_no_other_does() {
     for kind in [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel] {
         let mut leaf = leaf(kind, 8, 100);
         for number in 0..5000u64 {
-            // Host 0 sends from ever new flows.
+            // Host 0 uses a new flow for each packet.
             leaf.put(number, 0, number as u32, L_MAX);
             if number % 50 == 0 {
                 assert!(leaf.put(1 << 20 | number, 1, 7, L_MAX), "{kind:?}: {number}");

@@ -1,4 +1,4 @@
-//! The queue of one leaf: its head packet, its limits, and where the packets behind the head are.
+//! The queue of one leaf: its head packet, its limits, and the location of the packets behind the head.
 
 use alloc::boxed::Box;
 
@@ -14,19 +14,20 @@ use crate::parts::prefetch::prefetch;
 #[derive(Debug)]
 pub(crate) struct PacketSlab {
     store: Slab,
-    /// What is behind the heads of active queues; only where a class asks for one.
+    /// Packets behind the heads of active queues; `None` if no class has an active queue.
     active: Option<Box<[Table; 1]>>,
-    /// What is behind the heads of the other queues, where they share the room.
+    /// Packets behind the heads of the other queues, if they share the room.
     shared: Option<Box<[Shared; 1]>>,
 }
 
 impl PacketSlab {
-    /// Room for `limit` packets in all queues together, which are FIFOs.
+    /// Makes room for `limit` packets in all queues together. The queues are FIFOs.
     pub(crate) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { store: Slab::new(limit)?, active: None, shared: None })
     }
 
-    /// Room for the queues of a scheduler for `tree`, which are as its leaves ask for them; see [`PacketSlab::queue_for`].
+    /// Makes room for the queues of a scheduler for `tree`. The leaves set the kind of their queues; see
+    /// [`PacketSlab::queue_for`].
     pub(crate) fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let active = match Table::new(tree)? {
             Some(table) => Some(one(table)?),
@@ -49,7 +50,8 @@ impl PacketSlab {
         Self::fifo_memory(tree) + Table::memory(tree) + Shared::memory(tree)
     }
 
-    /// The queue of `class` of `tree`, for which the slab was made. That of a class that is not a leaf takes nothing.
+    /// Returns the queue of `class` of `tree`, for which the slab was made. The queue of a class that is not a leaf
+    /// holds nothing.
     pub(crate) fn queue_for(&mut self, tree: &Hierarchy, class: ClassId) -> LeafQueue {
         if !tree.is_leaf(class) {
             return LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
@@ -72,7 +74,7 @@ impl PacketSlab {
         active && self.shared.is_some() == with.shared.is_some()
     }
 
-    /// Has the room of `with`, which was made for the same classes, and in which nothing was ever queued.
+    /// Takes the room of `with`, which was made for the same classes and never used.
     pub(crate) fn retune(&mut self, with: &mut Self) {
         self.store.retune(&mut with.store);
         if let (Some(mine), Some(theirs)) = (&mut self.active, &mut with.active) {
@@ -86,7 +88,7 @@ impl PacketSlab {
         self.active.as_ref().map_or(0, |table| table[0].flows_of(queue.active))
     }
 
-    /// How many more packets there is room for.
+    /// Number of packets that still fit.
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         self.store.room()
@@ -116,7 +118,7 @@ impl PacketSlab {
         self.store.queued
     }
 
-    /// What is queued in all queues together.
+    /// Returns the amount queued in all queues together.
     pub(crate) fn backlog(&self) -> Amount {
         self.store.backlog()
     }
@@ -125,7 +127,7 @@ impl PacketSlab {
 /// One leaf's queue. Belongs to exactly one [`PacketSlab`], which every call is handed.
 #[derive(Debug)]
 pub(crate) struct LeafQueue {
-    /// The head, and where the packet behind it is: as in the slab, so that a packet becomes the head by one copy.
+    /// The head, and the location of the packet behind it: as in the slab, so that one copy makes a packet the head.
     head: Node,
     /// Of a queue that shares its room: 1 unless it is empty. The rest of this is in the slab then.
     packets: u32,
@@ -138,7 +140,7 @@ pub(crate) struct LeafQueue {
 }
 
 impl LeafQueue {
-    /// An empty FIFO.
+    /// Makes an empty FIFO.
     #[must_use]
     pub(crate) const fn new(limits: QueueLimits) -> Self {
         Self {
@@ -157,7 +159,7 @@ impl LeafQueue {
         self.active == with.active
     }
 
-    /// Has the limits of `with`. What is queued stays, also where it is more.
+    /// Adopts the limits of `with`. Queued packets stay, even beyond the limits.
     pub(crate) const fn retune(&mut self, with: &Self) {
         (self.limit_packets, self.limit_bytes) = (with.limit_packets, with.limit_bytes);
     }
@@ -168,21 +170,21 @@ impl LeafQueue {
         self.limit_bytes = bytes;
     }
 
-    /// Returns true if it is a plain FIFO: no active queue, and with room of its own.
+    /// Returns true for a plain FIFO: not an active queue, and with room of its own.
     #[must_use]
     #[inline]
     pub(crate) const fn is_fifo(&self) -> bool {
         self.active == NIL
     }
 
-    /// Returns true if nothing is queued.
+    /// Returns true if no packet is queued.
     #[must_use]
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
-    /// What is queued.
+    /// Returns the amount queued.
     #[must_use]
     pub(crate) fn backlog(&self, slab: &PacketSlab) -> Amount {
         if let (Some(class), Some(shared)) = (self.shares(), &slab.shared) {
@@ -191,21 +193,21 @@ impl LeafQueue {
         Amount { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 
-    /// Length of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    /// Length of the packet that the next [`LeafQueue::dequeue`] returns, in bytes; later arrivals do not change it.
     #[must_use]
     #[inline]
     pub(crate) const fn head_len(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head.len) }
     }
 
-    /// Handle of the packet that [`LeafQueue::dequeue`] returns next, whatever is queued meanwhile.
+    /// Handle of the packet that the next [`LeafQueue::dequeue`] returns; later arrivals do not change it.
     #[cfg(test)]
     pub(super) const fn head_handle(&self) -> Option<u64> {
         if self.packets == 0 { None } else { Some(self.head.handle) }
     }
 
-    /// Takes a packet in, or drops it. An active queue may drop others to make room. Returns whether the packet was
-    /// taken in: only then can a queue that was empty have become one that is not.
+    /// Queues a packet, or drops it. An active queue may drop others to make room. Returns true if the packet was
+    /// queued: only then can an empty queue have become nonempty.
     #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
@@ -239,7 +241,7 @@ impl LeafQueue {
         self.dequeue_within(slab, class, u64::MAX, now, drops)
     }
 
-    /// As [`LeafQueue::dequeue`], but nothing where the head is longer than `max_len` bytes.
+    /// Like [`LeafQueue::dequeue`], but returns nothing if the head is longer than `max_len` bytes.
     #[inline(always)]
     pub(crate) fn dequeue_within(
         &mut self,
@@ -304,8 +306,8 @@ impl LeafQueue {
         Ok(())
     }
 
-    /// As [`LeafQueue::push`] into a slab that is open, and has room. False where a limit of the queue would be exceeded: it is
-    /// unchanged then.
+    /// Like [`LeafQueue::push`] into an open slab with room. Returns false, without a change, if a limit of the queue
+    /// would be exceeded.
     #[inline(always)]
     pub(crate) fn push_open(&mut self, slab: &mut OpenSlab<'_>, handle: u64, len: u32) -> bool {
         let bytes = u64::from(self.bytes) + u64::from(len);
@@ -329,14 +331,14 @@ impl LeafQueue {
         true
     }
 
-    /// Length of the head of a queue that is not empty.
+    /// Returns the length of the head of a queue that is not empty.
     #[inline(always)]
     pub(crate) const fn len_of_head(&self) -> u32 {
         self.head.len
     }
 
-    /// Takes out the head packet of a FIFO that is not empty and belongs to `class`, where the slab is open. Returns whether the
-    /// queue is empty now.
+    /// Dequeues the head packet of a nonempty FIFO of `class`, with the slab open. Returns true if the queue is now
+    /// empty.
     #[inline(always)]
     pub(crate) fn pop_open(&mut self, slab: &mut OpenSlab<'_>, class: ClassId, slot: &mut Packet) -> bool {
         *slot = Packet { handle: self.head.handle, len: self.head.len, class };
@@ -384,9 +386,9 @@ impl LeafQueue {
     }
 }
 
-/// What is done where the queue shares the room of its slab.
+/// Operations of a queue that shares the room of its slab.
 impl LeafQueue {
-    /// The class that it is of, where it does.
+    /// Returns its class, if it shares the room of the slab.
     fn shares(&self) -> Option<u32> {
         (self.active != NIL && self.active & SHARES != 0).then_some(self.active & !SHARES)
     }
@@ -431,7 +433,7 @@ impl LeafQueue {
     }
 }
 
-/// What is done where the queue is an active one.
+/// Operations of an active queue.
 impl LeafQueue {
     fn behind<'a>(&'a mut self, class: ClassId, drops: &'a mut dyn DropSink) -> Behind<'a> {
         Behind { queue: self.active, class, packets: &mut self.packets, bytes: &mut self.bytes, drops }
@@ -474,7 +476,7 @@ impl LeafQueue {
         self.is_over(slab, bytes).then(|| self.refusal(slab, bytes))
     }
 
-    /// Takes out the head. `now` where CoDel is to judge what follows it.
+    /// Dequeues the head. `now` is given if CoDel is to judge the following packets.
     #[cold]
     fn dequeue_active(
         &mut self,
@@ -497,7 +499,7 @@ impl LeafQueue {
         packet
     }
 
-    /// Lets a packet become the head, if there is any; where there is none, all flows leave their lists.
+    /// Moves the next packet, if any, to the head. If there is none, all flows leave their lists.
     fn fill_head(
         &mut self,
         table: &mut Table,
@@ -511,7 +513,7 @@ impl LeafQueue {
         }
     }
 
-    /// Forgets what CoDel has seen, and who was served last; the queue is empty.
+    /// Resets CoDel's state and the order of service; the queue must be empty.
     #[cold]
     fn reset_active(&mut self, slab: &mut PacketSlab) {
         if let Some(table) = &mut slab.active

@@ -1,13 +1,14 @@
 //! FIFOs that share the room of their slab: when it is full, a packet of the longest of them is dropped and the arriving one taken in.
 //!
-//! What is behind the heads of these queues is here, and not in the queues themselves, because one is changed while a packet arrives at
-//! another. The head stays where it is: it is promised, and a queue becomes empty only by being served. What is dropped is the packet right
-//! behind it, which is found at once in a list that is linked forwards only.
+//! This module holds the packets behind the heads of these queues, because an arrival at one queue can change another.
+//! The head stays in place: it is promised, and a queue becomes empty only by being served. The dropped packet is the
+//! one right behind the head, which a singly linked list finds at once.
 //!
-//! The longest is the one with most packets, because packets are what there is room for. Of several, it is the one that has had its length
-//! for longest. A packet that arrives at one of the longest queues is itself dropped: pushing out another of the same queue gains nothing.
+//! The longest queue is the one with most packets, because the room is counted in packets. Among equals, it is the one
+//! that has had its length for longest. A packet that arrives at one of the longest queues is itself dropped: pushing
+//! out another packet of the same queue gains nothing.
 //!
-//! **Cost.** O(log n) for each packet that arrives, leaves, or is dropped. Nothing is allocated after construction.
+//! **Cost.** O(log n) for each arrival, departure or drop. Nothing is allocated after construction.
 
 use alloc::boxed::Box;
 
@@ -17,7 +18,7 @@ use crate::contract::{Amount, ClassId, DropReason, DropSink, Hierarchy, Nanos, O
 use crate::parts::heap::Heap;
 use crate::parts::memory::{bytes_of, filled};
 
-/// A queue, the head included, but for what the head is.
+/// A queue, including the head, except the head's contents.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     second: u32,
@@ -35,7 +36,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// For the leaves of `tree`; none unless its link asks for it.
+    /// Makes the queues for the leaves of `tree`; `None` unless its link has [`WhenFull::PushOut`].
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
         if tree.link().when_full != WhenFull::PushOut {
             return Ok(None);
@@ -52,7 +53,7 @@ impl Shared {
         bytes_of::<Self>(1) + bytes_of::<Queue>(tree.len()) + Heap::memory(tree.len())
     }
 
-    /// What is in the queue of `class`.
+    /// Returns the amount in the queue of `class`.
     pub(super) fn backlog(&self, class: u32) -> Amount {
         let queue = &self.queues[class as usize];
         Amount { packets: queue.packets.into(), bytes: queue.bytes.into() }
@@ -66,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// Makes room in `slab`, which is full, for a packet of `class`; false where no queue is longer than that one and has a packet behind
-    /// its head.
+    /// Makes room in `slab`, which is full, for a packet of `class`; returns false if no queue is longer than that one
+    /// and has a packet behind its head.
     pub(super) fn make_room(&mut self, slab: &mut Slab, class: u32, now: Nanos, drops: &mut dyn DropSink) -> bool {
         let own = self.queues[class as usize].packets;
         let Some((victim, _)) = self.longest.first() else { return false };
@@ -90,7 +91,8 @@ impl Shared {
         true
     }
 
-    /// Appends a packet, for which there is room, to the queue of `class`; whether it is the head, which is the caller's to keep.
+    /// Appends a packet, for which there is room, to the queue of `class`; returns true if it is the head, which the
+    /// caller keeps.
     pub(super) fn push(&mut self, slab: &mut Slab, class: u32, handle: u64, len: u32) -> bool {
         slab.enter(len);
         let queue = &mut self.queues[class as usize];
@@ -110,7 +112,7 @@ impl Shared {
         packets == 1
     }
 
-    /// The head of `class`, of `len` bytes, leaves; what follows it.
+    /// Removes the head of `class`, of `len` bytes; returns the next packet.
     pub(super) fn pop(&mut self, slab: &mut Slab, class: u32, len: u32) -> Option<(u64, u32)> {
         slab.leave(len);
         let queue = &mut self.queues[class as usize];

@@ -1,4 +1,4 @@
-//! Queues that share their room against a plain model, and what pushing out does to fairness.
+//! Queues that share their room against a plain model, and the effect of pushing out on fairness.
 
 use super::*;
 use crate::contract::{
@@ -32,7 +32,7 @@ impl Model {
         self.since.push(class);
     }
 
-    /// What is dropped when a packet arrives, and whether the packet is taken in.
+    /// Models an arrival: returns the drop, if any, and true if the packet is queued.
     fn arrive(&mut self, class: usize, packet: (u64, u32), room: usize) -> (Option<(u64, DropReason)>, bool) {
         let own = &self.queues[class];
         if own.len() >= 12 {

@@ -1,9 +1,9 @@
-//! Who of several has the next turn: the lists of new and old queues of RFC 8290, Section 4.2. The flows of a leaf take turns
-//! by it, and so do hosts.
+//! Round-robin order of members: the lists of new and old queues of RFC 8290, Section 4.2. The flows of a leaf take
+//! turns by it, and so do hosts.
 
 use super::NIL;
 
-/// Where a member is.
+/// The list that contains a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -11,11 +11,11 @@ enum Place {
     Old,
 }
 
-/// What a member has of its own.
+/// The state of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// RFC 8290's credits, in bytes: how much it may send before others have their turn. At most a quantum; above that of a largest packet
-    /// below zero.
+    /// RFC 8290's credits, in bytes that it may send before others have their turn. At most a quantum; at least minus a
+    /// largest packet, exclusive.
     deficit: i64,
     /// The next in the same list.
     next: u32,
@@ -68,7 +68,7 @@ pub(super) struct Rota {
 impl Rota {
     pub(super) const EMPTY: Self = Self { new: List { first: NIL, last: NIL }, old: List { first: NIL, last: NIL } };
 
-    /// Whose turn it is.
+    /// Returns the member whose turn it is.
     pub(super) const fn first(&self) -> Option<u32> {
         match (self.new.first, self.old.first) {
             (NIL, NIL) => None,
@@ -77,7 +77,7 @@ impl Rota {
         }
     }
 
-    /// A member has something to send; `quantum` is in bytes.
+    /// Adds a member that has something to send. `quantum` is in bytes.
     pub(super) fn join<M: Member>(&mut self, members: &mut [M], at: u32, quantum: u32) {
         let turn = members[at as usize].turn_mut();
         if turn.place == Place::Nowhere {
@@ -86,7 +86,7 @@ impl Rota {
         }
     }
 
-    /// The first, which is spent, has a quantum more and its next turn behind the others.
+    /// Gives the first member, which is spent, another quantum and moves it behind the others.
     pub(super) fn renew<M: Member>(&mut self, members: &mut [M], quantum: u32) {
         if let Some(at) = self.take(members) {
             let turn = members[at as usize].turn_mut();
@@ -96,8 +96,8 @@ impl Rota {
         }
     }
 
-    /// The first has nothing to send. If it is new, it has another turn as an old one, so that it cannot be new again before all
-    /// others had theirs.
+    /// Passes over the first member, which has nothing to send. A new member gets another turn as an old one, so that
+    /// it cannot be new again before all others had theirs.
     pub(super) fn pass_over<M: Member>(&mut self, members: &mut [M]) {
         let Some(at) = self.take(members) else { return };
         let turn = members[at as usize].turn_mut();
@@ -109,7 +109,7 @@ impl Rota {
         }
     }
 
-    /// All that wait for a turn.
+    /// Returns all members that wait for a turn.
     pub(super) fn members<'a, M: Member>(&self, members: &'a [M]) -> impl Iterator<Item = u32> + use<'a, M> {
         let walk = move |first: u32| {
             let wanted = move |at: u32| (at != NIL).then_some(at);

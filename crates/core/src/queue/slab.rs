@@ -1,4 +1,4 @@
-//! Storage for the packets of all leaf queues of one scheduler: a slab of bounded size, and how much of it is in use.
+//! Storage for the packets of all leaf queues of one scheduler: a slab of bounded size.
 
 use super::NIL;
 use crate::contract::{Amount, OutOfMemory};
@@ -25,7 +25,7 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Room for `limit` packets.
+    /// Makes room for `limit` packets.
     pub(super) fn new(limit: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { nodes: Stack::with_room(limit as usize)?, free: NIL, queued: 0, limit, bytes: 0 })
     }
@@ -35,27 +35,27 @@ impl Slab {
         bytes_of::<Node>(limit as usize)
     }
 
-    /// A packet of `len` bytes is queued.
+    /// Counts a packet of `len` bytes that joins the queue.
     #[inline(always)]
     pub(super) fn enter(&mut self, len: u32) {
         self.queued += 1;
         self.bytes += u64::from(len);
     }
 
-    /// A packet of `len` bytes is queued no longer.
+    /// Counts a packet of `len` bytes that leaves the queue.
     #[inline(always)]
     pub(super) fn leave(&mut self, len: u32) {
         self.queued -= 1;
         self.bytes -= u64::from(len);
     }
 
-    /// Has the room of `with`, in which nothing was ever queued. What it leaves there is to be dropped.
+    /// Takes the room of `with`, which was never used. The remains in `with` are to be dropped.
     pub(super) fn retune(&mut self, with: &mut Self) {
         self.nodes.take_room(&mut with.nodes);
         self.limit = with.limit;
     }
 
-    /// What is queued.
+    /// Returns the amount queued.
     pub(super) fn backlog(&self) -> Amount {
         Amount { packets: u64::from(self.queued), bytes: self.bytes }
     }
@@ -66,7 +66,7 @@ impl Slab {
         self.queued >= self.limit
     }
 
-    /// How many more packets can be queued.
+    /// Number of packets that can still be queued.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
         self.limit.saturating_sub(self.queued)
@@ -89,10 +89,10 @@ impl Slab {
         }
     }
 
-    /// Opens it for a run of packets, of which `arriving` are queued. There has to be room for these.
+    /// Opens it for a run of packets, of which `arriving` are queued. There must be room for these.
     #[inline(always)]
     pub(super) fn open(&mut self, arriving: u32) -> OpenSlab<'_> {
-        // Where there are as many nodes as packets, that many are free: a loop over packets need not ask for each of them.
+        // If there are as many nodes as packets, enough are free: a loop over packets need not ask for each of them.
         let needed = (self.queued + arriving) as usize;
         if arriving > 0 && self.nodes.len() < needed {
             self.grow(needed);
@@ -101,7 +101,7 @@ impl Slab {
         OpenSlab { nodes, free: *free, home: (free, queued, bytes) }
     }
 
-    /// Has at least `needed` nodes, of which the new ones are free.
+    /// Extends to at least `needed` nodes; new ones are free.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, needed: usize) {
@@ -131,7 +131,7 @@ pub(crate) struct OpenSlab<'a> {
 }
 
 impl OpenSlab<'_> {
-    /// As [`Slab::insert`].
+    /// Like [`Slab::insert`].
     #[inline(always)]
     pub(super) fn insert(&mut self, handle: u64, len: u32) -> u32 {
         let index = self.free;

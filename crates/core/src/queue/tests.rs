@@ -1,4 +1,4 @@
-//! Leaf queues against plain models of what they should be.
+//! Leaf queues against plain models.
 
 use super::*;
 use crate::contract::{ClassId, DropReason, Nanos, Packet, QueueLimits};

@@ -1,4 +1,4 @@
-//! How a scheduler is made for a caller: what it cannot honour is refused, and what the link asks for is put behind it.
+//! Construction of a scheduler for a caller: refuses unsupported settings, and adds the transmit queue of the link.
 
 use alloc::boxed::Box;
 
@@ -10,8 +10,8 @@ impl SchedulerInfo {
     /// `members`, a child of the root, borrows from its lender instead of the link.
     ///
     /// # Errors
-    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first thing that it cannot honour. Other
-    /// [`BuildError`]s as the scheduler's page says.
+    /// Under [`Leniency::Refuse`], [`BuildError::Unsupported`] for the first setting that it cannot honour. Other
+    /// [`BuildError`]s as documented for the scheduler.
     pub fn build(
         &self,
         tree: &Hierarchy,
@@ -32,7 +32,8 @@ impl SchedulerInfo {
         }
     }
 
-    /// The most bytes that [`SchedulerInfo::build`] takes for `tree`, and what is built keeps; boxes are not counted.
+    /// Upper bound, in bytes, of the memory that [`SchedulerInfo::build`] uses for `tree` and keeps; boxes are not
+    /// counted.
     #[must_use]
     pub fn memory_for(&self, tree: &Hierarchy) -> u64 {
         (self.memory)(tree) + Transmitting::memory(tree)

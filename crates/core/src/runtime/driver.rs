@@ -1,5 +1,5 @@
-//! The loop that drives a scheduler at the pace of a link. It is the same in the simulator and in the gateway: what was
-//! simulated is what runs. It owns no clock and does no I/O. A [`Port`] does both.
+//! The loop that drives a scheduler at the pace of a link, the same in the simulator and in the gateway. It owns no
+//! clock and does no I/O. A [`Port`] does both.
 
 use alloc::vec::Vec;
 
@@ -13,19 +13,20 @@ pub struct Pacer {
     rate: Rate,
     catch_up: Nanos,
     free_at: Nanos,
-    /// What `free_at` leaves out, in units of (1 / rate) ns; below `rate`.
+    /// Remainder below `free_at`, in units of (1 / rate) ns; below `rate`.
     fraction: u64,
     forfeited: Nanos,
 }
 
 impl Pacer {
-    /// An idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a simulator does.
+    /// Makes an idle link. With a `catch_up` of zero the pace is exact only if the driver wakes exactly on time, as a
+    /// simulator does.
     #[must_use]
     pub const fn new(rate: Rate, catch_up: Nanos) -> Self {
         Self { rate, catch_up, free_at: Nanos::ZERO, fraction: 0, forfeited: Nanos::ZERO }
     }
 
-    /// When the link has sent what it was given, rounded up.
+    /// Time at which the link has sent its packets, rounded up.
     #[must_use]
     pub const fn free_at(&self) -> Nanos {
         if self.fraction > 0 { self.free_at.saturating_add(Nanos(1)) } else { self.free_at }
@@ -43,7 +44,7 @@ impl Pacer {
         self.rate.bytes_in(late).saturating_add(1)
     }
 
-    /// A packet of `len` bytes is given to the link at `now`; returns when its last bit has left.
+    /// Charges a packet of `len` bytes that the link accepts at `now`. Returns the time at which its last bit has left.
     pub fn charge(&mut self, now: Nanos, len: u32) -> Nanos {
         let earliest = now.saturating_sub(self.catch_up);
         if self.free_at < earliest {
@@ -62,7 +63,7 @@ impl Pacer {
         self.free_at()
     }
 
-    /// The link has another rate from now on. What it was given before leaves as it was paced then.
+    /// Changes the rate of the link. Packets that were given to it before leave at the old pace.
     pub fn set_rate(&mut self, rate: Rate) {
         // The fraction is in units of the rate before.
         self.free_at = self.free_at();
@@ -70,19 +71,19 @@ impl Pacer {
         self.rate = rate;
     }
 
-    /// How much lost time may be caught up on from now on.
+    /// Sets the limit on lost time that is made up for.
     pub const fn set_catch_up(&mut self, catch_up: Nanos) {
         self.catch_up = catch_up;
     }
 
-    /// Time in which there was something to send and the link was free, and that is not made up for: what lateness went
-    /// beyond `catch_up`, since the pacer was made.
+    /// Time since construction in which there was backlog and the link was free, and that is not made up for: lateness
+    /// beyond `catch_up`.
     #[must_use]
     pub const fn forfeited(&self) -> Nanos {
         self.forfeited
     }
 
-    /// There was nothing to send at `now`: time before it is not made up for.
+    /// Records that there was nothing to send at `now`: time before it is not made up for.
     pub fn idle(&mut self, now: Nanos) {
         self.forgive(now);
     }
@@ -144,10 +145,10 @@ impl Pacer {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Port: DropSink {
-    /// Appends what has arrived by `now`, classified, oldest first. May leave the rest for the next turn.
+    /// Appends the packets that have arrived by `now`, classified, oldest first. May leave the rest for the next turn.
     fn receive(&mut self, now: Nanos, batch: &mut Vec<Packet>);
 
-    /// Called after enqueue; a hook for profiling.
+    /// Notes the end of an enqueue: a hook for profiling.
     fn enqueued(&mut self) {}
 
     /// Sends `packet`; its last bit leaves the paced link at `done`.
@@ -157,7 +158,7 @@ pub trait Port: DropSink {
     fn flush(&mut self, now: Nanos);
 }
 
-/// When [`Driver::turn`] should be called again if nothing arrives before.
+/// The time of the next [`Driver::turn`] if nothing arrives before.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -167,7 +168,7 @@ pub enum Wake {
     OnArrival,
 }
 
-/// What [`Driver::next`] has for the link.
+/// The result of [`Driver::next`].
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
@@ -178,22 +179,21 @@ pub enum Next {
         /// When its last bit leaves.
         done: Nanos,
     },
-    /// Nothing now; when to ask again if nothing arrives before.
+    /// No packet now; the time to call again if nothing arrives before.
     Wait(Wake),
 }
 
 /// A scheduler and the pacing of its link.
 ///
-/// It has two forms. A caller that is asked for packets, as a kernel's queueing discipline is, calls
-/// [`Driver::enqueue`] when one arrives and [`Driver::next`] when the link can take one. A caller that moves packets
-/// itself has a [`Port`] and calls [`Driver::turn`]. A turn stands on the same two steps, and takes them for many
-/// packets at once.
+/// It has two interfaces. A caller that is asked for packets, as a kernel's queueing discipline is, calls
+/// [`Driver::enqueue`] on each arrival and [`Driver::next`] when the link can take a packet. A caller that moves
+/// packets itself has a [`Port`] and calls [`Driver::turn`]. A turn takes the same two steps for many packets at once.
 #[derive(Debug)]
 pub struct Driver<S> {
     scheduler: S,
     pacer: Pacer,
     now: Nanos,
-    /// Until when there was nothing to send when it was last asked for: time that is not made up for.
+    /// End of the last known idle time, which is not made up for.
     rested_until: Nanos,
     batch: Vec<Packet>,
 }
@@ -205,7 +205,7 @@ impl<S: Scheduler> Driver<S> {
     /// Drives `scheduler` at the pace of `pacer`.
     ///
     /// # Errors
-    /// Where there is no memory for a batch of packets.
+    /// Fails if there is no memory for a batch of packets.
     pub fn new(scheduler: S, pacer: Pacer) -> Result<Self, OutOfMemory> {
         let mut batch = Vec::new();
         let bytes = (Self::BATCH * size_of::<Packet>()) as u64;
@@ -213,13 +213,13 @@ impl<S: Scheduler> Driver<S> {
         Ok(Self { scheduler, pacer, now: Nanos::ZERO, rested_until: Nanos::MAX, batch })
     }
 
-    /// A packet arrives at `now`.
+    /// Handles a packet that arrives at `now`.
     pub fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         let now = self.begin(now);
         self.scheduler.enqueue(now, packet, drops);
     }
 
-    /// What may leave by `now`, or when to ask again.
+    /// Returns a packet that may leave by `now`, or the time to call again.
     pub fn next(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Next {
         let now = self.begin(now);
         if self.pacer.free_at() > now {
@@ -236,7 +236,7 @@ impl<S: Scheduler> Driver<S> {
         Next::Wait(self.wake(now, Some(end)))
     }
 
-    /// Takes in what has arrived at `port` and sends all that is due by `now`, at most [`Driver::BATCH`] packets.
+    /// Queues the arrivals of `port` and sends the packets that are due by `now`, at most [`Driver::BATCH`].
     pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
         let now = self.begin(now);
         port.receive(now, &mut self.batch);
@@ -262,7 +262,7 @@ impl<S: Scheduler> Driver<S> {
         wake
     }
 
-    /// Time goes on; the latest time seen.
+    /// Advances the time; returns the latest time seen.
     fn begin(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         self.pacer.idle(self.rested_until.min(self.now));
@@ -270,7 +270,7 @@ impl<S: Scheduler> Driver<S> {
         self.now
     }
 
-    /// Fills the batch with what is due by `now`, at most `max` packets. The caller charges them to the link. `None`:
+    /// Fills the batch with packets that are due by `now`, at most `max`. The caller charges them to the link. `None`:
     /// the link is busy.
     fn step(&mut self, now: Nanos, max: usize, drops: &mut dyn DropSink) -> Option<BatchEnd> {
         match self.pacer.due(now) {
@@ -279,7 +279,7 @@ impl<S: Scheduler> Driver<S> {
         }
     }
 
-    /// When to ask again after a step that ended so, and whose packets are charged.
+    /// Returns the time of the next step, after a step with this end. Its packets are already charged.
     fn wake(&mut self, now: Nanos, end: Option<BatchEnd>) -> Wake {
         match end {
             None => Wake::At(self.pacer.free_at()),
@@ -297,32 +297,33 @@ impl<S: Scheduler> Driver<S> {
         }
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     pub fn scheduler(&self) -> &S {
         &self.scheduler
     }
 
-    /// The scheduler, to purge or to replace it.
+    /// Returns the scheduler, mutable, to purge or to replace it.
     pub fn scheduler_mut(&mut self) -> &mut S {
         &mut self.scheduler
     }
 
-    /// The link has another rate from now on; see [`Pacer::set_rate`].
+    /// Changes the rate of the link from now on; see [`Pacer::set_rate`].
     pub fn set_rate(&mut self, rate: Rate) {
         self.pacer.set_rate(rate);
     }
 
-    /// Lateness is made up for to so much from now on; see [`Pacer::set_catch_up`].
+    /// Sets the limit on lateness that is made up for; see [`Pacer::set_catch_up`].
     pub fn set_catch_up(&mut self, catch_up: Nanos) {
         self.pacer.set_catch_up(catch_up);
     }
 
-    /// Nothing was queued until `now`. A caller that knows this need not have asked for a packet: time until then is not made up for.
+    /// Records that nothing was queued until `now`, for a caller that did not ask for a packet meanwhile: time until
+    /// then is not made up for.
     pub fn rested(&mut self, now: Nanos) {
         self.rested_until = self.rested_until.max(now);
     }
 
-    /// The pacing.
+    /// Returns the pacing.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
     }
@@ -412,7 +413,7 @@ mod tests {
             let fifo = crate::schedulers::fifo::Fifo::new(&tree).unwrap();
             Driver::new(fifo, Pacer::new(gbps(1), Nanos(10_000))).unwrap()
         };
-        // Both are asked when they say, and when something arrives.
+        // Both are called at their announced times, and on arrivals.
         let (mut pushed, mut port) = (driver(), Arrivals(arrivals.clone(), Vec::new()));
         let mut now = Nanos::ZERO;
         while port.1.len() < arrivals.len() {
@@ -484,7 +485,7 @@ mod tests {
             // Without a word the time since 108 us is made up for.
             let expected = if told { &[Nanos(8_000)][..] } else { &[Nanos::ZERO; 2][..] };
             assert_eq!(done, expected, "{start}");
-            // The second one, where the first took the link.
+            // The second one, after the first took the link.
             while told && driver.scheduler().backlog().packets > 0 {
                 let _ = driver.next(start.saturating_add(Nanos(8_000)), &mut never);
             }
@@ -501,11 +502,11 @@ mod tests {
         assert_eq!(pacer.due(Nanos(1_000_000)), 1251);
         assert_eq!(pacer.forfeited(), Nanos::ZERO);
         assert_eq!(pacer.charge(Nanos(1_000_000), 1000), Nanos(998_000));
-        // From 8 us, when the link was free, to 990 us, from where on it is made up for.
+        // From 8 us, when the link was free, to 990 us, from which on it is made up for.
         assert_eq!(pacer.forfeited(), Nanos(982_000));
         pacer.idle(Nanos(2_000_000));
         assert_eq!(pacer.due(Nanos(2_000_000)), 1);
-        // Nothing to send is no loss.
+        // Time without backlog is not lost.
         assert_eq!(pacer.forfeited(), Nanos(982_000));
     }
 }

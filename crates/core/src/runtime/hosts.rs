@@ -1,14 +1,15 @@
 //! Hosts that share a leaf are numbered as they come, so that its queue can keep them apart without mixing any two up.
 //!
-//! A leaf has a number of places. While there are more, a new host has a place of its own. When all are taken, the next new host
-//! gets that of one that has not been seen for a while, by the CLOCK algorithm (second chance): a hand goes round and
-//! takes the first place whose host has not been seen since it last came by. So hosts that send keep their places while
-//! somebody invents addresses, one for each packet. Where all hosts of a full table send all the time, newcomers share places in turn.
-//! What is queued of a host that lost its place stays there, and leaves with that of its heir.
+//! A leaf has a limited number of slots. While some are free, a new host gets a slot of its own. When all are taken, it
+//! gets that of a host that has not been seen for a while, by the CLOCK algorithm (second chance). A hand goes round
+//! and takes the first slot whose host has not been seen since it last came by. So hosts that send keep their slots
+//! against an adversary that uses a new address for each packet. If all hosts of a full table send all the time,
+//! newcomers share slots in turn. The queued packets of a host that lost its slot stay there, and leave with those of
+//! the new holder.
 //!
-//! **Cost per packet.** One step for each host of the same bucket, whose number is expected to be at most one beside the host itself: there
-//! are as many buckets as places. A new host of a full table costs as many steps as places at most, and two on average, because
-//! each step takes back what a packet has given.
+//! **Cost per packet.** One step for each host of the same bucket; the expected number is at most one beside the host
+//! itself, as there are as many buckets as slots. A new host of a full table costs at most as many steps as slots, and
+//! two on average, because each step resets a mark that a packet has set.
 
 use alloc::boxed::Box;
 use core::num::NonZeroU16;
@@ -19,14 +20,14 @@ use crate::parts::memory::{Stack, bytes_of, filled};
 /// No place: there are at most `u16::MAX`, numbered from zero.
 const NONE: u16 = u16::MAX;
 
-/// Who has a place.
+/// The holder of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     host: [u8; 16],
     /// Its bucket, and the next place there.
     bucket: u16,
     next: u16,
-    /// True if it was seen since the hand was there.
+    /// True if it was seen since the hand last came by.
     seen: bool,
 }
 
@@ -47,29 +48,29 @@ fn buckets(most: NonZeroU16) -> usize {
 }
 
 impl HostTable {
-    /// A table of nobody.
+    /// An empty table.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(hosts: Hosts) -> Result<Self, OutOfMemory> {
         let held = Stack::with_room(hosts.most.get().into())?;
         Ok(Self { hosts, held, buckets: filled(buckets(hosts.most), NONE)?, hand: 0 })
     }
 
-    /// Bytes that a table takes, whoever comes.
+    /// Maximum memory of a table, in bytes.
     #[must_use]
     pub fn memory(hosts: Hosts) -> u64 {
         bytes_of::<Held>(hosts.most.get().into()) + bytes_of::<u16>(buckets(hosts.most))
     }
 
-    /// What tells its hosts apart.
+    /// Returns the key that distinguishes its hosts.
     #[must_use]
     pub const fn by(&self) -> HostKey {
         self.hosts.by
     }
 
-    /// The place of `host`, below the number of hosts that there is room for. `hash` is of the host, evenly spread in its lowest 16 bits, and such
-    /// that strangers cannot foresee it.
+    /// Returns the place of `host`, below the number of hosts with room. `hash` is a hash of the host, evenly spread in
+    /// its lowest 16 bits. Strangers must not be able to predict it.
     #[inline]
     pub fn place(&mut self, host: [u8; 16], hash: u64) -> u16 {
         let bucket = hash as usize & (self.buckets.len() - 1);
@@ -94,7 +95,7 @@ impl HostTable {
             self.held.push(Held { host, bucket, next, seen: false });
             return place;
         }
-        // At most once round: every host that is passed over has been seen no more.
+        // At most one round: every host that is passed over is marked as not seen.
         while core::mem::replace(&mut self.held[usize::from(self.hand)].seen, false) {
             self.hand = (self.hand + 1) % most;
         }
@@ -129,7 +130,7 @@ impl HostTable {
 /// The hosts of all leaves of a tree that have [`Hosts`].
 #[derive(Debug)]
 pub struct HostTables {
-    /// By class: its place in `tables`, from one; zero for none. Empty where no leaf has hosts.
+    /// By class: its position in `tables`, from one; zero for none. Empty if no leaf has hosts.
     of: Box<[u32]>,
     tables: Stack<HostTable>,
 }
@@ -139,10 +140,10 @@ fn shared(tree: &Hierarchy) -> impl Iterator<Item = (ClassId, Hosts)> {
 }
 
 impl HostTables {
-    /// Of the leaves of `tree`.
+    /// The tables of the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let count = shared(tree).count();
         let mut of = filled(if count == 0 { 0 } else { tree.len() }, 0)?;
@@ -161,15 +162,15 @@ impl HostTables {
         if tables == 0 { 0 } else { tables + bytes_of::<u32>(tree.len()) }
     }
 
-    /// Those of a leaf, where it has some.
+    /// Returns the table of a leaf, if it has one.
     #[inline]
     pub fn of(&mut self, leaf: ClassId) -> Option<&mut HostTable> {
         let number = *self.of.get(leaf.index())?;
         self.tables.get_mut((number as usize).wrapping_sub(1))
     }
 
-    /// Takes over the hosts of `old` where a leaf goes on: `class_map` has, by old class, the one that takes over from it. A leaf that has other
-    /// [`Hosts`] than before begins with none.
+    /// Takes over the hosts of `old` for leaves that survive: `class_map` has the new class of each old one. A leaf
+    /// whose [`Hosts`] changed begins with none.
     pub fn inherit(&mut self, old: &mut Self, class_map: &[Option<ClassId>]) {
         for (class, heir) in class_map.iter().enumerate() {
             if let (Some(before), Some(now)) = (old.of(ClassId(class as u32)), heir.and_then(|heir| self.of(heir)))
@@ -201,7 +202,7 @@ mod tests {
         Hosts { most: NonZeroU16::new(most).unwrap(), by: HostKey::SourceIp }
     }
 
-    /// The place of the host of this number.
+    /// Returns the place of the host of this number.
     fn place(hosts: &mut HostTable, number: u32) -> u16 {
         hosts.place(u128::from(number).to_be_bytes(), u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
     }
@@ -212,7 +213,7 @@ mod tests {
             most in 1u16..9, seen in proptest::collection::vec(0u32..12, 1..300), hashes in any::<u64>(),
         ) {
             let mut hosts = table(most);
-            // By place, who came there last.
+            // The last host of each slot.
             let mut holders = vec![None; usize::from(most)];
             for number in seen {
                 let known = holders.iter().position(|&holder| holder == Some(number));
@@ -227,7 +228,7 @@ mod tests {
                     prop_assert!(holders[place].is_none() || !free, "took a place while others were free");
                     holders[place] = Some(number);
                 }
-                // All who have a place are in one list, once.
+                // Every host with a slot is in one list, once.
                 let mut listed = 0;
                 for &first in &hosts.buckets {
                     let mut at = first;
@@ -283,7 +284,7 @@ mod tests {
         let seen: Vec<u16> =
             [(2, 10), (2, 11), (3, 11), (2, 12), (4, 12)].map(|(class, number)| of(&mut old, class, number)).into();
         assert_eq!(seen, [0, 1, 0, 2, 0]);
-        // The second goes on as the first, the third has other hosts, the fourth is gone.
+        // The second survives as the first, the third has other hosts, the fourth is gone.
         let mut new = HostTables::new(&tree(&[Some(9), Some(6)])).unwrap();
         new.inherit(&mut old, &[None, None, Some(ClassId(1)), Some(ClassId(2)), None]);
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Counts what passes through a scheduler, per class, and states the identity that must hold:
-//! received = sent + dropped + queued, in packets and in bytes, for every class and after every call.
+//! Counts the packets through a scheduler, per class, and checks the identity received = sent + dropped + queued, in
+//! packets and in bytes, for every class and after every call.
 //!
-//! The counters live here so that no algorithm carries them. Delays are the caller's to measure: it knows when a handle was
-//! received and when it was sent. Cost per packet: O(1) and one more cache line; the identity for one class or for all classes
-//! together is O(1), for every class O(classes).
+//! The counters are here so that no algorithm carries them. The caller measures delays: it knows when a handle was
+//! received and when it was sent. Cost per packet: O(1) and one more cache line; the identity for one class or for all
+//! classes together is O(1), for every class O(classes).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use crate::contract::{
 use crate::parts::memory::{bytes_of, filled};
 use crate::runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 
-/// What has passed one class, or several together. All counters only grow.
+/// Counters of one class, or of several together. All of them only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Handed in by enqueue.
@@ -33,25 +33,25 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Dropped for `reason`.
+    /// Returns the amount dropped for `reason`.
     #[must_use]
     pub fn dropped_for(&self, reason: DropReason) -> Amount {
         self.dropped[reason.index()]
     }
 
-    /// Dropped for whatever reason.
+    /// Returns the drops for all reasons.
     #[must_use]
     pub fn dropped_total(&self) -> Amount {
         self.dropped.iter().copied().sum()
     }
 
-    /// What must be queued if nothing was lost or invented; `None` where more came out than went in.
+    /// Returns the amount that must be queued if no packet was lost or invented; `None` if more came out than went in.
     #[must_use]
     pub fn outstanding(&self) -> Option<Amount> {
         self.received.checked_sub(self.sent)?.checked_sub(self.dropped_total())
     }
 
-    /// received = sent + dropped + queued.
+    /// Checks received = sent + dropped + queued.
     #[cfg(feature = "invariants")]
     fn check(&self, queued: Amount) -> Result<(), String> {
         if self.outstanding() == Some(queued) {
@@ -142,40 +142,40 @@ impl Counters {
 }
 
 impl<S: Scheduler> Metered<S> {
-    /// Counts what passes `inner`, which has nothing queued and was made for `tree`.
+    /// Counts the packets through `inner`, which is empty and was made for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for the counters.
+    /// Fails if there is no memory for the counters.
     pub fn new(inner: S, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { inner, meter: Meter::new(tree.len())? })
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     #[must_use]
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// What has passed `class`. Packets of classes that do not exist, and of classes that were removed since, are in
-    /// [`Metered::elsewhere`].
+    /// Returns the counters of `class`. Packets of classes that do not exist, and of classes that were removed since,
+    /// are in [`Metered::elsewhere`].
     #[must_use]
     pub fn counters(&self, class: ClassId) -> Counters {
         self.meter.classes.get(class.index()).copied().unwrap_or_default()
     }
 
-    /// What named a class that does not exist, and what has passed classes that a reconfiguration removed.
+    /// Returns the counters of packets whose class does not exist, and of classes that a reconfiguration removed.
     #[must_use]
     pub fn elsewhere(&self) -> Counters {
         self.meter.elsewhere
     }
 
-    /// What has passed all classes together, [`Metered::elsewhere`] included.
+    /// Returns the counters of all classes together, [`Metered::elsewhere`] included.
     #[must_use]
     pub fn total(&self) -> Counters {
         self.meter.total
     }
 
-    /// Checks that nothing was lost or invented: in total, for each class, and elsewhere.
+    /// Checks that no packet was lost or invented: in total, for each class, and elsewhere.
     ///
     /// # Errors
     /// The class and its numbers, in words.
@@ -204,7 +204,7 @@ pub struct MeteredChange {
     meter: Meter,
 }
 
-/// What a change left over, the old counters included; see [`Retired`].
+/// The remains of a change, including the old counters; see [`Retired`].
 #[derive(Debug)]
 #[must_use]
 pub struct MeteredRetired {
@@ -213,7 +213,7 @@ pub struct MeteredRetired {
 }
 
 impl MeteredChange {
-    /// [`prepare`], with counters for the new classes.
+    /// Like [`prepare`], with counters for the new classes.
     ///
     /// # Errors
     /// As [`prepare`].
@@ -224,7 +224,7 @@ impl MeteredChange {
 
 impl Metered<Box<dyn Scheduler>> {
     /// [`Prepared::commit`], with the counters of a surviving class moved to its new id, and those of a removed one to
-    /// [`Metered::elsewhere`]. The total goes on as if nothing had happened.
+    /// [`Metered::elsewhere`]. The total is unaffected.
     pub fn commit(&mut self, change: MeteredChange, now: Nanos, drops: &mut dyn DropSink) -> MeteredRetired {
         let MeteredChange { prepared, mut meter } = change;
         meter.total += self.meter.total;
@@ -240,7 +240,8 @@ impl Metered<Box<dyn Scheduler>> {
     }
 }
 
-/// Counts the drops and marks of a change. What is dropped with its class is counted elsewhere, as the class's own counters are.
+/// Counts the drops and marks of a change. Packets dropped with their class are counted elsewhere, like the class's own
+/// counters.
 struct RemovalSink<'a> {
     meter: &'a mut Meter,
     drops: &'a mut dyn DropSink,

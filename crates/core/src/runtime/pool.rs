@@ -5,10 +5,11 @@
 //! | [`PoolRule::Exact`] | max-min fairness over measured demand, computed anew every millisecond, see `exact` |
 //! | [`PoolRule::Ratio`] | the slots of \[htb\]: each member keeps below its base times a common ratio, see `ratio` |
 //!
-//! A pool is outside the schedulers. It is shared by reference count and made of atomics only, so that links may run on
-//! different threads. Nobody waits, and nothing is allocated once it is made. All links have to count time from the same moment.
+//! A pool is outside the schedulers. It is shared by reference count and consists of atomics only, so that links may
+//! run on different threads. It never blocks, and allocates nothing after construction. All links must use the same
+//! time origin.
 //!
-//! What a member sends out of its own guarantee needs nobody's leave. It counts all the same, so that the others borrow less.
+//! A member may send out of its own guarantee without asking. It counts all the same, so that the others borrow less.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,15 +23,16 @@ mod ratio;
 use exact::Exact;
 use ratio::Ratio;
 
-/// How a pool is shared.
+/// The sharing rule of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PoolRule {
-    /// Max-min fairness over measured demand: nothing is left idle that somebody wants.
+    /// Max-min fairness over measured demand: no bandwidth stays idle while there is demand.
     #[default]
     Exact,
-    /// The rule of \[htb\], which reacts within seconds and leaves idle what a member does not use.
+    /// The rule of \[htb\], which reacts within seconds and wastes bandwidth that a member does not use.
     Ratio,
-    /// No rule: whoever asks first borrows while the pool has something. \[htb\] has its rule because one device then takes all. For comparison.
+    /// No rule: first come, first served, while the pool has credit. \[htb\] has its rule because one device then takes
+    /// everything. For comparison.
     Greedy,
 }
 
@@ -52,7 +54,7 @@ impl PoolRule {
 /// Why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolError {
-    /// Nobody to share with.
+    /// The pool has no members.
     NoMembers,
     /// The members' base rates add up to more than the pool's rate.
     BasesExceedRate {
@@ -105,7 +107,7 @@ enum Kind {
     Ratio(Ratio),
 }
 
-/// A member's end of a pool: what its class asks and reports to. Clones are the same end.
+/// A member's handle of a pool, through which its class asks and reports. Clones are the same member.
 #[derive(Clone, Debug)]
 pub struct Member {
     pool: Arc<Pool>,
@@ -113,8 +115,8 @@ pub struct Member {
 }
 
 impl Pool {
-    /// A pool of `rate`, of which `burst` bytes may be used at once, and one end of it for each of `bases`: the assured rates of
-    /// the classes that are to share it.
+    /// Makes a pool of `rate` with a burst of `burst` bytes, and one member for each of `bases`: the assured rates of
+    /// the classes that share it.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -128,7 +130,7 @@ impl Pool {
         Ok((0..bases.len()).map(|index| Member { pool: Arc::clone(&pool), index }).collect())
     }
 
-    /// The assured rates of its members.
+    /// Returns the assured rates of the members.
     #[must_use]
     pub fn bases(&self) -> Vec<Rate> {
         match &self.0 {
@@ -140,7 +142,7 @@ impl Pool {
     /// Returns true if it can have these values.
     ///
     /// # Errors
-    /// [`PoolError`], and [`PoolError::NoMembers`] where `bases` are not as many as there are members.
+    /// [`PoolError`], and [`PoolError::NoMembers`] if the number of `bases` differs from that of members.
     pub fn check(&self, rate: Rate, bases: &[Rate]) -> Result<(), PoolError> {
         let members = match &self.0 {
             Kind::Exact(exact) => exact.members(),
@@ -149,10 +151,10 @@ impl Pool {
         if bases.len() == members { check(rate, bases) } else { Err(PoolError::NoMembers) }
     }
 
-    /// Goes on with these values. What members have been given, owe and are measured at stays.
+    /// Adopts these values. Credit, debt and measured rates of members stay.
     ///
     /// # Errors
-    /// As [`Pool::check`]. Nothing has changed then.
+    /// As [`Pool::check`]. On error nothing has changed.
     pub fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) -> Result<(), PoolError> {
         self.check(rate, bases)?;
         match &self.0 {
@@ -164,7 +166,7 @@ impl Pool {
 }
 
 impl Member {
-    /// The pool.
+    /// Returns the pool.
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
@@ -186,7 +188,8 @@ impl Lender for Member {
         }
     }
 
-    /// Under [`PoolRule::Ratio`] and [`PoolRule::Greedy`]: the rate meter of \[htb\], recomputed each 100 ms and averaged over about six seconds.
+    /// Returns the rate meter of \[htb\] under [`PoolRule::Ratio`] and [`PoolRule::Greedy`]. The meter is updated every
+    /// 100 ms and averaged over about six seconds.
     fn metered_bps(&self) -> Option<u64> {
         match &self.pool.0 {
             Kind::Exact(_) => None,

@@ -1,14 +1,15 @@
-//! Changes of classes and scheduler while packets are queued, in three steps: what may fail, what may not, and what may wait.
+//! Changes of classes and scheduler while packets are queued, in three steps: fallible, infallible and deferred.
 //!
-//! [`prepare`] builds the new scheduler beside the running one. It allocates, it may fail, and it touches nothing.
-//! [`Prepared::commit`] moves every surviving leaf's packets over, in order. It does not allocate and cannot fail. What is left of the old scheduler is [`Retired`], to be freed when there is time.
+//! [`prepare`] builds the new scheduler beside the running one. It allocates, may fail, and changes nothing.
+//! [`Prepared::commit`] moves the packets of every surviving leaf, in order. It does not allocate and cannot fail. The
+//! remains of the old scheduler are [`Retired`], to be freed later.
 //!
-//! Where the classes are the same ones in the same places, and the scheduler is of the same kind, it goes on with what it has and takes
-//! only the new parameters ([`Scheduler::retune`]): queues, tokens, deficits, places in the round, tags and curves stay. A change to what
-//! was there before changes nothing at all. Otherwise packets move, and credit and debt within a round start anew: they are
-//! below a packet or a quantum.
+//! If the classes are the same in the same places, and the scheduler is of the same kind, it keeps its state and adopts
+//! only the new parameters ([`Scheduler::retune`]): queues, tokens, deficits, places in the round, tags and curves
+//! stay. A change to the current configuration has no effect. Otherwise packets move, and credit and debt within a
+//! round start anew: they are below a packet or a quantum.
 //!
-//! **Cost of a commit.** A step per class, and one enqueue per queued packet where packets move.
+//! **Cost of a commit.** One step per class, and one enqueue per queued packet if packets move.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -19,14 +20,14 @@ use crate::contract::{
 };
 use crate::parts::memory::slice;
 
-/// A change: what is to run from now on.
+/// A change: the configuration to run from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The scheduler to run from now on.
     pub scheduler: &'static SchedulerInfo,
     /// The classes from now on.
     pub tree: &'a Hierarchy,
-    /// What to do with what the scheduler cannot honour.
+    /// Treatment of settings that the scheduler cannot honour.
     pub leniency: Leniency,
     /// By old class id, the leaf that takes over its packets. Classes without an entry are removed. Several may name the
     /// same leaf: the order within each of them is kept.
@@ -34,7 +35,7 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The leaf that takes over from `old`, if it survives.
+    /// Returns the leaf that takes over from `old`, if `old` survives.
     #[must_use]
     pub fn new_class(&self, old: ClassId) -> Option<ClassId> {
         survivor(self.survivors, old)
@@ -54,7 +55,7 @@ pub enum ReconfigureError {
     NotALeaf {
         /// The class as it was.
         old: ClassId,
-        /// What was to take over.
+        /// The class that was to succeed it.
         new: ClassId,
     },
 }
@@ -100,7 +101,7 @@ impl fmt::Debug for dyn Scheduler {
     }
 }
 
-/// What a change left over. Dropping it frees memory, which takes time that a data path may not have.
+/// The remains of a change. Dropping them frees memory, which may take too long for a data path.
 #[derive(Debug)]
 #[must_use]
 pub struct Retired {
@@ -108,9 +109,9 @@ pub struct Retired {
     _survivors: Box<[Option<ClassId>]>,
 }
 
-/// Makes the scheduler of `change`, in which each class of `members` borrows from its lender ([`SchedulerInfo::build`]): also those that went
-/// on borrowing from the same pool before. Nothing is asked of the running scheduler. So another thread may prepare a change while
-/// packets pass.
+/// Builds the scheduler of `change`, in which each class of `members` borrows from its lender
+/// ([`SchedulerInfo::build`]), including those that borrowed from the same pool before. The running scheduler is not
+/// accessed. So another thread may prepare a change while packets pass.
 ///
 /// # Errors
 /// [`ReconfigureError`].
@@ -135,11 +136,12 @@ pub fn prepare(change: &Change<'_>, members: Members) -> Result<Prepared, Reconf
 }
 
 impl Prepared {
-    /// Moves what `running` has queued into the new scheduler, which takes its place; or has `running` go on with the new parameters, where
-    /// classes and kind of scheduler are the same. Nothing is dropped then, also where a limit is lower now than what is queued.
+    /// Moves the packets of `running` into the new scheduler, which takes its place. If classes and kind of scheduler
+    /// are the same, `running` adopts the new parameters instead. Then nothing is dropped, even if a limit is now lower
+    /// than the backlog.
     ///
-    /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no longer
-    /// fit go there with the limit that they hit, under their new class. Nothing else is lost.
+    /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no
+    /// longer fit go there with the limit that they hit, under their new class. No other packet is lost.
     pub fn commit(self, running: &mut Box<dyn Scheduler>, now: Nanos, drops: &mut dyn DropSink) -> Retired {
         let Self { mut scheduler, survivors, in_place } = self;
         if in_place && running.retune(now, &mut *scheduler) {
@@ -156,7 +158,7 @@ impl Prepared {
         Retired { _scheduler: core::mem::replace(running, scheduler), _survivors: survivors }
     }
 
-    /// The leaf that takes over from `old`, if it survives.
+    /// Returns the leaf that takes over from `old`, if `old` survives.
     pub(crate) fn new_class(&self, old: ClassId) -> Option<ClassId> {
         survivor(&self.survivors, old)
     }

@@ -46,13 +46,13 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     lqf::INFO,
 ];
 
-/// The scheduler that has `name` as its name or among its aliases.
+/// Returns the scheduler with `name` as its name or alias.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static SchedulerInfo> {
     SCHEDULERS.iter().find(|info| info.is_called(name))
 }
 
-/// Those that honour `feature`, in the order in which they are listed.
+/// Returns the schedulers that support `feature`, in list order.
 pub fn able(feature: Feature) -> impl Iterator<Item = &'static SchedulerInfo> {
     SCHEDULERS.iter().filter(move |info| info.supports(feature))
 }

@@ -13,25 +13,27 @@
 //!
 //! **Cost per packet.** That of the scheduler, and O(1).
 //!
-//! **Memory.** n packets in each of the queues, and what each class has in them.
+//! **Memory.** n packets in each of the queues, and an amount per class.
 //!
-//! **Invariants.** Both queues together hold at most n packets. They are full unless the scheduler has nothing to send. Packets of a class
-//! leave in the order in which the scheduler sent them: a class that stops being expedited has its earlier packets in the queue that is
-//! sent first.
+//! **Invariants.** Both queues together hold at most n packets. They are full unless the scheduler has nothing to send.
+//! Packets of a class leave in the order in which the scheduler sent them: when a class stops being expedited, its
+//! earlier packets are in the queue that is sent first.
 //!
-//! **Bound.** Behind a scheduler whose bound on delay says [`Promises::delay_in_order`](crate::Promises::delay_in_order), the delay grows by
-//! at most n largest packets on the link. Let the bound follow from the order of packets: of all that the link has sent since a time s, at
-//! most b bytes went before the packet, and the link is busy until then. With the queue the same holds for the order in which packets enter it. At s the queue
-//! holds at most n L bytes, and the link sends nothing else before the packet than those and the b bytes. So the packet leaves n L / r later
-//! at most. With `priority` a packet of an expedited class is sent before some of these, and after none but these. Of other classes'
-//! packets nothing more is promised then than that one at the head of its queue is overtaken n times at most.
+//! **Bound.** Behind a scheduler whose bound on delay has
+//! [`Promises::delay_in_order`](crate::Promises::delay_in_order), the delay grows by at most n largest packets on the
+//! link. Let the bound follow from the order of packets: of all that the link has sent since a time s, at most b bytes
+//! went before the packet, and the link is busy until then. With the queue the same holds for the order in which
+//! packets enter it. At s the queue holds at most n L bytes, and the link sends only those and the b bytes before the
+//! packet. So the packet leaves at most n L / r later. With `priority` a packet of an expedited class is sent before
+//! some of these, and after no others. For packets of other classes the only promise is then that the one at the head
+//! of its queue is overtaken at most n times.
 //!
-//! DIFFERENCE: the text gives no sizes for its queues. Without any, a scheduler would hand over all that it has at once, and a FIFO would decide the order.
-//! Here the room is n packets, for both queues together.
-//! DIFFERENCE: at most n expedited packets in a row overtake the first plain one. In the text a best-effort packet in `TxQueue` waits for
-//! as long as there are others, for ever where latency-critical classes send more than the link carries. What the
-//! scheduler gives best-effort classes would then not reach the link.
-//! DIFFERENCE: what is in the queues is not part of the limits of classes and of the link's buffer. It has room of its own.
+//! DIFFERENCE: the text gives no sizes for its queues. With unlimited queues, a scheduler would hand over all its
+//! packets at once, and a FIFO would decide the order. Here the room is n packets, for both queues together.
+//! DIFFERENCE: at most n expedited packets in a row overtake the first plain one. In the text a best-effort packet in
+//! `TxQueue` waits while there are others, forever if latency-critical classes send more than the link carries. The
+//! scheduler's service to best-effort classes would then not reach the link. DIFFERENCE: packets in the queues do not
+//! count towards the limits of classes and of the link's buffer. The queues have their own room.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -52,13 +54,13 @@ mod tests;
 /// A ring of packets with room for a number of them.
 #[derive(Debug)]
 struct Fifo {
-    /// What lies outside of the ring means nothing.
+    /// Slots outside of the ring have no meaning.
     slots: Box<[Slot]>,
     first: usize,
     len: usize,
 }
 
-/// A packet, and how many had entered the queue before it.
+/// A packet, and the number of packets that had entered the queue before it.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     handle: u64,
@@ -73,7 +75,7 @@ impl Fifo {
         Ok(Self { slots: filled(room, none)?, first: 0, len: 0 })
     }
 
-    /// The slot at `place` behind the first, both below the room.
+    /// Returns the slot at `place` behind the first, both below the room.
     fn slot(&self, place: usize) -> usize {
         let slot = self.first + place;
         if slot < self.slots.len() { slot } else { slot - self.slots.len() }
@@ -86,7 +88,7 @@ impl Fifo {
         self.len += 1;
     }
 
-    /// The number of the first packet.
+    /// Returns the number of the first packet.
     fn number(&self) -> Option<u64> {
         (self.len > 0).then(|| self.slots[self.first].number)
     }
@@ -110,23 +112,23 @@ pub(crate) struct Transmitting<S> {
     plain: Fifo,
     /// Sent first; without room unless there is a priority queue.
     expedited: Fifo,
-    /// By class, what it has in both.
+    /// Amount in both queues, by class.
     held: Box<[Amount]>,
     total: Amount,
-    /// How many packets have entered.
+    /// Number of packets that have entered.
     entered: u64,
-    /// How many expedited packets in a row were sent that had entered after the first plain one.
+    /// Number of consecutive expedited packets that were sent although they entered after the first plain one.
     passed: usize,
-    /// Until when the scheduler has nothing to send unless something arrives.
+    /// Time until which the scheduler has nothing to send unless something arrives.
     waits: Option<Nanos>,
     now: Nanos,
 }
 
 impl<S: Scheduler> Transmitting<S> {
-    /// Puts `queue` behind `inner`, which has nothing queued and was made for `tree`.
+    /// Puts `queue` behind `inner`, which is empty and was made for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(inner: S, queue: TransmitQueue, tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let room = queue.packets as usize;
         Ok(Self {
@@ -165,7 +167,7 @@ impl<S: Scheduler> Transmitting<S> {
         }
     }
 
-    /// The packet that the link is to take next.
+    /// Removes and returns the next packet of the link.
     fn take(&mut self) -> Option<Packet> {
         let overtakes =
             self.plain.number().is_some_and(|plain| self.expedited.number().is_some_and(|number| plain < number));
@@ -187,7 +189,7 @@ impl<S: Scheduler> Transmitting<S> {
 }
 
 impl Transmitting<Box<dyn Scheduler>> {
-    /// Bytes that the transmit queue of `tree` takes; 0 where there is none.
+    /// Memory of the transmit queue of `tree`, in bytes; 0 if there is none.
     pub(crate) fn memory(tree: &Hierarchy) -> u64 {
         tree.link().transmit_queue.map_or(0, |TransmitQueue { packets, priority }| {
             // The scheduler's own box is not counted.
@@ -205,7 +207,7 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
 
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        // There is room where the scheduler had nothing to send before.
+        // There is room if the scheduler had nothing to send before.
         self.fill(drops);
         match (self.take(), self.waits) {
             (Some(packet), _) => {
@@ -235,7 +237,7 @@ impl<S: Scheduler> Scheduler for Transmitting<S> {
             == (with.room, with.expedited.slots.len(), with.held.len());
         let retuned = same && self.inner.retune(now, &mut with.inner);
         if retuned {
-            // What the scheduler has may be due earlier than it said.
+            // The scheduler's packets may be due earlier than it said.
             self.waits = self.waits.map(|until| until.min(now));
         }
         retuned

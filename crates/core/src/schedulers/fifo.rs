@@ -1,4 +1,4 @@
-//! `fifo`: one queue for all classes, first in, first out: what a link does without a scheduler.
+//! `fifo`: one queue for all classes, first in, first out: a link without a scheduler.
 //!
 //! Each class's own queue limits still hold, so that no class can fill the queue alone.
 //! Cost per packet: O(1). Invariants: the order of departure is the order of arrival.
@@ -15,7 +15,7 @@ use crate::contract::{
 };
 use crate::parts::memory::{Queue, bytes_of, filled};
 
-/// What `fifo` is and supports.
+/// Registry entry of `fifo`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "fifo",
     aliases: &[],
@@ -47,10 +47,10 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// A queue for the leaves of `tree`.
+    /// Makes a queue for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut classes = filled(tree.len(), Class { limits: None, backlog: Amount::default() })?;
         for &leaf in tree.leaves() {

@@ -1,8 +1,8 @@
-//! `rcsp`: Rate-Controlled Static Priority, as \[drrpp\] Section 2.3.5 tells it. Flat. Not work-conserving.
+//! `rcsp`: Rate-Controlled Static Priority, as described in \[drrpp\] Section 2.3.5. Flat. Not work-conserving.
 //!
 //! A *regulator* for each class holds a packet until it is eligible. A *scheduler* sends eligible packets by priority,
-//! first come first served within a priority. So what a class does to the traffic of others depends on its contract and
-//! not on how its packets arrive, even after several switches have distorted their pattern.
+//! first come first served within a priority. So a class's effect on the traffic of others depends on its contract and
+//! not on the pattern of its arrivals, even after several switches have distorted it.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -11,11 +11,12 @@
 //! | h^k, holding time | ET^k - AT^k | |
 //! | d^k, waiting time | from ET^k until it is sent | |
 //!
-//! **Regulators.** The *rate-jitter* regulator spaces packets by the class's rate: ET^k = max(AT^k, ET^(k-1) + L^(k-1) / rho). The
-//! rate is the class's share of the link when all are busy. The *delay-jitter* regulator holds a packet for as long as it was early
-//! at the switch before: ET_j^k = ET_(j-1)^k + d_(j-1) + p_(j-1), where d is that switch's delay bound and p the link's delay. So the
-//! pattern of the traffic is the same at every switch. It needs what the switch before has to say of each packet:
-//! [`Rcsp::enqueue_early`]. At the first switch ET_0^k = AT_0^k. The registry's `rcsp` has rate-jitter regulators.
+//! **Regulators.** The *rate-jitter* regulator spaces packets by the class's rate: ET^k = max(AT^k, ET^(k-1) + L^(k-1)
+//! / rho). The rate is the class's share of the link when all are busy. The *delay-jitter* regulator holds a packet for
+//! as long as it was early at the previous switch: ET_j^k = ET_(j-1)^k + d_(j-1) + p_(j-1), where d is that switch's
+//! delay bound and p the link's delay. So the pattern of the traffic is the same at every switch. It needs data on each
+//! packet from the previous switch: [`Rcsp::enqueue_early`]. At the first switch ET_0^k = AT_0^k. The registry's `rcsp`
+//! has rate-jitter regulators.
 //!
 //! **Cost per packet.** O(log n) in the classes with packets. A call may make many packets eligible, each once.
 //! **Invariants.** A class with packets is in `held` under the ET of its first one, or in `eligible` if that is past. ET of a class never
@@ -26,9 +27,9 @@
 //! **Overflow budget.** Times in 2^-30 ns are below 2^94, the cost of a byte below 2^127 and saturating.
 //! **Validation.** The bound, the spacing, and the pattern that a delay-jitter regulator restores are property tests.
 //!
-//! DIFFERENCE: the regulator is the queue of the class and one entry in a heap, where the text has a calendar queue.
-//! DIFFERENCE: the original's contract (x_min, x_ave, I) is a rate here.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: the regulator is the queue of the class and one entry in a heap, while the text has a calendar queue.
+//! DIFFERENCE: the original's contract (x_min, x_ave, I) is a rate here. DIFFERENCE: under
+//! [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -49,7 +50,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `rcsp` is and supports.
+/// Registry entry of `rcsp`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "rcsp",
     aliases: &[],
@@ -64,18 +65,18 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Rcsp::new(tree, Regulator::RateJitter)?),
 };
 
-/// What makes a packet eligible.
+/// The condition that makes a packet eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regulator {
     /// The rate of its class since the packet before.
     RateJitter,
-    /// The end of the time by which it was early at the switch before.
+    /// The end of the time by which it was early at the previous switch.
     DelayJitter,
 }
 
 /// Bits of the fraction of a nanosecond.
 const FRACTION_BITS: u32 = 30;
-/// Where the priority is in a key of `eligible`.
+/// Position of the priority in a key of `eligible`.
 const PRIORITY_SHIFT: u32 = 120;
 
 #[derive(Debug)]
@@ -88,17 +89,18 @@ struct Class {
     priority: u8,
 }
 
-/// Time of a byte at the class's rate, in 2^-30 ns, rounded up.
+/// Returns the time of a byte at the class's rate, in 2^-30 ns, rounded up.
 fn time_per_byte(tree: &Hierarchy, class: ClassId) -> u128 {
     // r phi, in 2^-64 bit/s: below 2^104.
     let rate = u128::from(tree.link().rate.bps()) * tree.share_all_busy(class).max(1);
     (u128::from(8 * NANOS_PER_SEC) << (64 + FRACTION_BITS)).div_ceil(rate)
 }
 
-/// The bound of the header, for the rates that the regulators have. None for a class of less than 2^-64 of the link.
+/// The bound of the module's documentation, for the rates of the regulators. None for a class of less than 2^-64 of the
+/// link.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let priority = |class: ClassId| tree.config(class).priority.unwrap_or(0);
-    // Not on the stack, of which a kernel has 16 KiB for all.
+    // Not on the stack, of which a kernel has only 16 KiB.
     let mut of_priority = vec![(0u128, 0u128); 256];
     for &leaf in tree.leaves() {
         let (leaves, share) = &mut of_priority[usize::from(priority(leaf))];
@@ -139,10 +141,10 @@ fn fine(time: Nanos) -> u128 {
 }
 
 impl Rcsp {
-    /// A scheduler for the leaves of `tree`. A class without priority has the first, 0.
+    /// Makes a scheduler for the leaves of `tree`. A class without priority has the first, 0.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy, regulator: Regulator) -> Result<Self, OutOfMemory> {
         let link = tree.link();
         let flows = Flows::of_fifos(tree, |class| {
@@ -158,9 +160,9 @@ impl Rcsp {
         Flows::<Class>::fifo_memory(tree) + TagSlab::memory(tree.link().max_queued) + 2 * Heap::memory(tree.len())
     }
 
-    /// [`Scheduler::enqueue`] of a packet that left the switch before by `early` earlier than its ET there plus the
-    /// delay bound of that switch. So `early` is d_(j-1) less the time that the packet waited there. Only a
-    /// delay-jitter regulator takes that into account.
+    /// Like [`Scheduler::enqueue`], for a packet that left the previous switch early. `early` is how much earlier that
+    /// was than its ET there plus the delay bound of that switch. So `early` is d_(j-1) less the packet's wait there.
+    /// Only a delay-jitter regulator uses it.
     pub fn enqueue_early(&mut self, now: Nanos, packet: Packet, early: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let (flow, len) = (packet.class.0, packet.len);

@@ -146,7 +146,7 @@ pub(crate) static TOYS: [SchedulerInfo; 34] = [
     toy::<33>(),
 ];
 
-/// Counts all toys ever made: what no scheduler may look at.
+/// Counts all toys ever made: global state, which no scheduler may use.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 struct Toy {
@@ -223,7 +223,7 @@ impl Toy {
         }
         self.turn = class + 1;
         if self.is(Fault::ForgetsWhoEmptied) && self.queues[class].is_empty() {
-            // The class before it, which is backlogged for ever, takes its place in the list.
+            // The class before it, which is backlogged forever, takes its place in the list.
             self.turn = class.saturating_sub(2);
         }
         packet

@@ -1,4 +1,5 @@
-//! Changes while packets are queued: prepare touches nothing, commit allocates nothing, and lenders go with their classes.
+//! Changes while packets are queued: prepare changes nothing, commit allocates nothing, and lenders move with their
+//! classes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +53,7 @@ fn a_commit_allocates_nothing_and_what_it_leaves_over_is_freed_later() {
             });
             let names = (before.name, after.name);
             assert_eq!((seen.count_total, seen.bytes_current), (0, 0), "{names:?}");
-            // The first class is gone with 100 packets, and the second had 100 where 30 fit now.
+            // The first class is gone with 100 packets, and the second had 100 with room for 30 now.
             assert_eq!((drops.0, running.backlog().packets), (100 + 70, 30 + 50), "{names:?}");
             assert!(allocation_counter::measure(|| drop(retired)).bytes_current < 0, "{names:?}");
             running.check_invariants().unwrap();
@@ -88,7 +89,7 @@ fn a_class_borrows_from_the_lender_that_the_change_gives_it() {
             vec![(ClassId(class), Box::new(Generous(Arc::clone(lent))) as Box<dyn Lender>)]
         };
         let mut running = full(info, &pooled(&[1, 1]), lend(2, &before));
-        // The same classes: what is there goes on, with another lender.
+        // The same classes: the state stays, with another lender.
         let tree = pooled(&[1, 1]).build();
         let survivors = [None, Some(ClassId(1)), Some(ClassId(2))];
         let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
@@ -120,7 +121,7 @@ fn a_class_borrows_from_the_lender_that_the_change_gives_it() {
     }
 }
 
-/// Two leaves with these weights, the second with a ceiling where it has one.
+/// Two leaves with these weights, the second with an optional ceiling.
 fn two(weights: [u64; 2], ceiling: Option<u64>) -> TreeSpec {
     let mut spec = TreeSpec::flat(&weights);
     spec.rate = 10_000_000;
@@ -139,7 +140,7 @@ fn change_to(running: &mut Box<dyn Scheduler>, info: &'static SchedulerInfo, spe
     running.check_invariants().unwrap();
 }
 
-/// Sends for so long, both leaves always having packets. Bytes sent of each.
+/// Sends `packets` packets with both leaves backlogged. Returns the bytes sent of each.
 fn send(running: &mut Box<dyn Scheduler>, from: Nanos, packets: u64) -> ([u64; 2], Nanos) {
     let (mut sent, mut now) = ([0; 2], from);
     let mut handle = 1_000_000;
@@ -183,7 +184,7 @@ fn after_a_change_of_weights_shares_are_those_of_now() {
             info.build(&two([1_000_000, 9_000_000], None).build(), Leniency::Refuse, Members::new()).unwrap();
         let (_, now) = send(&mut running, Nanos::ZERO, 500);
         change_to(&mut running, info, &two([6_000_000, 4_000_000], None), now);
-        // What the classes had on account counts for a while.
+        // The classes' credit counts for a while.
         let (_, now) = send(&mut running, now, 200);
         let ([first, second], _) = send(&mut running, now, 5_000);
         let part = first as f64 / (first + second) as f64;
@@ -203,7 +204,7 @@ fn a_ceiling_holds_through_a_thousand_changes() {
             let ([_, of_limited], end) = send(&mut running, now, 5);
             (now, sent) = (end, sent + of_limited);
         }
-        // The ceiling, its burst, and a packet; in HLS also what one of its rounds takes.
+        // The ceiling, its burst, and a packet; in HLS also the bytes of one of its rounds.
         let most = 1_000_000 * now.0 / 8_000_000_000 + 3_000 + 1_500 + 20_000;
         assert!(sent <= most && sent > most - 30_000, "{name}: {sent} B in {now}, at most {most}");
     }

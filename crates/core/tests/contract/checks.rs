@@ -1,5 +1,5 @@
-//! The checks of the contract. Each drives one scheduler and says what is wrong with it, if anything: they are run over every
-//! scheduler of the registry, and over broken ones that they must find out.
+//! The checks of the contract. Each drives one scheduler and reports its faults. They are run over every scheduler of
+//! the registry, and over faulty ones that they must detect.
 
 use fairlink_core::{
     ClassId, DropReason, Leniency, Members, Nanos, Packet, QueueLimits, Scheduler, SchedulerInfo, WorkConserving,
@@ -11,10 +11,10 @@ use crate::trees::{ClassSpec, Shape, TreeSpec, classes, trees, weights};
 
 const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// Packets that `liveness` sends at most in this suite, on trees in which everybody's turn takes longer.
+/// Maximum number of packets that `liveness` sends in this suite, on trees in which a round takes longer.
 const LIVENESS_STEPS: usize = 10_000;
 
-/// What a check is given besides a tree.
+/// The input of a check besides a tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) before: Vec<Op>,
@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) liveness_steps: usize,
 }
 
-/// One check: what is wrong with a scheduler, if anything.
+/// One check: returns a scheduler's fault, if any.
 pub(crate) type Check = fn(&'static SchedulerInfo, &TreeSpec, &Case) -> Broken;
 
 /// All checks.
@@ -55,7 +55,7 @@ fn model(info: &'static SchedulerInfo, spec: &TreeSpec) -> Model {
     Model::new(make(info, spec), spec, info.work_conserving)
 }
 
-/// One step of a caller. Numbers that choose a class are taken modulo what there is.
+/// One step of a caller. Numbers that choose a class are taken modulo the number of classes.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Enqueue(Vec<(u32, u32)>),
@@ -98,7 +98,7 @@ fn ops(shape: Shape, count: usize) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..count)
 }
 
-/// Applies one step; `batch` says whether batch calls are made as such or as the single calls that they stand for.
+/// Applies one step; `batch` selects batch calls or the equivalent single calls.
 fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) -> Broken {
     let now = model.now();
     let mut change = None;
@@ -117,7 +117,7 @@ fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) 
         &Op::Advance(span) => model.set_now(now.saturating_add(Nanos(span))),
         Op::JumpAYear => model.set_now(now.saturating_add(Nanos(YEAR))),
         &Op::GoBack(span) => {
-            // One call at an earlier time. The scheduler goes on from the latest that it has seen, and so do we.
+            // One call at an earlier time. The scheduler continues from the latest that it has seen, as does the model.
             model.set_now(now.saturating_sub(Nanos(span)));
             let leaf = model.leaves()[0];
             model.enqueue(&[(leaf, 100)], batch)?;
@@ -137,8 +137,8 @@ fn apply(info: &'static SchedulerInfo, model: &mut Model, op: &Op, batch: bool) 
     Ok(())
 }
 
-/// Conservation, order within a class, work conservation where claimed, right reasons for drops, right backlogs and the
-/// scheduler's own invariants, after every call; and everything comes back in the end.
+/// Conservation, order within a class, work conservation if claimed, right reasons for drops, right backlogs and the
+/// scheduler's own invariants, after every call; and every packet comes back in the end.
 fn operations(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
     let mut model = model(info, spec);
     for (step, op) in case.before.iter().chain(&case.after).enumerate() {
@@ -176,9 +176,9 @@ fn same_twice(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Bro
     same(&transcript(info, spec, &case.before, true)?, &transcript(info, spec, &case.before, true)?)
 }
 
-/// Batch calls do what the single calls do that they stand for.
+/// Batch calls do the same as the equivalent single calls.
 fn batches_are_single_calls(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
-    // What is sent, dropped and marked is told in different ways, so that their order among each other is not known.
+    // Sent, dropped and marked packets are reported in different ways, so that their relative order is not known.
     let of = |batch| -> Result<[Vec<Event>; 3], String> {
         let events = transcript(info, spec, &case.before, batch)?;
         let (dropped, rest): (_, Vec<_>) = events.into_iter().partition(|event| matches!(event, Event::Dropped(..)));
@@ -188,7 +188,7 @@ fn batches_are_single_calls(info: &'static SchedulerInfo, spec: &TreeSpec, case:
     of(true)?.iter().zip(&of(false)?).try_for_each(|(batches, singles)| same(batches, singles))
 }
 
-/// After a purge a scheduler is as good as new: it goes on as a fresh one does.
+/// A scheduler behaves after a purge as a fresh one does.
 fn purge_forgets(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
     let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..));
     let (mut used, mut fresh) = (model(info, spec), model(info, spec));
@@ -214,7 +214,7 @@ fn purge_forgets(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, a
     same(&used.events, &fresh.events)
 }
 
-/// A change that is refused leaves a scheduler that goes on as one does that was never asked.
+/// A refused change does not affect a scheduler's later behaviour.
 fn a_refused_change_changes_nothing(
     info: &'static SchedulerInfo,
     spec: &TreeSpec,
@@ -261,9 +261,9 @@ const RETUNED: [&str; 16] = [
     "hdrr",
 ];
 
-/// A scheduler that is told, again and again, to go on as it was made goes on as one does that was never told.
+/// A scheduler that is retuned to its own configuration, again and again, behaves as one that never was.
 fn retuned_to_the_same(info: &'static SchedulerInfo, spec: &TreeSpec, Case { before, after, .. }: &Case) -> Broken {
-    // Who is told has seen the time of then, which makes a difference where the caller's goes back.
+    // A retuned scheduler has seen the time of the call, which makes a difference if the caller's time goes back.
     let stays = |op: &&Op| !matches!(op, Op::Add(..) | Op::Change(..) | Op::Remove(..) | Op::GoBack(..));
     let (mut told, mut other) = (model(info, spec), model(info, spec));
     for op in before.iter().chain(after).filter(stays) {
@@ -278,10 +278,10 @@ fn retuned_to_the_same(info: &'static SchedulerInfo, spec: &TreeSpec, Case { bef
     same(&told.events, &other.events)
 }
 
-/// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of what a round
-/// takes in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the others
-/// come with single packets, so that they empty when they are served. Latency-critical leaves may be ahead of their turn, by some
-/// rounds where they have nearly all of the link; priorities may make others wait for as long as they like.
+/// Every backlogged leaf is served before the others have sent a certain number of bytes: a small multiple of a round
+/// in which the leaf with the smallest share sends one largest packet. Every second leaf is always backlogged; the
+/// others have single packets, so that they empty when they are served. Latency-critical leaves may be ahead of their
+/// turn, by some rounds if they have nearly all of the link; priorities may make others wait without limit.
 fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broken {
     if info.promises.starves {
         return Ok(());
@@ -297,7 +297,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
     }
     let tree = spec.build();
     let mut model = model(info, &spec);
-    // `operations` looks at them after every call.
+    // `operations` checks them after every call.
     model.check_invariants(Invariants::WithEverything);
     let ahead = match info.work_conserving {
         // A frame in which the leaf has some tens of slots may pass twice.
@@ -317,7 +317,7 @@ fn liveness(info: &'static SchedulerInfo, spec: &TreeSpec, case: &Case) -> Broke
         model.enqueue(&[(leaf, 1500)], false)?;
     }
     let is_busy: Vec<bool> = (0..tree.len()).map(|class| busy.iter().any(|(_, leaf)| leaf.index() == class)).collect();
-    // What had been sent when a leaf began to wait: when it sent, or became backlogged.
+    // Bytes sent when a leaf began to wait: when it sent, or became backlogged.
     let mut since = vec![0u128; tree.len()];
     let mut sent = 0;
     let in_time = |leaf: ClassId, waits: u128| {

@@ -1,5 +1,6 @@
-//! How schedulers have failed in the field, each as a test. Left out is what cannot be written here: packets that enter a
-//! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives classified).
+//! Failures of schedulers in the field, each as a test. Two kinds cannot be written here: packets that enter a
+//! scheduler from inside one of its own calls (a `&mut` borrow is exclusive), and cycles of filters (a packet arrives
+//! classified).
 
 use fairlink_core::{
     BuildError, ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, MAX_PACKET,
@@ -21,7 +22,7 @@ fn for_all(claim: impl Fn(&'static SchedulerInfo) -> Broken) {
     }
 }
 
-/// Returns true if a packet is sent: now, or where the scheduler is not work-conserving when it says that it goes on.
+/// Returns true if a packet is sent: now, or at the announced time if the scheduler is not work-conserving.
 fn send(info: &SchedulerInfo, scheduler: &mut dyn Scheduler, now: &mut Nanos) -> bool {
     let mut drops = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
     loop {
@@ -32,7 +33,7 @@ fn send(info: &SchedulerInfo, scheduler: &mut dyn Scheduler, now: &mut Nanos) ->
     }
 }
 
-/// Two branches with two leaves each where the scheduler takes a tree, four leaves where it does not.
+/// Two branches with two leaves each if the scheduler supports a tree, otherwise four leaves.
 fn four_leaves(info: &SchedulerInfo) -> TreeSpec {
     if !info.supports(Feature::Hierarchy) {
         return TreeSpec::flat(&[1, 2, 3, 4]);
@@ -160,7 +161,7 @@ fn a_ceiling_of_8_bits_per_second_is_honoured_for_hours() {
                     assert!(sent <= now + 1 + 1500, "{what}: {sent} B after {now} s");
                 }
             }
-            // Being asked late, it loses no more than that.
+            // A late call loses no more than that.
             let least = SECONDS / (1500 + seconds as u64).next_multiple_of(seconds as u64);
             assert!(sent >= least * 1500, "{}, every {seconds} s: {sent} B", info.name);
         }
@@ -202,7 +203,7 @@ fn a_quantum_of_zero_is_refused_and_quanta_that_overflow_32_bits_together_are_no
 
 #[test]
 fn a_quantum_far_below_a_packet_costs_no_time() {
-    // Rounds that nobody can send in are a loop of a million steps for each packet where they are walked one by one.
+    // Rounds in which no class can send are a loop of a million steps for each packet if they are walked one by one.
     for_all(|info| {
         let mut spec = TreeSpec { max_packet: MAX_PACKET, ..TreeSpec::flat(&[1; 300]) };
         if info.supports(Feature::Quantum) {
@@ -227,7 +228,7 @@ fn a_quantum_far_below_a_packet_costs_no_time() {
 
 #[test]
 fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
-    // 3 : 1 of a terabit, and of one bit; what wraps at 4.29 Gbit/s or at 68 Gbit/s shares otherwise.
+    // 3 : 1 of a terabit, and of one bit; arithmetic that wraps at 4.29 Gbit/s or at 68 Gbit/s would share differently.
     for_all(|info| {
         if info.promises.starves {
             return Ok(());
@@ -238,7 +239,7 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
             let mut model = model(info, &spec);
             let link = Rate::from_bps(rate).expect("a rate");
             let mut sent = [0u64; 2];
-            // Arrivals in the ratio asked for too, so that first in, first out does the same.
+            // Arrivals in the requested ratio, too, so that first in, first out has the same result.
             let arrivals = [(id(0), 1500), (id(0), 1500), (id(1), 1500), (id(0), 1500)];
             for _ in 0..20 {
                 model.enqueue(&arrivals, true)?;
@@ -248,7 +249,7 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
                 for _ in 0..4 {
                     let packet = model.send()?.ok_or("idle")?;
                     sent[packet.class.index() - 1] += 1;
-                    // What is guaranteed is guaranteed in time.
+                    // Guarantees are guarantees in time.
                     model.set_now(model.now().saturating_add(link.time_for(packet.len)));
                 }
             }
@@ -310,7 +311,7 @@ fn a_change_keeps_what_is_queued_and_its_order() {
             assert!(model.reconfigure(info, change)?);
         }
         assert_eq!(model.backlog().packets, 118);
-        // Only a smaller limit drops, and it says so; and not even that where the scheduler goes on with what it has.
+        // Only a smaller limit drops, with its reason; and not even that if the scheduler keeps its state.
         let queued = model.queued(id(2)) as u64;
         let goes_on = model.retune(info.build(&model.spec().build(), Leniency::Refuse, Members::new()).unwrap())?;
         let change = model.spec().with_change(2, 3, 30);

@@ -1,5 +1,5 @@
-//! One suite for all schedulers of the registry: what `fairlink_core::scheduler` promises, checked on each of them over random
-//! trees and sequences of calls; and the suite itself, checked on schedulers with one fault each.
+//! One suite for all schedulers of the registry: the contract of `fairlink_core::scheduler`, checked on each of them
+//! over random trees and sequences of calls; and the suite itself, checked on schedulers with one fault each.
 #![forbid(unsafe_code)]
 
 mod broken;

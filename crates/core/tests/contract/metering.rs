@@ -106,7 +106,8 @@ fn counters_follow_their_class_through_a_change_and_the_total_goes_on() {
         let (spec, mut scheduler) = running(info);
         let before: Vec<Counters> = (0..4).map(|class| scheduler.counters(ClassId(class))).collect();
         let (total, elsewhere) = (scheduler.total(), scheduler.elsewhere());
-        // The first goes; the second and third are now the first and second, and the former takes a single packet.
+        // The first is removed; the second and third are now the first and second, and the former sends a single
+        // packet.
         let mut next = spec.without_class(0);
         next.0.classes[0].limits.packets = 1;
         let tree = next.0.build();

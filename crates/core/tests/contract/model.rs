@@ -1,4 +1,4 @@
-//! A scheduler and, beside it, what the contract says must be in it. Every call is checked against that.
+//! A scheduler and a model of its contents by the contract. Every call is checked against the model.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use fairlink_core::{
 
 use crate::trees::{Survivors, TreeSpec};
 
-/// What a scheduler did, as its caller sees it.
+/// An action of a scheduler, as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Sent(u64, ClassId),
@@ -57,7 +57,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// How often a scheduler's own invariants are looked at, which takes O(classes).
+/// The frequency of checks of a scheduler's own invariants, which take O(classes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invariants {
     AfterEveryCall,
@@ -65,7 +65,7 @@ pub(crate) enum Invariants {
     WithEverything,
 }
 
-/// Every so many calls, all is checked.
+/// Number of calls per complete check.
 const EVERYTHING: u64 = 16;
 
 pub(crate) struct Model {
@@ -76,7 +76,7 @@ pub(crate) struct Model {
     queues: Vec<VecDeque<(u64, u32)>>,
     /// Classes with packets that were queued by flow, now or before a change: these keep their order within the flow only.
     by_flow: Vec<bool>,
-    /// What is in `queues`.
+    /// Sum of `queues`.
     total: Amount,
     next_handle: u64,
     now: Nanos,
@@ -124,7 +124,7 @@ impl Model {
         self.now = now;
     }
 
-    /// Numbers the next packets from here on, to compare with a scheduler that has seen more.
+    /// Numbers the next packets from here on, for comparison with a scheduler that has seen more.
     pub(crate) fn skip_handles(&mut self, handles: u64) {
         self.next_handle += handles;
     }
@@ -203,7 +203,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns true if so many of the packets may be in the transmit queue that their classes have room for another.
+    /// Returns true if enough of the packets may be in the transmit queue that their classes have room for another.
     fn may_be_behind(&self, class: ClassId) -> bool {
         let link = self.tree.link();
         let behind = link.transmit_queue.map_or(0, |queue| queue.packets);
@@ -214,8 +214,8 @@ impl Model {
             && self.backlog().packets < u64::from(link.max_queued) + u64::from(behind)
     }
 
-    /// Hands in the packets in one call, or in one each. A call ends with a packet that others may have to give way to: else nobody
-    /// could tell to which.
+    /// Enqueues the packets in one call, or in one each. A call ends with a packet that may evict others: otherwise the
+    /// victim could not be attributed.
     pub(crate) fn enqueue(&mut self, packets: &[(ClassId, u32)], batch: bool) -> Broken {
         let evicting: Vec<bool> = packets.iter().map(|&(class, _)| self.is_fair(class)).collect();
         let mut rest = packets;
@@ -293,7 +293,7 @@ impl Model {
         hosts || self.kind(class) == QueueKind::FqCoDel
     }
 
-    /// `packet` leaves its queue, of which it has to be the first, or the first of its flow.
+    /// Removes `packet` from its queue, in which it must be the first, or the first of its flow.
     fn leave(&mut self, packet: &Packet) -> Broken {
         let is_fair = self.is_fair(packet.class);
         let index = packet.class.index();
@@ -402,7 +402,7 @@ impl Model {
         Ok(sent)
     }
 
-    /// One call of dequeue_batch, or the single calls that it stands for.
+    /// One call of dequeue_batch, or the equivalent single calls.
     pub(crate) fn dequeue_batch(&mut self, max_packets: usize, max_bytes: u64, batch: bool) -> Broken {
         if !batch {
             let mut bytes = 0;
@@ -440,7 +440,8 @@ impl Model {
         self.check(sent.last().map(|packet| packet.class))
     }
 
-    /// One call of dequeue; where the scheduler is not work-conserving, as many as it takes, each when it says that it goes on.
+    /// One call of dequeue. If the scheduler is not work-conserving, repeats it at each announced time until a packet
+    /// leaves.
     pub(crate) fn send(&mut self) -> Result<Option<Packet>, String> {
         for _ in 0..200 {
             let sent = self.dequeue()?;
@@ -454,7 +455,7 @@ impl Model {
         Err(format!("200 waits and no packet, at {}", self.now))
     }
 
-    /// Dequeues until a packet leaves or there is none, jumping to where the scheduler says that it can go on.
+    /// Dequeues until a packet leaves or there is none, jumping to each announced time.
     pub(crate) fn wait_out(&mut self) -> Broken {
         for _ in 0..200 {
             if self.dequeue()?.is_some() {
@@ -490,7 +491,7 @@ impl Model {
         self.check_everything()
     }
 
-    /// Changes classes. Returns whether the change was taken; where it was not, nothing may have changed.
+    /// Changes classes. Returns true if the change was accepted; otherwise nothing may have changed.
     pub(crate) fn reconfigure(
         &mut self,
         info: &'static SchedulerInfo,
@@ -500,7 +501,7 @@ impl Model {
         let change = Change { scheduler: info, tree: &tree, leniency: Leniency::Refuse, survivors: &survivors };
         let mut drops = Drops::default();
         let prepared = prepare(&change, Members::new());
-        // Whether it can be made or not, nothing has changed yet.
+        // Nothing has changed yet, even if preparation failed.
         self.check_everything()?;
         let Ok(prepared) = prepared else { return Ok(false) };
         drop(prepared.commit(&mut self.scheduler, self.now, &mut drops));
@@ -539,7 +540,7 @@ impl Model {
         Ok(true)
     }
 
-    /// Has the scheduler go on as `with`, which was made for the same tree. Whether it did.
+    /// Retunes the scheduler to `with`, which was made for the same tree. Returns true if it could.
     pub(crate) fn retune(&mut self, mut with: Box<dyn Scheduler>) -> Result<bool, String> {
         let retuned = self.scheduler.retune(self.now, &mut *with);
         self.check_everything()?;

@@ -22,7 +22,7 @@ pub(crate) struct ClassSpec {
     pub(crate) bursts: [Option<u64>; 2],
     pub(crate) priority: Option<u8>,
     pub(crate) latency_critical: bool,
-    /// Of its queue: the kind, whether it marks, and its hosts.
+    /// Its queue: the kind, the marking, and its hosts.
     pub(crate) queue: (QueueKind, bool, Option<Hosts>),
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct TreeSpec {
     pub(crate) rate: u64,
     pub(crate) max_packet: u32,
     pub(crate) max_queued: u32,
-    /// Behind the scheduler. Its packets leave active queues when others arrive, which the model cannot tell from what is wrong: with one
-    /// there are FIFOs only.
+    /// Queue behind the scheduler. Its packets leave active queues when others arrive, which the model cannot
+    /// distinguish from a fault: with one there are FIFOs only.
     pub(crate) transmit_queue: Option<TransmitQueue>,
-    /// Without transmit queue, because the model does not know what is in that; and with FIFOs only.
+    /// Without transmit queue, because the model does not know its contents; and with FIFOs only.
     pub(crate) push_out: bool,
     pub(crate) long_rounds: bool,
     pub(crate) classes: Vec<ClassSpec>,
@@ -126,8 +126,8 @@ impl TreeSpec {
         std::iter::once(None).chain((0..self.classes.len()).map(keep)).collect()
     }
 
-    /// Adds a class below another, or below the root when `flat` or where the tree is deep enough. A leaf that gets its first
-    /// child hands that child its packets.
+    /// Adds a class below another, or below the root if `flat` or if the tree is deep enough. A leaf that gets its
+    /// first child passes its packets to that child.
     pub(crate) fn with_class(&self, below: usize, mut class: ClassSpec, levels: usize) -> (Self, Survivors) {
         let below = below % self.classes.len();
         class.parent = (self.depth(below) < levels).then_some(below);
@@ -144,7 +144,7 @@ impl TreeSpec {
         (new, survivors)
     }
 
-    /// Removes a class with all below it, unless nothing would be left.
+    /// Removes a class with all below it, unless the tree would become empty.
     pub(crate) fn without_class(&self, which: usize) -> (Self, Survivors) {
         let which = which % self.classes.len();
         let mut gone = vec![false; self.classes.len()];
@@ -176,12 +176,12 @@ impl TreeSpec {
     }
 }
 
-/// What random trees may look like.
+/// Limits of random trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) classes: usize,
     pub(crate) levels: usize,
-    /// What classes may set, now and then.
+    /// Features that classes set at random.
     pub(crate) features: &'static [Feature],
     /// Weights are drawn from 1 to 9 * 10^this.
     pub(crate) weight_digits: u32,
@@ -206,7 +206,7 @@ pub(crate) fn weights(digits: u32) -> impl Strategy<Value = u64> {
 pub(crate) fn classes(shape: Shape) -> impl Strategy<Value = ClassSpec> {
     let may = move |feature| shape.features.contains(&feature);
     let limits = (1u32..20, prop_oneof![3 => Just(u32::MAX), 1 => 1u32..20_000]);
-    // A quarter of the classes each; never where the scheduler cannot honour them.
+    // A quarter of the classes each; never if the scheduler cannot honour them.
     let ceiling = (0u32..4, 0u64..1_000_000_000_000).prop_map(move |(one_in, bps)| {
         (may(Feature::Ceiling) && one_in == 0).then_some(bps / 10u64.pow((bps % 12) as u32) + 1)
     });
@@ -266,7 +266,7 @@ pub(crate) fn trees(shape: Shape) -> impl Strategy<Value = TreeSpec> {
                 spec = spec.with_class(below.index(spec.classes.len()), class, shape.levels).0;
             }
         }
-        // All have a quantum or none: one that others would have to follow out of range is refused.
+        // All have a quantum or none: one that would push others out of range is refused.
         if !quanta {
             spec.classes.iter_mut().for_each(|class| class.quantum = None);
         }

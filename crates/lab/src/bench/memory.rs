@@ -1,11 +1,11 @@
-//! What a scheduler needs for a leaf and for a packet, by what it says of itself: the suite of the core holds it to that.
+//! Memory of a scheduler per leaf and per packet, by its own declaration, which the contract suite of the core checks.
 
 use fairlink_core::SchedulerInfo;
 use fairlink_workload::{Shape, Subject, WorkloadError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a scheduler needs for a leaf and for a packet.
+/// The memory of a scheduler per leaf and per packet.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Memory {
     /// The scheduler.
@@ -20,7 +20,8 @@ pub struct Memory {
     pub bytes_per_queued_packet: f64,
 }
 
-/// What `info` needs for a tree of `leaves` leaves in `levels` levels; nothing where it takes no such tree.
+/// Returns the memory of `info` for a tree of `leaves` leaves in `levels` levels; `None` if it does not support the
+/// tree.
 ///
 /// # Errors
 /// [`WorkloadError::Tree`].
@@ -29,7 +30,7 @@ pub fn memory(info: &'static SchedulerInfo, leaves: usize, levels: usize) -> Res
     if !Subject::Scheduler(info).takes(&shape.tree()?) {
         return Ok(None);
     }
-    // With a buffer for each of these numbers of packets: what the second takes more is for packets, and the rest for leaves.
+    // With a buffer for each of these numbers of packets: the increment is for packets, and the rest for leaves.
     let [few, many] = [leaves.max(1), 2 * leaves.max(1)];
     let bytes = |queued: usize| Ok(info.memory_for(&shape.tree_holding(queued)?) as f64);
     let (with_few, with_many) = (bytes(few)?, bytes(many)?);

@@ -1,4 +1,4 @@
-//! A report of costs as Markdown tables and as a figure: for `docs/cost.md`, and for whoever compares two states of the code.
+//! A report of costs as Markdown tables and as a figure: for `docs/cost.md`, and to compare two states of the code.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::figures::MAX_DRAWN;
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
-/// What is read of the JSON of another run: an earlier one of this code, or one of another program under the same workloads.
+/// The parts used of another run's JSON: an earlier one of this code, or one of another program under the same
+/// workloads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Other {
     results: Vec<Known>,
@@ -18,7 +19,7 @@ pub struct Other {
     baselines: Vec<Known>,
 }
 
-/// What a packet cost, whoever measured it.
+/// The cost of a packet, from any measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Known {
     scheduler: String,
@@ -68,13 +69,13 @@ const RINGS: &str = "rings";
 /// All costs that a page shows.
 struct Shown<'a> {
     costs: Vec<Known>,
-    /// True if classes of the report have ceilings: what is different about others is in their names.
+    /// True if classes of the report have ceilings: the names of others include the difference.
     ceilings: bool,
     earlier: &'a Other,
 }
 
 impl<'a> Shown<'a> {
-    /// Bare rings, all schedulers of the report, and those of `beside`.
+    /// Makes the list: bare rings, all schedulers of the report, and those of `beside`.
     fn new(report: &Report, earlier: &'a Other, beside: &[Other]) -> Self {
         let rings = report.baselines.iter().map(Known::from).filter(Known::is_of_rings);
         let mut costs: Vec<Known> = rings.chain(report.results.iter().map(Known::from)).collect();
@@ -83,7 +84,7 @@ impl<'a> Shown<'a> {
         Self { costs, ceilings, earlier }
     }
 
-    /// The scheduler, and what is different about its classes.
+    /// Returns the scheduler, and the difference of its classes, if any.
     fn name(&self, cost: &Known) -> String {
         let difference = match cost.ceilings {
             ceilings if ceilings == self.ceilings => "",
@@ -93,7 +94,7 @@ impl<'a> Shown<'a> {
         format!("{}{difference}", cost.scheduler)
     }
 
-    /// Nanoseconds now, and before where that is known.
+    /// Nanoseconds now, and before if that is known.
     fn cell(&self, cost: &Known) -> String {
         let now = cost.reference_ns_per_packet;
         let mut earlier = self.earlier.baselines.iter().chain(&self.earlier.results);
@@ -104,7 +105,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The distinct values of `key`, in the order of the costs.
+/// Returns the distinct values of `key`, in the order of the costs.
 fn distinct<'a, T: PartialEq>(costs: impl IntoIterator<Item = &'a Known>, key: impl Fn(&'a Known) -> T) -> Vec<T> {
     let mut values = Vec::new();
     for cost in costs {
@@ -116,8 +117,9 @@ fn distinct<'a, T: PartialEq>(costs: impl IntoIterator<Item = &'a Known>, key: i
     values
 }
 
-/// A table for each pattern and length of packets: a row for each scheduler of the report and of those `beside`, a column for each tree. Figures
-/// are net nanoseconds on the reference clock; where `earlier` has the same point, `before → now`. What schedulers need of memory follows.
+/// Returns a table for each pattern and length of packets: a row for each scheduler of the report and of those
+/// `beside`, a column for each tree. Figures are net nanoseconds on the reference clock; if `earlier` has the same
+/// point, `before → now`. The memory of schedulers follows.
 #[must_use]
 pub fn markdown(report: &Report, earlier: &Other, beside: &[Other]) -> String {
     let shown = Shown::new(report, earlier, beside);
@@ -162,7 +164,7 @@ pub fn markdown(report: &Report, earlier: &Other, beside: &[Other]) -> String {
     text
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

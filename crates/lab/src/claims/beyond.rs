@@ -1,4 +1,4 @@
-//! What no paper has: schedulers on the workloads of papers that are not theirs. What is claimed here is ours.
+//! Results beyond the papers: schedulers on the workloads of other papers. These claims are our own.
 
 use super::{Claim, Paper};
 

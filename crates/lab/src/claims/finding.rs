@@ -1,4 +1,4 @@
-//! What was found of a claim: quantities beside what the paper says of them, tables, figures, and how to run it again.
+//! The finding on a claim: quantities beside the paper's, tables, figures, and commands to repeat it.
 
 use fairlink_sim::statistics::Estimate;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::figures::figure::Figure;
 use crate::human;
 
-/// What a number measures. JSON has it in the base unit.
+/// The unit of a number. JSON has it in the base unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub enum Unit {
     /// Bytes.
@@ -28,7 +28,7 @@ pub enum Unit {
     /// A number of times: one quantity over another.
     #[serde(rename = "times")]
     Times,
-    /// How many there are.
+    /// A number of things.
     #[serde(rename = "count")]
     Count,
     /// A number without unit.
@@ -37,7 +37,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A value as people read it.
+    /// Formats a value for readers.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -54,12 +54,12 @@ impl Unit {
     }
 }
 
-/// At least four significant digits, and one after the point.
+/// Formats at least four significant digits, and one after the point.
 fn digits(value: f64) -> String {
     if value.abs() < 1000.0 { human::digits(value) } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
 }
 
-/// What was found for one quantity.
+/// The result for one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
     /// The number, or the mean of several runs.
@@ -80,12 +80,12 @@ impl From<Estimate> for Value {
     }
 }
 
-/// What a paper says of a quantity, and how far ours may be from it. The interval of ours does not widen what is accepted.
+/// A paper's statement on a quantity, and the accepted deviation. Our confidence interval does not widen it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
     /// This value, within a part of it: 0.05 for 5 %.
     Near(f64, f64),
-    /// This value, within so much of the same unit.
+    /// This value, within a tolerance in the same unit.
     Within(f64, f64),
     /// From the first to the second.
     Between(f64, f64),
@@ -93,17 +93,17 @@ pub enum Expected {
     AtMost(f64),
     /// No less than this.
     AtLeast(f64),
-    /// The paper gives this value, and does not claim it for our case: ours stands beside it unjudged.
+    /// The paper gives this value, but does not claim it for our case: ours is shown beside it unjudged.
     Beside(f64),
     /// The paper gives no value: ours is shown unjudged.
     Nothing,
 }
 
 impl Expected {
-    /// Returns true if `value` is as expected; `None` where nothing is judged. What is not a number never is.
+    /// Returns true if `value` is as expected; `None` if it is not judged. NaN is never accepted.
     #[must_use]
     pub fn accepts(self, value: f64) -> Option<bool> {
-        // A last digit of a float is no disagreement.
+        // A last digit of a float is not a disagreement.
         let slack = |bound: f64| 1e-12 * bound.abs();
         match self {
             Self::Near(paper, part) => Some((value - paper).abs() <= part * paper.abs() + slack(paper)),
@@ -115,7 +115,7 @@ impl Expected {
         }
     }
 
-    /// The one number that the paper gives, where it does.
+    /// Returns the number that the paper gives, if any.
     #[must_use]
     pub fn number(self) -> Option<f64> {
         match self {
@@ -125,7 +125,7 @@ impl Expected {
         }
     }
 
-    /// In words, such as `103.5 B +-2 %`.
+    /// Formats the value, such as `103.5 B +-2 %`.
     #[must_use]
     pub fn show(self, unit: Unit) -> String {
         let show = |value| unit.show(value);
@@ -141,20 +141,20 @@ impl Expected {
     }
 }
 
-/// What becomes of a comparison.
+/// The verdict on a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing was claimed: shown for the reader.
+    /// No claim: shown for the reader.
     Shown,
-    /// As the paper says.
+    /// Agrees with the paper.
     Agrees,
-    /// Not as the paper says, for a reason that the row gives, and as far from it as that reason predicts.
+    /// Differs from the paper, for the row's reason, by the amount that the reason predicts.
     Explained,
-    /// The direction is the paper's, the size is less than its sentence says.
+    /// The direction is the paper's, but the size is less than in its sentence.
     #[serde(rename = "weaker")]
     WeakerThanText,
-    /// Not as the paper says.
+    /// Disagrees with the paper.
     Disagrees,
 }
 
@@ -162,7 +162,7 @@ impl Verdict {
     /// All verdicts, the mildest first.
     pub const ALL: [Self; 5] = [Self::Shown, Self::Agrees, Self::Explained, Self::WeakerThanText, Self::Disagrees];
 
-    /// The verdict as users read it.
+    /// Returns the verdict as text for users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -174,7 +174,7 @@ impl Verdict {
         }
     }
 
-    /// A number of claims with this verdict, in words.
+    /// Formats a number of claims with this verdict.
     #[must_use]
     pub fn counted(self, claims: usize) -> String {
         match self {
@@ -187,7 +187,7 @@ impl Verdict {
     }
 }
 
-/// How ours may be other than the paper says without disagreeing: between which values, with which verdict, and why.
+/// An explained deviation from the paper: its range, its verdict, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 struct Departure {
     least: f64,
@@ -199,15 +199,16 @@ struct Departure {
 /// One quantity of a claim: the paper's and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What is compared, in words: `growth of the mean delay from 0 to 20 packets/s`. No other row of the claim has it.
+    /// The compared quantity, in words: `growth of the mean delay from 0 to 20 packets/s`. Unique among the rows of the
+    /// claim.
     pub what: String,
     /// Its unit.
     pub unit: Unit,
-    /// What the paper says of it.
+    /// The paper's statement.
     pub paper: Expected,
-    /// What we found.
+    /// Our result.
     pub ours: Value,
-    /// The sentence of the paper that is judged, where it is another than the claim's.
+    /// The judged sentence of the paper, if it differs from the claim's.
     pub sentence: Option<&'static str>,
     departure: Option<Departure>,
 }
@@ -219,40 +220,41 @@ impl Row {
         Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None }
     }
 
-    /// Something that must hold; ours is how often it did not.
+    /// Makes a row for an invariant; ours is the number of violations.
     #[must_use]
     pub fn never(what: impl Into<String>, violations: usize) -> Self {
         Self::new(what, Unit::Count, Expected::AtMost(0.0), violations as f64)
     }
 
-    /// A quantity that the paper says nothing of.
+    /// Makes a row for a quantity without a statement in the paper.
     #[must_use]
     pub fn shown(what: impl Into<String>, unit: Unit, ours: impl Into<Value>) -> Self {
         Self::new(what, unit, Expected::Nothing, ours)
     }
 
-    /// Known not to be as the paper says, for this reason: the verdict is [`Verdict::Explained`] while ours is from `least` to `most`, and
-    /// [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse what it does not explain.
+    /// Accepts a known departure from the paper, for this reason: the verdict is [`Verdict::Explained`] while ours is
+    /// from `least` to `most`, and [`Verdict::Disagrees`] elsewhere, so that a reason does not excuse anything else.
     #[must_use]
     pub fn departing(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
         Self { departure: Some(Departure { least, most, verdict: Verdict::Explained, reason: reason.into() }), ..self }
     }
 
-    /// The direction of the paper's sentence without its size: the verdict is [`Verdict::WeakerThanText`] while ours is from `least` to `most`,
-    /// and [`Verdict::Disagrees`] beyond. `reason` is what is known of the cause.
+    /// Accepts the direction of the paper's sentence without its size: the verdict is [`Verdict::WeakerThanText`] while
+    /// ours is from `least` to `most`, and [`Verdict::Disagrees`] beyond. `reason` is the known cause.
     #[must_use]
     pub fn or_weaker(self, least: f64, most: f64, reason: impl Into<String>) -> Self {
         let verdict = Verdict::WeakerThanText;
         Self { departure: Some(Departure { least, most, verdict, reason: reason.into() }), ..self }
     }
 
-    /// Judges this sentence of the paper instead of the claim's: a quotation, with its place where that is another than the claim's.
+    /// Judges this sentence of the paper instead of the claim's: a quotation, with its place if that differs from the
+    /// claim's.
     #[must_use]
     pub fn judging(self, sentence: &'static str) -> Self {
         Self { sentence: Some(sentence), ..self }
     }
 
-    /// What becomes of it.
+    /// Returns the verdict on it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.paper.accepts(self.ours.mean) {
@@ -262,19 +264,19 @@ impl Row {
         }
     }
 
-    /// The departure that holds for ours, where ours is not as the paper says.
+    /// Returns the departure that covers our value, if it differs from the paper.
     fn departed(&self) -> Option<&Departure> {
         let within = |departure: &&Departure| (departure.least..=departure.most).contains(&self.ours.mean);
         self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(self.ours.mean) == Some(false))
     }
 
-    /// The reason for a departure, where it holds for ours.
+    /// Returns the reason for a departure, if it covers our value.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.departed().map(|departure| departure.reason.as_str())
     }
 
-    /// The paper's, in words.
+    /// Formats the paper's value.
     #[must_use]
     pub fn show_paper(&self) -> String {
         self.paper.show(self.unit)
@@ -291,10 +293,10 @@ impl Row {
     }
 }
 
-/// A table of the report: what a paper has as a table, or the sensitivity to what it does not say.
+/// A table of the report: a table of the paper, or the sensitivity to an open choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its content.
     pub title: String,
     /// The heads of its columns. The first column has words, the others numbers.
     pub head: Vec<String>,
@@ -303,35 +305,35 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows.
+    /// Makes a table without rows.
     #[must_use]
     pub fn new(title: impl Into<String>, head: &[&str]) -> Self {
         Self { title: title.into(), head: head.iter().map(|&title| title.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// With one more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 }
 
-/// How to run something again without the laboratory.
+/// A command to repeat a run without the laboratory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rerun {
     /// The scenario file's name.
     pub file: String,
     /// Its text.
     pub text: String,
-    /// What to type after `fairlink`, with the file's name in it.
+    /// Arguments of `fairlink`, including the file's name.
     pub command: String,
 }
 
 /// All that was found of a claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
-    /// Quantities; the first one stands for the claim where there is room for one.
+    /// Quantities; the first one represents the claim in short summaries.
     pub rows: Vec<Row>,
-    /// What we ran, in a few sentences, with what the text leaves open and what was chosen.
+    /// Description of the run in a few sentences, with the choices made where the text is open.
     pub note: String,
     /// Tables.
     pub tables: Vec<Table>,
@@ -342,34 +344,34 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// These quantities, found as `note` says.
+    /// Makes a finding of these quantities, described by `note`.
     #[must_use]
     pub fn new(note: impl Into<String>, rows: Vec<Row>) -> Self {
         Self { rows, note: note.into(), ..Self::default() }
     }
 
-    /// With this plot.
+    /// Adds this plot.
     #[must_use]
     pub fn with_figure(mut self, figure: Figure) -> Self {
         self.figures.push(figure);
         self
     }
 
-    /// With this table.
+    /// Adds this table.
     #[must_use]
     pub fn with_table(mut self, table: Table) -> Self {
         self.tables.push(table);
         self
     }
 
-    /// With this scenario.
+    /// Adds this scenario.
     #[must_use]
     pub fn with_rerun(mut self, rerun: Rerun) -> Self {
         self.reruns.push(rerun);
         self
     }
 
-    /// The worst verdict of its rows. A claim without any judged row does not agree: nothing was checked.
+    /// Returns the worst verdict of its rows. A claim without any judged row does not agree: nothing was checked.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.rows.iter().map(Row::verdict).max() {

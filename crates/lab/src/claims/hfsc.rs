@@ -1,4 +1,4 @@
-//! The claims of \[hfsc\]: delays under service curves, what is guaranteed and to whom, admission, and what it costs.
+//! The claims of \[hfsc\]: delays under service curves, guarantees, admission, and cost.
 
 use super::{Claim, Paper};
 

@@ -1,4 +1,4 @@
-//! The claims of \[hls\]: bounds, the algorithm's invariants, the experiments, and what the fluid ideal promises.
+//! The claims of \[hls\]: bounds, the algorithm's invariants, the experiments, and properties of the fluid ideal.
 
 use super::{Claim, Paper};
 

@@ -1,4 +1,4 @@
-//! The claims of \[htb\]: the page's own measurements, its tc lines and scripts run as they are.
+//! The claims of \[htb\]: the page's own measurements, with its tc lines and scripts unchanged.
 
 use super::{Claim, Paper};
 

@@ -1,5 +1,5 @@
-//! The bench at which claims are tried: how much effort there is, scenarios with other numbers, and runs on all processors, each made
-//! once however many claims ask for it.
+//! The laboratory: effort, scenarios with other numbers, and runs on all processors, each made once and shared by all
+//! claims.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,22 +16,22 @@ use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 use super::finding::{Rerun, Row};
 use fairlink_api::links_of;
 
-/// How much is run.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Fewer and shorter runs, so that all claims take a few minutes; intervals are wider.
     Quick,
-    /// As many runs as the papers made, or more.
+    /// At least as many runs as the papers made.
     Full,
 }
 
 /// Why a claim could not be tried to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Somebody asked for an end.
+    /// The user stopped the run.
     #[error("interrupted")]
     Stopped,
-    /// A scenario of ours is wrong.
+    /// An invalid scenario of ours.
     #[error("{0}")]
     Scenario(String),
     /// A simulation failed.
@@ -61,13 +61,13 @@ impl From<Problems> for ClaimError {
 }
 
 impl ClaimError {
-    /// Something else went wrong, in these words.
+    /// Makes an error with this text.
     pub fn other(what: impl std::fmt::Display) -> Self {
         Self::Other(what.to_string())
     }
 }
 
-/// A scenario file of a claim, as text: whoever reads a report can run it alone.
+/// A scenario file of a claim, as text: a reader of a report can run it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// The file's name, such as `fig51.toml`.
@@ -79,19 +79,20 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A scenario file. The texts have long queues where they say nothing of them: leaves without a `buffer` hold 1000 packets.
+    /// Makes a scenario file. The texts assume long queues if they give no length: leaves without a `buffer` hold 1000
+    /// packets.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: with_long_queues(&text.into()), beside: None }
     }
 
-    /// The same, with the text of a file that it names.
+    /// Adds the text of a file that the workload names.
     #[must_use]
     pub fn beside(self, name: &str, text: &Arc<str>) -> Self {
         Self { beside: Some((name.to_owned(), Arc::clone(text))), ..self }
     }
 
-    /// The same with other values for numbers of it, as `--sweep` would set them: `[("source.lc.packets_per_second", "15")]`.
+    /// Replaces numbers, as `--sweep` would: `[("source.lc.packets_per_second", "15")]`.
     ///
     /// # Errors
     /// A key that is not there.
@@ -102,7 +103,7 @@ impl Workload {
         Ok(Self { text: template.with(settings), ..self.clone() })
     }
 
-    /// How to run it again: `arguments` follow the file's name.
+    /// Returns the command to repeat it: `arguments` follow the file's name.
     #[must_use]
     pub fn rerun(&self, arguments: &str) -> Rerun {
         let space = if arguments.is_empty() { "" } else { " " };
@@ -110,10 +111,10 @@ impl Workload {
         Rerun { file: self.name.clone(), text: self.text.clone(), command }
     }
 
-    /// The file, read for this scheduler, whatever of it the scheduler cannot honour.
+    /// Reads the file for this scheduler, and ignores settings that the scheduler cannot honour.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the file.
     pub fn read(&self, scheduler: &str) -> Result<Scenario, ClaimError> {
         let options = ReadOptions { leniency: Leniency::Ignore, scheduler: Some(scheduler) };
         let beside = self.beside.iter().map(|(name, text)| (name, text.as_bytes()));
@@ -122,12 +123,12 @@ impl Workload {
     }
 }
 
-/// Runs that are the same give the same; the key says what they are.
+/// Cached runs; the key identifies them.
 type Played = BTreeMap<String, Arc<OnceLock<Result<Arc<Vec<Run>>, String>>>>;
 
-/// Where claims are tried.
+/// The laboratory that tries claims.
 pub struct Lab<'a> {
-    /// How much is run.
+    /// Amount of work.
     pub effort: Effort,
     /// Rows that real packets brought, by claim.
     pub real: BTreeMap<&'static str, Vec<Row>>,
@@ -138,7 +139,7 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// With at most `threads` threads; `stop` is asked often whether to end.
+    /// Makes a laboratory with at most `threads` threads; `stop` is called often and returns true to end.
     pub fn new(effort: Effort, threads: usize, stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self {
             effort,
@@ -150,7 +151,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// One of two numbers by the effort.
+    /// Returns one of two numbers by the effort.
     #[must_use]
     pub fn by_effort<T>(&self, quick: T, full: T) -> T {
         match self.effort {
@@ -159,15 +160,15 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// To be asked in long computations.
+    /// Checks for a stop; to be called in long computations.
     ///
     /// # Errors
-    /// [`ClaimError::Stopped`] where it is time to end.
+    /// [`ClaimError::Stopped`] if the run should end.
     pub fn go_on(&self) -> Result<(), ClaimError> {
         if (self.stop)() { Err(ClaimError::Stopped) } else { Ok(()) }
     }
 
-    /// How many threads there are at most.
+    /// Maximum number of threads.
     pub(super) fn threads(&self) -> usize {
         self.threads
     }
@@ -185,11 +186,11 @@ impl<'a> Lab<'a> {
         work()
     }
 
-    /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by scheduler, seed by seed.
-    /// What was run before is not run again.
+    /// Runs a scenario under each of these schedulers, `runs` times, with seeds from its own upwards: scheduler by
+    /// scheduler, seed by seed. Earlier runs are reused.
     ///
     /// # Errors
-    /// What is wrong with the scenario or its simulation; [`ClaimError::Stopped`].
+    /// The error in the scenario or its simulation; [`ClaimError::Stopped`].
     pub fn play(
         &self,
         workload: &Workload,
@@ -210,7 +211,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// As [`Lab::play`], with an observer that is made for each run, in no order. Nothing is kept for others.
+    /// Like [`Lab::play`], with an observer that is made for each run, in any order. The runs are not cached.
     ///
     /// # Errors
     /// As [`Lab::play`].
@@ -252,7 +253,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// The estimate of what `value` says of each of these runs.
+/// Returns the estimate of `value` over these runs.
 ///
 /// # Errors
 /// None of them has it.
@@ -265,19 +266,20 @@ pub fn estimate<'r>(
     Estimate::of(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
 }
 
-/// The mean delay of a class in a run, in seconds.
+/// Returns the mean delay of a class in a run, in seconds.
 #[must_use]
 pub fn mean_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay().mean
 }
 
-/// The longest delay of a class in a run, in seconds.
+/// Returns the longest delay of a class in a run, in seconds.
 #[must_use]
 pub fn longest_delay(run: &Run, class: &str) -> Option<f64> {
     run.classes.iter().find(|found| found.name == class)?.delay().max
 }
 
-/// What `value` says of the runs of scheduler `one` less what it says of those of `other`, run by run on the same arrivals.
+/// Estimates the difference of `value` between the runs of scheduler `one` and those of `other`, run by run on the same
+/// arrivals.
 ///
 /// # Errors
 /// No pair of runs has it.
@@ -293,7 +295,7 @@ pub fn difference(
     difference.ok_or_else(|| ClaimError::other(format!("no runs of {one} and {other} to compare")))
 }
 
-/// The same text with `buffer = "1000p"` at each leaf that has none.
+/// Returns the text with `buffer = "1000p"` added to each leaf without a buffer.
 fn with_long_queues(text: &str) -> String {
     const BUFFER: &str = "buffer = \"1000p\"";
     let is_parent = |name: &str| text.contains(&format!("parent = {name}"));
@@ -307,7 +309,7 @@ fn with_long_queues(text: &str) -> String {
     let mut lines = text.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
         if line.trim_end().split('#').next().is_some_and(|head| head.trim().ends_with("class]]")) {
-            // A table of its own: all lines up to the next table.
+            // One TOML table: all lines up to the next table.
             let mut block = vec![line];
             while let Some(line) = lines.next_if(|line| !line.trim_start().starts_with('[')) {
                 block.push(line);

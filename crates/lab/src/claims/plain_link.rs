@@ -17,7 +17,7 @@ pub(super) const LARGEST: u64 = 1500;
 /// Packets that a class may have queued: more than any claim here sends.
 const QUEUED: u32 = 4096;
 
-/// A class for each share, all below the link.
+/// Makes a class for each share, all below the link.
 pub(super) fn flat(shares: &[Share]) -> Result<Hierarchy, ClaimError> {
     let link = LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST as u32, ..link });
@@ -29,13 +29,13 @@ pub(super) fn flat(shares: &[Share]) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// The scheduler of this name.
+/// Makes the scheduler of this name.
 pub(super) fn build(name: &str, tree: &Hierarchy) -> Result<Box<dyn Scheduler>, ClaimError> {
     let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
     info.build(tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)
 }
 
-/// The packet that it sends next, if any.
+/// Removes and returns the next packet, if any.
 pub(super) fn next(scheduler: &mut dyn Scheduler, now: u64) -> Option<Packet> {
     match scheduler.dequeue(Nanos(now), &mut |_: Nanos, _: Packet, _: DropReason| {}) {
         Dequeued::Packet(packet) => Some(packet),

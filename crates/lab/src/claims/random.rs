@@ -11,22 +11,22 @@ use super::Workload;
 pub(super) struct SeededRng(ChaCha8Rng);
 
 impl SeededRng {
-    /// Those of the case with this number, of a claim that calls itself `salt`.
+    /// Makes the random numbers of the case with this number, of a claim with the name `salt`.
     pub(super) fn new(salt: u64, case: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(case)))
     }
 
-    /// A number from 0 to one less than `count`, which is not 0.
+    /// Draws a number from 0 to one less than `count`, which is not 0.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         self.0.next_u64() % count
     }
 
-    /// A number from `least` to `most`.
+    /// Draws a number from `least` to `most`.
     pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True once in `count` times.
+    /// Returns true once in `count` times.
     pub(super) fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
@@ -35,17 +35,18 @@ impl SeededRng {
 /// A class of a random tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RandomClass {
-    /// Its place among the classes; nothing below the link.
+    /// Index of its parent among the classes; none below the link.
     pub(super) parent: Option<usize>,
     /// Its weight.
     pub(super) weight: u64,
-    /// How far it is from the link, from 1.
+    /// Its distance from the link, from 1.
     pub(super) level: u64,
     /// True if it has no children.
     pub(super) leaf: bool,
 }
 
-/// A tree of 2 to `most` classes on up to `levels` levels. Weights are alike in one case and far apart in another.
+/// Makes a tree of 2 to `most` classes on up to `levels` levels. Weights are alike in one case and far apart in
+/// another.
 pub(super) fn classes(dice: &mut SeededRng, most: u64, levels: u64) -> Vec<RandomClass> {
     let count = dice.between(2, most);
     let scale = [9, 100, 2000][dice.below(3) as usize];
@@ -63,8 +64,8 @@ pub(super) fn classes(dice: &mut SeededRng, most: u64, levels: u64) -> Vec<Rando
     classes
 }
 
-/// A scenario on a link of 10 Mbit/s with these classes, named c0, c1 and so on, each leaf with traffic of some kind: always
-/// backlogged, at random, in bursts, or silent for a while.
+/// A scenario on a link of 10 Mbit/s with these classes, named c0, c1 and so on, each leaf with traffic of some kind:
+/// always backlogged, at random, in bursts, or silent for a while.
 pub(super) fn scenario(dice: &mut SeededRng, name: String, classes: &[RandomClass], seconds: f64) -> Workload {
     let mut text = format!(
         "duration = \"{seconds}s\"\nseed = {}\n\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n",

@@ -1,21 +1,22 @@
-//! What the papers measured on real systems, on real packets: the claims that can be, and what is asked of whoever plays them.
+//! The papers' measurements on real systems, repeated on real packets where possible, and the interface to the program
+//! that sends them.
 //!
-//! Rates are scaled to what a small machine does beside its other work, and it says so. The numbers are those of a machine that is not
-//! alone: what is judged are orders and shares, within `TOLERANCE`.
+//! Rates are scaled to the capability of a small machine with other work, as the report states. The numbers are those
+//! of a shared machine: orders and shares are judged, within `TOLERANCE`.
 
 use super::laboratory::mean_delay;
 use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
 use crate::measure::relative;
 use fairlink_sim::{Options, Phase};
 
-/// How far real rates may be from the ideal ones, as a part of them.
+/// Maximum relative deviation of real rates from the ideal ones.
 const TOLERANCE: f64 = 0.05;
-/// Spans of the pool's script, in seconds, and what its rates may be off, as the simulation has them.
+/// Spans of the pool's script, in seconds, and tolerances of its rates, as in the simulation.
 const EARLY: (f64, f64) = (2.6, 3.6);
 const SETTLED: (f64, f64) = (6.0, 9.0);
 const LATE: (f64, f64) = (11.0, 14.0);
 const TENTH: f64 = 0.1;
-/// The kernel's HTB, where packets are real.
+/// The kernel's HTB, for real packets.
 pub const KERNEL_HTB: &str = "kernel-htb";
 
 /// Plays scenarios on real packets, through the gateway in a private network namespace.
@@ -27,14 +28,16 @@ pub trait Testbed {
     /// It could not be played.
     fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, ClaimError>;
 
-    /// Mean delay of each class in seconds, by name, with generator, gateway and receiver as processes of their own.
+    /// Measures the mean delay of each class in seconds, by name. Generator, gateway and receiver are processes of
+    /// their own.
     ///
     /// # Errors
     /// It could not be played.
     fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError>;
 
-    /// Rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all links of one gateway, whose
-    /// link file is `links`. The first scenario of `traffic` is sent into its first link, and so on.
+    /// Returns rates in each of `spans`, in seconds since the traffic began, of each class by name, in bit/s: of all
+    /// links of one gateway, whose link file is `links`. The first scenario of `traffic` is sent into its first link,
+    /// and so on.
     ///
     /// # Errors
     /// It could not be played.
@@ -63,13 +66,13 @@ const REAL: [(&str, Try); 10] = [
     ("drrpp.fig510", fig510),
 ];
 
-/// How a claim is tried on real packets, where it can be.
+/// Returns the function that tries a claim on real packets, if there is one.
 #[must_use]
 pub fn real(claim: &Claim) -> Option<Try> {
     REAL.iter().find(|(id, _)| *id == claim.id).map(|&(_, attempt)| attempt)
 }
 
-/// With ports for the leaves, as the gateway tells classes apart, and a class for frames of nobody.
+/// Adds ports for the leaves, by which the gateway classifies, and a class for unmatched frames.
 fn with_ports(workload: &Workload) -> Result<Workload, ClaimError> {
     let tree = workload.read("hls")?.link;
     let mut text = String::new();
@@ -95,7 +98,7 @@ fn with_ports(workload: &Workload) -> Result<Workload, ClaimError> {
     Ok(Workload::new(workload.name.clone(), text))
 }
 
-/// The part of its ideal by which the farthest class is away from it.
+/// Largest relative deviation of a class from its ideal.
 fn farthest(phases: &[Phase]) -> f64 {
     let link: f64 =
         phases.iter().map(|phase| phase.classes.iter().map(|class| class.rates.fair()).sum()).fold(0.0, f64::max);
@@ -160,7 +163,7 @@ fn share(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("ceilings.toml", CEILINGS), &["htb"], &[KERNEL_HTB])
 }
 
-/// Mean delay of a class, of those that were played.
+/// Returns the mean delay of a class, of those that were played.
 fn delay_of(delays: &[(String, f64)], class: &str) -> Result<f64, ClaimError> {
     let found = delays.iter().find(|(name, _)| name == class);
     found.map(|&(_, delay)| delay).ok_or_else(|| ClaimError::other(format!("nothing of {class} was received")))
@@ -188,7 +191,7 @@ fn prio(lab: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     ])
 }
 
-/// Two links of a gateway that share a pool, under either rule.
+/// Tests two links of a gateway that share a pool, under either rule.
 fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     // As the script of the text has it: flow, port, kB/s, from, to.
     let source = |(flow, port, kilobytes, from, to): (u8, u16, u32, u32, u32)| {
@@ -235,7 +238,7 @@ fn slots(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     ])
 }
 
-/// The mean delay of the latency-critical flow and of the first other one, real and simulated.
+/// Returns the mean delay of the latency-critical flow and of the first other one, real and simulated.
 fn critical(lab: &Lab<'_>, bed: &mut dyn Testbed, text: &str, scheduler: &str) -> Result<[(f64, f64); 2], ClaimError> {
     let seconds = lab.by_effort(12, 60).to_string() + "s";
     let workload = with_ports(&Workload::new("real.toml", text).with(&[("duration", &seconds)])?)?;

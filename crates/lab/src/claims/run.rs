@@ -1,4 +1,4 @@
-//! Many claims, on all processors, with results in the order of the claims as soon as they are there.
+//! Many claims, on all processors, with results in the order of the claims as soon as they are available.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,29 +10,29 @@ use super::finding::{Finding, Row, Verdict};
 use super::laboratory::{ClaimError, Lab};
 use crate::figures::figure::Figure;
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug)]
 pub struct Outcome {
     /// The claim.
     pub claim: &'static Claim,
-    /// What was found, or why nothing was.
+    /// The finding, or the error.
     pub found: Result<Finding, ClaimError>,
 }
 
 impl Outcome {
-    /// The verdict. A claim that could not be tried to its end does not agree.
+    /// Returns the verdict. A claim that could not be tried to its end does not agree.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.found.as_ref().map_or(Verdict::Disagrees, Finding::verdict)
     }
 
-    /// Returns true if somebody ended it.
+    /// Returns true if the user stopped it.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(self.found, Err(ClaimError::Stopped))
     }
 
-    /// The sentence that `row` judges. What goes beyond the papers judges what it is about.
+    /// Returns the sentence that `row` judges. Claims beyond the papers are judged by their own statement.
     #[must_use]
     pub fn sentence(&self, row: &Row) -> &'static str {
         let own = if self.claim.sentence.is_empty() { self.claim.about } else { self.claim.sentence };
@@ -45,13 +45,13 @@ impl Outcome {
         self.rows().chunk_by(same).map(|rows| (self.sentence(&rows[0]), rows))
     }
 
-    /// Its quantities; none where it could not be tried.
+    /// Returns its quantities; empty if it could not be tried.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
         self.found.as_ref().map_or(&[], |finding| &finding.rows)
     }
 
-    /// The quantity that stands for it: the worst of its rows, the first of them where several are as bad.
+    /// Returns the quantity that represents it: the worst of its rows, the first one if several are as bad.
     #[must_use]
     pub fn headline(&self) -> Option<&Row> {
         let worst = self.rows().iter().map(Row::verdict).max()?;
@@ -71,7 +71,7 @@ impl Outcome {
         figures.iter().enumerate().map(|(place, figure)| (stem(place), titled(figure))).collect()
     }
 
-    /// Why it is not as the paper says, where that is known, or what went wrong; nothing where it agrees.
+    /// Returns the reason for a deviation from the paper, if it is known, or the error; empty if it agrees.
     #[must_use]
     pub fn reasons(&self) -> String {
         match &self.found {
@@ -88,7 +88,7 @@ impl Outcome {
         }
     }
 
-    /// The note: reasons first, then how it was run.
+    /// Returns the note: reasons first, then how it was run.
     #[must_use]
     pub fn note(&self) -> String {
         let note = self.found.as_ref().map_or("", |finding| &finding.note);
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// What a caller hears while claims are tried.
+/// Progress reports to the caller while claims are tried.
 pub enum Progress<'o> {
     /// Work on this claim has begun.
     Begun(&'static Claim),
@@ -104,9 +104,9 @@ pub enum Progress<'o> {
     Done(&'o Outcome),
 }
 
-/// Tries these claims, several at a time, and tells of each in their order. Those that measure times are tried and told at the end, one at a
-/// time, so that nothing of ours disturbs them. Once the laboratory is asked to stop, claims that were not begun are left out, and those under way end
-/// as interrupted.
+/// Tries these claims, several at a time, and reports each in their order. Those that measure times are tried and
+/// reported at the end, one at a time, so that the others do not disturb them. Once the laboratory is asked to stop,
+/// claims that were not begun are left out, and those in progress end as interrupted.
 pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut(Progress<'_>)) -> Vec<Outcome> {
     let (timed, others): (Vec<usize>, Vec<usize>) = (0..claims.len()).partition(|&index| claims[index].timed);
     let order = others.iter().chain(&timed).copied().collect();
@@ -142,7 +142,7 @@ pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut
     told.done.into_iter().flatten().collect()
 }
 
-/// Tries one claim, and adds what real packets brought.
+/// Tries one claim, and adds the results of real packets.
 fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
     // A bug that ends one claim must not cost the others.
     let run = || lab.while_busy(|| (claim.run)(lab));
@@ -159,14 +159,14 @@ fn attempt(lab: &Lab<'_>, claim: &'static Claim) -> Outcome {
 /// Outcomes by claim.
 struct Told<'c> {
     claims: &'c [&'static Claim],
-    /// In which order they are told of.
+    /// Order of the reports.
     order: Vec<usize>,
     done: Vec<Option<Outcome>>,
     told: usize,
 }
 
 impl Told<'_> {
-    /// The claim with this index has begun, or has ended with this outcome.
+    /// Records that the claim with this index has begun, or has ended with this outcome.
     fn hear(&mut self, index: usize, outcome: Option<Outcome>, tell: &mut impl FnMut(Progress<'_>)) {
         match outcome {
             None => tell(Progress::Begun(self.claims[index])),
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(outcomes[2].note(), "could not be tried: no such thing");
     }
 
-    /// Asked for an end by the claim below, before its outcome is told.
+    /// Set by the claim below, before its outcome is reported.
     static STOP: AtomicBool = AtomicBool::new(false);
 
     fn stopping(lab: &Lab<'_>) -> Result<Finding, ClaimError> {

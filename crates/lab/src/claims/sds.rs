@@ -1,4 +1,4 @@
-//! The claims of \[sds\]: what is gained when excess bandwidth goes where it helps most.
+//! The claims of \[sds\]: gains from giving excess bandwidth to the class that needs it most.
 
 use super::{Claim, Paper};
 

@@ -22,7 +22,8 @@ pub const EXP1: Experiment = Experiment {
     scripts: &[Script { letter: None, make: |rate, phase| scenario(MEDIUM, &LEAVES_STOP, rate, phase) }],
 };
 
-/// Experiment 2: A1, B2 and C send and C pauses. The letters say how far the guarantees of the two leaves of A and of B lie apart.
+/// Experiment 2: A1, B2 and C send and C pauses. The letters denote the difference of the guarantees of the two leaves
+/// of A and of B.
 pub const EXP2: Experiment = Experiment {
     id: "hls.exp2",
     place: "Section VIII, Experiment 2",
@@ -54,7 +55,7 @@ const B1: ClassId = ClassId(5);
 const B2: ClassId = ClassId(6);
 const C: ClassId = ClassId(7);
 
-/// How many seconds a phase lasts in the paper, and which leaves send in it.
+/// Length of a phase in the paper, in seconds, and the leaves that send in it.
 type Phase = (u64, &'static [ClassId]);
 const LEAVES_STOP: [Phase; 5] =
     [(5, &[A1, A2, B1, B2, C]), (5, &[A2, B1, B2, C]), (5, &[A2, B2, C]), (5, &[A2, B2]), (5, &[B2])];
@@ -99,7 +100,7 @@ fn tree(leaf_parts: LeafParts, rate: Rate) -> Result<Hierarchy, HierarchyError> 
     let mut add = |parent, parts: u64| {
         // Parts of 1000 of at most 10^12.
         let bps = rate.bps() * parts / 1000;
-        // A weight of the same number is refused where it is no rate.
+        // A weight of the same number is refused if it is not a rate.
         let share = Rate::from_bps(bps).map_or(Share::Weight(bps), Share::Guarantee);
         tree.add(parent, ClassConfig { share: Some(share), ..ClassConfig::default() })
     };
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn cbq_shares_by_the_guarantees_of_classes_while_c_sends_and_sources_have_clocks_of_their_own() {
-        // Experiment 2, H: 8.6, 34 and 57 where sources refill their queues only when a packet leaves.
+        // Experiment 2, H: 8.6, 34 and 57 if sources refill their queues only when a packet leaves.
         let script = EXP2.scripts.last().unwrap();
         let scenario = script.overloaded(Rate::from_bps(100_000_000).unwrap(), Some(Nanos::from_secs(4))).unwrap();
         for name in ["cbq-formal", "cbq-top-level"] {

@@ -1,6 +1,6 @@
-//! Axes: which values they span, where they have ticks, and what stands there.
+//! Axes: their ranges, ticks, and labels.
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 enum Scale {
     Linear,
@@ -9,7 +9,7 @@ enum Scale {
     Names(Vec<String>),
 }
 
-/// What stands at ticks.
+/// The unit of tick labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// Numbers alone; the label has the unit.
@@ -21,7 +21,7 @@ enum Unit {
 /// An axis of a [`Panel`](super::figure::Panel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its quantity, with the unit.
     pub label: String,
     scale: Scale,
     unit: Unit,
@@ -30,7 +30,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Evenly from `min` to `max`.
+    /// Makes a linear axis from `min` to `max`.
     #[must_use]
     pub fn linear(label: impl Into<String>, min: f64, max: f64) -> Self {
         let min = if min.is_finite() { min } else { 0.0 };
@@ -38,7 +38,8 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Linear, unit: Unit::Plain, min, max }
     }
 
-    /// By powers of ten, from the 1, 2 or 5 of a power at or below `min` to that at or above `max`. What is not positive is not drawn.
+    /// By powers of ten, from the 1, 2 or 5 of a power at or below `min` to that at or above `max`. Values that are not
+    /// positive are not drawn.
     #[must_use]
     pub fn log(label: impl Into<String>, min: f64, max: f64) -> Self {
         let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
@@ -48,25 +49,25 @@ impl Axis {
             [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|&nice| nice >= value * (1.0 - 1e-9))
         };
         let max = above(max).unwrap_or(max);
-        // What is below a value is one over what is above one over it.
+        // Rounding down is the inverse of rounding up: below(x) = 1 / above(1 / x).
         let min = above(1.0 / min).map_or(min, |over| 1.0 / over).min(max / 10.0);
         Self { label: label.into(), scale: Scale::Log, unit: Unit::Plain, min, max }
     }
 
-    /// With a place for each of these names.
+    /// Makes an axis with a place for each of these names.
     #[must_use]
     pub fn names(label: impl Into<String>, names: Vec<String>) -> Self {
         let max = names.len().max(1) as f64;
         Self { label: label.into(), scale: Scale::Names(names), unit: Unit::Plain, min: 0.0, max }
     }
 
-    /// The same for values in seconds, whose ticks have units of their own.
+    /// Changes the axis to seconds, whose ticks have units of their own.
     #[must_use]
     pub fn of_time(self) -> Self {
         Self { unit: Unit::Time, ..self }
     }
 
-    /// Where a value is, from 0 at the start to 1 at the end; `None` where it cannot be on this axis.
+    /// Position of a value, from 0 at the start to 1 at the end; `None` if it cannot be on this axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = match self.scale {
             Scale::Log if value <= 0.0 => return None,
@@ -76,14 +77,14 @@ impl Axis {
         at.is_finite().then_some(at)
     }
 
-    /// Where ticks are and what stands there, in their order.
+    /// Positions and labels of the ticks, in order.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         match &self.scale {
             Scale::Names(names) => names.iter().enumerate().map(|(n, name)| (n as f64 + 0.5, name.clone())).collect(),
             Scale::Log => {
                 let (low, high) = self.powers();
                 let each = ((high - low).max(0) as usize).div_ceil(most.max(1)).max(1);
-                // Where there are few powers of ten, 2 and 5 have ticks as well.
+                // With few powers of ten, 2 and 5 have ticks as well.
                 let of: &[f64] = if high - low < 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let values = (low - 1..=high).filter(|power| (power - low) % each as i32 == 0 || of.len() > 1);
                 let values = values.flat_map(|power| of.iter().map(move |n| n * 10f64.powi(power)));
@@ -109,7 +110,7 @@ impl Axis {
         values.filter(|&value| self.holds(value)).collect()
     }
 
-    /// The first and the last power of ten on a logarithmic axis.
+    /// Returns the first and the last power of ten on a logarithmic axis.
     fn powers(&self) -> (i32, i32) {
         ((self.min.log10() - 1e-9).ceil() as i32, (self.max.log10() + 1e-9).floor() as i32)
     }
@@ -135,7 +136,7 @@ impl Axis {
     }
 }
 
-/// A time with a unit that suits it.
+/// Formats a time with a suitable unit.
 fn time(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
     let fits = |&&(size, _): &&(f64, &str)| seconds.abs() >= 0.999 * size;
@@ -149,7 +150,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is at least `step`.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that is at least `step`.
 fn nice_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let of = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);

@@ -1,29 +1,29 @@
-//! What classes got under several schedulers, phase by phase, as bars beside each other with the ideal as a mark.
+//! Rates of classes under several schedulers, phase by phase, as bars side by side with the ideal as a mark.
 
 use super::svg::{Anchor, Stroke, Svg, text_width};
 use crate::human;
 
-/// What one class got in one phase.
+/// The rates of one class in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Got<'a> {
     /// The class.
     pub class: &'a str,
-    /// What the fluid ideal gives it, in bit/s.
+    /// Its fluid ideal, in bit/s.
     pub ideal_bps: f64,
-    /// What it got under each scheduler, in bit/s; not a number where it was not played.
+    /// Its rate under each scheduler, in bit/s; NaN if that was not run.
     pub measured_bps: Vec<f64>,
 }
 
 /// A phase and its classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase<'a> {
-    /// What it is called, such as `2.5 .. 5 s`.
+    /// Its name, such as `2.5 .. 5 s`.
     pub name: String,
     /// In the order in which they are drawn.
     pub classes: Vec<Got<'a>>,
 }
 
-/// Colours of the schedulers, told apart by most colour-blind readers and in grey.
+/// Colours of the schedulers, distinct for most colour-blind readers and in grey.
 const COLOURS: [&str; 4] = ["#0072b2", "#e69f00", "#00795a", "#cc79a7"];
 const LEFT: f64 = 150.0;
 const BARS: f64 = 560.0;
@@ -32,7 +32,7 @@ const BAR: f64 = 13.0;
 const EDGE: f64 = 24.0;
 const TOP: f64 = 78.0;
 
-/// The drawing as SVG, on white. The full width is the largest rate. Four schedulers at most are drawn.
+/// Returns the drawing as SVG, on white. The full width is the largest rate. Draws at most four schedulers.
 #[must_use]
 pub fn svg(title: &str, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
     let players = schedulers.len().min(COLOURS.len());
@@ -70,7 +70,7 @@ pub fn svg(title: &str, schedulers: &[&str], phases: &[Phase<'_>]) -> String {
     svg.finish(width, height, title)
 }
 
-/// A rate, and how far it is from the ideal where that can be seen.
+/// Formats a rate, and its deviation from the ideal if it is visible.
 fn told(bps: f64, ideal_bps: f64) -> String {
     let off = 100.0 * (bps / ideal_bps - 1.0);
     let rate = human::rate((bps / 1e4).round() * 1e4);

@@ -10,7 +10,8 @@ const STEPS: u32 = 60;
 /// Most points that are drawn; the CSV has all.
 const DRAWN: usize = 50;
 
-/// One row for each point of the lower envelope: time since the first packet, relative offset as seen, as fitted, and the skew.
+/// One row for each point of the lower envelope: time since the first packet, relative offset as measured, as fitted,
+/// and the skew.
 #[must_use]
 pub fn csv(clocks: &Clocks) -> String {
     let first = clocks.offset_at(0.0);
@@ -24,7 +25,8 @@ pub fn csv(clocks: &Clocks) -> String {
     text
 }
 
-/// The shortest delays of short spans of time, relative to the first, with the envelope; and the skew. Jumps are marked.
+/// Draws the shortest delays of short spans of time, relative to the first, with the envelope; and the skew. Jumps are
+/// marked.
 #[must_use]
 pub fn figure(clocks: &Clocks, title: &str) -> Figure {
     let first = clocks.offset_at(0.0);

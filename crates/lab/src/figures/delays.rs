@@ -1,4 +1,4 @@
-//! How delays are distributed: their shares, their tails, and box plots of classes and schedulers side by side.
+//! Distributions of delays: their shares, their tails, and box plots of classes and schedulers side by side.
 
 use fairlink_sim::{Distribution, Run};
 
@@ -34,7 +34,7 @@ pub fn of_runs(runs: &[&Run]) -> Vec<Delays> {
     (0..first.classes.len()).filter_map(of).collect()
 }
 
-/// For each scheduler and class, how many packets took no longer than each of a few hundred delays.
+/// For each scheduler and class, the number of packets up to each of a few hundred delays.
 #[must_use]
 pub fn csv(schedulers: &[(String, Vec<Delays>)]) -> String {
     let mut text = String::from("scheduler,class,delay_s,packets,share_at_most,share_above\n");
@@ -50,7 +50,7 @@ pub fn csv(schedulers: &[(String, Vec<Delays>)]) -> String {
     text
 }
 
-/// An axis of delays: by powers of ten where they differ much.
+/// An axis of delays: logarithmic if they differ much.
 fn delay_axis(distributions: &[&Distribution], label: &str) -> Axis {
     let ends = distributions.iter().flat_map(|delays| [delays.points().first(), delays.points().last()]);
     let ends = || ends.clone().flatten().map(|&(delay, _)| delay);
@@ -62,7 +62,8 @@ fn delay_axis(distributions: &[&Distribution], label: &str) -> Axis {
     }
 }
 
-/// Of each class the share of packets that took at most so long, and below it the share that took longer, by powers of ten.
+/// For each class the share of packets with at most a given delay, and below it the share with a longer one, by powers
+/// of ten.
 #[must_use]
 pub fn distributions(delays: &[Delays], title: &str) -> Figure {
     let drawn = &delays[..delays.len().min(MAX_DRAWN)];
@@ -85,7 +86,7 @@ pub fn distributions(delays: &[Delays], title: &str) -> Figure {
             }
             below = at_most as f64 / count;
             share.push((delay, below));
-            // The tail ends where one packet is left: none takes longer than the longest.
+            // The tail ends at one remaining packet: none takes longer than the longest.
             let above = (count - at_most as f64).max(0.0) / count;
             tail.push((delay, if above > 0.0 { above } else { tail.last().map_or(1.0, |last: &(f64, f64)| last.1) }));
         }
@@ -97,7 +98,7 @@ pub fn distributions(delays: &[Delays], title: &str) -> Figure {
     figure
 }
 
-/// Box plots: classes along the axis, and for each a box of each scheduler.
+/// Draws box plots: classes along the axis, and for each a box of each scheduler.
 #[must_use]
 pub fn boxes(schedulers: &[(String, Vec<Delays>)], title: &str) -> Figure {
     let mut classes: Vec<&str> = Vec::new();

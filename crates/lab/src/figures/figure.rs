@@ -1,8 +1,8 @@
-//! The pieces of every figure: panels one below the other on a common width, series and boxes on them, events below the x axis, and
-//! a legend below all, so that it covers nothing.
+//! The parts of every figure: panels one below the other on a common width, series and boxes on them, events below the
+//! x axis, and a legend below all, so that it covers nothing.
 //!
-//! Series differ in colour, in dashes and in markers at once, so that they are told apart in grey. Of lines that coincide, those drawn
-//! first are wider, and their markers stand at other places.
+//! Series differ in colour, in dashes and in markers at once, so that they are distinct in grey. Of lines that
+//! coincide, those drawn first are wider, and their markers are at other places.
 
 use super::axis::Axis;
 use super::svg::Stroke;
@@ -12,7 +12,7 @@ mod draw;
 /// Colours that remain distinct for most colour-blind readers (Okabe and Ito), without the yellow that white paper swallows, ordered
 /// so that neighbours differ in grey.
 const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#00795a", "#cc79a7", "#8b3d00", "#56b4e9", "#000000"];
-/// No dots: those are what should be.
+/// No dots: those are for references.
 const DASHES: [&str; 6] = ["", "9 4", "14 3 3 3", "5 3", "18 5", "8 3 3 3 3 3"];
 const MARKERS: [Marker; 7] = [
     Marker::Circle,
@@ -25,7 +25,7 @@ const MARKERS: [Marker; 7] = [
 ];
 const GREY: &str = "#8c8c8c";
 
-/// The shape that stands at points.
+/// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Circle,
@@ -37,7 +37,7 @@ enum Marker {
     TriangleDown,
 }
 
-/// How a series looks.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesStyle {
     colour: &'static str,
@@ -49,7 +49,8 @@ pub struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// The look of the series with this number: the first seven differ in colour and marker, neighbours in dashes as well.
+    /// Returns the look of the series with this number. The first seven differ in colour and marker, neighbours in
+    /// dashes as well.
     #[must_use]
     pub fn nth(n: usize) -> Self {
         Self {
@@ -61,32 +62,33 @@ impl SeriesStyle {
         }
     }
 
-    /// The `n`th look in its `k`th variant: the same colour and marker in other dashes; the first is a line without gaps.
+    /// Returns the `n`th look in its `k`th variant: the same colour and marker in other dashes. The first is a line
+    /// without gaps.
     #[must_use]
     pub fn variant(n: usize, k: usize) -> Self {
         Self { dash: DASHES[k % DASHES.len()], ..Self::nth(n) }
     }
 
-    /// A thin grey line: what is there for comparison, such as inner classes.
+    /// A thin grey line for comparison, such as inner classes.
     #[must_use]
     pub fn background(n: usize) -> Self {
         Self { colour: GREY, dash: DASHES[n % DASHES.len()], marker: None, width: 1.2, phase: n }
     }
 
-    /// A thin black dotted line: what should be, such as an ideal or a bound.
+    /// A thin black dotted line for a reference, such as an ideal or a bound.
     #[must_use]
     pub fn reference() -> Self {
         Self { colour: "#000000", dash: "1.6 3.4", marker: None, width: 1.6, phase: 0 }
     }
 
-    /// As wide as becomes the `n`th of `count` lines that may coincide: the first is the widest.
+    /// Sets the width for the `n`th of `count` lines that may coincide. The first is the widest.
     #[must_use]
     pub fn layered(self, n: usize, count: usize) -> Self {
         let above = count.saturating_sub(n + 1).min(4);
         Self { width: 1.8 + 1.1 * above as f64, ..self }
     }
 
-    /// The same without markers.
+    /// Removes the markers.
     #[must_use]
     pub fn without_marker(self) -> Self {
         Self { marker: None, ..self }
@@ -97,7 +99,7 @@ impl SeriesStyle {
     }
 }
 
-/// How the points of a series are joined.
+/// The connection of the points of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// By straight lines.
@@ -111,15 +113,15 @@ pub enum Join {
 /// Points that belong together. A point that is not finite interrupts the line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says; nothing where empty. Series of one name and look share an entry.
+    /// Its legend; none if empty. Series of one name and style share an entry.
     pub name: String,
     /// x and y, in the order of x.
     pub points: Vec<(f64, f64)>,
-    /// Half lengths of error bars by point; none where shorter than the points.
+    /// Half lengths of error bars by point; none if shorter than the points.
     pub errors: Vec<f64>,
-    /// How points are joined.
+    /// Connection of the points.
     pub join: Join,
-    /// How it looks.
+    /// Style.
     pub look: SeriesStyle,
 }
 
@@ -142,7 +144,7 @@ impl Series {
         Self { join: Join::Nothing, ..Self::line(name, points, look) }
     }
 
-    /// With error bars.
+    /// Adds error bars.
     #[must_use]
     pub fn with_errors(self, errors: Vec<f64>) -> Self {
         Self { errors, ..self }
@@ -152,7 +154,7 @@ impl Series {
 /// A box plot of one distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxPlot {
-    /// What the legend says.
+    /// Its legend.
     pub name: String,
     /// Its middle and its width on the x axis.
     pub x: f64,
@@ -168,7 +170,7 @@ pub struct BoxPlot {
     pub mean: f64,
     /// A dot above the whisker.
     pub max: f64,
-    /// How it looks.
+    /// Style.
     pub look: SeriesStyle,
 }
 
@@ -177,14 +179,14 @@ pub struct BoxPlot {
 pub struct Event {
     /// When.
     pub x: f64,
-    /// What, in a word or two.
+    /// The event, in a word or two.
     pub text: String,
 }
 
-/// A rectangle with axes and what is drawn in it.
+/// A rectangle with axes and its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What stands above it; nothing where empty.
+    /// Its title; none if empty.
     pub title: String,
     /// Along the bottom.
     pub x: Axis,
@@ -198,12 +200,12 @@ pub struct Panel {
     pub spreads: Vec<BoxPlot>,
     /// x of vertical lines, such as borders of phases.
     pub borders: Vec<f64>,
-    /// What happened, marked below the x axis.
+    /// Events, marked below the x axis.
     pub events: Vec<Event>,
 }
 
 impl Panel {
-    /// Without anything in it.
+    /// Makes an empty panel.
     #[must_use]
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
@@ -218,7 +220,7 @@ impl Panel {
         }
     }
 
-    /// Of this height in pixels.
+    /// Sets the height in pixels.
     #[must_use]
     pub fn high(self, height: f64) -> Self {
         Self { height, ..self }
@@ -238,7 +240,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Points on paper; `None` for a screen.
+    /// Width in points on paper; `None` for a screen.
     #[must_use]
     pub fn points(self) -> Option<f64> {
         match self {
@@ -249,19 +251,19 @@ impl Width {
     }
 }
 
-/// Panels below each other, and what they are about.
+/// Panels below each other, with a title.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The headline.
     pub title: String,
     /// The panels, from above.
     pub panels: Vec<Panel>,
-    /// Sentences below the legend, such as what is left out.
+    /// Sentences below the legend, such as on omissions.
     pub notes: Vec<String>,
 }
 
 impl Figure {
-    /// With these panels.
+    /// Makes a figure with these panels.
     #[must_use]
     pub fn new(title: impl Into<String>, panels: Vec<Panel>) -> Self {
         Self { title: title.into(), panels, notes: Vec::new() }

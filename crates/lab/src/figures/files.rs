@@ -48,7 +48,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// A figure of this width as SVG, and as PDF for a paper: as wide as its page, where the SVG is for a screen.
+    /// Draws a figure of this width as SVG, and as PDF for a paper: as wide as its page, while the SVG is for a screen.
     fn draw(&mut self, stem: &str, figure: &Figure, width: Width) -> Result<(), FileError> {
         self.write(&format!("{stem}.svg"), figure.svg_for(width))?;
         let name = format!("{stem}.pdf");
@@ -58,14 +58,14 @@ impl<'a> Files<'a> {
     }
 }
 
-/// What happened during runs, marked in figures against time.
+/// Events of runs, marked in figures against time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marks {
     /// Marked below the x axis of each panel.
     pub events: Vec<Event>,
-    /// A sentence below the legend; nothing where empty.
+    /// A sentence below the legend; none if empty.
     pub note: String,
-    /// What was played, such as the scenario's file; titles begin with it. Nothing where empty.
+    /// The input, such as the scenario's file; titles begin with it. None if empty.
     pub scenario: String,
     /// The width of figures.
     pub width: Width,
@@ -80,7 +80,7 @@ impl Marks {
         figure
     }
 
-    /// A title that begins with the scenario.
+    /// Makes a title that begins with the scenario.
     fn title(&self, of: &str) -> String {
         if self.scenario.is_empty() { of.to_owned() } else { format!("{}: {of}", self.scenario) }
     }
@@ -101,8 +101,8 @@ pub fn write_figures<'a>(
     Ok(files.written)
 }
 
-/// Writes what a receiver saw against time into `dir`, which is made if it is not there, and returns the paths: `received.csv`, and
-/// `received` as SVG and PDF.
+/// Writes a receiver's measurements against time into `dir`, which is created if needed, and returns the paths:
+/// `received.csv`, and `received` as SVG and PDF.
 ///
 /// # Errors
 /// [`FileError`]; files written before it stay.
@@ -113,14 +113,15 @@ pub fn write_received(received: &Received, marks: &Marks, dir: &Path) -> Result<
     Ok(files.written)
 }
 
-/// Writes what `runs` show against time and their delays into `dir`, which is made if it is not there, and returns the paths. Runs
-/// without [`windows`](fairlink_sim::Options::window) are passed over.
+/// Writes the measurements of `runs` against time and their delays into `dir`, which is created if needed, and returns
+/// the paths. Runs without [`windows`](fairlink_sim::Options::window) are skipped.
 ///
-/// Files are named after the scheduler, after the seed where there are several, and after the number of the setting, from 1, where there
-/// are several. `marks` are in figures against time: `hls.svg` and `hls.csv` have rates, `hls-series.svg` and `hls-series.csv` rates, delays, queues and drops,
-/// `hls-delays.svg` the distributions of delays. `schedulers.svg` and `schedulers-delays.svg` have rates and longest delays under all
-/// schedulers, where there are several. `delays.svg` compares the schedulers in box plots, `delays.csv` has all
-/// distributions. Delays of several seeds are put together. Each figure is written as PDF, too.
+/// Files are named after the scheduler, after the seed if there are several, and after the number of the setting, from
+/// 1, if there are several. `marks` are in figures against time: `hls.svg` and `hls.csv` have rates, `hls-series.svg`
+/// and `hls-series.csv` rates, delays, queues and drops, `hls-delays.svg` the distributions of delays. `schedulers.svg`
+/// and `schedulers-delays.svg` have rates and longest delays under all schedulers, if there are several. `delays.svg`
+/// compares the schedulers in box plots, `delays.csv` has all distributions. Delays of several seeds are combined. Each
+/// figure is written as PDF, too.
 ///
 /// # Errors
 /// [`FileError`]; files written before it stay.
@@ -172,7 +173,7 @@ pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf
     Ok(files.written)
 }
 
-/// The rates and the delays under several schedulers in a figure each, for each seed.
+/// Writes the rates and the delays under several schedulers in a figure each, for each seed.
 fn write_compared(
     setting: &[Run],
     marks: &Marks,

@@ -7,7 +7,7 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// Rates: one row for each window, one column for each class, inner classes included; the head names the units.
+/// Writes rates: one row for each window, one column for each class, including inner classes. The head names the units.
 #[must_use]
 pub fn rates_csv(windows: &Windows) -> String {
     let mut text = String::from("start_s,end_s");
@@ -26,7 +26,7 @@ pub fn rates_csv(windows: &Windows) -> String {
     text
 }
 
-/// Everything of the leaves: one row for each window and leaf. Delays are empty where no packet left.
+/// All series of the leaves: one row for each window and leaf. Delays are empty if no packet left.
 #[must_use]
 pub fn series_csv(windows: &Windows) -> String {
     let mut text = String::from(
@@ -53,8 +53,8 @@ pub fn series_csv(windows: &Windows) -> String {
     text
 }
 
-/// Rates of the leaves that are ever busy and of inner classes (in grey) against time, on the ideals of the leaves, with the borders
-/// of phases.
+/// Rates of the leaves that are ever busy and of inner classes (in grey) against time, on the ideals of the leaves,
+/// with the borders of phases.
 #[must_use]
 pub fn rates(run: &Run, windows: &Windows, title: &str) -> Figure {
     let (leaves, more) = busiest(&[(run, windows)]);
@@ -82,7 +82,7 @@ pub fn compared(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     figure
 }
 
-/// The longest delays of the leaves in each window under several schedulers, as [`compared`] has the rates.
+/// Draws the longest delays of the leaves in each window under several schedulers, like [`compared`] for the rates.
 #[must_use]
 pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     let (leaves, more) = busiest(runs);
@@ -109,7 +109,7 @@ pub fn compared_delays(runs: &[(&Run, &Windows)], title: &str) -> Figure {
     figure
 }
 
-/// Rate, delay, queue and drops of the leaves that are ever busy, below each other.
+/// Draws rate, delay, queue and drops of the leaves that are ever busy, below each other.
 #[must_use]
 pub fn series(run: &Run, windows: &Windows, title: &str) -> Figure {
     let (leaves, more) = busiest(&[(run, windows)]);
@@ -154,7 +154,7 @@ fn borders(run: &Run) -> Vec<f64> {
     run.phases.iter().skip(1).map(|phase| phase.start_s).collect()
 }
 
-/// Values that hold for a window each; where there is none, the line is interrupted.
+/// Values that are valid for a window each; a missing one interrupts the line.
 fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = windows
         .rows
@@ -170,11 +170,11 @@ fn steps(windows: &Windows, point: impl Fn(&Window) -> (f64, Option<f64>)) -> Ve
     points
 }
 
-/// Where the axis of rates ends, in bit/s.
+/// End of the axis of rates, in bit/s.
 fn top(runs: &[(&Run, &Windows)]) -> f64 {
     let rates = |&(run, _): &(&Run, _)| run.changes.iter().map(|change| change.link_bps).fold(run.link_bps, f64::max);
     let fastest = runs.iter().map(rates).fold(0.0, f64::max);
-    // A link of which little is used would press all lines to the bottom.
+    // A link with little use would press all lines to the bottom.
     let rows = runs.iter().flat_map(|(_, windows)| &windows.rows);
     let highest = rows.flat_map(|row| &row.rates_bps).copied().fold(0.0, f64::max);
     if highest > 0.0 && highest < fastest / 3.0 { highest * 1.1 } else { fastest * 1.05 }
@@ -209,8 +209,8 @@ fn rate_panel(run: &Run, windows: &Windows, leaves: &[usize], (title, with_inner
     panel
 }
 
-/// Columns of the leaves that are drawn, in their order: those with the highest ideal or measured rate in some phase. And how many busy
-/// ones are not.
+/// Columns of the leaves to draw, in their order: those with the highest ideal or measured rate in some phase. Second,
+/// the number of busy ones that are left out.
 fn busiest(runs: &[(&Run, &Windows)]) -> (Vec<usize>, usize) {
     let Some((_, windows)) = runs.first() else { return (Vec::new(), 0) };
     let highest = |column: usize| {

@@ -5,13 +5,13 @@ use std::sync::{Arc, LazyLock};
 use svg2pdf::usvg::{self, fontdb};
 use svg2pdf::{ConversionOptions, PageOptions};
 
-/// CSS, and so SVG, has so many pixels an inch.
+/// Pixels per inch in CSS, and so in SVG.
 const PIXELS_PER_INCH: f32 = 96.0;
 
 /// Why a drawing has no PDF.
 #[derive(Debug, thiserror::Error)]
 pub enum PdfError {
-    /// The drawing is no SVG.
+    /// The drawing is not SVG.
     #[error("the drawing is not understood: {0}")]
     Drawing(#[from] usvg::Error),
     /// The conversion failed.
@@ -27,7 +27,7 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// The drawing `svg` as a PDF of one page of the same size.
+/// Converts the drawing `svg` to a PDF of one page of the same size.
 ///
 /// # Errors
 /// [`PdfError`].
@@ -44,7 +44,7 @@ mod tests {
     use crate::figures::axis::Axis;
     use crate::figures::figure::{Figure, Panel, Series, SeriesStyle, Width};
 
-    /// The first number behind `key`.
+    /// Returns the first number behind `key`.
     fn number(text: &str, key: &str) -> Option<f64> {
         let behind = text.split_once(key)?.1.trim_start_matches([' ', '[']);
         behind.split(|letter: char| !(letter.is_ascii_digit() || letter == '.')).next()?.parse().ok()

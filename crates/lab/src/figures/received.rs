@@ -5,7 +5,7 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// What was received in a window of time.
+/// The received packets in a window of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedWindow {
     /// Its start in seconds.
@@ -16,18 +16,18 @@ pub struct ReceivedWindow {
     pub classes: Vec<ReceivedClass>,
 }
 
-/// What was received of a class in a window.
+/// The received packets of a class in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReceivedClass {
     /// Mean rate in bit/s.
     pub rate_bps: f64,
-    /// Mean delay in seconds; `None` where there was no packet.
+    /// Mean delay in seconds; `None` without packets.
     pub delay_mean_s: Option<f64>,
     /// Longest delay in seconds.
     pub delay_max_s: Option<f64>,
 }
 
-/// What a receiver saw, window by window.
+/// A receiver's measurements, window by window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Received {
     /// The classes.
@@ -36,7 +36,7 @@ pub struct Received {
     pub windows: Vec<ReceivedWindow>,
 }
 
-/// One row for each window and class. Delays are empty where no packet came.
+/// One row for each window and class. Delays are empty without packets.
 #[must_use]
 pub fn csv(received: &Received) -> String {
     let mut text = String::from("start_s,end_s,class,rate_bps,delay_mean_s,delay_max_s\n");
@@ -51,7 +51,7 @@ pub fn csv(received: &Received) -> String {
     text
 }
 
-/// Rate, mean and longest delay below each other, of the classes that sent most.
+/// Draws rate, mean and longest delay below each other, of the classes that sent most.
 #[must_use]
 pub fn figure(received: &Received, title: &str) -> Figure {
     let rate_of = |class: usize| received.windows.iter().map(|window| window.classes[class].rate_bps).sum::<f64>();

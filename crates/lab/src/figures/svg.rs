@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Width of a letter as a part of its height, on the safe side for the fonts that are in use.
 const LETTER: f64 = 0.6;
 
-/// Where a text stands beside its point.
+/// The alignment of a text at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -13,17 +13,17 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stroke<'a> {
     pub(super) colour: &'a str,
     pub(super) width: f64,
-    /// Lengths of dashes and gaps; a full line where empty.
+    /// Lengths of dashes and gaps; a full line if empty.
     pub(super) dash: &'a str,
 }
 
 impl<'a> Stroke<'a> {
-    /// A full line.
+    /// Makes a full line.
     pub(super) fn full(colour: &'a str, width: f64) -> Self {
         Self { colour, width, dash: "" }
     }
@@ -85,7 +85,7 @@ impl Svg {
         self.styled(text, at, size, anchor, " font-weight=\"bold\"");
     }
 
-    /// From below upwards, its middle at `at`.
+    /// Draws text from below upwards, its middle at `at`.
     pub(super) fn upright(&mut self, text: &str, at: (f64, f64), size: f64) {
         let turn = format!(" transform=\"rotate(-90 {} {})\"", px(at.0), px(at.1));
         self.styled(text, at, size, Anchor::Middle, &turn);
@@ -101,12 +101,12 @@ impl Svg {
         let _ = writeln!(self.body, "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{anchor}{more}>{text}</text>");
     }
 
-    /// All of it, on white, a pixel for a pixel.
+    /// Returns the whole drawing, on white, a pixel for a pixel.
     pub(super) fn finish(self, width: f64, height: f64, title: &str) -> String {
         self.printed(width, height, (px(width), px(height)), title)
     }
 
-    /// All of it, on white, on paper: so many points wide.
+    /// Returns the whole drawing on white, for paper: `points` wide.
     pub(super) fn finish_in_points(self, width: f64, height: f64, points: f64, title: &str) -> String {
         let size = (format!("{}pt", px(points)), format!("{}pt", px(height * points / width)));
         self.printed(width, height, size, title)
@@ -123,12 +123,12 @@ impl Svg {
     }
 }
 
-/// About how wide a text is.
+/// Approximate width of a text.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// A length to a tenth of a pixel.
+/// Formats a length to a tenth of a pixel.
 fn px(length: f64) -> String {
     let text = format!("{length:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

@@ -1,4 +1,4 @@
-//! What became of every class when a number of the scenario was changed.
+//! Results of all classes as a function of a number of the scenario.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// What a key that is swept measures.
+/// The quantity of a swept key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits per second.
@@ -31,11 +31,11 @@ pub enum Quantity {
 pub struct Key {
     /// Its path.
     pub name: String,
-    /// What it measures.
+    /// Its quantity.
     pub quantity: Quantity,
 }
 
-/// A setting as a field of a table.
+/// Formats a setting as a field of a table.
 #[must_use]
 pub fn shown(setting: &Setting) -> String {
     match setting {
@@ -45,7 +45,7 @@ pub fn shown(setting: &Setting) -> String {
     }
 }
 
-/// One row for each setting, scheduler and class, in base units.
+/// Writes one row for each setting, scheduler and class, in base units.
 #[must_use]
 pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
     let mut text = String::new();
@@ -81,11 +81,11 @@ pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
     text
 }
 
-/// What a panel shows of a class.
+/// The value of a class that a panel shows.
 type Measure = fn(&ClassSummary) -> Option<Estimate>;
 
-/// Rate, mean delay, 99th percentile of the delay and losses against the first key; a line for each class, scheduler and setting of the
-/// other keys. Bars are confidence intervals.
+/// Draws rate, mean delay, 99th percentile of the delay and losses against the first key. There is a line for each
+/// class, scheduler and setting of the other keys. Bars are confidence intervals.
 #[must_use]
 pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
     let Some(key) = keys.first() else { return Figure::new(title, Vec::new()) };
@@ -116,7 +116,7 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let fastest = lines.iter().flat_map(|(_, points)| points).map(|(_, class)| class.rate_bps.mean).fold(0.0, f64::max);
-    // At least one of the unit, where a link has ten.
+    // At least one of the unit, if a link has ten.
     let unit = RateUnit::for_link(10.0 * fastest);
     let panel = |title: &str, label: String, of_time: bool, size: f64, measure: Measure| {
         let mut top = 0.0f64;
@@ -150,7 +150,7 @@ pub fn figure(keys: &[Key], summaries: &[Summary], title: &str) -> Figure {
     figure
 }
 
-/// The axis of a key, and the place of each summary on it.
+/// Makes the axis of a key, and the place of each summary on it.
 fn abscissa(key: &Key, summaries: &[Summary]) -> (Axis, Vec<f64>) {
     let setting = |summary: &Summary| summary.sweep.get(&key.name).cloned().unwrap_or(Setting::Text(String::new()));
     let numbers: Option<Vec<f64>> = summaries.iter().map(|summary| setting(summary).number()).collect();

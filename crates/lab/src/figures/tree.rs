@@ -1,4 +1,5 @@
-//! A tree of classes with what each of them gets: a row for each class, its place in the tree to the left, its share to the right.
+//! A tree of classes with their rates: a row for each class, its position in the tree to the left, its share to the
+//! right.
 
 use super::svg::{Anchor, Stroke, Svg, text_width};
 use crate::human;
@@ -10,26 +11,26 @@ pub struct Node<'a> {
     pub name: &'a str,
     /// Levels below the link: 1 for a class that hangs off it.
     pub depth: usize,
-    /// What it is guaranteed, in bit/s.
+    /// Guaranteed rate, in bit/s.
     pub guarantee_bps: Option<f64>,
-    /// The most that it gets, in bit/s.
+    /// Maximum rate, in bit/s.
     pub ceiling_bps: Option<f64>,
-    /// What it gets when all leaves want all they can get, in bit/s.
+    /// Its rate when all leaves have unlimited demand, in bit/s.
     pub share_bps: Option<f64>,
 }
 
-/// What stands before the name of each of `depths` (classes in the order of the tree, 1 below the link): branches of the tree in box
-/// characters, three columns for each level.
+/// Returns the prefixes of names for `depths` (classes in the order of the tree, 1 below the link): branches of the
+/// tree in box characters, three columns for each level.
 ///
 /// ```
 /// assert_eq!(fairlink_lab::figures::tree::branches(&[1, 2, 2, 1]), ["├─ ", "│  ├─ ", "│  └─ ", "└─ "]);
 /// ```
 ///
 /// # Panics
-/// Where a depth is zero.
+/// If a depth is zero.
 #[must_use]
 pub fn branches(depths: &[usize]) -> Vec<String> {
-    // From the last class up: whether there is another one further down at each level, before a level above it ends.
+    // From the last class up: true for each level with another class further down, before a level above it ends.
     let mut more: Vec<bool> = Vec::new();
     let mut all: Vec<String> = depths
         .iter()
@@ -59,11 +60,11 @@ const SHARE: &str = "#0072b2";
 const ROOM: &str = "#dbe9f4";
 const GUARANTEE: &str = "#e69f00";
 
-/// The drawing as SVG, on white. A bar is what a class gets when all want all; what lies light behind it is what it may get, up
-/// to its ceiling; a mark is what it is guaranteed.
+/// Returns the drawing as SVG, on white. A bar is a class's rate with unlimited demand of all; the light part behind it
+/// extends to its ceiling; a mark is its guarantee.
 ///
 /// # Panics
-/// Where a depth is zero.
+/// If a depth is zero.
 #[must_use]
 pub fn svg(title: &str, link_bps: f64, nodes: &[Node<'_>]) -> String {
     let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
@@ -132,7 +133,7 @@ mod tests {
             assert_eq!(text.chars().count(), 3 * depth, "{text:?}");
             let cells: Vec<char> = text.chars().step_by(3).collect();
             for (level, &cell) in (1..).zip(&cells) {
-                // Whether the branch of that level goes on below this row.
+                // True if the branch of that level continues below this row.
                 let rest = &depths[at + 1..];
                 let goes_on = rest.iter().take_while(|&&below| below >= level).any(|&below| below == level);
                 let own = level == depth;

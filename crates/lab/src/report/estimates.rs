@@ -8,7 +8,7 @@ use crate::figures::sweep::{Key, Quantity, shown};
 use crate::rate_unit::RateUnit;
 use crate::table::fitted;
 
-/// A mean and half of its 95 % interval, both with so many decimals: `12.34 ± 0.05`.
+/// Formats a mean and half of its 95 % interval, both with `decimals` decimals: `12.34 ± 0.05`.
 fn plus_minus(estimate: Estimate, size: f64, decimals: usize) -> String {
     let mean = estimate.mean / size;
     match estimate.ci95 {
@@ -21,7 +21,7 @@ fn rate(estimate: Estimate, unit: RateUnit) -> String {
     plus_minus(estimate, unit.bps, 2)
 }
 
-/// In the unit that suits the mean, or the interval where that is wider.
+/// In the unit that suits the mean, or the interval if that is wider.
 fn delay(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
     let (size, unit) = time_unit(estimate.mean.abs().max(estimate.ci95.unwrap_or(0.0)));
@@ -42,7 +42,7 @@ fn text(head: &[String], rows: &[Vec<String>], first_number: usize, width: Optio
     plain(&fitted(head, rows, first_number..head.len(), width))
 }
 
-/// What each leaf sent, waited and lost, the mean of all runs.
+/// Rate, delays and losses of each leaf, the mean of all runs.
 #[must_use]
 pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -51,8 +51,8 @@ pub fn classes(summary: &Summary, link_bps: f64, width: Option<usize>) -> String
     text(&head, &summary.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
-/// Rates by phase after settling, schedulers side by side beside what max-min fairness gives, and Jain's index of each phase. Leaves that should get
-/// nothing and got nothing are left out.
+/// Rates by phase after settling, schedulers side by side beside the max-min fair rates, and Jain's index of each
+/// phase. Leaves with an ideal and a rate of zero are left out.
 #[must_use]
 pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let Some(first) = summaries.first() else { return String::new() };
@@ -83,14 +83,14 @@ pub fn phases(summaries: &[Summary], link_bps: f64, width: Option<usize>) -> Str
     text(&head, &rows, 2, width)
 }
 
-/// A difference, with a star where it is one: where the interval leaves out zero.
+/// A difference, with a star if the interval excludes zero.
 fn paired(difference: Option<Paired>, show: impl Fn(Estimate) -> String) -> String {
     let Some(Paired { estimate, different }) = difference else { return "-  ".into() };
     let star = if different == Some(true) { '*' } else { ' ' };
     format!("{} {star}", show(estimate))
 }
 
-/// A scheduler less another, leaf by leaf. A star says that the interval leaves out zero.
+/// A scheduler minus another, leaf by leaf. A star marks an interval that excludes zero.
 #[must_use]
 pub fn differences(difference: &Difference, link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -110,7 +110,8 @@ pub fn differences(difference: &Difference, link_bps: f64, width: Option<usize>)
     text(&head, &difference.classes.iter().map(row).collect::<Vec<_>>(), 1, width)
 }
 
-/// One line for each setting, scheduler and class. Values of keys that have not changed since the line before are left out.
+/// Formats one line for each setting, scheduler and class. Values of keys that have not changed since the line before
+/// are left out.
 #[must_use]
 pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);
@@ -135,7 +136,7 @@ pub fn sweep(keys: &[Key], summaries: &[Summary], link_bps: f64, width: Option<u
     text(&head, &rows, keys.len() + 2, width)
 }
 
-/// A setting with its unit.
+/// Formats a setting with its unit.
 fn of(key: &Key, setting: &fairlink_sim::Setting) -> String {
     match (key.quantity, setting.number()) {
         (Quantity::Rate, Some(bps)) => {

@@ -1,4 +1,4 @@
-//! What was measured of a scheduler's promises, beside its bounds.
+//! Measurements of a scheduler's promises, beside its bounds.
 
 use fairlink_sim::{ClassMetrics, Measured, Run};
 
@@ -6,7 +6,7 @@ use super::{RED, RESET, time};
 use crate::rate_unit::RateUnit;
 use crate::table::{Line, fitted};
 
-/// The worst of all runs of one scheduler, class by class.
+/// Returns the worst of all runs of one scheduler, class by class.
 #[must_use]
 pub fn worst_of<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<ClassMetrics> {
     let mut runs = runs.into_iter();
@@ -41,8 +41,8 @@ fn merge(class: &mut ClassMetrics, other: &ClassMetrics) {
     };
 }
 
-/// A table of `classes`: what was measured, its bound, and how much of the bound was not used. A bound that was exceeded is marked, in red
-/// where `colour` is set.
+/// A table of `classes`: the measurement, its bound, and the unused part of the bound. An exceeded bound is marked, in
+/// red if `colour` is set.
 #[must_use]
 pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool, width: Option<usize>) -> String {
     let unit = RateUnit::for_link(link_bps);

@@ -1,9 +1,9 @@
 use super::*;
 
-/// Numbers of packets, and what became of them.
+/// Numbers of packets, and their outcomes.
 type Packets = Vec<(u64, Option<Fate>)>;
 
-/// What a sink was given.
+/// The packets that a sink received.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Packets>>);
 

@@ -1,5 +1,5 @@
-//! Account and order: what came was sent, dropped or is queued, once; classes are first in, first out; the link sends one packet after the other
-//! at its rate, and goes on while there is something to send.
+//! Account and order: every arrival was sent, dropped or is queued, once; classes are first in, first out; the link
+//! sends one packet after the other at its rate, without a pause while there is something to send.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use fairlink_core::{DropReason, Nanos, Rate, WhenFull};
 use crate::judge::{Judge, ensure};
 use crate::trace::{Event, Seen, Stage, Told, What};
 
-/// What is in the queues, as seen from outside.
+/// The queues, as seen from outside.
 struct Queues {
     /// Of packets that came and neither left nor were dropped: class, length, source, arrival.
     live: HashMap<u64, (usize, u32, u32, Nanos)>,
@@ -142,7 +142,7 @@ fn is_possible(seen: &Seen, stage: &Stage, event: &Event, reason: DropReason) ->
     }
 }
 
-/// No queue is longer than its limit between two instants, but for what is in the transmit queue.
+/// No queue is longer than its limit between two instants, except for packets in the transmit queue.
 fn room(seen: &Seen, queues: &Queues, now: Nanos, judge: &mut Judge) {
     let stage = seen.stage(now);
     let link = stage.tree.link();
@@ -164,13 +164,13 @@ fn room(seen: &Seen, queues: &Queues, now: Nanos, judge: &mut Judge) {
     }
 }
 
-/// Nanoseconds by which a time may be off that was rounded twice.
+/// Maximum error of a time that was rounded twice, in ns.
 const ROUNDING: u64 = 2;
 
-/// Judges the link: packets follow each other at its rate, and none waits while the link is idle that need not.
+/// Judges the link: packets follow each other at its rate, and none waits needlessly while the link is idle.
 pub(crate) fn serial(seen: &Seen, judge: &mut Judge) {
     let mut free = Nanos::ZERO;
-    // Of packets that may not wait: how many, and since when there have been some.
+    // Packets that may not wait: their number, and the time since when there have been some.
     let mut waiting = vec![0u64; seen.names.len()];
     let mut since: Option<Nanos> = None;
     // The start of a busy period, and the bits sent in it at one rate.
@@ -178,7 +178,7 @@ pub(crate) fn serial(seen: &Seen, judge: &mut Judge) {
     let mut stages = seen.stages.iter().skip(1).map(|stage| stage.start).peekable();
     for event in &seen.events {
         if let Some(change) = stages.next_if(|&change| change <= event.at) {
-            // What may wait is another now, and a packet may be on the link at the old rate.
+            // The packets that may wait are different now, and a packet may be on the link at the old rate.
             (since, busy) = (None, None);
             free = free.max(change);
         }
@@ -201,7 +201,7 @@ pub(crate) fn serial(seen: &Seen, judge: &mut Judge) {
                     "{event:?}: the link was idle for {late} ns, with packets that need not wait since {since}"
                 );
             }
-            // Where nothing waits, or what waits may, the shortest pause ends a busy period.
+            // If no packet waits, or only those that may, the shortest pause ends a busy period.
             let goes_on = event.at == free || due.is_some_and(|since| since <= free) && event.at.0 <= free.0 + ROUNDING;
             let (start, bits) = match busy {
                 Some((start, bits, old)) if goes_on && old == rate => (start, bits),

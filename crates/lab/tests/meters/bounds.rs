@@ -1,5 +1,5 @@
-//! Delay, gaps and fairness beside the numbers that `check` prints. What is printed comes from `fairlink_theory::promises`; what is measured
-//! comes from the events alone, by the definitions.
+//! Delay, gaps and fairness beside the numbers that `check` prints. The printed values come from
+//! `fairlink_theory::promises`; the measurements come from the events alone, by the definitions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,12 +11,12 @@ use fairlink_traffic::ArrivalLimit;
 use crate::judge::{Judge, ensure};
 use crate::trace::{Event, Seen, Stage, What, host, path};
 
-/// Returns true if something measured is beyond what is printed by more than rounding.
+/// Returns true if a measurement exceeds the printed value by more than rounding.
 fn beyond(measured: f64, printed: f64) -> bool {
     measured > printed * (1.0 + 1e-9) + 3e-9
 }
 
-/// Judges all bounds of a link that stays as it is.
+/// Judges all bounds of a link that does not change.
 pub(crate) fn bounds(seen: &Seen, judge: &mut Judge) {
     let Some(stage) = seen.alone() else { return };
     let printed = match promised(stage.info, &stage.tree) {
@@ -30,13 +30,13 @@ pub(crate) fn bounds(seen: &Seen, judge: &mut Judge) {
     hosts(seen, stage, judge);
 }
 
-/// One limit of the traffic that a bound is for, and what came lately.
+/// One limit of a bound's traffic, and the recent arrivals.
 struct Conforming {
     limit: ArrivalLimit,
-    /// Of a bucket: what it holds in 2^-3 10^-9 bytes, and since when.
+    /// Of a bucket: its content in 2^-3 10^-9 bytes, and the time of that.
     held: u128,
     last: Nanos,
-    /// Of a window: what came in it.
+    /// Of a window: the arrivals in it.
     recent: VecDeque<(Nanos, u64)>,
 }
 
@@ -67,8 +67,7 @@ impl Conforming {
     }
 }
 
-/// "A packet that its queue has room for has left after so long if its class never sends more than what stands beside it": packets that left
-/// before their class sent more.
+/// Judges the delay bound: packets that left before their class exceeded its burst or rate.
 fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     for &leaf in stage.tree.leaves() {
         let Some(bound) = &printed.delays[leaf.index()] else { continue };
@@ -81,7 +80,7 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
             match event.what {
                 What::Came => {
                     came.insert(event.number, event.at);
-                    // Every limit has to hear of it.
+                    // Every limit has to see the packet.
                     let broken =
                         limits.iter_mut().filter_map(|limit| (!limit.takes(event.at, event.len)).then_some(()));
                     if broken.count() > 0 {
@@ -121,7 +120,8 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         if stage.tree.config(leaf).latency_critical {
             continue;
         }
-        // A visit sends where the leaf has a weight of a largest packet or more and what it has is not shared out by classes above it.
+        // A visit sends if the leaf has a weight of a largest packet or more and classes above it do not divide its
+        // rate.
         let weight = printed.weights[leaf.index()];
         let visits = weight.is_some_and(|weight| match weight.unit {
             WeightUnit::Visits => true,
@@ -193,7 +193,7 @@ impl Apart {
     }
 }
 
-/// Follows what classes have sent, those with children too, and which of them have packets.
+/// Follows the sent bytes of classes, including inner ones, and their backlog.
 struct Sums {
     queued: Vec<u64>,
     sent: Vec<f64>,
@@ -231,7 +231,8 @@ fn follow(
     }
 }
 
-/// \[hls\] Definition 1, and what SCFQ and SFQ promise: what siblings get for their weights while both have packets.
+/// \[hls\] Definition 1, and the promise of SCFQ and SFQ: service of siblings relative to their weights while both have
+/// packets.
 fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let tree = &stage.tree;
     let each = printed.packet_each.iter().any(Option::is_some);
@@ -310,7 +311,7 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     }
 }
 
-/// How far a class is behind its share of what the link sends while it has packets.
+/// Lag of a class behind its share of the link's service while it has packets.
 fn worst_case(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let tree = &stage.tree;
     let share = |class: ClassId| tree.share_all_busy(class) as f64 / (1u128 << 64) as f64;

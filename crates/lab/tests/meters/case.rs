@@ -1,4 +1,4 @@
-//! A case: the text of a scenario file in pieces, so that it can be shrunk and handed to `fairlink sim` as it stands.
+//! A case: the text of a scenario file in pieces, so that it can be shrunk and passed to `fairlink sim` unchanged.
 
 use std::fmt::Write;
 
@@ -61,7 +61,7 @@ impl Tree {
     }
 }
 
-/// What happens while the scenario runs.
+/// The kind of events during the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Constant rates and greedy sources for a long time: rates are judged as well.
@@ -78,7 +78,7 @@ pub(crate) struct Case {
     pub(crate) top: Entry,
     pub(crate) tree: Tree,
     pub(crate) sources: Vec<Entry>,
-    /// `at` and `scheduler`, and what the link is from then on.
+    /// `at` and `scheduler`, and the link's new configuration.
     pub(crate) change: Option<(Entry, Tree)>,
     /// A further link.
     pub(crate) peer: Option<Tree>,
@@ -129,7 +129,7 @@ impl Case {
         Scenario::parse("case.toml", self.text(), &options).map_err(|problems| problems.to_string())
     }
 
-    /// What is in it, by the names that coverage is counted under.
+    /// Returns its features, by the names of the coverage counts.
     pub(crate) fn features(&self) -> Vec<String> {
         let mut found = vec![format!("{:?}", self.kind).to_lowercase()];
         let words = ["queue", "per", "model", "overhead", "when_full", "rounds", "rule"];
@@ -209,9 +209,9 @@ impl Case {
         all
     }
 
-    /// The smallest case found in which `fails` still says the same, and what that says.
+    /// Returns the smallest case found in which `fails` still returns the same, and that result.
     pub(crate) fn shrunk(mut self, fails: impl Fn(&Self) -> Option<String>) -> Self {
-        // Each step takes something away, so that this ends.
+        // Each step removes a part, so that this ends.
         for _ in 0..200 {
             match self.smaller().into_iter().find(|case| fails(case).is_some()) {
                 Some(case) => self = case,

@@ -1,4 +1,4 @@
-//! The meters themselves: what was seen of sound runs, with one fault each.
+//! The meters themselves: records of valid runs, with one fault each.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::judge::Judge;
 use crate::trace::{Event, Seen, What, run};
 use crate::{account, bounds, rates};
 
-/// Classes of a link of 10 Mbit/s, each with its keys and what its source sends, in Mbit/s. All packets are as long as each other, so that any may
-/// take the place of another on the link.
+/// Classes of a link of 10 Mbit/s, each with its keys and its source's rate, in Mbit/s. All packets have the same
+/// length, so that any may replace another on the link.
 fn seen(scheduler: &'static str, classes: &[(&'static str, u64)]) -> Seen {
     let mut tree = Tree::default();
     tree.link.quote("rate", "10mbit");
@@ -45,7 +45,7 @@ fn seen(scheduler: &'static str, classes: &[(&'static str, u64)]) -> Seen {
     links.remove(0)
 }
 
-/// What each meter finds, whatever the others do.
+/// Returns the result of each meter, independently of the others.
 fn found(seen: &Seen) -> BTreeMap<&'static str, String> {
     let mut judge = Judge::default();
     account::account(seen, &mut judge);
@@ -56,7 +56,7 @@ fn found(seen: &Seen) -> BTreeMap<&'static str, String> {
     judge.found
 }
 
-/// The meters that find something after `fault`, and nothing before it.
+/// Returns the meters that report something after `fault`, but not before it.
 fn meters(mut seen: Seen, fault: impl FnOnce(&mut Vec<Event>)) -> Vec<&'static str> {
     let before = found(&seen);
     assert!(before.is_empty(), "{before:?}");
@@ -68,7 +68,7 @@ fn is_sent(event: &Event) -> bool {
     matches!(event.what, What::Sent { .. })
 }
 
-/// Places of what the link sends in order, from the packet number `from` of these on.
+/// Returns the positions of the link's packets in order, from number `from` of these on.
 fn sent(events: &[Event], from: usize, count: usize) -> Vec<usize> {
     (0..events.len()).filter(|&place| is_sent(&events[place])).skip(from).take(count).collect()
 }
@@ -146,7 +146,7 @@ fn a_link_that_idles_or_is_too_fast_is_found() {
 
 #[test]
 fn a_class_that_is_passed_over_is_found_by_what_is_printed_of_it() {
-    // The class with more than a largest packet a round waits for so many packets of 1 ms.
+    // The class with more than a largest packet a round waits for this many packets of 1 ms.
     let waits = |count| meters(two(), move |events| postponed(events, (400, count), |event| event.class == 1));
     assert_eq!(waits(2), Vec::<&str>::new());
     let found = waits(120);
@@ -166,7 +166,7 @@ fn a_class_that_is_passed_over_is_found_by_what_is_printed_of_it() {
 #[test]
 fn a_class_that_gets_less_or_more_for_long_is_found_by_its_shares() {
     let classes = [("guarantee = \"6mbit\"", 9), ("guarantee = \"4mbit\"", 9)];
-    // What the second class has before the window that is judged, it lacks in it: 120 packets of 960.
+    // The second class's service before the judged window is missing in it: 120 packets of 960.
     let less = |events: &mut Vec<Event>| postponed(events, (300, 600), |event| event.class == 1);
     assert_eq!(meters(seen("drr", &classes), less), ["ideal", "model", "shares"]);
     let ceiling = [("ceiling = \"3mbit\"; ceiling_burst = \"20kB\"", 9), ("", 9)];

@@ -1,10 +1,10 @@
-//! Fluid shares by the definition of max-min fairness: water rises in all siblings in proportion to their weights, and a class that has what it
-//! asks for takes no more (progressive filling, Bertsekas and Gallager, Data Networks, 6.5.2; in a tree from the top down, \[hls\] Section IV).
-//! Nothing here comes from `fairlink_theory`.
+//! Fluid shares by the definition of max-min fairness: water rises in all siblings in proportion to their weights, and
+//! a satisfied class takes no more (progressive filling, Bertsekas and Gallager, Data Networks, 6.5.2; in a tree from
+//! the top down, \[hls\] Section IV). Independent of `fairlink_theory`.
 
 use fairlink_core::{ClassId, Hierarchy};
 
-/// How much each of several gets of `capacity`: the water level is found by bisection.
+/// Divides `capacity` among several; bisection finds the water level.
 pub(crate) fn filled(capacity: f64, asks: &[f64], weights: &[f64]) -> Vec<f64> {
     let at =
         |level: f64| -> Vec<f64> { asks.iter().zip(weights).map(|(ask, weight)| ask.min(level * weight)).collect() };
@@ -19,7 +19,8 @@ pub(crate) fn filled(capacity: f64, asks: &[f64], weights: &[f64]) -> Vec<f64> {
     at(low)
 }
 
-/// What each class gets if leaves ask for so much: siblings share by weight, and no class gets more than its ceiling.
+/// Returns the rates of all classes for these requests of the leaves: siblings share by weight, and no class gets more
+/// than its ceiling.
 pub(crate) fn shares(tree: &Hierarchy, asks: &[f64], weight: impl Fn(ClassId) -> f64, ceilings: bool) -> Vec<f64> {
     let mut wanted = asks.to_vec();
     for class in tree.classes().rev() {

@@ -57,7 +57,7 @@ fn skeleton(dice: &mut SeededRng, levels: u64, kind: Kind) -> Skeleton {
     all
 }
 
-/// What the classes of a link may use.
+/// The settings that classes of a link may use.
 struct Room {
     info: &'static SchedulerInfo,
     kind: Kind,
@@ -68,7 +68,7 @@ struct Room {
     push_out: bool,
     /// Every leaf has a quantum.
     quanta: bool,
-    /// What real-time curves may still ask for.
+    /// Remaining rate for real-time curves.
     real_time: u64,
     /// Length of the run in microseconds, if it is this link's.
     total: u64,
@@ -121,7 +121,7 @@ fn link(dice: &mut SeededRng, info: &'static SchedulerInfo, kind: Kind) -> (Entr
     (link, Room { info, kind, bps, mtu, longest, push_out, quanta, real_time: bps * 9 / 10, total })
 }
 
-/// Gives the classes of `skeleton` what the scheduler honours. `pooled`: the class that shares a pool.
+/// Gives the classes of `skeleton` features that the scheduler honours. `pooled`: the class that shares a pool.
 fn dress(dice: &mut SeededRng, skeleton: &Skeleton, room: &mut Room, pooled: Option<usize>) -> Vec<Entry> {
     let mut rates = vec![0; skeleton.len()];
     let mut classes = vec![Entry::default(); skeleton.len()];
@@ -173,7 +173,7 @@ fn line(bps: u64) -> String {
     format!("{{ rate = \"{bps}bit\" }}")
 }
 
-/// What any class may have.
+/// Adds settings that any class may have.
 fn limits(dice: &mut SeededRng, class: &mut Entry, room: &Room, own: u64, has: u64) {
     if room.has(Feature::Ceiling) && dice.one_in(4) {
         class.quote("ceiling", format_args!("{}bit", own + has.saturating_sub(own) * dice.from(0, 10) / 10));
@@ -191,7 +191,7 @@ fn limits(dice: &mut SeededRng, class: &mut Entry, room: &Room, own: u64, has: u
     }
 }
 
-/// What a leaf may have. `bare`: it may be of real-time only.
+/// Adds settings that only a leaf may have. `bare`: it may be of real-time only.
 fn leaf(dice: &mut SeededRng, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
     let critical = room.has(Feature::LatencyCritical) && dice.one_in(4);
     if critical {
@@ -240,7 +240,7 @@ fn leaf(dice: &mut SeededRng, class: &mut Entry, room: &mut Room, own: u64, bare
 }
 
 fn real_time(dice: &mut SeededRng, class: &mut Entry, room: &mut Room, own: u64, bare: bool) {
-    // Under sced, a class without a curve has the line of its share: nobody may ask for more.
+    // Under sced, a class without a curve has the line of its share: no class may request more.
     let lines = !room.has(Feature::LinkCurves);
     let most = if lines { own } else { room.real_time / 3 };
     let m2 = most / 10 * dice.from(1, 9);
@@ -278,8 +278,8 @@ fn packet(dice: &mut SeededRng, room: &Room, fixed: bool) -> String {
     }
 }
 
-/// Those of a steady case: greedy, or of a constant rate. An active queue drops so much of a constant rate that it may be empty at times, which
-/// no ideal knows of: such leaves have greedy sources.
+/// A source of a steady case: greedy, or of a constant rate. An active queue drops so much of a constant rate that it
+/// may be empty at times, which no ideal models: such leaves have greedy sources.
 fn steady_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &Room) {
     let active = ["\"codel\"", "\"fq_codel\""].map(Some).contains(&class.get("queue"));
     if active || dice.one_in(2) {
@@ -320,7 +320,7 @@ fn wild_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &R
             source.quote("model", "tcp");
             source.quote("rtt", format_args!("{}ms", dice.from(1, 30)));
         }
-        // What a bound is for: a burst and a rate.
+        // The traffic of a bound: a burst and a rate.
         _ => {
             let burst = class.get("burst").and_then(|burst| burst.trim_matches('"').strip_suffix('B')?.parse().ok());
             let burst = burst.unwrap_or(room.mtu).max(room.mtu);
@@ -338,7 +338,7 @@ fn wild_source(dice: &mut SeededRng, source: &mut Entry, class: &Entry, room: &R
     }
 }
 
-/// A rate in the text of a class, roughly what it gets when all are busy.
+/// A rate in the text of a class, about its rate when all are busy.
 fn own_rate(tree: &Tree, place: usize, bps: u64) -> u64 {
     let class = &tree.classes[place];
     let parent = class.get("parent");
@@ -361,7 +361,7 @@ fn sources(
     (ends, total): (&[(usize, u64)], u64),
 ) -> Vec<Entry> {
     let mut all = Vec::new();
-    // In some cases everything ends before the end, so that what is queued has to leave.
+    // In some cases all sources stop before the end, so that the backlog has to drain.
     let stop = (room.kind == Kind::Wild && dice.one_in(3)).then(|| total * 3 / 4);
     for place in (0..skeleton.len()).filter(|&place| is_leaf(skeleton, place)) {
         let class = &tree.classes[place];
@@ -399,7 +399,7 @@ fn sources(
     all
 }
 
-/// What the link is from some time on: the same leaves but one perhaps, under this or another scheduler.
+/// A change of the link: the same leaves or one fewer, under this or another scheduler.
 fn change(dice: &mut SeededRng, skeleton: &Skeleton, total: u64) -> (Entry, Tree, Vec<(usize, u64)>) {
     let at = dice.from(total / 4, total / 2);
     let info = &SCHEDULERS[dice.from(0, SCHEDULERS.len() as u64 - 1) as usize];

@@ -1,13 +1,13 @@
-//! What meters say of a case.
+//! Verdicts of meters on a case.
 
 use std::collections::BTreeMap;
 
-/// What was found, and how much was judged.
+/// The faults, and the number of judgements.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// The first finding of each meter.
     pub(crate) found: BTreeMap<&'static str, String>,
-    /// How often each meter looked at something.
+    /// Number of judgements of each meter.
     pub(crate) judged: BTreeMap<&'static str, u64>,
 }
 
@@ -17,7 +17,7 @@ impl Judge {
         self.found.entry(meter).or_insert(what);
     }
 
-    /// The meter looks at something.
+    /// Counts a judgement of the meter.
     pub(crate) fn count(&mut self, meter: &'static str) {
         *self.judged.entry(meter).or_default() += 1;
     }

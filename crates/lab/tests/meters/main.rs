@@ -1,5 +1,6 @@
-//! A fuzzer of everything at once, judged by meters of its own: random cases of all schedulers, trees, queues, links and traffic are run as scenario
-//! files, and only the packets that came, left and were dropped are looked at. CONTRIBUTING.md has the commands.
+//! A fuzzer of all features at once, with independent meters. Random cases of all schedulers, trees, queues, links and
+//! traffic are run as scenario files, and only the arrivals, departures and drops of packets are judged.
+//! CONTRIBUTING.md has the commands.
 //!
 //! | meter | what it judges |
 //! | --- | --- |
@@ -10,8 +11,8 @@
 //! | delay, gap, next packet, fairness, worst case, hosts | what `check` prints of them |
 //! | ideal, model | rates are those that `sim` prints, and those of progressive filling |
 //!
-//! Wall time decides how many cases are run, never whether they pass: `FAIRLINK_SECONDS` (20), from `FAIRLINK_SEED` (1) on, of
-//! `FAIRLINK_SCHEDULER` alone where it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
+//! Wall time decides the number of cases, never their success: `FAIRLINK_SECONDS` (20), from `FAIRLINK_SEED` (1) on, of
+//! `FAIRLINK_SCHEDULER` alone if it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -39,7 +40,8 @@ use trace::{NotRun, Seen};
 /// Cases of each scheduler that are run however long they take.
 const AT_LEAST: u64 = 3;
 
-/// What is known to be off: scheduler, meter, a key of the file that it takes (empty: none), and why. Counted, and no failure.
+/// Known deviations: scheduler, meter, a required key of the file (empty: none), and the reason. Counted, but not
+/// failures.
 const KNOWN: [(&str, &str, &str, &str); 1] = [(
     "cbq-formal",
     "shares",
@@ -47,13 +49,13 @@ const KNOWN: [(&str, &str, &str, &str); 1] = [(
     "estimators let a class exceed its own rate by up to 2.7 %, more for each level, and others lose that",
 )];
 
-/// What all meters say of what was seen.
+/// Collects the verdicts of all meters.
 fn judge_links(kind: Kind, edges: f64, links: &[Seen]) -> Judge {
     let mut judge = Judge::default();
     for seen in links {
         account::account(seen, &mut judge);
         account::serial(seen, &mut judge);
-        // What follows believes the account.
+        // The following checks rely on the account.
         if judge.found.is_empty() {
             bounds::bounds(seen, &mut judge);
             rates::ceilings(seen, &mut judge);
@@ -67,14 +69,14 @@ fn judge_links(kind: Kind, edges: f64, links: &[Seen]) -> Judge {
 
 /// Meters of rates in the long run.
 const LONG_RUN: [&str; 3] = ["ideal", "model", "shares"];
-/// The part of what packets at the edges may explain beyond which a rate is looked at for longer.
+/// The part of the effect of packets at the edges beyond which a rate is measured for longer.
 const SUSPICIOUS: f64 = 0.25;
 
-/// How many times as long a rate is looked at that is off.
+/// Factors by which the run is extended to confirm a deviating rate.
 const LONGER: [u64; 2] = [8, 64];
 
-/// Runs and judges a case; `Err` where it is refused. Rates that are off have to be off in longer runs, too: full buckets and debts of the start may
-/// take as long as the run, and many times as long where quanta far apart make buckets deep.
+/// Runs and judges a case; `Err` if it is refused. A rate must deviate in longer runs, too: full buckets and debts of
+/// the start may last as long as the run, and many times as long if quanta far apart make buckets deep.
 fn judge_case(case: &Case) -> Result<Judge, String> {
     let mut judge = judge_once(case, SUSPICIOUS)?;
     for times in LONGER {
@@ -104,7 +106,7 @@ fn judge_once(case: &Case, edges: f64) -> Result<Judge, String> {
     }
 }
 
-/// What was met.
+/// Coverage counts.
 #[derive(Default)]
 struct Met {
     cases: u64,
@@ -158,7 +160,7 @@ fn everything_at_once_is_as_the_meters_have_it() {
                 break;
             }
             let seed = first + place;
-            // Each scheduler in turn, with a seed of its own.
+            // Each scheduler in turn, with a separate seed.
             let case = generate::case(seed, schedulers[(seed % schedulers.len() as u64) as usize]);
             if verbose {
                 println!("seed {seed}, {}, {:?}\n{}", case.scheduler, case.kind, case.text());

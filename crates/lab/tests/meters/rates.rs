@@ -9,12 +9,13 @@ use crate::fluid;
 use crate::judge::{Judge, ensure};
 use crate::trace::{Seen, Stage, What, path};
 
-/// By which part a rate may be off its ideal.
+/// Maximum relative deviation of a rate from its ideal.
 const TOLERANCE: f64 = 0.02;
-/// By which part a rate may be off progressive filling, which these schedulers follow but for packets at the edges.
+/// Maximum relative deviation of a rate from progressive filling, which these schedulers follow except for packets at
+/// the edges.
 const EXACT: f64 = 0.003;
 
-/// What classes did from a time on.
+/// The traffic of classes from a time on.
 struct Window {
     seconds: f64,
     /// By class, those with children too, in bit/s.
@@ -22,7 +23,7 @@ struct Window {
     came: Vec<f64>,
     /// True if a leaf had packets all along.
     busy: Vec<bool>,
-    /// What packets at both ends of the window are worth, in bit/s.
+    /// Rate equivalent of packets at both ends of the window, in bit/s.
     edge: f64,
 }
 
@@ -66,14 +67,14 @@ impl Window {
         Self { seconds, sent, came, busy, edge }
     }
 
-    /// Returns true if a rate is off another by more than the tolerance, packets at the edges left out.
+    /// Returns true if a rate deviates from another by more than the tolerance, packets at the edges left out.
     fn is_off(&self, tree: &Hierarchy, rate: f64, ideal: f64, part: f64) -> bool {
         let off = ((rate - ideal).abs() - self.edge).max(0.0);
         off > part * ideal.max(tree.link().rate.bps() as f64 / 1000.0)
     }
 }
 
-/// Judges rates of a steady case. `edges`: which part of what packets at the edges may explain they do.
+/// Judges rates of a steady case. `edges`: the part of the effect of packets at the edges that is allowed.
 pub(crate) fn steady(seen: &Seen, edges: f64, judge: &mut Judge) {
     let [stage] = &seen.stages[..] else { return };
     let tree = &stage.tree;
@@ -109,7 +110,7 @@ pub(crate) fn steady(seen: &Seen, edges: f64, judge: &mut Judge) {
     }
 }
 
-/// What a class may count on: its guarantee, where all classes above it have one, and no ceiling is below it.
+/// The rate guaranteed to a class: its guarantee, if all classes above it have one, and no ceiling is below it.
 fn guarantee(tree: &Hierarchy, leaf: ClassId) -> Option<f64> {
     let mut least = f64::INFINITY;
     for class in path(tree, leaf) {
@@ -123,7 +124,7 @@ fn guarantee(tree: &Hierarchy, leaf: ClassId) -> Option<f64> {
 /// A leaf that has packets all along gets its guarantee.
 fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     let (tree, info) = (&stage.tree, stage.info);
-    // What other keys overrule, and schedulers without shares.
+    // Settings overruled by other keys, and schedulers without shares.
     let overruled = |class: ClassId| {
         let config = tree.config(class);
         config.quantum.is_some() && !matches!(info.sharing, Sharing::Lenders | Sharing::Allotted)
@@ -138,7 +139,7 @@ fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     if none.contains(&info.name) || tree.classes().any(overruled) {
         return;
     }
-    // What `check` prints as the share while all are busy may be less.
+    // The share while all are busy, as printed by `check`, may be less.
     let all_busy = Rule::of(info, tree, Traffic::unknown())
         .and_then(|rule| rule.rates(&Demand::uniform(tree, Request::Unlimited)));
     for &leaf in tree.leaves().iter().filter(|leaf| window.busy[leaf.index()]) {
@@ -162,7 +163,7 @@ fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
 const FLAT: [&str; 9] = ["drr", "scfq", "sfq", "wfq", "wf2q+", "qfq", "virtual-clock", "sced", "hdrr"];
 const TREES: [&str; 2] = ["hls", "hpfq"];
 
-/// Rates beside progressive filling, where the rule of the scheduler is that.
+/// Judges rates against progressive filling, if that is the rule of the scheduler.
 fn own_model(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     let (tree, info) = (&stage.tree, stage.info);
     let all = || tree.classes().map(|class| tree.config(class));
@@ -194,13 +195,13 @@ fn own_model(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
     }
 }
 
-/// The most that a class with a ceiling may send at once beyond it, in bytes, where that is printed or documented.
+/// Maximum burst of a class with a ceiling beyond it, in bytes, if it is printed or documented.
 fn depth(stage: &Stage, class: ClassId) -> Option<u64> {
     let (tree, config) = (&stage.tree, stage.tree.config(class));
     let largest = u64::from(tree.link().max_packet);
     let ceiling = config.ceiling?;
     match stage.info.name {
-        // docs/link-files.md: deep enough where it is absent; a class sends all that a cycle gives it.
+        // docs/link-files.md: deep enough if it is absent; a class sends its whole allotment of a cycle.
         "hls" => {
             let depths = CeilingDepths::of(tree).ok()?;
             Some(config.ceiling_burst.unwrap_or_else(|| depths.bytes(tree, class, ceiling)) + depths.debt(class))

@@ -1,4 +1,5 @@
-//! What is seen of a case from outside: every packet that came, left or was dropped, in the order in which it happened, and what the run reports.
+//! The external view of a case: arrivals, departures and drops of all packets in their order, and the report of the
+//! run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run, SimError, compare_l
 
 use crate::case::{Case, scheduler};
 
-/// What happened to a packet.
+/// An event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum What {
     Came,
@@ -78,7 +79,8 @@ pub(crate) fn path(tree: &Hierarchy, class: ClassId) -> impl Iterator<Item = Cla
     std::iter::successors(Some(class), |&class| tree.parent(class)).filter(|&class| class != ClassId::ROOT)
 }
 
-/// What a link reports of a leaf: packets and bytes that came, were sent, were dropped and are queued, and drops by reason.
+/// A link's report of a leaf: packets and bytes that arrived, were sent, were dropped and are queued, and drops by
+/// reason.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) packets: [u64; 4],
@@ -86,7 +88,7 @@ pub(crate) struct Told {
     pub(crate) drops: BTreeMap<DropCause, u64>,
 }
 
-/// What was seen of one link.
+/// The record of one link.
 pub(crate) struct Seen {
     pub(crate) events: Vec<Event>,
     pub(crate) names: Vec<String>,
@@ -96,9 +98,9 @@ pub(crate) struct Seen {
     pub(crate) pooled: Vec<ClassId>,
     /// By class of the scenario; leaves only.
     pub(crate) told: Vec<Option<Told>>,
-    /// By class of the scenario: the rate that is printed as the ideal of the only phase, where the case is steady.
+    /// By class of the scenario: the printed ideal of the only phase, if the case is steady.
     pub(crate) ideal: Vec<Option<f64>>,
-    /// By class of the scenario: whether a source always has another packet, in steady cases.
+    /// By class of the scenario: true if a source always has another packet, in steady cases.
     pub(crate) greedy: Vec<bool>,
 }
 
@@ -116,7 +118,7 @@ impl Seen {
         self.stages.iter().any(fair)
     }
 
-    /// The one stage of a link that stays as it is and borrows from no pool.
+    /// The one stage of a link that does not change and borrows from no pool.
     pub(crate) fn alone(&self) -> Option<&Stage> {
         match &self.stages[..] {
             [stage] if self.pooled.is_empty() => Some(stage),
@@ -158,7 +160,7 @@ impl Observer for Watch {
     }
 }
 
-/// Why there is nothing to judge.
+/// The reason why a case cannot be judged.
 pub(crate) enum NotRun {
     /// The file or the scheduler refuses it, with a reason.
     Refused(String),
@@ -248,7 +250,7 @@ fn ideal(run: &Run, name: &str) -> Option<f64> {
     phase.classes.iter().chain(&phase.inner_classes).find(|class| class.name == name)?.rates.ideal_bps
 }
 
-/// The host of a packet, where hosts are told apart: each source is one, as long as there are places.
+/// The host of a packet, if hosts are kept apart: each source is one, as long as there are slots.
 pub(crate) fn host(stage: &Stage, leaf: ClassId, source: u32) -> u32 {
     match stage.tree.config(leaf).hosts {
         Some(hosts) if matches!(hosts.by, HostKey::Flow | HostKey::DestinationIp) => {

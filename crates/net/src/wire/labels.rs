@@ -42,7 +42,7 @@ impl Labels {
     /// Labels as the leaves of `tree` want them.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Self::salted(tree, RandomState::new())
     }
@@ -50,7 +50,7 @@ impl Labels {
     /// Labels as the leaves of `tree` want them. They tell flows apart as those do whose [`Labels::salt`] this is.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub(crate) fn salted(tree: &Hierarchy, salt: RandomState) -> Result<Self, OutOfMemory> {
         let mut wants = vec![Wants::default(); tree.len()];
         for &leaf in tree.leaves() {

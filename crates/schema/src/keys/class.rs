@@ -6,7 +6,7 @@ use fairlink_core::{ClassConfig, HostKey, MAX_WEIGHT, QueueKind, QueueLimits, Sh
 
 use super::{ClassKey, Kind, Value, keys};
 
-/// The words of `per`, with what they mean. The kernel module takes all but the last.
+/// The words of `per`, with their meanings. The kernel module supports all but the last.
 pub const HOST_KEYS: [(&str, HostKey); 5] = [
     ("src-ip", HostKey::SourceIp),
     ("dst-ip", HostKey::DestinationIp),
@@ -20,7 +20,7 @@ pub const DEFAULT_HOSTS: u16 = 256;
 const QUEUES: [QueueKind; 3] = [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel];
 const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 
-/// The keys, in the order of messages and of the manual. Those that have bytes stand in the order of their bits.
+/// The keys, in the order of messages and of the manual. Those with bytes are in the order of their bits.
 pub static CLASS: [ClassKey; 26] = keys! {
     ClassConfig;
     Any - "name" NAME, [] -, "required",

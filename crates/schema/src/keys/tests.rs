@@ -34,7 +34,7 @@ fn each_key_is_set_and_read<C: Copy>(keys: &'static [Key<C>], default: C) {
     for key in keys.iter().filter(|key| key.set.is_some()) {
         let mut config = default;
         let value = example(key.kind);
-        // What transmit_priority says is part of the queue.
+        // The value of transmit_priority is part of the queue.
         let transmit_queue = keys.iter().find(|other| other.name == "transmit_queue");
         if let Some(set) = transmit_queue.filter(|_| key.name == "transmit_priority").and_then(|key| key.set) {
             set(&mut config, Value::Packets(1));

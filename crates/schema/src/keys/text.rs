@@ -10,7 +10,7 @@ use fairlink_core::{Contract, LeakyBucket, QueueLimits, Rate, ServiceCurve};
 use super::{HOST_KEYS, Key, Kind, Value};
 use crate::units::{show_rate, show_size, show_time};
 
-/// The keys as a table of the manual, in Markdown, a line for each; those that are required come first.
+/// Returns the keys as a table of the manual, in Markdown, a line for each; required ones come first.
 #[must_use]
 pub fn markdown<C>(keys: &[Key<C>]) -> String {
     let mut table = String::from("| key | default | what it is |\n| --- | --- | --- |\n");
@@ -23,7 +23,7 @@ pub fn markdown<C>(keys: &[Key<C>]) -> String {
 }
 
 impl<C> Key<C> {
-    /// A value of this key in words, as a link file has it where it fits into a line.
+    /// Formats a value of this key, in the syntax of a link file if it fits into a line.
     #[must_use]
     pub fn show(&self, value: Value) -> String {
         match (self.kind, value) {

@@ -1,4 +1,4 @@
-//! What classes are called: minor numbers of tc, and names.
+//! Labels of classes: minor numbers of tc, and names.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -17,7 +17,7 @@ pub const MAX_NAME: usize = 255;
 pub struct Labels {
     minors: Vec<u16>,
     text: Vec<u8>,
-    /// By class: where its name ends, and the next begins.
+    /// By class: the end of its name, where the next begins.
     ends: Vec<u32>,
     /// Numbers with their classes, in the order of numbers once [`Labels::sorted`].
     by_minor: Vec<(u16, u32)>,
@@ -49,7 +49,7 @@ pub enum LabelError {
         /// Its length.
         len: usize,
     },
-    /// There is no memory for so many.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
 }
 
@@ -78,16 +78,16 @@ impl From<OutOfMemory> for LabelError {
     }
 }
 
-/// Makes room for `more` entries or says that there is none.
+/// Reserves room for `more` entries; fails if there is not enough memory.
 pub(crate) fn room<T>(all: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
     all.try_reserve(more).map_err(|_| OutOfMemory { bytes: (more as u64).saturating_mul(size_of::<T>() as u64) })
 }
 
 impl Labels {
-    /// Of the link alone, with room for `classes` others.
+    /// Makes the labels of the link alone, with room for `classes` others.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(classes: usize) -> Result<Self, LabelError> {
         let mut labels = Self { minors: Vec::new(), text: Vec::new(), ends: Vec::new(), by_minor: Vec::new() };
         room(&mut labels.minors, classes + 1)?;
@@ -121,7 +121,7 @@ impl Labels {
         Ok(())
     }
 
-    /// When all are added: makes them findable by number.
+    /// Sorts the labels after the last addition, for searches by number.
     ///
     /// # Errors
     /// [`LabelError::Twice`].
@@ -144,25 +144,25 @@ impl Labels {
         Ok(self)
     }
 
-    /// How many classes have one, the link included.
+    /// Number of labelled classes, including the link.
     #[must_use]
     pub fn len(&self) -> usize {
         self.minors.len()
     }
 
-    /// Returns true if there is none beside the link.
+    /// Returns true if only the link has a label.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.minors.len() <= 1
     }
 
-    /// The minor number: 0 for the link and for a class that does not exist.
+    /// Returns the minor number: 0 for the link and for a class that does not exist.
     #[must_use]
     pub fn minor(&self, class: ClassId) -> u16 {
         self.minors.get(class.index()).copied().unwrap_or(0)
     }
 
-    /// The name, which need not be UTF-8; empty for the link.
+    /// Returns the name, which need not be UTF-8; empty for the link.
     #[must_use]
     pub fn name(&self, class: ClassId) -> &[u8] {
         let start = class.index().checked_sub(1).and_then(|before| self.ends.get(before));
@@ -172,18 +172,18 @@ impl Labels {
         }
     }
 
-    /// The class of a minor number; of none before [`Labels::sorted`].
+    /// Returns the class of a minor number; always `None` before [`Labels::sorted`].
     #[must_use]
     pub fn class(&self, minor: u16) -> Option<ClassId> {
         let at = self.by_minor.binary_search_by_key(&minor, |&(minor, _)| minor).ok()?;
         self.by_minor.get(at).map(|&(_, class)| ClassId(class))
     }
 
-    /// By class of these labels, the class of the same minor number in `new` where `keep` takes it: what
-    /// [`prepare`](fairlink_core::prepare) calls survivors.
+    /// By class of these labels, the class of the same minor number in `new` if `keep` accepts it: the survivors of
+    /// [`prepare`](fairlink_core::prepare).
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// Fails if there is not enough memory.
     pub fn survivors(
         &self,
         new: &Self,

@@ -12,7 +12,7 @@ use super::labels::{LabelError, Labels};
 use super::{ALL_FIELDS, Config, HEADER, MAGIC, MAX_CATCH_UP, MODULE_HOST_KEYS, SHARES, VERSION, width};
 use crate::keys::{CLASS, ClassKey, HOST_KEYS, Kind, Value};
 
-/// Why bytes are no configuration.
+/// The reason why bytes are not a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// They do not begin with [`MAGIC`].
@@ -22,14 +22,14 @@ pub enum ReadError {
         /// The version.
         version: u16,
     },
-    /// They are fewer or more than their header says.
+    /// Their number differs from the one in the header.
     Length {
-        /// What the header says.
+        /// Length in the header.
         said: u64,
-        /// How many there are.
+        /// Actual length.
         got: u64,
     },
-    /// A record that does not end where its fields do.
+    /// A record that does not end with its fields.
     Record {
         /// The class, [`ClassId::ROOT`] for the link.
         class: ClassId,
@@ -40,7 +40,7 @@ pub enum ReadError {
     Value {
         /// The class, [`ClassId::ROOT`] for the link.
         class: ClassId,
-        /// What it is.
+        /// The field.
         what: &'static str,
         /// The value.
         value: u64,
@@ -49,7 +49,7 @@ pub enum ReadError {
         /// The largest value taken.
         max: u64,
     },
-    /// The class of packets that none is found for is no leaf.
+    /// The class of unclassified packets is not a leaf.
     Default {
         /// The class.
         class: ClassId,
@@ -162,7 +162,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// One byte that is at most `max`.
+    /// Reads one byte that is at most `max`.
     fn choice(&mut self, what: &'static str, max: u8) -> Result<u8, ReadError> {
         let value = self.u8()?;
         self.within(what, value.into(), 0, max.into())?;
@@ -175,7 +175,7 @@ impl<'a> Record<'a> {
         Rate::from_bps(bps).map_err(|_| ReadError::Value { class: self.class, what, value: bps, min, max })
     }
 
-    /// A slope, 0 for none.
+    /// Reads a slope, 0 for none.
     fn slope(&mut self, what: &'static str) -> Result<Option<Rate>, ReadError> {
         match self.u64()? {
             0 => Ok(None),
@@ -183,7 +183,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field of a class.
+    /// Reads the field of a class.
     fn value(&mut self, key: &ClassKey) -> Result<Value, ReadError> {
         Ok(match key.kind {
             Kind::Rate => Value::Rate(self.rate(key.name)?),
@@ -210,12 +210,12 @@ impl<'a> Record<'a> {
                 let hosts = by.and_then(|by| Hosts::new(most, by));
                 Value::Hosts(hosts.ok_or(ReadError::Record { class: self.class })?)
             }
-            // The bit says it; the others have no bit.
+            // The value of a flag is its bit; the others have no bit.
             Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => Value::Flag(true),
         })
     }
 
-    /// A number of the width that its limit needs.
+    /// Reads a number of the width that its limit needs.
     fn number(&mut self, kind: Kind) -> Result<u64, ReadError> {
         Ok(match width(kind) {
             1 => self.u8()?.into(),
@@ -304,7 +304,7 @@ fn leaky_buckets(record: &mut Record<'_>) -> Result<LeakyBuckets, ReadError> {
 }
 
 impl Config {
-    /// The configuration that `bytes` hold.
+    /// Reads the configuration in `bytes`.
     ///
     /// # Errors
     /// [`ReadError`], the first one found.

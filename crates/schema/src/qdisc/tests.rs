@@ -1,4 +1,4 @@
-//! What is written is what is read, and whatever else is read is an error.
+//! Written configurations are read back unchanged, and any other bytes are an error.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -139,7 +139,7 @@ proptest! {
         written.tree = written.tree.rebuilt(link, |_, _| {}).unwrap();
         let bytes = written.write().unwrap();
         assert_same(&Config::read(&bytes).unwrap(), &written);
-        // Nothing can be left out, nothing added.
+        // No bytes can be removed or added.
         for len in 0..bytes.len() {
             prop_assert!(Config::read(&bytes[..len]).is_err());
         }
@@ -267,7 +267,7 @@ fn records_make_the_configuration_again_and_no_longer_one_than_is_taken() {
         assert_eq!(config.write_record(ClassId(2), &mut [0; MAX_RECORD][..room]), Err(WriteError::NoRoom { room }));
     }
     assert!(config.write_record(ClassId(5), &mut [0; MAX_RECORD]).is_err());
-    // Whatever the records are, they are read as any configuration.
+    // Any records are read like a configuration.
     let one_less = assemble(&records[0], records[2..].iter().map(Vec::as_slice)).unwrap();
     assert!(Config::read(&one_less).is_err());
     let long = [0; MAX_RECORD + 1];

@@ -24,7 +24,7 @@ pub enum WriteError {
         /// Of the labels.
         labels: usize,
     },
-    /// A class tells flows apart (`per = "flow"`), which the kernel module does not.
+    /// A class keeps flows apart (`per = "flow"`), which the kernel module does not support.
     FlowsApart {
         /// The class.
         class: ClassId,
@@ -34,7 +34,7 @@ pub enum WriteError {
         /// Bytes that there is room for.
         room: usize,
     },
-    /// There is no memory for it.
+    /// Not enough memory.
     OutOfMemory(OutOfMemory),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
-/// Where bytes go.
+/// A destination of bytes.
 trait Sink {
     fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError>;
 }
@@ -72,7 +72,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Room that does not grow, and how much of it is written.
+/// A fixed buffer, and its written length.
 struct Fixed<'a> {
     place: &'a mut [u8],
     len: usize,
@@ -112,13 +112,13 @@ impl<S: Sink> Writer<S> {
         self.put(&value.to_le_bytes())
     }
 
-    /// At most 255 bytes, with their length.
+    /// Writes at most 255 bytes, with their length.
     fn text(&mut self, text: &[u8]) -> Result<(), WriteError> {
         self.u8(text.len() as u8)?;
         self.put(text)
     }
 
-    /// The bytes of a field; `class` is for the error.
+    /// Writes the bytes of a field. `class` is for the error.
     fn value(&mut self, kind: Kind, value: Value, class: ClassId) -> Result<(), WriteError> {
         match value {
             Value::Flag(_) => Ok(()),
@@ -163,7 +163,7 @@ impl<S: Sink> Writer<S> {
 }
 
 impl Writer<Vec<u8>> {
-    /// Writes a record, whose length stands before it.
+    /// Writes a record, with its length in front.
     fn record(&mut self, fill: impl FnOnce(&mut Self) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let start = self.0.len();
         self.u16(0)?;
@@ -178,7 +178,7 @@ impl Writer<Vec<u8>> {
 }
 
 impl Config {
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -203,8 +203,8 @@ impl Config {
         Ok(sealed(out.0))
     }
 
-    /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at most
-    /// [`MAX_RECORD`]. Allocates nothing. [`assemble`] makes a configuration of records again.
+    /// Writes the record of `class`, or that of the link for [`ClassId::ROOT`], into `place` and returns its length: at
+    /// most [`MAX_RECORD`]. Allocates nothing. [`assemble`] makes a configuration from records.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`], and [`WriteError::Labels`] for a class that does not exist.
@@ -258,7 +258,7 @@ impl Config {
     }
 }
 
-/// Says how long everything is.
+/// Writes the total length.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let len = bytes.len() as u32;
     if let Some(place) = bytes.get_mut(HEADER - 4..HEADER) {
@@ -267,8 +267,8 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a configuration out of the records of [`Config::write_record`]: the link's, and those of the classes in their order. What
-/// they hold is not looked at; [`Config::read`] does that.
+/// Makes the bytes of a configuration from the records of [`Config::write_record`]: the link's, and those of the
+/// classes in their order. The contents are not checked; [`Config::read`] does that.
 ///
 /// # Errors
 /// [`WriteError::TooLong`], [`WriteError::OutOfMemory`]; [`WriteError::NoRoom`] for a record above

@@ -1,4 +1,4 @@
-//! Every form that is read, every one that is refused, and that what is shown is read back.
+//! Every accepted form, every refused one, and that shown values are read back.
 
 use super::*;
 use proptest::prelude::*;

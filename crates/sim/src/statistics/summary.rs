@@ -14,10 +14,10 @@ use crate::report::{Phase, Run, Setting};
 pub struct Summary {
     /// The scheduler's name.
     pub scheduler: String,
-    /// What was set otherwise than in the scenario.
+    /// Values changed from the scenario.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sweep: BTreeMap<String, Setting>,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: usize,
     /// Left out of each from the start.
     pub warmup_s: f64,
@@ -29,7 +29,7 @@ pub struct Summary {
     pub phases: Vec<PhaseSummary>,
 }
 
-/// What a leaf did in all runs.
+/// The results of a leaf in all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassSummary {
     /// The leaf.
@@ -38,11 +38,11 @@ pub struct ClassSummary {
     pub rate_bps: Estimate,
     /// Delays.
     pub delay_s: DelaySummary,
-    /// The part of the packets offered that was dropped; `None` where none was offered.
+    /// The part of the offered packets that was dropped; `None` if none was offered.
     pub lost: Option<Estimate>,
 }
 
-/// Delays in all runs: estimates of what each run measured. `None` where no run had packets.
+/// Delays in all runs: estimates of the runs' measurements. `None` if no run had packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DelaySummary {
     /// Of the mean.
@@ -64,7 +64,7 @@ pub struct PhaseSummary {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// Jain's index of rates as parts of what max-min fairness gives.
+    /// Jain's index of rates relative to max-min fair rates.
     pub jain_index: Option<Estimate>,
     /// The leaves.
     pub classes: Vec<RateSummary>,
@@ -77,9 +77,9 @@ pub struct RateSummary {
     pub name: String,
     /// Its rate after the phase has settled.
     pub settled_bps: Estimate,
-    /// What max-min fairness gives it, the mean over the runs.
+    /// Its max-min fair rate, the mean over the runs.
     pub fair_bps: f64,
-    /// What the scheduler gives it by its own rule, the mean over the runs. Absent where that is not computed.
+    /// Its rate by the scheduler's own rule, the mean over the runs. Absent if it is not computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ideal_bps: Option<f64>,
 }
@@ -91,16 +91,16 @@ pub struct Difference {
     pub scheduler: String,
     /// The other, which was named first.
     pub against: String,
-    /// What was set otherwise than in the scenario.
+    /// Values changed from the scenario.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sweep: BTreeMap<String, Setting>,
-    /// How many pairs of runs there were.
+    /// Number of pairs of runs.
     pub runs: usize,
     /// The leaves.
     pub classes: Vec<ClassDifference>,
 }
 
-/// What a leaf got more under one scheduler than under the other.
+/// The difference of a leaf's results under two schedulers.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClassDifference {
     /// The leaf.
@@ -133,8 +133,8 @@ pub struct Paired {
 }
 
 impl Phase {
-    /// Jain's index of the rates of leaves as parts of what max-min fairness gives them, after the phase has settled: 1 where all get the
-    /// same part. Leaves that it gives nothing do not count. `None` where nobody has one or gets anything.
+    /// Jain's index of the rates of leaves relative to their max-min fair rates, after the phase has settled: 1 if all
+    /// get the same part. Leaves with a fair rate of zero do not count. `None` if no leaf has one or gets anything.
     #[must_use]
     pub fn jain_index(&self) -> Option<f64> {
         let share = |class: &ClassSpan| class.rates.settled() / class.rates.fair();
@@ -167,7 +167,7 @@ fn summary(runs: &[Run]) -> Option<Summary> {
     })
 }
 
-/// The estimate of what `value` says of each run.
+/// Returns the estimate of `value` over the runs.
 fn of(runs: &[Run], value: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
     Estimate::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
 }
@@ -210,8 +210,8 @@ fn phase(runs: &[Run], index: usize) -> PhaseSummary {
     }
 }
 
-/// Compares each scheduler with the one that comes first, run by run: the first run of one with the first of the other, and so on.
-/// They had the same seeds, so what differs by chance is mostly the same in both (common random numbers).
+/// Compares each scheduler with the first one, run by run: the first run of one with the first of the other, and so on.
+/// They had the same seeds, so random effects are mostly the same in both (common random numbers).
 #[must_use]
 pub fn differences(runs: &[Run]) -> Vec<Difference> {
     let mut all = Vec::new();

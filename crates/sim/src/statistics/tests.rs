@@ -47,7 +47,8 @@ fn one_value_has_no_interval_and_equal_values_have_one_of_nothing() {
     assert!((large.ci95.unwrap() - 4.302_65 / 3f64.sqrt()).abs() < 1e-3, "{large:?}");
 }
 
-/// In how many of 4,000 samples of `n` values the interval covers `truth`: by Student's t and by the normal distribution.
+/// Part of 4,000 samples of `n` values in which the interval covers `truth`: by Student's t and by the normal
+/// distribution.
 fn coverage(n: usize, truth: f64, draw: impl Fn(&mut ChaCha8Rng) -> f64) -> (f64, f64) {
     let mut random = ChaCha8Rng::seed_from_u64(n as u64);
     let (mut student, mut by_normal) = (0, 0);
@@ -83,7 +84,7 @@ fn an_interval_covers_the_mean_of_exponential_values_in_95_percent_where_there_a
     let exponential = |random: &mut ChaCha8Rng| -uniform(random).ln();
     let (many, _) = coverage(200, 1.0, exponential);
     assert!((many - 0.95).abs() < 0.0155, "{many}");
-    // Skewed values need more of them: it is known that a few do not suffice.
+    // Skewed values need more of them: a few do not suffice.
     let (few, _) = coverage(5, 1.0, exponential);
     assert!((0.86..0.91).contains(&few), "{few}");
 }
@@ -99,7 +100,7 @@ fn differences_of_pairs_are_known_better_than_differences_of_means() {
     assert_eq!(paired.differs_from_zero(), Some(true));
     let alone = Estimate::of(&one.iter().flatten().copied().collect::<Vec<_>>()).unwrap();
     assert!(alone.ci95.unwrap() > 30.0);
-    // A pair with a gap is no pair.
+    // A pair with a gap does not count.
     assert_eq!(Estimate::of_differences(&[Some(1.0), None], &[Some(3.0), Some(1.0)]).unwrap().n, 1);
     assert_eq!(Estimate::of_differences(&[None], &[Some(1.0)]), None);
 }
@@ -148,7 +149,7 @@ fn mser5_finds_the_end_of_a_transient_and_nothing_where_there_is_none() {
         let steady = series(0.0, 0, &mut random);
         assert_eq!(mser5(&steady), slow_mser5(&steady));
     }
-    // A step in the second half is no warm-up.
+    // A step in the second half is not warm-up.
     assert_eq!(mser5(&series(20.0, 800, &mut random)), None);
     assert_eq!(mser5(&[1.0; 49]), None);
     assert_eq!(mser5(&[1.0; 50]), Some(0));

@@ -1,4 +1,4 @@
-//! Many runs at once, and what is said of them.
+//! Many runs at once, and their statistics.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -143,11 +143,11 @@ fn fifo_and_a_round_robin_lose_nothing_and_differ_in_delay_only_where_the_pairs_
     let (one, two) = (one.delay_s.mean.unwrap(), two.delay_s.mean.unwrap());
     assert_eq!((one.different, two.different), (Some(true), Some(true)));
     assert!(two.estimate.mean < 0.0 && one.estimate.mean > 0.0, "{one:?} {two:?}");
-    // Work is conserved: whoever gains, 3 parts of the traffic gain what 5 parts lose (Kleinrock's conservation law).
+    // Work is conserved: the gain of 3 parts of the traffic is the loss of 5 parts (Kleinrock's conservation law).
     let gained = 3.0 * two.estimate.mean + 5.0 * one.estimate.mean;
     assert!(gained.abs() < 0.05 * one.estimate.mean, "{gained}");
     assert_eq!(difference.classes[0].lost.unwrap().different, Some(false));
-    // Pairs tell more than the two intervals apart do.
+    // Pairs are more precise than two separate intervals.
     let apart = summaries[0].classes[1].delay_s.mean.unwrap().ci95.unwrap();
     assert!(two.estimate.ci95.unwrap() < apart, "{two:?} {apart}");
 }

@@ -44,14 +44,14 @@ fn under(name: &str, scenario: &Scenario, watch: &mut dyn Observer) -> Result<Ru
     Ok(runs.remove(0))
 }
 
-/// Follows the lengths of the packets of each class: what leaves must be the oldest.
+/// Follows the lengths of the packets of each class: the departing one must be the oldest.
 #[derive(Default)]
 struct Order {
     queues: Vec<VecDeque<u32>>,
     arrived: u64,
     sent: u64,
     removed: u64,
-    /// Time and class of each arrival, and what was queued at this instant.
+    /// Time and class of each arrival, and the backlog at this instant.
     watched: Option<(Nanos, usize)>,
 }
 
@@ -133,7 +133,7 @@ fn leaf_times(trees: &[(Hierarchy, Vec<ClassId>)], stage_ms: u64) -> Vec<Vec<Int
 
 /// Random trees one after the other, each for `stage_ms`, and sources that send while their classes are there.
 fn random_changes(random: &mut Random, stages: usize, stage_ms: u64, model: impl Fn(&mut Random) -> Model) -> Scenario {
-    // A class is known to the first tree or brought by a change; the first tree has all of them, in order.
+    // A class is in the first tree or added by a change; the first tree has all of them, in order.
     let all: Vec<_> = (1..=CLASSES).map(|number| (number, 0, weighted(random.pick(1, 20)))).collect();
     let mut trees = vec![tree(10, &all)];
     for _ in 1..stages {
@@ -235,7 +235,7 @@ fn a_change_to_the_same_link_changes_no_account() {
         ..ClassConfig::default()
     };
     let (tree, _) = tree(10, &[(1, 0, class(4)), (2, 1, class(1)), (3, 1, class(3)), (4, 0, class(6))]);
-    // Together 24 Mbit/s of 10 for 400 ms, and all of it is gone before the end.
+    // Together 24 Mbit/s of 10 for 400 ms, all of which is gone before the end.
     let burst = |number| source(number, Model::cbr(rate(8_000_000)), 1000, &[(0, 400)]);
     let plain = scenario(tree.clone(), vec![burst(2), burst(3), burst(4)], Nanos::from_secs(2));
     let changed = Scenario { changes: vec![same(150, &tree), same(300, &tree)], ..plain.clone() };
@@ -310,7 +310,7 @@ fn classes_move_go_come_and_turn_into_leaves_and_back() {
     assert_eq!(inner, ["1", "4"]);
     let phases: Vec<_> = run.phases.iter().map(|phase| (phase.start_s, phase.end_s)).collect();
     assert_eq!(phases, [(0.0, 0.4), (0.4, 0.5), (0.5, 2.0)]);
-    // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and goes on, 4 is no leaf any more.
+    // 20 Mbit/s among 1, 2 and 4 in 1 : 1 : 2, of which 6 has all; 2 moved and stays, 4 is no longer a leaf.
     let last = &run.phases[2];
     let ideals: Vec<_> = last.classes.iter().map(|class| class.rates.fair() / 1e6).collect();
     assert_eq!(ideals, [5.0, 5.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
@@ -398,7 +398,7 @@ fn a_change_may_bring_another_scheduler_which_then_goes_on() {
         run.phases.iter().map(|phase| (phase.classes[0].rates.settled() / 1e5).round() / 10.0).collect();
     assert_eq!(first, [5.0, 2.5, 2.5]);
     assert_eq!(run.changes.iter().map(|change| change.scheduler.as_str()).collect::<Vec<_>>(), ["hls", "hls"]);
-    // Who hands over a scheduler of his own has to say what comes after it.
+    // A caller that passes its own scheduler has to pass the one after it.
     let fifo = || find("fifo").unwrap().build(&scenario.tree, Leniency::Refuse, Members::new()).unwrap();
     assert!(simulate(&scenario, "own", fifo(), &Options::default(), &mut ()).is_ok());
     let nameless = Scenario { changes: vec![same(1000, &scenario.tree)], ..scenario.clone() };

@@ -1,4 +1,4 @@
-//! Sources that hear of their packets, over links.
+//! Sources that receive feedback on their packets, over links.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueKind, QueueLimits};
 use fairlink_sim::{ClosedRun, Run, Scenario};
@@ -89,7 +89,8 @@ fn every_packet_of_a_window_is_accounted_for() {
     let class = &run.classes[0];
     let ClosedRun::Tcp { sent_packets, delivered_packets, lost_packets, .. } = run.closed[0] else { unreachable!() };
     assert_eq!(sent_packets, class.counts().received.packets);
-    // After the end of the second interval all is heard of. What was given up by a timeout may have arrived all the same.
+    // After the end of the second interval all packets are accounted for. One that was given up by a timeout may still
+    // have arrived.
     assert!(
         delivered_packets <= class.counts().sent.packets && delivered_packets + lost_packets == sent_packets,
         "{run:?}"

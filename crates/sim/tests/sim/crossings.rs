@@ -1,5 +1,5 @@
-//! Everything at once, at random: sources of every model, shaped and closed, queues of every kind, ceilings, latency-critical leaves,
-//! links in a row, and every scheduler there is. What must hold whatever happens: runs end, packets are conserved, and the same seed
+//! Random combinations: sources of every model, shaped and closed, queues of every kind, ceilings, latency-critical
+//! leaves, links in a row, and every scheduler. Always required: runs end, packets are conserved, and the same seed
 //! gives the same run.
 
 use fairlink_core::{
@@ -156,7 +156,7 @@ impl SeededRng {
     }
 }
 
-/// One to three links, each with sources, some of which go on to links behind.
+/// One to three links, each with sources, some of which continue to links behind.
 fn network(dice: &mut SeededRng) -> Links {
     let count = 1 + dice.below(3) as usize;
     let mut scenarios: Vec<Scenario> = (0..count)

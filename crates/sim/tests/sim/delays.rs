@@ -62,7 +62,7 @@ fn no_delay_exceeds_its_bound_under_any_scheduler_that_has_one() {
             let run = simulate(&scenario, info.name, scheduler, &Options::default(), &mut ()).unwrap();
             for (leaf, measured) in scenario.tree.leaves().iter().zip(&run.classes) {
                 let source = scenario.sources.iter().find(|source| source.class == *leaf).unwrap();
-                // Bounds for so many packets or bytes in an interval are for other traffic.
+                // Bounds for a number of packets or bytes in an interval are for other traffic.
                 let for_bursts = |bound: &&DelayBound| bound.traffic.as_bucket().is_some();
                 let bound = bounds[leaf.index()].as_ref().filter(for_bursts);
                 let (Some(bound), false) = (bound, matches!(source.model, Model::Greedy)) else { continue };

@@ -1,6 +1,7 @@
-//! Every scheduler's own ideal against what it does, on random trees with all that it honours, greedy leaves and constant rates.
-//! `FAIRLINK_TREES` says how many trees for each scheduler, `FAIRLINK_SEED` the first, `FAIRLINK_SCHEDULER` names one scheduler, and with
-//! `FAIRLINK_VERBOSE` each tree is printed with what its classes got.
+//! Every scheduler's own ideal against its behaviour, on random trees with all its features, greedy leaves and constant
+//! rates. `FAIRLINK_TREES` is the number of trees for each scheduler, `FAIRLINK_SEED` the first seed,
+//! `FAIRLINK_SCHEDULER` selects one scheduler, and with `FAIRLINK_VERBOSE` each tree is printed with the rates of its
+//! classes.
 
 use fairlink_core::registry::SCHEDULERS;
 use fairlink_core::{
@@ -14,7 +15,8 @@ use rand_chacha::ChaCha8Rng;
 
 const LINK_BPS: u64 = 10_000_000;
 const MTU: u32 = 1500;
-/// When the measurement begins and ends; where a leaf is off, it is measured a second time in a longer run, as some trees take minutes to settle.
+/// Start and end of the measurement. If a leaf deviates, it is measured a second time in a longer run, as some trees
+/// take minutes to settle.
 const SPAN: (Nanos, Nanos) = (Nanos::from_millis(8_000), Nanos::from_millis(48_000));
 const LONG_SPAN: (Nanos, Nanos) = (Nanos::from_millis(160_000), Nanos::from_millis(960_000));
 
@@ -22,11 +24,12 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// A tree with what `info` honours of shares, limits, curves, quanta and priorities. Leaves have 2 % of the link or more.
+/// A tree with the shares, limits, curves, quanta and priorities that `info` honours. Leaves have 2 % of the link or
+/// more.
 fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: MTU, ..LinkConfig::new(rate(LINK_BPS)) });
     let deep = info.supports(Feature::Hierarchy);
-    // The class, its depth, what it has to give away in bit/s, and the real-time rate that is left.
+    // The class, its depth, its unassigned rate in bit/s, and its remaining real-time rate.
     let mut inner = vec![(ClassId::ROOT, 0u32, LINK_BPS)];
     let mut real_time_left = LINK_BPS * 9 / 10;
     let some = |rng: &mut ChaCha8Rng, feature: Feature| info.supports(feature) && rng.random_range(0..3) == 0;
@@ -35,7 +38,7 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
         let children = rng.random_range(2..6);
         let guaranteed = rng.random_range(0..2) == 0;
         let curves = some(rng, Feature::LinkCurves);
-        // Nothing but curves: a leaf may have its real-time curve alone.
+        // Only curves: a leaf may have its real-time curve alone.
         let bare = curves && rng.random_range(0..2) == 0;
         // Without link-sharing, lines of the shares of others count among the curves.
         let alone = some(rng, Feature::ServiceCurves) && !info.supports(Feature::LinkCurves);
@@ -73,7 +76,7 @@ fn tree(info: &SchedulerInfo, rng: &mut ChaCha8Rng) -> Hierarchy {
                 } else if info.supports(Feature::LinkCurves) && some(rng, Feature::ServiceCurves) {
                     let slope = (LINK_BPS / 50 * rng.random_range(1..10)).min(real_time_left);
                     if slope > LINK_BPS / 50 {
-                        // No steeper at first than what all have left.
+                        // Initially no steeper than the rest of all.
                         real_time_left -= slope;
                         class.real_time = line(slope);
                         if bare && rng.random_range(0..2) == 0 {
@@ -110,16 +113,16 @@ fn sources(tree: &Hierarchy, rng: &mut ChaCha8Rng) -> Vec<SourceSpec> {
     sources
 }
 
-/// What is found over the trees of one scheduler.
+/// The results over the trees of one scheduler.
 #[derive(Default)]
 struct Found {
     not_computed: usize,
     trees: usize,
     /// Trees that were run for longer.
     long: usize,
-    /// The largest part of its ideal, beyond packets at the edges, by which a leaf is off, and the seed of its tree.
+    /// Largest relative deviation of a leaf from its ideal, beyond packets at the edges, and the seed of its tree.
     worst: (f64, u64),
-    /// Seeds of trees with a leaf that is off by more than 2 %.
+    /// Seeds of trees with a leaf that deviates by more than 2 %.
     off: Vec<u64>,
 }
 
@@ -204,7 +207,8 @@ fn measure(info: &'static SchedulerInfo, scenario: &mut Scenario, (settle, end):
     }
 }
 
-/// How far the leaf that is farthest from its ideal is from it, as a part of it, beyond what two turns of all leaves carry. `None` where a leaf has none.
+/// Largest relative deviation of a leaf from its ideal, beyond the service of two turns of all leaves. `None` if a leaf
+/// has none.
 fn farthest(run: &Run, tree: &Hierarchy, (settle, end): (Nanos, Nanos)) -> Option<f64> {
     let turn = (tree.leaves().len() + 4) as f64 * f64::from(MTU) * 8.0;
     let edge = 2.0 * turn / ((end.0 - settle.0) as f64 / 1e9);
@@ -236,7 +240,8 @@ fn every_scheduler_gives_what_its_own_rule_gives() {
             100.0 * off,
             seeds.len()
         );
-        // In how many of a hundred trees there may be no number. Where arrivals or states of queues decide, there is one where all fits.
+        // Number of trees in a hundred that may lack a number. If arrivals or states of queues decide, there is one if
+        // the demand fits.
         let most = match info.sharing {
             Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..) => 100,
             Sharing::ByPackets(_) if info.supports(Feature::Ceiling) => 100,

@@ -1,4 +1,4 @@
-//! What the simulator promises whatever the scheduler: the link's pace, the sums, the same run from the same seed.
+//! The simulator's guarantees under any scheduler: the link's pace, the sums, the same run from the same seed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! Promises, measured while the simulation runs: no scheduler breaks its own, one that promises nothing breaks those of others, and what
-//! is printed is what a watcher of the packets finds.
+//! Promises, measured during the simulation. No scheduler breaks its own, one without promises breaks those of others,
+//! and the printed values are those that an observer of the packets computes.
 
 use std::collections::VecDeque;
 
@@ -31,8 +31,8 @@ fn kbps(kbps: u64) -> Option<fairlink_core::Rate> {
     Some(rate(kbps * 1000))
 }
 
-/// A tree of 2 to 9 leaves on a link of 10 Mbit/s, with what `info` takes: on every third a queue behind the scheduler, on every third so little
-/// room that packets are dropped.
+/// A tree of 2 to 9 leaves on a link of 10 Mbit/s, with features that `info` supports: on every third a queue behind
+/// the scheduler, on every third so little room that packets are dropped.
 fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hierarchy {
     let mut link = LinkConfig { max_packet: 1500, ..LinkConfig::new(rate(10_000_000)) };
     if pick(random, 3) == 0 {
@@ -92,7 +92,7 @@ fn random_sources(info: &SchedulerInfo, tree: &Hierarchy, random: &mut ChaCha8Rn
     sources
 }
 
-/// Each bound of a class, with what it is called.
+/// Each bound of a class, with its name.
 fn held(class: &ClassMetrics) -> impl Iterator<Item = (&'static str, Measured)> {
     let all = [
         ("fairness", class.fairness_bytes),
@@ -141,7 +141,7 @@ fn no_scheduler_exceeds_what_it_promises_and_bounds_are_nearly_reached() {
     }
 }
 
-/// C1 sends ten times what C2 does; both have the same weight and curve.
+/// C1 sends ten times as much as C2; both have the same weight and curve.
 fn unfair() -> Scenario {
     let curve = ServiceCurve { m1: kbps(5000), d: Nanos::from_millis(10), m2: kbps(5000) };
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1500, ..LinkConfig::new(rate(10_000_000)) });
@@ -157,7 +157,7 @@ fn fifo_breaks_what_others_promise() {
     let of = |name: &str, what: &str| {
         let mut scenario = unfair();
         if name != "hfsc" {
-            // Others do not take curves; fifo is measured without them where they are not asked about.
+            // Others do not support curves; fifo is measured without them if they are not the subject.
             let curves = what == "deadline";
             let mut plain = Hierarchy::builder(scenario.tree.link());
             for class in scenario.tree.classes() {
@@ -181,7 +181,7 @@ fn fifo_breaks_what_others_promise() {
         assert!(other.measured > 5.0 * bound, "{what} of fifo is {other:?}, {keeps} promises {bound}");
         assert_eq!(other.bound, None, "fifo promises nothing");
     }
-    // No bound, and yet to be seen: fifo is far behind the ideal, hls is not.
+    // No bound, but a visible difference: fifo is far behind the ideal, hls is not.
     assert!(of("fifo", "HMM").measured > 10.0 * of("hls", "HMM").measured);
 }
 
@@ -219,7 +219,7 @@ fn delays_and_bursts_are_those_of_the_packets() {
             _ => None,
         });
         assert_eq!(class.delay_s.unwrap().measured, delay.max().unwrap().0 as f64 / 1e9);
-        // What a queue drained at the rate holds at most.
+        // Maximum content of a queue drained at the rate.
         let rate = class.burst_rate_bps.unwrap();
         let (mut held, mut most, mut last) = (0.0f64, 0.0f64, Nanos::ZERO);
         for (seen, _) in own() {

@@ -85,13 +85,14 @@ fn two_links_hold_the_ratio_and_the_total_of_their_pool_once_settled_and_not_rig
         // Right after flow 2 has started both links get about the same, though they should get 50 : 30.
         let [eth0, .., eth1] = rates(2.5, 3.5);
         assert!(within(eth0 / eth1, 1.0, 0.1) && within(eth0 + eth1, 100.0, 0.03), "{eth0} {eth1}");
-        // Settled: 50 : 30 between the links, 30 : 10 on the first, where one deficit for all levels is off by up to 20 %.
+        // Settled: 50 : 30 between the links, 30 : 10 on the first, where one deficit for all levels is off by up to 20
+        // %.
         let [eth0, flow_0, flow_1, eth1] = rates(6.5, 9.0);
         assert!(within(eth0 / eth1, 5.0 / 3.0, 0.1), "{eth0} {eth1}");
         assert!(within(eth0 + eth1, 100.0, 0.03), "{eth0} {eth1}");
         let tolerance = if scheduler == "htb" { 0.1 } else { 0.25 };
         assert!(within(flow_0 / flow_1, 3.0, tolerance), "{scheduler} {flow_0} {flow_1}");
-        // What flow 1 leaves over is not used, the drawback of the rule.
+        // The part that flow 1 leaves is not used, the drawback of the rule.
         let [eth0, .., eth1] = rates(11.0, 14.0);
         assert!(within(eth0, 50.0, 0.02) && within(eth1, 30.0, 0.1), "{eth0} {eth1}");
     }
@@ -120,8 +121,8 @@ fn an_exact_pool_gives_what_max_min_fairness_gives_in_every_phase_and_loses_noth
     }
 }
 
-/// Two links of 1 Gbit/s, members of a pool of 1 Gbit/s guaranteed 500 and 300 Mbit/s; the first also has a class of its own. Who sends
-/// changes every 50 ms.
+/// Two links of 1 Gbit/s, members of a pool of 1 Gbit/s guaranteed 500 and 300 Mbit/s; the first also has a class of
+/// its own. The senders change every 50 ms.
 #[test]
 fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_milliseconds() {
     const MBIT: u64 = 1_000_000;
@@ -156,7 +157,8 @@ fn two_links_in_an_exact_pool_are_within_two_percent_of_the_ideal_in_every_ten_m
         routes: Vec::new(),
     };
     let windows = Options { window: Some(Nanos::from_millis(10)), settle: Nanos::ZERO, metrics: false };
-    // Of a member, by 50 ms: the pool, alone and with both; then the second has what the first cannot use of its half of a link.
+    // Rates of a member, by 50 ms: the pool, alone and with both; then the second has the part that the first cannot
+    // use of its half of a link.
     let ideal = [(1_000.0, 0.0), (1_000.0, 0.0), (625.0, 375.0), (500.0, 500.0), (500.0, 500.0)];
     for scheduler in ["htb", "hls"] {
         let info = find(scheduler).unwrap();
@@ -211,7 +213,7 @@ fn a_class_beside_a_member_has_what_the_pool_keeps_from_the_member() {
             assert!(within(class.rates.rate(), class.rates.fair(), 0.02), "{scheduler}: {class:?}");
         }
     }
-    // The rule `exact` under hls is that ideal; the others are no rule for rates.
+    // The rule `exact` under hls is that ideal; the others are not rules for rates.
     for rule in PoolRule::ALL {
         let mut other = shared.clone();
         other.pools[0].rule = rule;

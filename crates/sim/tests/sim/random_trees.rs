@@ -1,5 +1,5 @@
-//! HLS on random trees: its fairness never exceeds the bound of [hls] Theorem 3 with the weights as run, and what leaves get
-//! in the long run is what the fluid ideal gives them.
+//! HLS on random trees: its fairness never exceeds the bound of [hls] Theorem 3 with the effective weights, and
+//! long-run rates of leaves are those of the fluid ideal.
 
 use crate::common::{rate, run, scenario, weighted};
 use fairlink_core::{
@@ -41,7 +41,7 @@ fn random_tree(random: &mut Random, heaviest: f64) -> Hierarchy {
     let leaves = random.pick(2, 200);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: MTU, ..LinkConfig::new(rate(LINK_BPS)) });
     let class = |random: &mut Random| weighted(random.spread(1.0, heaviest));
-    // Depth of each class and whether it has children, the root first.
+    // Depth of each class and true if it has children, the root first.
     let mut classes = vec![(0, true)];
     let mut deepest = ClassId::ROOT;
     for depth in 1..=levels {
@@ -98,7 +98,7 @@ fn weights_as_run(tree: &Hierarchy) -> Weights {
     Weights::new(tree, credits, CREDITS_PER_BYTE).unwrap()
 }
 
-/// Tells the meter what happens as an observer sees it: a leaf is backlogged from the arrival of its first packet.
+/// Reports events to the meter from an observer's view: a leaf is backlogged from the arrival of its first packet.
 struct Measure<'a> {
     meter: FairnessMeter<'a>,
     queued: Vec<u64>,
@@ -171,7 +171,7 @@ fn hls_stays_within_the_fairness_bound_on_200_random_trees() {
         tightest = tightest.max(ratio);
         sent += packets;
     }
-    // The bound is not so loose that nothing is tested.
+    // The bound is tight enough for a meaningful test.
     assert!(tightest > 0.2 && sent > 1_000_000, "{tightest} {sent}");
 }
 
@@ -181,12 +181,13 @@ fn fifo_does_not_stay_within_it() {
     assert!(broken >= 15, "{broken}");
 }
 
-/// How many bytes each class may be off its ideal after a run in which the same leaves stay active from the first round on.
+/// Maximum deviation of each class from its ideal in bytes, after a run in which the same leaves stay active from the
+/// first round on.
 ///
-/// Siblings i, j with weights w, all active, got D_i / w_i and D_j / w_j that differ by at most the bound of Theorem 3; so D_i
-/// differs from its share of what their parent got by at most the mean of those bounds over the siblings, times its share of
-/// the weights and of their sum. The parent is off its own ideal in turn, and weights as run differ from weights as written
-/// by the rounding of credits. In the first round not all leaves may take part yet.
+/// Siblings i, j with weights w, all active, got D_i / w_i and D_j / w_j that differ by at most the bound of Theorem 3.
+/// So D_i differs from its share of their parent's service by at most the mean of those bounds over the siblings, times
+/// its share of the weights and of their sum. The parent deviates from its own ideal in turn, and effective weights
+/// differ from configured ones by the rounding of credits. In the first round not all leaves may take part yet.
 fn slack(scenario: &Scenario, ideal_bps: &[f64]) -> Vec<f64> {
     let tree = &scenario.tree;
     let weights = weights_as_run(tree);
@@ -239,6 +240,6 @@ fn greedy_leaves_get_what_the_fluid_ideal_gives_them() {
             }
         }
     }
-    // What that allows is little for those that send at least 200 of the largest packets.
+    // This tolerance is small for those that send at least 200 of the largest packets.
     assert!(worst < 0.02 && busy > 500, "{worst} {busy}");
 }

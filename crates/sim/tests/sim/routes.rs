@@ -110,7 +110,8 @@ proptest! {
         let (rho, c) = (share as f64 * 500_000.0, 10e6);
         let (sigma, len, longest) = (f64::from(burst * len) * 8.0, f64::from(len) * 8.0, 12_000.0);
         let hops = links as f64;
-        // One hop: sigma / rho + L / rho + L_max / r. What leaves it has the burst of sigma plus what a delay of that lets gather.
+        // One hop: sigma / rho + L / rho + L_max / r. The departing traffic has the burst of sigma plus the arrivals
+        // during such a delay.
         let (mut at_each, mut sum) = (sigma, 0.0);
         for hop in &way.hops {
             let bound = at_each / rho + len / rho + longest / c;
@@ -160,7 +161,7 @@ proptest! {
 
 #[test]
 fn a_delay_jitter_regulator_gives_each_link_the_pattern_of_the_source() {
-    // The first two links are crowded, the last one is not: what it adds is always the same.
+    // The first two links are congested, the last one is not: its delay is constant.
     let regulated = |on: bool| {
         let mut lot = lot(3, 4, 1, 1000, &[hop(1, 1), hop(2, 1)], 3);
         lot.further[1].1.sources.clear();

@@ -1,4 +1,4 @@
-//! A simulation that goes on step by step does what a run at once does.
+//! A stepwise simulation gives the same result as one run.
 
 use fairlink_core::registry::{SCHEDULERS, find};
 use fairlink_core::{ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead};
@@ -80,7 +80,7 @@ fn a_report_in_between_is_that_of_a_run_that_ends_there() {
         let mut between = simulation.report().unwrap();
         links.first.duration = Nanos(until);
         let ended = at_once(&links, HLS, &options);
-        // Memory is what the whole run may take.
+        // Memory is the maximum of the whole run.
         between.memory_bound_bytes = ended.memory_bound_bytes;
         assert_eq!(between, ended, "until {until}");
     }
@@ -116,7 +116,7 @@ fn what_is_offered_goes_the_way_of_packets_of_a_source() {
                 .map(|class| (class.rates.rate_bps.unwrap(), class.rates.fair_bps.unwrap()))
                 .collect()
         };
-        // Without a model there is no rule; what is fair follows from how much was offered.
+        // Without a model there is no rule; the fair rates follow from the offered amount.
         let (found, expected) = (rates(&found), rates(&expected));
         for (found, expected) in found.iter().zip(&expected) {
             assert!(found.0 == expected.0 && (found.1 / expected.1 - 1.0).abs() < 0.4, "{found:?} {expected:?}");
@@ -171,7 +171,7 @@ fn a_change_by_hand_is_the_change_of_a_scenario() {
         let (mut found, expected) =
             (simulation.report().unwrap(), at_once(&Links::alone(planned), info.name, &options));
         assert!(found.changes.len() == 2 && found.phases.len() == 3);
-        // Borders of phases that are none any more are kept.
+        // Former borders of phases are kept.
         found.memory_bound_bytes = expected.memory_bound_bytes;
         assert_eq!(found, expected, "{}", info.name);
     }
@@ -194,7 +194,7 @@ fn what_cannot_be_is_refused_and_the_simulation_goes_on() {
     assert!(offer(0, 1, 100, 500).contains("before the end"));
     assert!(offer(0, 3, 100, 60).contains("class 3 is not a leaf then") && offer(0, 0, 100, 60).contains("class 0"));
     assert!(offer(1, 1, 100, 60).contains("there is no link 1") && offer(0, 1, 0, 60).contains("the smallest is 1 B"));
-    // A class with a source is gone.
+    // A class with a source is removed.
     let (mut gone, mut classes) = (Hierarchy::builder(LinkConfig::new(rate(1_000_000))), vec![ClassId::ROOT]);
     gone.add(ClassId::ROOT, weighted(1)).unwrap();
     classes.push(ClassId(1));

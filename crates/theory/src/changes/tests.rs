@@ -39,7 +39,7 @@ fn of(tree: &Hierarchy, busy: &[(u32, Option<u64>)], class: u32) -> Changes {
     Changes::of(hls(), tree, &demand, ClassId(class), 100 * MBIT).unwrap()
 }
 
-/// Lever, class, gain in Mbit/s and per bit/s, whether it fits.
+/// Lever, class, gain in Mbit/s and per bit/s, and true if it fits.
 fn short(changes: &[Change]) -> Vec<(Lever, u32, f64, Option<f64>, bool)> {
     let round = |value: f64| (value * 1e6).round() / 1e6;
     let per_bps = |change: &Change| change.per_bps.as_ref().map(|slope| round(crate::to_f64(slope)));
@@ -67,7 +67,7 @@ fn a_class_at_its_share_gains_from_the_guarantee_that_binds_and_from_who_asks_fo
         assert_eq!((found.0, found.1, found.2, found.4), (expected.0, expected.1, expected.2, expected.4));
         assert!((found.3.unwrap() - expected.3.unwrap()).abs() < 1e-3, "{found:?}, {expected:?}");
     }
-    // Its own guarantee inside A, where it is alone, and asking for more, of which it has enough.
+    // Its own guarantee inside A, where it is alone, and a larger demand, which is already sufficient.
     let useless = short(&changes.useless);
     assert_eq!(useless, [(Lever::AsksMore, 4, 0.0, None, true), (Lever::Guarantee, 4, 0.0, Some(0.0), true)]);
 }
@@ -112,7 +112,8 @@ fn a_guarantee_beyond_what_is_left_is_counted_and_said_not_to_fit() {
 
 #[test]
 fn no_single_demand_of_another_leaf_gains_more_than_its_class_on_the_path() {
-    // Brute force: every other leaf asks for less, one at a time. What that gains is what it makes a sibling of the path ask for less.
+    // Brute force: every other leaf requests less, one at a time. The gain equals that of the reduced request of a
+    // sibling of the path.
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let mut gained = 0;
     for _ in 0..200 {

@@ -49,7 +49,7 @@ fn a_packet_is_due_when_the_lowest_curve_of_any_start_reaches_it() {
             served += u128::from(len) * 8_000_000_000;
             now += u64::from(len) * 800;
             meter.sent(Nanos(now), leaf, len);
-            // The first nanosecond at which every start's curve has reached what was served.
+            // The first nanosecond at which every start's curve has reached the service.
             let reached = |t: u64| starts.iter().all(|&(a, w)| t >= a && w + service(&curve, t - a) >= served);
             let (mut low, mut high) = (0u64, 1 << 40);
             while low < high {

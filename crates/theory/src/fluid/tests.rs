@@ -6,7 +6,7 @@ use fairlink_core::{ClassConfig, LinkConfig, Share};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What happens, in the order of time.
+/// An event, in time order.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrived(u64, ClassId, u32),
@@ -32,7 +32,7 @@ fn tree(random: &mut ChaCha8Rng, deep: bool, ceilings: bool) -> Hierarchy {
     tree.build().unwrap()
 }
 
-/// Random packets, sent one after another in any order whatever.
+/// Random packets, sent one after another in random order.
 fn play(tree: &Hierarchy, random: &mut ChaCha8Rng) -> Vec<Event> {
     let mut events = Vec::new();
     let mut queued: Vec<(ClassId, u32)> = Vec::new();
@@ -55,7 +55,7 @@ fn play(tree: &Hierarchy, random: &mut ChaCha8Rng) -> Vec<Event> {
     events
 }
 
-/// The lag by brute force: the ideal in steps of an instant so short that nothing happens within.
+/// The lag by brute force: the ideal in steps that are too short for any event within.
 fn by_steps(tree: &Hierarchy, events: &[Event], rates: impl Fn(&[bool]) -> Vec<f64>) -> Vec<f64> {
     const STEP: u64 = 10;
     let mut left = vec![0.0f64; tree.len()];
@@ -201,7 +201,8 @@ fn a_refused_packet_takes_nothing_from_a_class_that_the_link_is_ahead_of() {
     tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
     let tree = tree.build().unwrap();
     let (mut gps, mut hmm) = (GpsMeter::new(&tree), HmmMeter::new(&tree).unwrap());
-    // A byte takes 1 ns. The link sends a's packet first; the ideal serves both until 2000 ns, whatever a is refused meanwhile.
+    // A byte takes 1 ns. The link sends a's packet first; the ideal serves both until 2000 ns, regardless of a's
+    // refused packets.
     for leaf in [a, b] {
         gps.arrived(Nanos(0), leaf, 1000);
         hmm.arrived(Nanos(0), leaf, 1000);

@@ -35,7 +35,7 @@ fn without_c_the_link_lends_by_the_quanta_of_leaves_as_in_experiment_2() {
         let got = rates(&tree, &[(4, Unlimited), (7, Unlimited)], &[1, 4, 2, 7]);
         assert!(got[0].abs_diff(a) <= 1 && got[0] == got[1], "{got:?}, {a}");
         assert!(got[2].abs_diff(1_000 - a) <= 1 && got[2] == got[3], "{got:?}");
-        // With C, everybody has the guarantee.
+        // With C, every class has its guarantee.
         assert_eq!(rates(&tree, &[(4, Unlimited), (7, Unlimited), (3, Unlimited)], &[1, 2, 3]), [300, 300, 400]);
     }
 }
@@ -59,7 +59,7 @@ fn the_measurement_of_2001_has_67_and_33_and_the_ceiling_of_80() {
 
 #[test]
 fn a_class_lends_inside_itself_before_the_link_does() {
-    // A2 leaves 200, which A lends to A1 alone, whatever B2 wants.
+    // A2 leaves 200, which A lends to A1 alone, for any demand of B2.
     let tree = figure_1(100, 200);
     let got = rates(&tree, &[(4, Request::Unlimited), (7, Request::Unlimited), (3, Request::Rate(350))], &[4, 7, 3]);
     // 300 and 300 inside, then 50 by quanta of 1 to 2.

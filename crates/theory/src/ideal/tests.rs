@@ -20,7 +20,7 @@ fn flat(classes: &[ClassConfig]) -> Hierarchy {
     tree.build().unwrap()
 }
 
-/// What `scheduler` gives the leaves of `tree` for these requests, in kbit/s.
+/// Rates of the leaves of `tree` under `scheduler` for these requests, in kbit/s.
 fn kbps(scheduler: &str, tree: &Hierarchy, asked: &[Request]) -> Result<Vec<u64>, NotComputed> {
     let rule = Rule::of(registry::find(scheduler).unwrap(), tree, Traffic::unknown())?;
     let demand = Demand::new(tree, tree.leaves().iter().copied().zip(asked.iter().copied())).unwrap();
@@ -86,7 +86,7 @@ fn quanta_priorities_and_contracts_decide_where_schedulers_have_them() {
     let critical = ClassConfig { latency_critical: true, ..quantum(2_000) };
     let round = flat(&[critical, quantum(2_000), quantum(2_000), quantum(2_000)]);
     assert_eq!(kbps("drr++", &round, &[Unlimited; 4]).unwrap(), [5_000, 1_667, 1_667, 1_667]);
-    // How often the best-effort class is visited follows from lengths that are not known, and what it gets does not.
+    // The number of visits of the best-effort class depends on unknown lengths, its rate does not.
     let alone = [Unlimited, Rate(1_000_000), Rate(0), Rate(0)];
     assert_eq!(kbps("drr++", &round, &alone).unwrap(), [9_000, 1_000, 0, 0]);
     // A contract of 2 Mbit/s that is kept, and one that is broken.
@@ -94,7 +94,7 @@ fn quanta_priorities_and_contracts_decide_where_schedulers_have_them() {
     let kept = flat(&[ClassConfig { contract: Some(contract), ..quantum(2_000) }, quantum(20_000)]);
     assert_eq!(kbps("drr+", &kept, &[Rate(1_800_000), Unlimited]).unwrap(), [1_800, 8_200]);
     assert_eq!(kbps("drr+", &kept, &[Rate(3_000_000), Unlimited]).unwrap(), [909, 9_091]);
-    // Bursts that come to as much on average break it now and then.
+    // Bursts with the same average break it now and then.
     let rule = Rule::of(registry::find("drr+").unwrap(), &kept, Traffic::unknown().bursty()).unwrap();
     let asked = Demand::new(&kept, kept.leaves().iter().copied().zip([Rate(1_999_000), Unlimited])).unwrap();
     assert!(rule.solve(&asked).unwrap_err().to_string().contains("contract"));
@@ -113,13 +113,13 @@ fn where_the_states_of_queues_decide_there_is_a_reason_in_the_place_of_a_number(
     let ideal = |scheduler| kbps(scheduler, &tree, &[Unlimited, Unlimited]).is_ok();
     for info in registry::SCHEDULERS {
         let has_none = matches!(info.sharing, Sharing::Unknown(_) | Sharing::Never(_) | Sharing::SharesFirst(..));
-        // Where packets decide, runs may agree or not.
+        // If packets decide, runs may agree or not.
         let may_have = matches!(info.sharing, Sharing::ByPackets(_));
         assert!(may_have || ideal(info.name) != has_none, "{}", info.name);
     }
 }
 
-/// A random tree in which each leaf may set what hfsc, htb and cbq know, and a demand.
+/// A random tree in which each leaf may set features of hfsc, htb and cbq, and a demand.
 fn random(rng: &mut ChaCha8Rng) -> (Hierarchy, Demand) {
     let mut tree = Hierarchy::builder(LinkConfig::new(rate(LINK)));
     let mut ids = vec![(ClassId::ROOT, 0)];
@@ -146,7 +146,7 @@ fn random(rng: &mut ChaCha8Rng) -> (Hierarchy, Demand) {
             ids.push((id, depth + 1));
         }
     }
-    // Inner classes without children are leaves; a real-time curve above leaves is none of theirs.
+    // Inner classes without children are leaves; a real-time curve above leaves does not apply to them.
     let tree = tree.build().unwrap();
     let asked = |_| match rng.random_range(0..3) {
         0 => Request::Unlimited,
@@ -172,7 +172,7 @@ fn both_ways_of_computing_shares_agree_and_keep_floors_limits_and_the_rule() {
             let (one, other) = (exact.bps(class), rates[class.index()]);
             assert!((one - other).abs() < 1e-3, "class {}: {one} {other}", class.0);
         }
-        // The rule itself: a class below what it asks for has no more of its weight to wait for than a sibling above its floor.
+        // The rule itself: a class with unmet demand gets no less per weight than a sibling above its floor.
         for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
             let children = tree.children(parent);
             let sum: f64 = children.iter().map(|child| rates[child.index()]).sum();

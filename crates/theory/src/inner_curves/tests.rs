@@ -44,7 +44,7 @@ fn in_figure_4_each_inner_class_falls_short_at_once_and_by_what_a_steep_leaf_tak
 
 #[test]
 fn curves_that_fit_at_their_steepest_are_met_and_lines_always_are() {
-    // The inner classes ask for what the others leave at their steepest.
+    // The inner curves equal the rest of the link beside the others at their steepest.
     assert_eq!(InnerCurves::of(&figure_4(curve(800_000, 0, 800_000))).unwrap().short, []);
     let lines = curve(2_000_000, 0, 2_000_000);
     let half = curve(4_000_000, 0, 4_000_000);
@@ -61,7 +61,8 @@ fn curves_that_fit_at_their_steepest_are_met_and_lines_always_are() {
 
 #[test]
 fn the_instant_is_where_the_sum_crosses_the_link() {
-    // B asks for nothing for 50 ms, then for 6 Mbit/s; outside 4 Mbit/s for 200 ms, then 2: 8 Mbit/s t = 4 t + 6 (t - 0.05) at 150 ms.
+    // B requests nothing for 50 ms, then 6 Mbit/s; outside 4 Mbit/s for 200 ms, then 2: 8 Mbit/s t = 4 t + 6 (t - 0.05)
+    // at 150 ms.
     let late = tree(&[
         (0, inner(curve(0, 50, 6_000_000))),
         (0, leaf(curve(4_000_000, 200, 2_000_000))),

@@ -39,7 +39,7 @@ fn delays_are_what_the_formulas_say() {
     assert_eq!(us("drr", 2, &plain), Some((2000 + 24_000 - 4000).into()));
     assert_eq!(us("drr", 2, &tree(Some(999))), None);
     assert_eq!((us("wfq", 0, &plain), us("fifo", 2, &plain)), (None, None));
-    // All of one priority: a packet of each, and one under way.
+    // All of one priority: a packet of each, and one in transmission.
     assert_eq!(us("rcsp", 2, &plain), Some((2000 + 4000).into()));
 }
 
@@ -70,7 +70,7 @@ fn the_curves_of_figure_10_of_hfsc_have_the_delays_that_they_are_made_for() {
     assert_eq!(ms(audio, 160), Some(8_200.into()));
     assert_eq!(ms(audio, 80), Some(5_700.into()));
     assert_eq!(ms(audio, 320), Some(28_200.into()));
-    // Convex: nothing for 10 ms, then 5 Mbit/s.
+    // Convex: no service for 10 ms, then 5 Mbit/s.
     let late = ServiceCurve { m1: None, d: Nanos::from_millis(10), m2: Some(rate(5_000_000)) };
     assert_eq!(ms(late, 5000), Some(21_200.into()));
     let ends = ServiceCurve { m1: Some(rate(256_000)), d: Nanos::from_millis(5), m2: None };
@@ -83,8 +83,8 @@ fn bucket(burst: u64, rate_bps: u64) -> ArrivalLimit {
 
 #[test]
 fn traffic_of_a_peak_and_a_long_run_rate_has_the_delay_of_the_closed_form() {
-    // M + p t and b + r t through a server of the rate R: (M + (b - M) (p - R) / (p - r)) / R where p is above R, else M / R
-    // (Le Boudec and Thiran, Network Calculus, Proposition 1.4.1 with T-SPEC).
+    // M + p t and b + r t through a server of the rate R: (M + (b - M) (p - R) / (p - r)) / R if p is above R, else M /
+    // R (Le Boudec and Thiran, Network Calculus, Proposition 1.4.1 with T-SPEC).
     for (m, p, b, r, service) in [
         (1000, 10_000_000, 20_000, 1_000_000, 2_000_000),
         (1000, 10_000_000, 20_000, 1_000_000, 1_000_000),
@@ -121,7 +121,7 @@ fn the_horizontal_deviation_is_the_largest_distance_at_any_time() {
             let curve = ServiceCurve { m1: m1.map(rate), d: Nanos::from_millis(ms), m2: m2.map(rate) };
             let served = Served::of(&curve);
             let exact = horizontal(&traffic, 1500, &served).unwrap();
-            // Every millisecond, after what the traffic's lines bring until then.
+            // Every millisecond, after the yield of the traffic's lines until then.
             let mut longest = BigRational::zero();
             for at in (0..400).map(|ms| BigRational::new(ms.into(), 1000.into())) {
                 let value = |(bytes, rate): (u128, Ratio)| whole(bytes) * BigInt::from(8) + super::exact(rate) * &at;
@@ -154,7 +154,7 @@ fn a_class_with_leaky_buckets_has_the_delay_of_its_own_traffic() {
             (bound.traffic.limits().to_vec(), (bound.seconds() * BigInt::from(1_000_000)).to_integer())
         })
     };
-    // A largest packet at once at 2 Mbit/s takes 4 ms, and the one under way 1 ms.
+    // A largest packet at once at 2 Mbit/s takes 4 ms, and the one in transmission 1 ms.
     let one_packet = (vec![bucket(1000, 2_000_000)], BigInt::from(5_000));
     assert_eq!(with(&[], None), [one_packet.clone(), one_packet.clone(), one_packet.clone()]);
     // 10 kB at 8 Mbit/s: 1000 + (10000 - 1000) * 6 / 7 bytes are waiting at the worst.
@@ -165,7 +165,8 @@ fn a_class_with_leaky_buckets_has_the_delay_of_its_own_traffic() {
     let [plain, ..] = with(&[(10_000, 8_000_000, 1_000_000), (4_000, 8_000_000, 1_500_000)], None);
     assert_eq!(plain.1, BigInt::from((1000 * 4 + 3000 * 4 * 60 / 65) + 1_000));
     assert_eq!(plain.0.len(), 3);
-    // What the guarantee does not carry has no bound: that of a packet at once at the guarantee stands there, or of the burst.
+    // Traffic that the guarantee does not carry has no bound: the result is that of a packet at once at the guarantee,
+    // or of the burst.
     assert_eq!(with(&[(10_000, 8_000_000, 3_000_000)], None)[0], one_packet);
     let [plain, ..] = with(&[(10_000, 8_000_000, 3_000_000)], Some(2_500));
     assert_eq!(plain.0, [bucket(10_000, 3_000_000), bucket(1000, 8_000_000), bucket(2_500, 2_000_000)]);

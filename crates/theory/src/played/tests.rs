@@ -63,7 +63,7 @@ fn rates_that_no_formula_has_are_those_of_a_run_and_say_so() {
         assert!((of(class) / own - 1.0).abs() < 0.04, "{class}: {}", of(class));
     }
     assert!((of(1) - of(2) - of(3) - of(4)).abs() < 1e-6 && (of(0) - of(1) - of(5)).abs() < 1e-6);
-    // Without steady traffic a run says nothing.
+    // Without steady traffic a run proves nothing.
     let NotComputed(why) = solve(Traffic::unknown().bursty()).unwrap_err();
     assert!(why.contains("estimators"), "{why}");
 }
@@ -104,7 +104,7 @@ fn a_shared_buffer_that_fills_leaves_no_rule() {
     };
     let NotComputed(why) = solve([Request::Rate(1_000_000), Request::Rate(20_000_000)]).unwrap_err();
     assert!(why.contains("buffer of 100 packets"), "{why}");
-    // A class that waits for room fills nothing, and one that gets all it asks for has nothing queued.
+    // A class that waits for room fills nothing, and a satisfied one has no backlog.
     assert!(solve([Request::Rate(1_000_000), Request::Unlimited]).is_ok());
     assert!(solve([Request::Rate(1_000_000), Request::Rate(2_000_000)]).is_ok());
 }

@@ -74,7 +74,7 @@ fn random_demand(random: &mut Random, tree: &Hierarchy) -> Demand {
     Demand::new(tree, busy.into_iter().map(|leaf| (leaf, Request::Unlimited))).unwrap()
 }
 
-/// What a class would get if no other had a ceiling, and whether it is that or its own ceiling that is more.
+/// Rate of a class if no other had a ceiling, and true if that exceeds its own ceiling.
 fn reaches_alone(tree: &Hierarchy, demand: &Demand, class: ClassId) -> bool {
     let ceiling = tree.config(class).ceiling.unwrap();
     let mut on_path = vec![false; tree.len()];
@@ -111,7 +111,7 @@ fn every_ceiling_is_reached_without_an_explicit_burst() {
         let shortest = if random.pick(0, 1) == 0 { max_packet } else { max_packet / 4 };
         let lengths: Vec<u32> = (0..tree.len()).map(|_| random.pick(shortest, max_packet) as u32).collect();
         let ideal = Allocation::solve(&tree, &demand);
-        // In a run of 200 cycles of a bucket, whether it is full or in debt at the end is half a percent at most.
+        // In a run of 200 cycles of a bucket, its fill level at the end is at most half a percent.
         let cycles = |class: ClassId| {
             let ceiling =
                 tree.config(class).ceiling.filter(|rate| ideal.floor_bps(class) * 1001 >= rate.bps() * 1000)?;
@@ -174,7 +174,7 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
     }
 }
 
-/// The rate that is named is the one that another run reaches, beside others and where some leaves ask for less than they may have.
+/// A longer run reaches the reported rate again, beside others and with some leaves of limited demand.
 #[test]
 fn what_is_named_is_reached_again_in_a_longer_run() {
     let mut seen = 0;

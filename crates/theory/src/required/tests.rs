@@ -12,7 +12,7 @@ fn curve(m1: u64, d: u64, m2: u64) -> ServiceCurve {
     ServiceCurve { m1: Rate::from_bps(m1).ok(), d: Nanos(d), m2: Rate::from_bps(m2).ok() }
 }
 
-/// Sets of curves that fit the link. None but the third are convex where `concave`.
+/// Sets of curves that fit the link. If `concave`, only the third is convex.
 fn fitting(random: &mut ChaCha8Rng, concave: bool) -> Vec<ServiceCurve> {
     loop {
         let curves: Vec<ServiceCurve> = (0..random.random_range(2..5))
@@ -41,7 +41,7 @@ fn lowest(curve: &ServiceCurve, starts: &[(i128, i128)], t: i128) -> i128 {
     starts.iter().map(from).min().unwrap()
 }
 
-/// Where deadline curves begin: nanoseconds, and what was served.
+/// Starts of deadline curves: nanoseconds, and the service.
 type Starts = Vec<(i128, i128)>;
 
 /// Sessions in some state, with the starts of their deadline curves, and the time.

@@ -63,7 +63,7 @@ fn a_rule_that_can_be_cheated_is_caught() {
     let tree = figure_1(100, 200);
     let wants = [(4, 200_000_000), (7, 600_000_000), (3, 800_000_000)];
     let demand = Demand::new(&tree, wants.map(|(leaf, bps)| (ClassId(leaf), Request::Rate(bps)))).unwrap();
-    // In proportion to what is asked for, which nobody should use.
+    // In proportion to the requests, which would be wrong.
     let asked = |demand: &Demand, leaf| match demand.get(ClassId(leaf)) {
         Some(Request::Rate(rate)) => rate,
         Some(Request::Unlimited) => 1_000_000_000,
@@ -123,7 +123,7 @@ fn nobody_gains_under_hmm_in_random_trees_with_ceilings() {
     let (mut gains_under_htb, mut searched) = (0, 0);
     for _ in 0..150 {
         let mut tree = Hierarchy::builder(LinkConfig::new(rate(1_000_000)));
-        // What each class has not given away.
+        // The unassigned part of each class.
         let mut left = vec![1_000_000u64];
         for _ in 0..random.random_range(3..9) {
             let parent = random.random_range(0..left.len());

@@ -20,7 +20,7 @@ fn it_is_the_most_that_any_interval_shows() {
         let tree = tree.build().unwrap();
         let mut meter = WorstCaseMeter::new(&tree);
         let mut queue: Vec<ClassId> = Vec::new();
-        // By event and class: bytes sent of it, and whether it is backlogged after the event.
+        // By event and class: bytes sent, and backlog after the event.
         let mut history: Vec<Vec<(u64, bool)>> = vec![vec![(0, false); tree.len()]];
         let path = |leaf| std::iter::successors(Some(leaf), |&class| tree.parent(class));
         for _ in 0..80 {

@@ -134,7 +134,7 @@ fn the_worst_pair_is_the_worst_of_all_pairs() {
 #[test]
 fn weights_in_fractions_of_a_byte_change_nothing_but_the_credit() {
     let (tree, [_, _, _, a1, a2, ..]) = figure_1();
-    // Weights in units of 2^-24 byte that are the same number of bytes: the same bounds but for the smaller credit.
+    // Weights in units of 2^-24 byte that are the same number of bytes: the same bounds except for the smaller credit.
     let bytes = Weights::as_written(&tree, 1_000_000).unwrap();
     let units: Vec<u64> = (0..tree.len()).map(|class| (bytes.units(ClassId(class as u32)) / 1_000_000) << 24).collect();
     let fine = Weights::new(&tree, units, 1 << 24).unwrap();

@@ -46,8 +46,8 @@ fn play(meter: &mut FairnessMeter<'_>, trace: &[Event]) {
     }
 }
 
-/// Definition 1 word by word for classes i and j: every interval between two events in which both are backlogged
-/// throughout, each service in it added up anew.
+/// Definition 1 literally for classes i and j: every interval between two events in which both are backlogged
+/// throughout, with its services summed separately.
 fn by_definition(tree: &Hierarchy, weights: &Weights, trace: &[Event], i: ClassId, j: ClassId) -> BigRational {
     let below = |leaf: ClassId, class: ClassId| {
         let mut at = Some(leaf);
@@ -58,7 +58,7 @@ fn by_definition(tree: &Hierarchy, weights: &Weights, trace: &[Event], i: ClassI
         })
         .any(|ancestor| ancestor == class)
     };
-    // Whether each is backlogged before each event.
+    // Backlog of each before each event.
     let mut leaves: Vec<ClassId> = Vec::new();
     let mut both = Vec::new();
     for &event in trace {

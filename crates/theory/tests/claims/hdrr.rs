@@ -1,4 +1,4 @@
-//! HDRR as it runs, measured against what \[hls\] Theorems 4 and 6 say of it.
+//! HDRR in operation, measured against \[hls\] Theorems 4 and 6.
 
 use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
@@ -34,7 +34,7 @@ fn classes() -> impl Strategy<Value = Vec<(prop::sample::Index, u64)>> {
     prop::collection::vec((any::<prop::sample::Index>(), 1u64..=5), 2..14)
 }
 
-/// HDRR on a link that is never idle while there are packets, with the meters told of everything.
+/// HDRR on a work-conserving link, with meters that receive all events.
 struct Run<'a> {
     hdrr: Box<dyn Scheduler>,
     fairness: FairnessMeter<'a>,
@@ -143,8 +143,9 @@ proptest! {
 
 #[test]
 fn an_inner_class_whose_leaves_take_turns_falls_behind_without_bound() {
-    // Theorem 4 says 1,500 / 1 + 1,500 / 1 + 1,500 for A and B. One leaf of A has always a packet, of 100 bytes. When it has
-    // been sent the leaf is empty and forgets the rest of its quantum. Its next packet comes when another is being sent.
+    // Theorem 4 has 1,500 / 1 + 1,500 / 1 + 1,500 for A and B. One leaf of A always has a packet, of 100 bytes. When it
+    // has been sent the leaf is empty and forgets the rest of its quantum. Its next packet comes when another is being
+    // sent.
     let mut classes = Hierarchy::builder(LinkConfig { max_packet: L_MAX, ..LinkConfig::new(LINK) });
     let a = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
     let b = classes.add(ClassId::ROOT, ClassConfig::default()).unwrap();
@@ -171,8 +172,9 @@ fn an_inner_class_whose_leaves_take_turns_falls_behind_without_bound() {
 
 #[test]
 fn leaves_that_come_and_go_stay_within_what_is_promised() {
-    // Weights 1, with a leaf below it, 2 and 1: the last two are leaves, and siblings. Theorem 4 says 1500 / 2 + 1500 / 1 + 1500; what
-    // is promised has 3/2 of the last term. When a visit still ended with the start of its last packet, 4539 of 1514 B were seen.
+    // Weights 1, with a leaf below it, 2 and 1: the last two are leaves, and siblings. Theorem 4 has 1500 / 2 + 1500 /
+    // 1 + 1500; the promise has 3/2 of the last term. When a visit still ended with the start of its last packet, 4539
+    // of 1514 B were measured.
     let mut classes = Hierarchy::builder(LinkConfig { max_packet: L_MAX, ..LinkConfig::new(LINK) });
     let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
     let above = classes.add(ClassId::ROOT, weighted(1)).unwrap();

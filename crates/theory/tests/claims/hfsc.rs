@@ -1,4 +1,4 @@
-//! What is said of H-FSC's virtual times and inner curves against H-FSC itself.
+//! Claims on H-FSC's virtual times and inner curves, checked against H-FSC itself.
 
 use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, QueueLimits,
@@ -38,7 +38,7 @@ fn tree(classes: &[(u32, ClassConfig)]) -> Hierarchy {
 struct Inner {
     class: ClassId,
     curve: ServiceCurve,
-    /// Starts of backlogged periods and what was served then, in nanoseconds and bits.
+    /// Starts of backlogged periods and the service then, in nanoseconds and bits.
     starts: Vec<(u64, f64)>,
     served: f64,
     queued: u64,
@@ -123,14 +123,15 @@ fn simulate<'a>(
     (inner, meter)
 }
 
-/// The slopes that classes share by, as weights; whatever is no line is not to be measured.
+/// Link-sharing slopes of classes, as weights; classes without a line are not to be measured.
 fn slopes(tree: &Hierarchy) -> Weights {
     let units = (0..tree.len() as u32)
         .map(|class| tree.config(ClassId(class)).link_share.and_then(|curve| curve.m2).map_or(1, Rate::bps));
     Weights::new(tree, units.collect(), 1).unwrap()
 }
 
-/// Figure 4 with leaves of B that have real-time curves or not: what B lacks in bytes, as computed, as bounded, and as it comes.
+/// Figure 4 with or without real-time curves of the leaves of B: the shortfall of B in bytes, as computed, as bounded,
+/// and as measured.
 fn figure_4(real_time_in_b: bool) -> (f64, f64, f64) {
     let (steep, late) = (curve(4_000_000, 100 * MS, 800_000), curve(0, 100 * MS, 3_200_000));
     let half = ClassConfig { link_share: Some(curve(4_000_000, 0, 4_000_000)), ..ClassConfig::default() };
@@ -156,13 +157,13 @@ fn in_figure_4_the_inner_class_falls_short_by_what_was_computed() {
     let (computed, at_most, lack) = figure_4(false);
     assert_eq!(computed, 40_000.0);
     assert!((lack - computed).abs() <= packets && lack <= at_most, "{lack} of {computed}, {at_most} B");
-    // With a curve of its own for the leaf of B that sends: 1 and 2 have deadlines before it.
+    // With a separate curve for the leaf of B that sends: 1 and 2 have deadlines before it.
     let (computed, at_most, lack) = figure_4(true);
     assert_eq!(computed, 40_000.0);
     assert!((lack - computed).abs() <= packets && lack <= at_most, "{lack} of {computed}, {at_most} B");
 }
 
-/// Inner classes with lines, leaves with curves, none of which asks for more than its share in the long run.
+/// Inner classes with lines, leaves with curves, none of which exceeds its share in the long run.
 fn random_tree(random: &mut ChaCha8Rng) -> Hierarchy {
     let mut classes = Vec::new();
     let line = |bps: u64| ClassConfig { link_share: Some(curve(bps, 0, bps)), ..ClassConfig::default() };
@@ -171,7 +172,7 @@ fn random_tree(random: &mut ChaCha8Rng) -> Hierarchy {
     for _ in 0..groups {
         classes.push((0, line(share)));
     }
-    // Steep pieces take what the leaves in all leave of the link.
+    // Steep pieces take the rest of the link beside the leaves.
     let mut spare = LINK_BPS / 2;
     for group in 1..=groups {
         let leaves = random.random_range(2..4u64);
@@ -228,7 +229,7 @@ fn siblings_stay_within_theorem_3_and_inner_classes_within_what_is_said_of_their
                 let Some(Spread::Bounded(bound)) = &spreads[tree.parent(i).unwrap().index()] else {
                     panic!("no bound")
                 };
-                // A difference that goes from one end to the other.
+                // A difference from one end to the other.
                 let bound = 2.0 * to_f64(&bound.seconds);
                 let measured = meter.alpha_between(i, j).map_or(0.0, |alpha| 8.0 * to_f64(&alpha));
                 closest = closest.max(measured / bound);

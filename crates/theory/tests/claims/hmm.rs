@@ -1,4 +1,4 @@
-//! The HMM solver against an independent one, against the rules it must satisfy, and against those who would cheat it.
+//! The HMM solver against an independent one, against the rules that it must satisfy, and against misreports.
 
 use crate::random::{
     CLAIMED, LIMITED, Plan, Shape, figure_1, fill, log_uniform, mbit, random_demand, random_request, rng, whole,
@@ -139,7 +139,7 @@ fn a_ceiling_limits_and_says_so() {
     assert_eq!(satisfied, [true, false, false, true]);
 }
 
-/// What the leaves below `class` could truly use of what it gets.
+/// The part of the rate of `class` that the leaves below it could truly use.
 fn useful(class: &fairlink_theory::hmm::ClassAllocation, truth: Option<u128>) -> BigRational {
     truth.map_or(class.allocation.clone(), |truth| class.allocation.clone().min(whole(truth)))
 }
@@ -182,7 +182,7 @@ fn no_class_gains_by_rearranging_guarantees_among_its_descendants() {
         for class in tree.classes().filter(|&class| class == cheat || !below(&tree, class, cheat)) {
             let mut expected = honest.class(class);
             if class == cheat {
-                // How it shares inside is its own affair; what it and everybody else gets may not move.
+                // Its internal sharing may change; its own rate and all others may not.
                 expected.fair_share = rearranged.class(class).fair_share;
             }
             assert_eq!(rearranged.class(class), expected, "seed {seed}, {class:?}");
@@ -220,7 +220,7 @@ fn the_integer_solver_is_less_than_one_bit_per_second_and_level_below_the_exact_
                 let short = exact.rate(ClassId(index as u32)) - whole(fast);
                 let depth = tree.depth(ClassId(index as u32));
                 assert!(!short.is_negative(), "seed {seed}, class {index}: {short} too much");
-                // Where nothing is kept for anybody; else a class has the shortages of all leaves below it.
+                // Only if nothing is reserved; else a class has the shortages of all leaves below it.
                 let kept = tree.classes().any(|class| tree.config(class).isolated);
                 let most = if kept { tree.levels() * tree.leaves().len() } else { depth.max(1) };
                 assert!(short < whole(most), "seed {seed}, class {index}: {short} at depth {depth}");

@@ -19,21 +19,21 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// What each class sends in `seconds` after the first two, in bit/s, by class id: greedy leaves always have two packets, others one every so
-/// often.
+/// Measures the rate of each class in `seconds` after the first two, in bit/s, by class id: greedy leaves always have
+/// two packets, others get one at regular intervals.
 fn simulate(tree: &Hierarchy, demand: &Demand, seconds: u64) -> Vec<f64> {
     let mut htb = htb::INFO.build(tree, Leniency::Refuse, Members::new()).unwrap();
     let link = tree.link().rate;
     let (from, end) = (Nanos::from_secs(2), Nanos::from_secs(2 + seconds));
     let mut sent = vec![0u64; tree.len()];
-    // When the next packet of a leaf with a rate comes, and how far apart they are.
+    // Next arrival of a leaf with a rate, and the interval.
     let every = |leaf: ClassId| match demand.get(leaf) {
         Some(Request::Rate(bps)) if bps > 0 => Some(u64::from(PACKET) * 8 * 1_000_000_000 / bps),
         _ => None,
     };
     let mut due: Vec<(u64, u64, ClassId)> =
         tree.leaves().iter().filter_map(|&leaf| Some((every(leaf)? / 2, every(leaf)?, leaf))).collect();
-    // A queue of 20 packets; what does not fit is lost.
+    // A queue of 20 packets; the excess is lost.
     fn put(htb: &mut dyn Scheduler, now: Nanos, class: ClassId) {
         if htb.class_backlog(class).packets < 20 {
             let mut never = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?}: {reason:?}");
@@ -130,8 +130,8 @@ fn htb_gives_what_its_fluid_says_in_random_trees() {
         let (class, fluid, measured) = difference(&tree, &demand);
         off.push(((fluid - measured).abs(), format!("{class:?}: {measured}, not {fluid}: {tree:?} {demand:?}")));
     }
-    // Of the link, over 60 trees: on the average a thousandth; at worst two hundredths, where a class that turns green at times leaves the
-    // turns of the level above it meanwhile.
+    // Relative to the link, over 60 trees: a thousandth on average; two hundredths at worst, if a class that turns
+    // green now and then leaves the turns of the level above it meanwhile.
     let mean = off.iter().map(|(off, _)| off).sum::<f64>() / off.len() as f64;
     let (worst, what) = off.iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
     assert!(*worst < 0.03 && mean < 0.002, "{mean} on the average, {what}");

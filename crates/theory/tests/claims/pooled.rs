@@ -16,7 +16,7 @@ fn bps(rate: u64) -> Rate {
     Rate::from_bps(rate).unwrap()
 }
 
-/// Links, what is asked of them, and pools of classes none of which is below another.
+/// Links, their demands, and pools of classes none of which is below another.
 struct Case {
     plans: Vec<Plan>,
     demands: Vec<Demand>,
@@ -72,7 +72,7 @@ fn used(pool: &SharedPool, solved: &[Vec<u64>]) -> u64 {
     pool.members.iter().map(|member| solved[member.link][member.class.index()]).sum()
 }
 
-/// Rates of whole bit/s are off by so much at most: levels, and members.
+/// Maximum error of rates of whole bit/s: levels, and members.
 const SLACK: f64 = 40.0;
 
 #[test]
@@ -111,7 +111,7 @@ fn a_pool_is_never_exceeded_and_whoever_is_below_the_common_level_could_not_use_
                 case.pools.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, pool)| pool.clone()).collect();
             let slack = SLACK + 1e-9 * pool.rate.bps() as f64;
             if (sum as f64) < pool.rate.bps() as f64 - slack {
-                // It holds nobody back.
+                // It limits no member.
                 assert_eq!(used(pool, &case.solved(&without)), sum, "seed {seed}");
                 continue;
             }

@@ -20,7 +20,7 @@ pub(crate) struct Shape {
     pub(crate) limits: bool,
 }
 
-/// The trees that the project's claims speak of: 2 to 6 levels, 2 to 200 leaves, weights 1 to 10^9, ceilings on some.
+/// The trees of the project's claims: 2 to 6 levels, 2 to 200 leaves, weights 1 to 10^9, ceilings on some.
 pub(crate) const CLAIMED: Shape = Shape {
     levels: 2..=6,
     leaves: 2..=200,
@@ -30,7 +30,7 @@ pub(crate) const CLAIMED: Shape = Shape {
     limits: false,
 };
 
-/// The same with every other limit that the ideal knows.
+/// The same with every other limit of the ideal.
 pub(crate) const LIMITED: Shape = Shape { limits: true, ..CLAIMED };
 
 pub(crate) fn rng(seed: u64) -> ChaCha8Rng {
@@ -60,7 +60,7 @@ impl Plan {
         let levels = rng.random_range(shape.levels.clone());
         let link = Rate::from_bps(log_uniform(rng, shape.max_rate)).unwrap();
         let mut plan = Self { link, parents: vec![], weights: vec![], ceilings: vec![], limits: vec![] };
-        // A chain down to the deepest level, then leaves (with the inner classes they need) below what is there.
+        // A chain down to the deepest level, then leaves (with the inner classes they need) below existing classes.
         let mut depths = vec![0];
         let mut inner = vec![0];
         for level in 1..levels {
@@ -130,7 +130,7 @@ pub(crate) fn whole(value: impl Into<BigInt>) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-/// What each class may use without borrowing: its part by weight of its parent's, to 2^-24 bit/s at each level.
+/// The rate of each class without borrowing: its part by weight of its parent's, to 2^-24 bit/s at each level.
 fn own_rates(tree: &Hierarchy) -> Vec<BigRational> {
     let fine = whole(1u64 << 24);
     let mut own = vec![whole(tree.link().rate.bps())];
@@ -143,11 +143,11 @@ fn own_rates(tree: &Hierarchy) -> Vec<BigRational> {
     own.iter().map(|rate| rate.floor().max(whole(1))).collect()
 }
 
-/// HMM by filling: hierarchical GPS runs with every leaf's request as its backlog and every limit as a cap on what a
-/// class may take in all, and stops when the link has given away one second's worth. Event by event: the next leaf whose
-/// request is met, or class whose cap is reached, leaves; the others then share what flows in proportion to their weights
-/// at each level. What flows into an isolated class is lost while nobody below it wants it, up to its own rate. No fair share, no
-/// request of an inner class and no satisfied set appears.
+/// HMM by filling. Hierarchical GPS runs with every leaf's request as its backlog and every limit as a cap on a class's
+/// total, and stops when the link has distributed one second's worth. Event by event, the next leaf whose request is
+/// met, or class whose cap is reached, leaves; the others then share the inflow in proportion to their weights at each
+/// level. Inflow of an isolated class is lost while no class below it wants it, up to its own rate. The algorithm has
+/// no fair share, no request of an inner class and no satisfied set.
 pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
     let classes = tree.len();
     let own = own_rates(tree);
@@ -161,7 +161,7 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
             let config = tree.config(ClassId(index as u32));
             let upper = config.upper_limit.and_then(|curve| curve.m2);
             let own = (config.bounded || config.isolated).then(|| own[index].clone());
-            // An isolated leaf is given its rate, asked for or not.
+            // An isolated leaf is given its rate regardless of its demand.
             let request = request(index).filter(|_| !config.isolated);
             let rates =
                 [config.ceiling.map(|rate| whole(rate.bps())), upper.map(|rate| whole(rate.bps())), own, request];
@@ -172,7 +172,7 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
     let mut full: Vec<bool> = limit.iter().map(|limit| limit.as_ref().is_some_and(Zero::is_zero)).collect();
     let mut left = whole(tree.link().rate.bps());
     loop {
-        // A class takes part if it is not full and, where it has children, one of them takes part.
+        // A class takes part if it is not full and, if it has children, one of them takes part.
         let mut active: Vec<bool> = full.iter().map(|full| !full).collect();
         for index in (0..classes).rev() {
             let children = tree.children(ClassId(index as u32));
@@ -209,7 +209,7 @@ pub(crate) fn fill(tree: &Hierarchy, demand: &Demand) -> Vec<BigRational> {
         }
         left -= span;
     }
-    // What was given to an isolated leaf and what is used of it may differ.
+    // An isolated leaf's allocation and its used part may differ.
     for index in (0..classes).rev() {
         let children = tree.children(ClassId(index as u32));
         amount[index] = match request(index) {

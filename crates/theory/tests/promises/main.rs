@@ -1,7 +1,7 @@
 //! Every promise of every scheduler, held against random trees with every feature on, and traffic that does its worst.
 //!
-//! Nothing of what is tested is used to test it: the clock, the traffic within its limits, and who gets how much are kept here. A short
-//! suite by default; `FAIRLINK_TREES=10000` makes it as many trees per scheduler.
+//! The tests do not use the tested code: the clock, the conforming traffic, and the service of each class are kept
+//! here. A short suite by default; `FAIRLINK_TREES=10000` runs that many trees per scheduler.
 #![forbid(unsafe_code)]
 
 mod trees;
@@ -25,10 +25,10 @@ fn pick(random: &mut ChaCha8Rng, below: u64) -> u64 {
     random.next_u64() % below
 }
 
-/// How a leaf sends.
+/// The sending pattern of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
-    /// As much as its bound allows, as early as it may.
+    /// As much as its bound allows, as early as possible.
     Keeps,
     /// Its queue never empties.
     Greedy,
@@ -38,7 +38,7 @@ enum Habit {
     Silent,
 }
 
-/// What one tree showed.
+/// The state of a run on one tree.
 struct Run<'a> {
     info: &'a SchedulerInfo,
     tree: &'a Hierarchy,
@@ -51,7 +51,7 @@ struct Run<'a> {
     lens: Vec<u32>,
     kept: Vec<Option<Kept>>,
     waiting: Vec<VecDeque<(u64, Nanos)>>,
-    /// How many packets have come.
+    /// Number of arrived packets.
     sent: u64,
     /// The closest that a delay came to its bound.
     closest: f64,
@@ -60,8 +60,8 @@ struct Run<'a> {
 /// Packets that are played per tree.
 const PACKETS: u64 = 1500;
 
-/// Plays one tree; the largest part of a delay bound that was used, 0 where none is promised. `None` where the scheduler refuses
-/// the tree.
+/// Runs one tree; returns the largest used part of a delay bound, 0 if none is promised. `None` if the scheduler
+/// refuses the tree.
 fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let tree = random_tree(info, &mut random);
@@ -90,7 +90,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         sent: 0,
         closest: 0.0,
     };
-    // Whether packets come while others are on the link, too, and so just miss their turn.
+    // True if packets also arrive while others are on the link, and so just miss their turn.
     let late = pick(&mut random, 2) == 0;
     let mut now = Nanos::ZERO;
     for _ in 0..PACKETS {
@@ -127,7 +127,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
     Some(run.closest)
 }
 
-/// The length that a leaf's packets have; 0 for any. Those who keep to their traffic send what it has room for.
+/// The length of a leaf's packets; 0 for any. Conforming leaves send packets that fit their allowance.
 fn len(random: &mut ChaCha8Rng) -> u32 {
     match pick(random, 4) {
         0 | 1 => LINK.1,
@@ -137,7 +137,7 @@ fn len(random: &mut ChaCha8Rng) -> u32 {
 }
 
 impl Run<'_> {
-    /// What the leaves send at `now`.
+    /// Generates the arrivals of the leaves at `now`.
     fn arrive(&mut self, now: Nanos, random: &mut ChaCha8Rng) {
         for &leaf in self.tree.leaves() {
             let index = leaf.index();
@@ -157,7 +157,7 @@ impl Run<'_> {
             };
             for _ in 0..count {
                 let conforms = self.kept[index].as_mut().is_none_or(|kept| kept.takes(now, len));
-                // Who keeps to his traffic sends in one go what he has saved for some time.
+                // A conforming leaf sends its savings of some time at once.
                 if self.habits[index] == Habit::Keeps && (!conforms || queued > 200) {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Random trees with whatever features a scheduler supports.
+//! Random trees with the features that a scheduler supports.
 
 use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, HostKey, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, Nanos,
@@ -28,7 +28,7 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
     // All siblings alike: weights, or guarantees that fit.
     let kind = pick(random, 3);
     let (quanta, curves, guarantees) = (pick(random, 2) == 0, pick(random, 2) == 0, pick(random, 3) == 0);
-    // By class id, what of its guarantee its children have not got.
+    // By class id, the rest of its guarantee without its children's.
     let mut left = vec![LINK.0.bps()];
     for _ in 0..count {
         let deep = may(Feature::Hierarchy) && pick(random, 2) == 0;
@@ -104,7 +104,7 @@ fn may_have_children(parents: &[ClassId], class: ClassId) -> bool {
     parents.len() < 6 && class.0 % 2 == 1
 }
 
-/// The same tree without what `info` does not honour in classes of their kind.
+/// The tree without the settings that `info` does not honour in classes of their kind.
 fn without_refused(info: &SchedulerInfo, tree: Hierarchy) -> Hierarchy {
     let mut plain = Hierarchy::builder(tree.link());
     for class in tree.classes() {

@@ -1,4 +1,4 @@
-//! What is watched while a tree is played: traffic within its limits, fairness, gaps.
+//! Checks during a run: conforming traffic, fairness, gaps.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) struct Kept(Vec<Limit>);
 enum Limit {
     /// Tokens in bits times 10^9; the burst; bit/s; when they were counted.
     Bucket { tokens: u128, burst: u128, rate: u64, counted: Nanos },
-    /// What was sent in the last interval.
+    /// Bytes or packets sent in the last interval.
     Window { amount: PerWindow, every: Nanos, sent: VecDeque<(Nanos, u64)> },
 }
 
@@ -80,7 +80,7 @@ impl Limit {
     }
 }
 
-/// Two siblings, and how far they have been apart since both are backlogged.
+/// Two siblings, and their distance since both are backlogged.
 struct Pair {
     siblings: (ClassId, ClassId),
     range: Option<(f64, f64)>,
@@ -162,7 +162,7 @@ impl<'a> Fairness<'a> {
             if self.backlog[one.index()] == 0 || self.backlog[other.index()] == 0 {
                 continue;
             }
-            // Per weight as run, and by the guarantee where weights are used as they are written.
+            // Per effective weight, and by the guarantee if weights are used unchanged.
             let weight = |class: ClassId| match self.promised.weights[class.index()] {
                 Some(weight) => weight.as_run,
                 None => share(class),
@@ -207,7 +207,7 @@ pub(crate) struct WorstCase<'a> {
     name: &'a str,
     seed: u64,
     tree: &'a Hierarchy,
-    /// By class: the index; what the class is ahead of its share by, and the most of it since it is backlogged.
+    /// By class: the index; the lead of the class over its share, and its maximum since it is backlogged.
     classes: Vec<Option<(f64, f64, Option<f64>)>>,
     backlog: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! What a packet is known by on both sides of a device.
+//! The identity of a packet on both sides of a device.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -13,7 +13,8 @@ const VLANS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Most VLAN tags passed over.
 const MAX_TAGS: usize = 8;
 
-/// Turns packets into 128 bits that tell their contents apart: two hashes with random keys, so that no file can hold two packets that look alike on purpose.
+/// Maps packets to 128 bits that identify their contents: two hashes with random keys, so that no file can contain
+/// deliberate collisions.
 #[derive(Debug)]
 pub(super) struct Content {
     keys: [RandomState; 2],
@@ -21,23 +22,23 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Compares so many bytes of each packet; all when absent.
+    /// Compares `bytes` bytes of each packet; all if absent.
     pub(super) fn new(bytes: Option<u32>) -> Self {
         Self { keys: [RandomState::new(), RandomState::new()], bytes }
     }
 
-    /// What packet `number` of a recording is known by.
+    /// Returns the identity of packet `number` of a recording.
     pub(super) fn of(&self, packet: &Captured, number: u64) -> Result<u128, Fault> {
         let (kind, from) = if packet.bare_ip { (version(&packet.bytes), 0) } else { network(&packet.bytes) };
         let kept = packet.bytes.get(from..).unwrap_or_default();
-        // Without padding, and without what a broken header only promises.
+        // Without padding, and without bytes that only a broken header claims.
         let carried = (packet.len as usize).max(packet.bytes.len()).saturating_sub(from);
         let whole = packet_length(kind, kept).unwrap_or(carried).min(carried);
         let len = self.bytes.map_or(whole, |bytes| whole.min(bytes as usize));
         let Some(compared) = kept.get(..len) else {
             return Err(Fault::Cut { packet: number, kept: kept.len(), len });
         };
-        // A length on the wire beyond what was compared tells packets of one start apart.
+        // A length on the wire beyond the compared bytes distinguishes packets with the same start.
         let [one, other] = self.keys.each_ref().map(|key| {
             let mut hasher = key.build_hasher();
             hasher.write_u16(kind);
@@ -74,10 +75,10 @@ fn hash(hasher: &mut impl Hasher, kind: u16, bytes: &[u8]) {
     hasher.write(rest);
 }
 
-/// Length of the IP packet whose first bytes are these, as it says itself; `None` where it says none.
+/// Length field of the IP packet that begins with these bytes; `None` if there is none.
 fn packet_length(kind: u16, bytes: &[u8]) -> Option<usize> {
     let be16 = |at: usize| Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
-    // Segments that hardware is to cut have no length where it would not fit.
+    // Segments that hardware will cut have no length if it would not fit.
     match kind {
         IPV4 => be16(2).filter(|&length| length >= 20),
         IPV6 => be16(4).filter(|&length| length > 0).map(|length| length + 40),
@@ -85,7 +86,7 @@ fn packet_length(kind: u16, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The EtherType of a bare IP packet.
+/// Returns the EtherType of a bare IP packet.
 fn version(bytes: &[u8]) -> u16 {
     match bytes.first().map(|byte| byte >> 4) {
         Some(4) => IPV4,
@@ -94,7 +95,8 @@ fn version(bytes: &[u8]) -> u16 {
     }
 }
 
-/// EtherType and place of what an Ethernet frame carries, behind VLAN tags and a PPPoE session. A frame that is cut off before has what there is.
+/// Returns EtherType and offset of an Ethernet frame's payload, behind VLAN tags and a PPPoE session. For a frame that
+/// is cut off before, returns the innermost known ones.
 fn network(bytes: &[u8]) -> (u16, usize) {
     let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let (mut kind, mut at) = (be16(12).unwrap_or(0), 14);

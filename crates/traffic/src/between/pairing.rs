@@ -1,7 +1,8 @@
 //! Packets of two recordings, paired in order of time.
 //!
-//! Packets stand in two queues for the longest delay after their time. Then a packet of the first recording is found or lost, and one of the second is
-//! counted: in the order of the second recording, so that what is out of order, and jitter, are those behind the device.
+//! Packets stay in two queues for the longest delay after their time. Then a packet of the first recording is found or
+//! lost, and one of the second is counted, in the order of the second recording. So reordering and jitter are those
+//! behind the device.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,7 +24,7 @@ struct Before {
     next: u64,
 }
 
-/// What a packet of the second recording is.
+/// The classification of a packet of the second recording.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Not in the first recording, so far.
@@ -53,7 +54,7 @@ struct Equal {
     count: [u32; 2],
     /// First and last of those that wait for their other half, in each queue.
     waiting: [(u64, u64); 2],
-    /// Class of the last one found, and whether its delay was negative.
+    /// Class of the last one found, and true if its delay was negative.
     found: Option<(u32, bool)>,
 }
 
@@ -95,7 +96,7 @@ struct Class {
     expected: u64,
 }
 
-/// Both recordings, as far as they are read.
+/// Both recordings, as far as they have been read.
 pub(super) struct Pairing<F> {
     within: i128,
     pair: F,
@@ -108,7 +109,7 @@ pub(super) struct Pairing<F> {
     /// Time of the first packet before the device, and of the last behind it, by the first clock.
     start: Option<i128>,
     end: Option<i128>,
-    /// True if that last one is known to be it.
+    /// True if the last one is known to be final.
     ended: bool,
 }
 
@@ -130,7 +131,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         }
     }
 
-    /// A packet of the first recording. Returns whether there was room for it.
+    /// Adds a packet of the first recording. Returns true if there was room for it.
     pub(super) fn before(&mut self, content: u128, at: u64, class: u32) -> Result<bool, E> {
         self.expire(at.into())?;
         if self.before.packets.len() >= MAX_WAITING {
@@ -155,7 +156,8 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         Ok(true)
     }
 
-    /// A packet of the second recording: its time by the first clock, and as it was recorded. Returns whether there was room for it.
+    /// Adds a packet of the second recording: its time by the first clock, and as recorded. Returns true if there was
+    /// room for it.
     pub(super) fn after(&mut self, content: u128, (at, received): (i128, u64)) -> Result<bool, E> {
         self.expire(at)?;
         if self.after.packets.len() >= MAX_WAITING {
@@ -169,7 +171,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         let (waiting, _) = equal.waiting[0];
         match equal.found {
             _ if waiting != NONE => self.join(content, waiting, number),
-            // Where the clocks disagree, the packet that it is may still come.
+            // If the clocks disagree, the matching packet may still come.
             Some((class, false)) => {
                 if let Some(packet) = self.after.get(number) {
                     packet.kind = Kind::Copy { class };
@@ -180,7 +182,8 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         Ok(true)
     }
 
-    /// Packet `number` of the first recording is packet `other` of the second; each is the first of its kind that waits, or waits for nothing.
+    /// Pairs packet `number` of the first recording with packet `other` of the second; each is the first waiting one of
+    /// its content, or does not wait.
     fn join(&mut self, content: u128, number: u64, other: u64) {
         let Some(equal) = self.equal.get_mut(&content) else { return };
         let (Some(before), Some(after)) = (self.before.get(number), self.after.get(other)) else { return };
@@ -193,7 +196,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         equal.take(1, other, after.next);
     }
 
-    /// The second recording has no more packets.
+    /// Records that the second recording has no more packets.
     pub(super) fn after_ended(&mut self) {
         self.ended = true;
     }
@@ -265,7 +268,7 @@ impl Equal {
         all.entry(content).or_insert(Self { count: [0; 2], waiting: [(NONE, NONE); 2], found: None })
     }
 
-    /// Packet `number` of a queue waits, behind the last that does. `next` is where that one remembers the next.
+    /// Makes packet `number` of a queue wait, behind the last waiting one. `next` returns the link field of that one.
     fn wait<'a>(&mut self, side: usize, number: u64, next: impl FnOnce(u64) -> Option<&'a mut u64>) {
         let (first, last) = &mut self.waiting[side];
         if *first == NONE {
@@ -276,14 +279,14 @@ impl Equal {
         *last = number;
     }
 
-    /// Packet `number` of a queue does not wait any more, if it did; `next` did behind it.
+    /// Removes packet `number` of a queue from the waiting ones, if it waits. `next` waits behind it.
     fn take(&mut self, side: usize, number: u64, next: u64) {
         if self.waiting[side].0 == number {
             self.waiting[side].0 = next;
         }
     }
 
-    /// Packet `number`, the first of a queue, goes.
+    /// Removes packet `number`, the first of a queue.
     fn leave(all: &mut HashMap<u128, Self>, content: u128, side: usize, (number, next): (u64, u64)) {
         let Some(equal) = all.get_mut(&content) else { return };
         equal.take(side, number, next);

@@ -18,7 +18,7 @@ pub(super) struct Captured {
     pub(super) at: Nanos,
     /// Its length on the wire in bytes.
     pub(super) len: u32,
-    /// What was kept of it.
+    /// The captured bytes.
     pub(super) bytes: Vec<u8>,
     /// True if it has no link header.
     pub(super) bare_ip: bool,
@@ -37,7 +37,7 @@ pub(super) struct Reader<R: Read> {
 enum Format<R: Read> {
     Pcap(PcapReader<R>),
     Pcapng(PcapNgReader<R>),
-    /// Nothing but the start of a header.
+    /// Only the start of a header.
     Nothing,
 }
 
@@ -71,7 +71,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { file, packets: 0, cut_off, last: Nanos::ZERO })
     }
 
-    /// The next packet; `None` at the end.
+    /// Returns the next packet; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Captured>, Fault> {
         let packet = self.packets + 1;
         let raw = match &mut self.file {

@@ -1,4 +1,4 @@
-//! Delays as they are added up: exact sums and ends, and percentiles from histograms of both signs.
+//! Summation of delays: exact sums and ends, and percentiles from histograms of both signs.
 
 use hdrhistogram::Histogram;
 
@@ -19,7 +19,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// No delays yet.
+    /// Makes an empty collection.
     pub(super) fn new(with_percentiles: bool) -> Self {
         Self { histograms: with_percentiles.then_some([None, None]), ..Self::default() }
     }
@@ -43,13 +43,13 @@ impl Spread {
         }
     }
 
-    /// The delay that `part` of all delays do not exceed, in ns.
+    /// Returns the delay that `part` of all delays do not exceed, in ns.
     fn quantile(&self, part: f64) -> Option<f64> {
         let [positive, negative] = self.histograms.as_ref()?;
         let below = negative.as_ref().map_or(0, Histogram::len);
         // The place of that delay in their order, from 1.
         let place = ((part * self.count as f64).ceil() as u64).clamp(1, self.count);
-        // Half a place less, so that no rounding goes beyond it.
+        // Half a place less, so that no rounding exceeds it.
         let value = |of: &Option<Histogram<u64>>, place: u64| {
             of.as_ref().map(|of| of.value_at_quantile((place as f64 - 0.5) / of.len() as f64) as f64)
         };

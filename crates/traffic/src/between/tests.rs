@@ -2,7 +2,7 @@ use std::io::Cursor;
 
 use super::*;
 
-/// A packet as a recorder sees it: time in ns and frame.
+/// A recorded packet: time in ns and frame.
 type Packet = (u64, Vec<u8>);
 
 /// A pcap of nanoseconds, written by hand; `snap` bytes of each packet are kept.
@@ -73,14 +73,15 @@ fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
     move |below| random.below(below)
 }
 
-/// What a made-up device did, counted as it did it.
+/// The true actions of a simulated device.
 #[derive(Debug, Default, PartialEq)]
 struct Truth {
     passage: Passage,
     delays: Vec<i64>,
 }
 
-/// Recordings of a made-up device that delays by up to 3 s, loses, doubles and reorders, and sends packets of its own; and the truth by class.
+/// Makes recordings of a simulated device that delays by up to 3 s, loses, duplicates and reorders, and sends packets
+/// of its own; and the truth by class.
 fn device(seed: u64, offset_ns: i64) -> (Vec<Packet>, Vec<Packet>, [Truth; 3], u64) {
     let mut draw = dice(seed);
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -223,7 +224,7 @@ fn a_packet_is_lost_when_its_time_is_over_and_the_ends_of_recordings_are_told_ap
     assert_eq!((found.only_after, found.only_after_from_before_the_start), (2, 1));
     let longer = BetweenConfig { within: Nanos::from_secs(11), ..config() };
     assert_eq!(of(&before, &packets(&[(110, 1), (121, 2), (151, 3)]), longer).total.found, 3);
-    // Nothing behind the device, and nothing before it.
+    // No packets behind the device, or none before it.
     let found = of(&before, &[], config());
     assert_eq!((found.total.lost, found.total.lost_after_the_end, found.total.delay), (4, 4, None));
     let found = of(&[], &before, config());

@@ -1,7 +1,7 @@
-//! The lower envelope of points that arrive one by one, in memory that does not grow.
+//! The lower envelope of points that arrive one by one, in constant memory.
 //!
-//! Invariants: a span's points are a lower convex hull in order of time, at most [`VERTICES`](super::hull::VERTICES) of them; spans are equally long, and
-//! there are at most [`SPANS`]. Where a point comes later, spans are put together two by two.
+//! Invariants: a span's points are a lower convex hull in time order, at most [`VERTICES`](super::hull::VERTICES) of
+//! them; spans are equally long, and there are at most [`SPANS`]. For a later point, spans are joined in pairs.
 
 use super::hull::Span;
 use super::{Clocks, Known, fit};
@@ -23,8 +23,8 @@ pub struct OneWay {
 }
 
 impl OneWay {
-    /// A packet at `at_ns` by the clock that times are told by. `difference_ns` is its receiving stamp less its sending stamp. Times before the
-    /// first packet's count as that.
+    /// Adds a packet at `at_ns` by the reference clock. `difference_ns` is its receiving stamp minus its sending stamp.
+    /// Times before the first packet's count as that.
     pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
         let (first, base) = *self.first.get_or_insert((at_ns, difference_ns));
         let at = at_ns.saturating_sub(first);
@@ -50,7 +50,7 @@ impl OneWay {
         span.add((at as f64 / 1e9, (i128::from(difference_ns) - i128::from(base)) as f64 / 1e9));
     }
 
-    /// Packets seen.
+    /// Number of packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.spans.iter().map(|span| span.packets).sum()
@@ -61,13 +61,13 @@ impl OneWay {
         self.spans.iter().map(|span| span.hull.len()).sum()
     }
 
-    /// When the first packet was, in ns by the clock that times are told by.
+    /// Time of the first packet, in ns by the reference clock.
     #[must_use]
     pub fn first_ns(&self) -> Option<u64> {
         self.first.map(|(at, _)| at)
     }
 
-    /// What the packets so far say of the clocks; `None` where fewer than 16 spans of time have packets. Takes some
+    /// Estimates the clocks from the packets so far; `None` if fewer than 16 spans of time have packets. Takes some
     /// milliseconds.
     #[must_use]
     pub fn clocks(&self) -> Option<Clocks> {

@@ -13,12 +13,12 @@ const GROUPS: usize = 8;
 const STUDENT: f64 = 2.365;
 /// Stamps are not better than this, in seconds. It keeps logarithms finite.
 const RESOLUTION: f64 = 1e-8;
-/// What rounding to whole nanoseconds may add, in seconds.
+/// Maximum rounding error of whole nanoseconds, in seconds.
 const STAMP: f64 = 2e-9;
 /// A cut costs this many times the logarithm of the number of blocks: two or three parameters and a place.
 const CUT: f64 = 4.0;
 
-/// The edge of a hull above `at`: its ends, or an end twice where the hull does not reach so far.
+/// Returns the edge of a hull above `at`: its ends, or an end twice if the hull does not reach that far.
 fn edge(hull: &[Point], at: f64) -> (Point, Point) {
     let behind = hull.partition_point(|point| point.0 <= at).clamp(1, hull.len().max(2) - 1);
     (hull[behind - 1], hull[behind.min(hull.len() - 1)])
@@ -43,7 +43,8 @@ impl Curve {
         self.slope + 2.0 * self.bend * (at - self.middle)
     }
 
-    /// The highest curve of this `bend` below all points, in the mean over the time from `start` to `end`, and how that mean changes with the bend.
+    /// Returns the highest curve of this `bend` below all points, by the mean over the time from `start` to `end`.
+    /// Returns the change of that mean with the bend too.
     fn with_bend(points: &[Point], start: f64, end: f64, bend: f64) -> (Self, f64, f64) {
         let (middle, half) = ((start + end) / 2.0, (end - start) / 2.0);
         let mut hull: Vec<Point> =
@@ -59,8 +60,9 @@ impl Curve {
         (Self { middle, value, slope, bend }, mean, change)
     }
 
-    /// The highest curve below all points in the mean over the time: straight, or with the best bend. The mean is concave in the bend and
-    /// made of straight pieces, so tangents from both sides close in on its top in few steps.
+    /// Returns the highest curve below all points by the mean over the time: straight, or with the best bend. The mean
+    /// is concave in the bend and made of straight pieces. So tangents from both sides close in on its top in few
+    /// steps.
     fn below(points: &[Point], start: f64, end: f64, bent: bool) -> Self {
         let straight = Self::with_bend(points, start, end, 0.0);
         let half = (end - start) / 2.0;
@@ -80,7 +82,7 @@ impl Curve {
             if gain * side <= 0.0 || gap == 0.0 {
                 break;
             }
-            // Where the tangents at both ends meet.
+            // Intersection of the tangents at both ends.
             let bend = (far.1 - near.1 + near.2 * near.0.bend - far.2 * far.0.bend) / gain;
             let bound = near.1 + near.2 * (bend - near.0.bend);
             let found = Self::with_bend(points, start, end, bend);
@@ -116,7 +118,7 @@ struct Part {
     end: f64,
     curve: Curve,
     cost: f64,
-    /// Spans in which a queue stood, which its cost leaves out.
+    /// Spans with a standing queue, which its cost leaves out.
     queues: Vec<std::ops::Range<usize>>,
 }
 
@@ -129,7 +131,8 @@ impl Seen<'_> {
         if place == 0 { 0.0 } else { self.spans.get(place).map_or(self.end, |&(n, _)| n as f64 * self.length) }
     }
 
-    /// Cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as exponential.
+    /// Returns the cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as
+    /// exponential.
     fn cost(&self, curve: &Curve, spans: &std::ops::Range<usize>, without: &[std::ops::Range<usize>]) -> f64 {
         let (mut n, mut sum) = (0.0f64, 0.0);
         for block in self.blocks.windows(2) {
@@ -164,7 +167,7 @@ impl Seen<'_> {
     }
 }
 
-/// Fits envelopes to spans of `length` seconds, of which the last packet was at `end`.
+/// Fits envelopes to spans of `length` seconds; the last packet was at `end`.
 pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
     let spans: Vec<(usize, &Span)> = spans.iter().enumerate().filter(|(_, span)| span.packets > 0).collect();
     if spans.len() < FEWEST {
@@ -229,7 +232,8 @@ fn straight_parts(seen: &Seen<'_>) -> Vec<usize> {
     borders
 }
 
-/// The median of the slopes between the lowest points of blocks an eighth of the run apart: jumps and queues do not move it much.
+/// Returns the median of the slopes between the lowest points of blocks an eighth of the run apart. Jumps and queues
+/// change it little.
 fn median_slope(seen: &Seen<'_>) -> f64 {
     let lowest = |pair: &[usize]| {
         seen.points(pair[0]..pair[1]).into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
@@ -242,7 +246,7 @@ fn median_slope(seen: &Seen<'_>) -> f64 {
     slopes.get(slopes.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Joins neighbours as long as one envelope for both costs no more, and what is on both sides of a queue.
+/// Joins neighbours as long as one envelope for both costs no more, and the two sides of a queue.
 fn join(seen: &Seen<'_>, parts: &mut Vec<Part>) {
     loop {
         let mut best: Option<(f64, usize, usize, Part)> = None;
@@ -268,8 +272,8 @@ fn join(seen: &Seen<'_>, parts: &mut Vec<Part>) {
     }
 }
 
-/// Moves borders between parts to the spans where the jumps are. A block may have points of both sides of a jump, so the curves that
-/// decide leave out a block at each border.
+/// Moves borders between parts to the spans of the jumps. A block may have points of both sides of a jump, so the
+/// deciding curves leave out a block at each border.
 fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
     let block = seen.spans.len().div_ceil(seen.blocks.len() - 1);
     let trimmed: Vec<Curve> = parts
@@ -283,7 +287,7 @@ fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
         let (left, right) = (&trimmed[at - 1], &trimmed[at]);
         let border = parts[at].spans.start;
         let reach = (parts[at - 1].spans.len() / 2).min(parts[at].spans.len() / 2).min(2 * block);
-        // A point below its envelope speaks against it more than one above, which may have met a queue.
+        // A point below its envelope is stronger evidence against it than one above, which may have met a queue.
         let misfit = |curve: &Curve, place: usize| {
             let points = seen.spans[place].1.hull.iter();
             let least = points.map(|&(t, d)| d - curve.at(t)).fold(f64::MAX, f64::min);
@@ -304,7 +308,7 @@ fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
     }
 }
 
-/// Value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
+/// Returns value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
 fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
     let numbers = |curve: &Curve| {
         let middle = (part.start + part.end) / 2.0;
@@ -338,7 +342,7 @@ fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
     let bent = part.curve.bend != 0.0;
     let [offset_s, end_offset_s, skew, mut drift] = known(bent, &part.curve);
     if !bent {
-        // No drift is seen; there may be as much as the best parabola has.
+        // No drift is detected; it may be as large as that of the best parabola.
         let unseen = known(true, &Curve::below(&points(None), part.start, part.end, true))[3];
         drift.within = unseen.value.abs() + unseen.within;
     }

@@ -1,6 +1,6 @@
 //! Lower convex hulls of points in order of time.
 
-/// Most points of one span. Where there would be more, the flattest corner goes.
+/// Maximum number of points of one span. Beyond that, the flattest corner is removed.
 pub(super) const VERTICES: usize = 8;
 
 /// A point: seconds after the first packet, and difference of the stamps beyond the first one's, in seconds.
@@ -30,7 +30,7 @@ impl Span {
     }
 }
 
-/// Twice the area of a triangle; positive where the corner at `b` turns upwards, as in a lower hull.
+/// Twice the area of a triangle; positive if the corner at `b` turns upwards, as in a lower hull.
 fn turn(a: Point, b: Point, c: Point) -> f64 {
     (b.0 - a.0) * (c.1 - a.1) - (b.1 - a.1) * (c.0 - a.0)
 }
@@ -45,7 +45,7 @@ pub(super) fn keep_hull(points: &mut Vec<Point>) {
     points.truncate(kept);
 }
 
-/// Puts a point behind the first `kept`, which are a hull, and returns how many are one then. It is written over a later place.
+/// Appends a point to the first `kept`, which are a hull, and returns the new number. It overwrites a later place.
 pub(super) fn push(points: &mut [Point], mut kept: usize, point: Point) -> usize {
     if kept > 0 && points[kept - 1].0 >= point.0 {
         if points[kept - 1].1 <= point.1 {

@@ -1,4 +1,4 @@
-//! A sample of packets whose delays are corrected when the clocks are known, which is at the end.
+//! A sample of packets whose delays are corrected when the clocks are known, at the end.
 
 use super::Clocks;
 use crate::random::Random;
@@ -35,13 +35,13 @@ pub struct Corrected {
 }
 
 impl Sample {
-    /// An empty one. Samples of other numbers choose otherwise.
+    /// Makes an empty sample. Samples of other numbers choose otherwise.
     #[must_use]
     pub fn new(number: u32) -> Self {
         Self { packets: Vec::new(), seen: 0, random: Random::new(0x636c_6f63_6b73, number) }
     }
 
-    /// A packet, as for [`super::OneWay::see`].
+    /// Records a packet, like [`super::OneWay::see`].
     pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
         self.seen += 1;
         if self.packets.len() < SAMPLE {
@@ -51,14 +51,14 @@ impl Sample {
         }
     }
 
-    /// The differences of the stamps as they are; `None` without packets.
+    /// Returns the differences of the stamps unchanged; `None` without packets.
     #[must_use]
     pub fn raw(&self) -> Option<Corrected> {
         corrected(self.packets.iter().map(|&(_, difference)| difference as f64 / 1e9).collect())
     }
 
-    /// The delays beyond the shortest one, by clocks whose first packet was at `first_ns`. Packets so near to a jump that they may be on its other
-    /// side are left out. `None` without packets.
+    /// Returns the delays beyond the shortest one, by clocks whose first packet was at `first_ns`. Packets close to a
+    /// jump, which may be on its other side, are left out. `None` without packets.
     #[must_use]
     pub fn corrected(&self, clocks: &Clocks, first_ns: u64) -> Option<Corrected> {
         let delay = |&(at, difference): &(u64, i64)| {

@@ -1,11 +1,11 @@
-//! Files of stamps: lines of `send_s,receive_s`, each by a clock of its own.
+//! Files of stamps: lines of `send_s,receive_s`, each by a separate clock.
 
 use std::io::{self, BufRead, Write};
 
 /// Longest line that is read, in bytes.
 const MAX_LINE: usize = 4096;
 
-/// The clock that times are told by. Lines are in its order.
+/// The reference clock. Lines are in its order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reference {
     /// The sender's.
@@ -37,10 +37,10 @@ pub enum StampError {
     Fields {
         /// Number of the line.
         line: u64,
-        /// How many it has.
+        /// Actual number of fields.
         fields: usize,
     },
-    /// A stamp is no time.
+    /// A stamp that is not a time.
     #[error(
         "line {line}: {name} \"{text}\" is no time in seconds, -9223372036 to 9223372036 with at most nine decimals; write 12.000001"
     )]
@@ -49,10 +49,10 @@ pub enum StampError {
         line: u64,
         /// Its column.
         name: &'static str,
-        /// What is there.
+        /// The actual text.
         text: String,
     },
-    /// The clock that times are told by goes back.
+    /// The reference clock goes back.
     #[error(
         "line {line}: {name} goes back from {} to {} s; sort the lines by it, or tell times by the other clock (--reference {other})",
         shown(*.before), shown(*.at)
@@ -69,7 +69,7 @@ pub enum StampError {
         /// The stamp, in ns.
         at: i64,
     },
-    /// There are none.
+    /// There are no lines.
     #[error("no stamps; write a line for each packet: send_s,receive_s")]
     Empty,
 }
@@ -79,7 +79,7 @@ fn shown(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// A decimal number of seconds as whole nanoseconds. Stamps have more digits than floating point.
+/// Parses a decimal number of seconds as whole nanoseconds. Stamps have more digits than floating point.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -96,8 +96,8 @@ fn nanoseconds(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Reads stamps and gives each pair, in ns, to `see`: when it was sent, and when it was received. Empty lines, lines that start with `#` and the line
-/// of names at the start are passed over. Returns how many there are.
+/// Reads stamps and passes each pair, in ns, to `see`: sending time, and receiving time. Empty lines, lines that start
+/// with `#` and the line of names at the start are skipped. Returns the number of pairs.
 ///
 /// # Errors
 /// The first [`StampError`].

@@ -1,11 +1,11 @@
-//! Stamps of two clocks whose offset is known, to try [`super::OneWay`] with.
+//! Stamps of two clocks with a known offset, to test [`super::OneWay`].
 
 use crate::random::Random;
 
 /// Delays beyond the shortest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queueing {
-    /// None.
+    /// No jump.
     None,
     /// Exponential with this mean in seconds.
     Exponential(f64),
@@ -22,7 +22,7 @@ pub struct Synthetic {
     pub skew: f64,
     /// Second derivative, in 1/s.
     pub drift: f64,
-    /// When the offset jumps, and by how much, in seconds.
+    /// Times and sizes of the offset's jumps, in seconds.
     pub jumps: Vec<(f64, f64)>,
     /// Shortest delay in seconds.
     pub shortest_s: f64,
@@ -33,15 +33,15 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Offset of the receiver's clock at `at`, in seconds.
+    /// Returns the offset of the receiver's clock at `at`, in seconds.
     #[must_use]
     pub fn offset_at(&self, at: f64) -> f64 {
         let jumped: f64 = self.jumps.iter().filter(|&&(when, _)| when <= at).map(|&(_, size)| size).sum();
         self.offset_s + at * (self.skew + at * self.drift / 2.0) + jumped
     }
 
-    /// Sending stamp and receiving stamp of each packet of `duration` seconds, in ns since an origin of their own, in the order of
-    /// sending. The same seed gives the same stamps.
+    /// Returns the sending stamp and the receiving stamp of each packet of `duration` seconds, in ns since an origin of
+    /// their own. They are in the order of sending. The same seed gives the same stamps.
     pub fn stamps(&self, duration: f64, seed: u64) -> impl Iterator<Item = (u64, i64)> {
         let mut random = Random::new(seed, 0);
         let mut at = 0.0;

@@ -2,10 +2,10 @@ use super::synthetic::{Queueing, Synthetic};
 use super::{Clocks, Known, OneWay, SAMPLE, Sample};
 
 const RUNS: u64 = 40;
-/// So many of the runs at least have the true value within the stated uncertainty. It is stated for 95 %, and 40 runs scatter.
+/// Minimum number of runs with the true value within the stated uncertainty, which is for 95 %. 40 runs scatter.
 const MOST: u64 = 35;
 
-/// What the stamps say, and the time of the first.
+/// Returns the estimate from the stamps, and the time of the first.
 fn clocks(of: &Synthetic, duration: f64, seed: u64) -> (Clocks, f64) {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(duration, seed) {
@@ -30,7 +30,8 @@ fn holds(known: Known, value: f64) -> bool {
     (known.value - value).abs() <= known.within
 }
 
-/// In how many of [`RUNS`] runs everything is found: right jumps at least in all but two, and of these the values.
+/// Checks the number of [`RUNS`] runs with correct results: the right jumps in all but at most two, and the values in
+/// these.
 fn check(of: &Synthetic, duration: f64) {
     let (mut found_all, mut good) = (0, [0u64; 6]);
     for seed in 0..RUNS {
@@ -88,7 +89,7 @@ fn jumps_are_recovered_in_size_and_time_beside_skew_and_drift() {
     for queueing in QUEUES {
         let jumps = vec![(200.0, 5e-3), (350.0, -3e-3), (500.0, 20e-3)];
         check(&Synthetic { drift: 2e-8, jumps, ..plain(queueing) }, 600.0);
-        // The delay goes below zero and comes back: no queue does that.
+        // The delay goes below zero and comes back: a queue cannot do that.
         check(&Synthetic { jumps: vec![(20.0, -1.0), (40.0, 1.0)], ..plain(queueing) }, 60.0);
     }
 }
@@ -99,7 +100,7 @@ fn clocks_that_only_tick_make_no_jumps_out_of_queues() {
     for seed in 0..RUNS {
         let mut one_way = OneWay::default();
         for (sent, received) in of.stamps(300.0, seed) {
-            // A queue builds up to 8 ms, stands for 50 s, and goes.
+            // A queue builds up to 8 ms, lasts for 50 s, and drains.
             let at = sent as f64 / 1e9;
             let queue = ((at - 100.0) / 5.0).clamp(0.0, 1.0) * ((155.0 - at) / 5.0).clamp(0.0, 1.0) * 8e-3;
             one_way.see(sent, received - sent as i64 + (queue * 1e9) as i64);

@@ -1,8 +1,9 @@
 //! Requests and responses in turn, as a client has that waits for each answer.
 //!
-//! A request crosses the simulated links as packets. When all of them have arrived, the response comes back over a way of its own: it takes
-//! the round-trip time, and the time of its bytes at the rate of that way. Then the client thinks, and sends the next request. A
-//! request that is not answered within a second after its last packet was sent is sent again, whole; the time doubles each time.
+//! A request crosses the simulated links as packets. When all of them have arrived, the response returns over a
+//! separate path: it takes the round-trip time, and the duration of its bytes at the rate of that path. Then the client
+//! thinks, and sends the next request. A request that is not answered within a second after its last packet was sent is
+//! repeated as a whole; the time doubles each time.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::random::Random;
 
 /// Longest request or response, in bytes.
 const MAX_BYTES: u64 = 1 << 32;
-/// How long the first answer is waited for, and the longest.
+/// First and longest timeout of an answer.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 const MOST_PATIENCE: Nanos = Nanos::from_secs(60);
 
@@ -28,9 +29,9 @@ pub struct RequestResponse {
     pub response: u64,
     /// Mean of the exponentially distributed time between a response and the next request.
     pub think: Nanos,
-    /// What a packet and its answer take together beside the simulated links.
+    /// Round-trip time of a packet and its answer beside the simulated links.
     pub rtt: Nanos,
-    /// How fast responses come back; at once where absent.
+    /// Rate of responses; at once if absent.
     pub return_rate: Option<Rate>,
 }
 
@@ -44,7 +45,7 @@ impl RequestResponse {
         Ok(())
     }
 
-    /// From the last packet of a request arriving to the whole response being there.
+    /// Returns the time from the arrival of a request's last packet to the arrival of the whole response.
     fn way_back(&self) -> Nanos {
         let bytes = self.return_rate.map_or(0, |rate| {
             let bits = u128::from(self.response) * 8 * u128::from(NANOS_PER_SEC);
@@ -53,14 +54,14 @@ impl RequestResponse {
         self.rtt.saturating_add(Nanos(bytes))
     }
 
-    /// Bytes per second that it sends where links take no time.
+    /// Bytes per second if links take no time.
     pub(crate) fn bytes_per_second(&self) -> Option<f64> {
         let time = self.way_back().saturating_add(self.think);
         (time > Nanos::ZERO).then(|| self.request as f64 / (time.0 as f64 / NANOS_PER_SEC as f64))
     }
 }
 
-/// What a source of requests did.
+/// The results of a source of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transactions {
     /// Requests that were answered.
@@ -123,7 +124,7 @@ impl Requests {
         }
     }
 
-    /// Since when it has a packet to send.
+    /// Time since when it has a packet to send.
     pub(super) fn wants_to_send(&self) -> Option<Nanos> {
         match self.state {
             State::Thinks(until) => Some(until),

@@ -1,4 +1,4 @@
-//! A window on a path of a constant round trip, against what theory says of Reno and CUBIC.
+//! A window on a path of a constant round trip, against theory for Reno and CUBIC.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos, Rate};
 
@@ -13,7 +13,7 @@ fn window(congestion_control: CongestionControl, rtt: Nanos, seconds: u64) -> Cl
     Closed::tcp(tcp, &PacketSize::Fixed(1000), active, Random::new(1, 0)).unwrap()
 }
 
-/// Runs the source alone: a packet arrives at once, unless `lost` says otherwise. What it did.
+/// Runs the source alone: a packet arrives at once, unless `lost` returns true. Returns the results.
 fn run(source: &mut Closed, seconds: u64, mut lost: impl FnMut(u32) -> bool) -> ClosedReport {
     let mut now = Nanos::ZERO;
     while let Some(at) = next(source, now, Nanos::from_secs(seconds)) {
@@ -41,7 +41,7 @@ fn next(source: &Closed, now: Nanos, end: Nanos) -> Option<Nanos> {
 
 /// Packets in each round trip when one of `n` packets is lost.
 fn per_round_trip(congestion_control: CongestionControl, rtt: Nanos, n: u32) -> f64 {
-    // The windows of slow start, which are larger, are few among so many.
+    // The larger windows of slow start are a small part.
     let seconds = 1500;
     let flow = flow(run(&mut window(congestion_control, rtt, seconds), seconds, |tag| tag % n == n - 1));
     assert_eq!(flow.timeouts, 0);
@@ -61,7 +61,7 @@ fn reno_follows_the_inverse_square_root_of_loss() {
 
 #[test]
 fn cubic_follows_its_response_function() {
-    // RFC 9438, Section 5.1: (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) packets, where it is above Reno's.
+    // RFC 9438, Section 5.1: (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) packets, if it is above Reno's.
     for n in [5_000, 15_000] {
         let rtt = RTT.0 as f64 / NANOS_PER_SEC as f64;
         let expected = (0.4f64 * 3.7 / 1.2).powf(0.25) * (rtt * f64::from(n)).powf(0.75);

@@ -1,14 +1,15 @@
-//! A source with a window of packets under way, as TCP has: Reno or CUBIC.
+//! A source with a window of packets in flight, as in TCP: Reno or CUBIC.
 //!
-//! It always has something to send. It is no TCP: there are no connections, no receive window, no delayed or lost acknowledgements, and
-//! each transmission has a number of its own, as in QUIC. What it has of TCP is how the window answers to loss, marks and time:
+//! It always has something to send. It is not TCP: there are no connections, no receive window, no delayed or lost
+//! acknowledgements, and each transmission has a number of its own, as in QUIC. Only the reaction of the window to
+//! loss, marks and time is that of TCP:
 //!
 //! * Slow start and congestion avoidance, and half of the window after a loss: RFC 5681.
 //! * CUBIC: RFC 9438, with C = 0.4, beta = 0.7, and its Reno-friendly region.
-//! * A packet is lost when one that was sent three later has arrived (RFC 9002, Section 6.1.1). The window is cut once for all packets that
-//!   were under way then.
-//! * Where nothing is heard, all packets under way are given up after the timeout of RFC 6298, which is at least 200 ms and doubles
-//!   each time. The window begins at one packet again.
+//! * A packet is lost when one that was sent three later has arrived (RFC 9002, Section 6.1.1). The window is cut once
+//!   for all packets that were in flight then.
+//! * Without any acknowledgement, all packets in flight are given up after the timeout of RFC 6298, which is at least
+//!   200 ms and doubles each time. The window begins at one packet again.
 //! * A mark (RFC 3168) cuts the window like a loss.
 
 use std::cmp::Reverse;
@@ -18,21 +19,21 @@ use fairlink_core::{NANOS_PER_SEC, Nanos};
 
 use crate::fine::seconds;
 
-/// Packets sent later of which one has to arrive before a packet counts as lost.
+/// Number of later packets of which the last must arrive before a packet counts as lost.
 const REORDERED: u32 = 3;
 /// Packets of the first window (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
-/// Least and longest timeout, and the one before any packet was heard of.
+/// Least and longest timeout, and the one before the first acknowledgement.
 const MIN_TIMEOUT: Nanos = Nanos::from_millis(200);
 const MAX_TIMEOUT: Nanos = Nanos::from_secs(60);
 const FIRST_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Largest window, in packets: memory is bounded by it.
 const MAX_WINDOW: f64 = 100_000.0;
-/// RFC 9438: packets per second^3, and what is left of the window after a loss.
+/// RFC 9438: packets per second^3, and the factor of the window after a loss.
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// How a window answers to congestion.
+/// The reaction of a window to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionControl {
     /// Half of the window, then a packet more each round trip.
@@ -44,26 +45,26 @@ pub enum CongestionControl {
 /// A source with a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// How it answers to congestion.
+    /// Reaction to congestion.
     pub congestion_control: CongestionControl,
-    /// What a packet and its acknowledgement take together beside the simulated links.
+    /// Round-trip time of a packet and its acknowledgement beside the simulated links.
     pub rtt: Nanos,
 }
 
-/// What a window source did.
+/// The results of a window source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Packets sent, those sent again included.
     pub sent_packets: u64,
-    /// Packets that were heard of.
+    /// Acknowledged packets.
     pub delivered_packets: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
     /// Packets taken for lost.
     pub lost_packets: u64,
-    /// Marks of congestion that were heard of.
+    /// Acknowledged marks of congestion.
     pub marks: u64,
-    /// How often nothing was heard for a timeout.
+    /// Number of timeouts.
     pub timeouts: u64,
     /// Largest window, in packets.
     pub largest_window: f64,
@@ -84,7 +85,7 @@ pub(super) struct Window {
     tcp: Tcp,
     next: u32,
     under_way: BTreeMap<u32, UnderWay>,
-    /// What will be heard: when, of which packet, and whether it was marked.
+    /// Pending acknowledgements: time, packet, and true if it was marked.
     coming: BinaryHeap<Reverse<(Nanos, u32, bool)>>,
     pub(super) window: f64,
     threshold: f64,
@@ -105,7 +106,7 @@ pub(super) struct Window {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Nanos,
-    /// Seconds after which the window is what it was.
+    /// Seconds after which the window regains its size.
     k: f64,
     /// The window that Reno would have.
     friendly: f64,
@@ -150,13 +151,14 @@ impl Window {
         tag
     }
 
-    /// `at` is not before the last call of [`Window::hear`] or [`Window::send`]: `TrafficMix` sees to it. So no packet is acknowledged
-    /// before it was sent, and acknowledgements come in the order of time.
+    /// Schedules the acknowledgement of a packet. `at` is not before the last call of [`Window::hear`] or
+    /// [`Window::send`], which `TrafficMix` ensures. So no packet is acknowledged before it was sent, and
+    /// acknowledgements come in time order.
     pub(super) fn arrived(&mut self, at: Nanos, tag: u32, marked: bool) {
         self.coming.push(Reverse((at.saturating_add(self.tcp.rtt), tag, marked)));
     }
 
-    /// Hears of all packets that it is to hear of by `now`, and gives up those that are lost.
+    /// Processes all acknowledgements due by `now`, and gives up lost packets.
     pub(super) fn hear(&mut self, now: Nanos) {
         while let Some(&Reverse((at, tag, marked))) = self.coming.peek().filter(|Reverse((at, ..))| *at <= now) {
             self.coming.pop();
@@ -168,7 +170,7 @@ impl Window {
     }
 
     fn acknowledged(&mut self, now: Nanos, tag: u32, marked: bool) {
-        // One that was given up and arrives all the same.
+        // One that was given up but arrives.
         let Some(UnderWay { sent, len }) = self.under_way.remove(&tag) else { return };
         self.flow.delivered_packets += 1;
         self.flow.delivered_bytes += u64::from(len);
@@ -182,7 +184,7 @@ impl Window {
             self.under_way.remove(lost);
         }
         self.flow.lost_packets += lost.len() as u64;
-        // Packets that were under way when the window was cut say nothing new.
+        // Packets that were in flight when the window was cut carry no new information.
         let news = lost.iter().any(|&lost| lost >= self.cut_at) || (marked && tag >= self.cut_at);
         if news {
             self.cut();
@@ -243,7 +245,7 @@ impl Window {
         let left = match self.tcp.congestion_control {
             CongestionControl::Reno => window / 2.0,
             CongestionControl::Cubic => {
-                // Fast convergence: a window that did not get to where it was leaves room for others.
+                // Fast convergence: a window that did not regain its size leaves room for others.
                 self.before_cut = if window < self.before_cut { window * (1.0 + CUBIC_BETA) / 2.0 } else { window };
                 window * CUBIC_BETA
             }

@@ -1,4 +1,4 @@
-//! What curves are worth, and what is no curve.
+//! Values of curves, and invalid curves.
 
 use super::*;
 use ArrivalLimit::{Bucket, Line, Spacing, Window};

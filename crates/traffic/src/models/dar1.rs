@@ -1,8 +1,8 @@
 //! Video of conferences as a discrete autoregressive process of the first order, DAR(1) ([sds] section IV, equation (8)).
 //!
-//! A frame is as long as the one before with probability rho, and else drawn anew from the marginal distribution. So the
-//! autocorrelation at a lag of n frames is rho^n. The packets of a frame are spread evenly over its time. When a source starts
-//! within a frame's time is drawn at random.
+//! A frame is as long as the previous one with probability rho, and otherwise drawn from the marginal distribution. So
+//! the autocorrelation at a lag of n frames is rho^n. The packets of a frame are spread evenly over its time. The start
+//! of a source within a frame's time is random.
 
 use fairlink_core::{Nanos, Rate};
 
@@ -15,12 +15,13 @@ use crate::random::Random;
 /// Most packets of a frame.
 pub const MAX_FRAME_PACKETS: u32 = 1 << 16;
 
-/// Largest correlation, and fewest packets of a mean frame: drawing one packet takes as many frames as the inverses of their
-/// distances from one and from zero.
+/// Largest correlation, and fewest packets of a mean frame: drawing one packet takes as many frames as the inverses of
+/// their distances from one and from zero.
 const MAX_RHO: f64 = 0.9999;
 const MIN_PACKETS: f64 = 0.01;
 
-/// Video of a conference (\[sds\] equation (8)): a frame is as long as the one before with probability `rho`, and else drawn anew.
+/// Video of a conference (\[sds\] equation (8)): a frame is as long as the previous one with probability `rho`, and
+/// otherwise drawn again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dar1 {
     /// Mean rate without the cut at the peak.
@@ -31,7 +32,7 @@ pub struct Dar1 {
     pub rho: f64,
     /// Distribution of the lengths of frames.
     pub marginal: Marginal,
-    /// Longest frame, as a multiple of the mean. What would be longer has this length.
+    /// Longest frame, as a multiple of the mean. Longer ones are cut to this length.
     pub peak_to_mean: f64,
     /// Standard deviation of the lengths, as a multiple of the mean.
     pub deviation_to_mean: f64,
@@ -57,7 +58,8 @@ impl Dar1 {
                 above * f64::from(accounted(longest))
             }
             Sizes::Bytes { shape, scale, peak } => {
-                // The mean of what is cut off at the peak: in full below it, and the peak itself for what lies above.
+                // The mean of the distribution cut off at the peak: in full below it, and the peak itself for values
+                // above.
                 let (mean, peak) = (shape * scale, *peak as f64);
                 let bytes =
                     mean * gamma_cdf(shape + 1.0, peak / scale) + peak * (1.0 - gamma_cdf(*shape, peak / scale));
@@ -69,7 +71,7 @@ impl Dar1 {
     }
 }
 
-/// How long a frame is.
+/// The distribution of frame sizes.
 #[derive(Clone, Debug)]
 enum Sizes {
     /// In packets: rising sums of the probabilities of 0, 1, 2 ... packets.
@@ -90,7 +92,7 @@ pub(crate) struct Dar1Frames {
     start: Fine,
     /// Its length in bytes.
     len: u64,
-    /// Its packets, how many of them are sent, and the time between two.
+    /// Its packets, the number of sent ones, and the time between two.
     packets: u32,
     sent: u32,
     gap: Fine,
@@ -144,7 +146,7 @@ impl Dar1Frames {
         })
     }
 
-    /// Goes on to the next frame.
+    /// Advances to the next frame.
     pub(super) fn next_frame(&mut self, random: &mut Random) {
         self.start = self.start.after(self.frame_time);
         self.sent = 0;
@@ -153,7 +155,7 @@ impl Dar1Frames {
         }
     }
 
-    /// Length of this frame in bytes.
+    /// Returns the length of this frame in bytes.
     #[cfg(test)]
     pub(super) fn frame_len(&self) -> f64 {
         self.len as f64
@@ -178,7 +180,7 @@ impl Process for Dar1Frames {
     }
 
     fn next(&mut self, random: &mut Random) -> Option<Arrival> {
-        // A frame without packets is as likely as the distribution says, which has others.
+        // A frame without packets is as likely as in the distribution.
         while self.sent == self.packets {
             self.next_frame(random);
         }
@@ -189,8 +191,8 @@ impl Process for Dar1Frames {
     }
 }
 
-/// Rising sums of the probabilities of 0 .. `most` of the negative binomial distribution with this mean and standard deviation. What
-/// lies above `most` is `most`, as F_K in the text.
+/// Cumulative probabilities of 0 .. `most` of the negative binomial distribution with this mean and standard deviation.
+/// Values above `most` count as `most`, as F_K in the text.
 fn negative_binomial(mean: f64, deviation: f64, most: usize) -> Result<Vec<f64>, SourceError> {
     let variance = deviation * deviation;
     if variance <= mean {
@@ -213,7 +215,7 @@ fn negative_binomial(mean: f64, deviation: f64, most: usize) -> Result<Vec<f64>,
     Ok(sums)
 }
 
-/// The distribution function of the gamma distribution of scale one, by its power series.
+/// Returns the distribution function of the gamma distribution of scale one, by its power series.
 fn gamma_cdf(shape: f64, x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (1.0 / shape, 1.0 / shape, 0.0);
     while term > sum * 1e-16 && n < 1e6 {

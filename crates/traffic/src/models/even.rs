@@ -10,15 +10,15 @@ use crate::random::Random;
 /// Most packets of a burst.
 pub const MAX_BURST: u32 = 1024;
 
-/// A burst is exactly `(bytes * per_byte + packets * per_packet) / units` nanoseconds after the burst before. What whole nanoseconds
-/// leave out is carried over, so that no packet is ever more than one nanosecond late.
+/// A burst is exactly `(bytes * per_byte + packets * per_packet) / units` nanoseconds after the burst before.
+/// Remainders of whole nanoseconds are carried over, so that no packet is ever more than one nanosecond late.
 #[derive(Clone, Debug)]
 pub(crate) struct Even {
     lengths: Lengths,
     at: Nanos,
-    /// What `at` leaves out of the time that is due, in parts of a nanosecond; below `units`.
+    /// Remainder of the due time below `at`, in parts of a nanosecond; below `units`.
     fraction: u64,
-    /// What the packets of this burst take, in the same parts.
+    /// Duration of the packets of this burst, in the same parts.
     burst_takes: u64,
     per_byte: u64,
     per_packet: u64,

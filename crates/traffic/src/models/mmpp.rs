@@ -26,7 +26,7 @@ pub struct MmppState {
     pub per_1000_s: u64,
     /// Mean time in it, exponentially distributed.
     pub mean: Nanos,
-    /// By state, the weight with which it comes next. Where empty, all others are equally likely.
+    /// By state, the weight with which it comes next. If empty, all others are equally likely.
     pub next: Vec<u32>,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct Mmpp {
     first: Vec<f64>,
     now: usize,
     at: Fine,
-    /// What is left of the stay in this state, in seconds.
+    /// Rest of the stay in this state, in seconds.
     left_s: f64,
 }
 
-/// Mean packets per second of a process with these `states`, which were checked.
+/// Returns the mean packets per second of a process with these `states`, which were checked.
 pub(crate) fn packets_per_second(states: &[MmppState]) -> f64 {
     let rate = |(state, share): (&MmppState, f64)| state.per_1000_s as f64 / 1000.0 * share;
     states.iter().zip(shares(states)).map(rate).sum()
@@ -137,7 +137,7 @@ impl Process for Mmpp {
     }
 }
 
-/// By state, the weight with which it comes after `state`.
+/// Returns the weight with which each state comes after `state`.
 fn weights(spec: &MmppState, state: usize, count: usize) -> Vec<f64> {
     if !spec.next.is_empty() {
         return spec.next.iter().map(|&weight| f64::from(weight)).collect();
@@ -145,15 +145,15 @@ fn weights(spec: &MmppState, state: usize, count: usize) -> Vec<f64> {
     (0..count).map(|other| if other != state || count == 1 { 1.0 } else { 0.0 }).collect()
 }
 
-/// The share of time spent in each state. Where not all states can be reached from each other, it is that of a process that starts in
-/// each state equally likely.
+/// The share of time spent in each state. If not all states can be reached from each other, it is that of a process
+/// that starts in each state equally likely.
 fn shares(states: &[MmppState]) -> Vec<f64> {
     let count = states.len();
     let rows: Vec<Vec<f64>> = states.iter().enumerate().map(|(state, spec)| weights(spec, state, count)).collect();
     let totals: Vec<f64> = rows.iter().map(|row| row.iter().sum()).collect();
     let mut visits = vec![1.0 / count as f64; count];
     for _ in 0..STEPS {
-        // The lazy chain stays where it is in half of its steps. It has the same shares, and no period.
+        // The lazy chain stays in its state in half of its steps. It has the same shares, and no period.
         let mut next: Vec<f64> = visits.iter().map(|visits| visits / 2.0).collect();
         for ((row, total), visits) in rows.iter().zip(&totals).zip(&visits) {
             for (next, weight) in next.iter_mut().zip(row) {

@@ -1,6 +1,7 @@
 //! MPEG video (\[drrpp\] section 4.4.3): pictures at equal distances, whose lengths depend on their kind.
 //!
-//! Where in a group a source starts is drawn at random: sources that start together do not send their I pictures together.
+//! The starting position of a source in its group is random: sources that start together do not send their I pictures
+//! together.
 
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 
@@ -29,7 +30,7 @@ pub struct Mpeg {
 /// The kind of a picture in MPEG video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Coded by itself.
+    /// Intra-coded.
     I,
     /// Predicted from the one before.
     P,
@@ -38,7 +39,7 @@ pub enum Picture {
 }
 
 impl Mpeg {
-    /// Bytes per second that a link accounts for. Where pictures are cut, each is taken as one of whole packets and one shorter.
+    /// Accounted bytes per second. If pictures are cut, each counts as whole packets and one shorter.
     pub(crate) fn bytes_per_second(&self, packet: &PacketSize, accounted: impl Fn(u32) -> u32) -> f64 {
         let picture = |len: u32| match packet.range() {
             Some((_, longest)) if !self.whole_frames && longest > 0 => {
@@ -52,7 +53,7 @@ impl Mpeg {
         group * self.groups_per_1000_s as f64 / 1000.0
     }
 
-    /// Shortest and longest packet, in bytes.
+    /// Returns the shortest and longest packet, in bytes.
     pub(crate) fn range(&self, packet: &PacketSize) -> Option<(u32, u32)> {
         if !self.whole_frames {
             let (_, longest) = packet.range()?;
@@ -77,7 +78,7 @@ pub(crate) struct Pictures {
     at: Nanos,
     fraction: u64,
     place: usize,
-    /// What is left of the picture that is sent at `at`.
+    /// Rest of the picture that is sent at `at`.
     left: u32,
 }
 

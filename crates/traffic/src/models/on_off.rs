@@ -1,12 +1,11 @@
 //! Sources that are on and off at random: voice with exponential times ([drrpp] section 4.4.4, [sds] section IV), data with Pareto
 //! times ([sds] equation (9)).
 //!
-//! Packets are evenly spaced in the time that the source is on. What is left of a gap when it goes off is waited for when it is on
-//! again. So the mean rate is the pace times the share of time in which it is on, exactly.
+//! Packets are evenly spaced in the time that the source is on. The rest of a gap when it goes off is continued when it
+//! is on again. So the mean rate is exactly the pace times the share of on time.
 //!
-//! A source starts on with the probability that it is on at all, and with a whole on time or off time.
-//! DIFFERENCE: that is stationary for exponential times. What a stationary source has left of a Pareto on time has no mean where the
-//! variance is infinite.
+//! A source starts on with the stationary probability, and with a whole on time or off time. DIFFERENCE: that is
+//! stationary for exponential times. The stationary rest of a Pareto on time has no mean if the variance is infinite.
 
 use fairlink_core::Nanos;
 
@@ -19,11 +18,11 @@ use crate::random::Random;
 /// Fewest packets of a mean on time: drawing one packet takes as many on times as its inverse.
 const MIN_PACKETS_ON: f64 = 1e-3;
 
-/// Fewest packets of the shortest Pareto on time. With k just above 2 nearly all on times are about as short as that, and the mean is
-/// made by a few that hardly ever come.
+/// Fewest packets of the shortest Pareto on time. With k just above 2 nearly all on times are about as short as that,
+/// and a few very rare ones determine the mean.
 const MIN_PACKETS_SHORTEST: f64 = 1e-6;
 
-/// How long an on time lasts.
+/// The distribution of on times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnTime {
     /// Exponentially distributed.
@@ -33,7 +32,7 @@ pub enum OnTime {
     },
     /// Pareto distributed, with the density (k - 1) a^(k-1) / x^k from a = mean (k - 2) / (k - 1) on.
     ///
-    // DIFFERENCE: equation (9) of [sds] lacks the factor (k - 1), without which it is no density.
+    // DIFFERENCE: equation (9) of [sds] lacks the factor (k - 1), without which it is not a density.
     Pareto {
         /// Mean.
         mean: Nanos,
@@ -43,7 +42,7 @@ pub enum OnTime {
 }
 
 impl OnTime {
-    /// The mean.
+    /// Returns the mean.
     #[must_use]
     pub const fn mean(self) -> Nanos {
         match self {
@@ -60,7 +59,7 @@ pub(crate) struct OnOff {
     on: OnTime,
     off_s: f64,
     at: Fine,
-    /// What is left of the on time at `at`.
+    /// Rest of the on time at `at`.
     on_left: Fine,
 }
 
@@ -111,7 +110,7 @@ impl OnOff {
         Fine::from_secs(self.off_s * random.exponential())
     }
 
-    /// Goes on by `gap` of on time.
+    /// Advances by `gap` of on time.
     fn advance(&mut self, mut gap: Fine, random: &mut Random) {
         while gap > self.on_left {
             gap = gap.since(self.on_left);

@@ -1,16 +1,16 @@
-//! How fast a source sends, and the time between its packets.
+//! The pace of a source, and the time between its packets.
 
 use fairlink_core::Rate;
 
 use crate::fine::Fine;
 use crate::length::PacketSize;
 
-/// How fast a source sends on average.
+/// The mean pace of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// This rate. Each packet is followed by the time it takes at the rate.
     Rate(Rate),
-    /// This many packets in 1000 s, whatever their length.
+    /// This many packets in 1000 s, of any length.
     Packets {
         /// Packets per 1000 s.
         per_1000_s: u64,
@@ -18,7 +18,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Mean number of packets of this size per second.
+    /// Returns the mean number of packets of this size per second.
     pub(crate) fn packets_per_second(self, packet: &PacketSize) -> f64 {
         match self {
             Self::Rate(rate) => rate.bps() as f64 / 8.0 / packet.mean(),
@@ -35,7 +35,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// At `pace`.
+    /// Makes a spacing at `pace`.
     pub(super) fn new(pace: Pace) -> Self {
         match pace {
             Pace::Rate(rate) => Self { per_byte: Fine::from_ratio(8, rate.bps().into()), per_packet: Fine::default() },
@@ -45,7 +45,7 @@ impl Gap {
         }
     }
 
-    /// Of a packet of `len` bytes.
+    /// Returns the time of a packet of `len` bytes.
     pub(super) fn of(self, len: u32) -> Fine {
         self.per_byte.times(len.into()).after(self.per_packet)
     }

@@ -161,7 +161,7 @@ fn a_frame_of_a_conference_is_spread_over_its_time() {
 #[test]
 fn pictures_come_in_their_pattern_and_are_cut_at_the_longest_packet() {
     let whole: Vec<Arrival> = run(&mpeg(true), &PACKET, 0, 100).collect();
-    // I pictures alone have 15,000 bytes or more, but for one P picture in several thousand.
+    // Only I pictures have 15,000 bytes or more, except for one P picture in several thousand.
     let first = whole.iter().position(|arrival| arrival.len >= 15_000).unwrap();
     for (number, arrival) in whole[first..].iter().enumerate() {
         assert_eq!((15_000..=17_000).contains(&arrival.len), number % 10 == 0, "{number}: {arrival:?}");

@@ -1,7 +1,7 @@
 //! Packets as they were recorded: their times and lengths, from a capture or a trace file.
 //!
-//! What was recorded first comes when the source becomes active, and all others at their distances from it. Of a part of a recording, such
-//! as the packets of one class, the first comes as much later as it did.
+//! The first recorded packet comes when the source becomes active, and all others at their distances from it. In a part
+//! of a recording, such as the packets of one class, the first keeps its distance from the start of the recording.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The recorded `packets`. They are brought into the order of time, and the first is moved to time zero. With `repeat`, they
-    /// begin anew for ever: after the last packet by the mean distance of two.
+    /// Makes a trace of the recorded `packets`. They are sorted by time, and the first is moved to time zero. With
+    /// `repeat`, they start over forever: after the last packet by the mean distance of two.
     ///
     /// # Errors
     /// [`SourceError::EmptyTrace`]; a packet without bytes.
@@ -32,7 +32,7 @@ impl Trace {
         Self::since(first, packets, repeat)
     }
 
-    /// A part of a recording that began at `origin`, which is moved to time zero instead of the first packet.
+    /// Makes a part of a recording that began at `origin`. The origin moves to time zero instead of the first packet.
     ///
     /// # Errors
     /// As [`Trace::new`].
@@ -50,19 +50,19 @@ impl Trace {
         Ok(Self { packets: packets.into(), shortest, longest, repeat })
     }
 
-    /// The packets, the beginning of the recording at time zero.
+    /// Returns the packets, with the beginning of the recording at time zero.
     #[must_use]
     pub fn packets(&self) -> &[Arrival] {
         &self.packets
     }
 
-    /// Shortest and longest packet, in bytes.
+    /// Returns the shortest and longest packet, in bytes.
     #[must_use]
     pub fn range(&self) -> (u32, u32) {
         (self.shortest, self.longest)
     }
 
-    /// From the beginning to where it would come again.
+    /// Time from the beginning to the next repetition.
     #[must_use]
     pub fn period(&self) -> Nanos {
         let (last, count) = (self.packets.last().map_or(Nanos::ZERO, |last| last.at), self.packets.len() as u64);
@@ -78,7 +78,7 @@ impl Trace {
     }
 }
 
-/// A trace as it is played.
+/// A trace during playback.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     trace: Trace,

@@ -16,12 +16,12 @@ pub(super) struct Csv<W> {
 impl<W: Write> Csv<W> {
     pub(super) fn new(mut file: W) -> io::Result<Self> {
         file.write_all(HEAD.as_bytes())?;
-        // Whoever reads along sees the columns, and a place that takes nothing is known before the run.
+        // A reader of the growing file sees the columns, and an unwritable target is detected before the run.
         file.flush()?;
         Ok(Self { file })
     }
 
-    /// A time in seconds, exact.
+    /// Writes a time in seconds, exactly.
     fn time(&mut self, time: Nanos) -> io::Result<()> {
         write!(self.file, "{}.{:09}", time.0 / NANOS_PER_SEC, time.0 % NANOS_PER_SEC)
     }

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// What was written so far.
+/// The bytes written so far.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ fn the_columns_are_exact_to_a_nanosecond() {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
 
-/// Byte by byte from the description of the format, with a reader of its own.
+/// Checks byte by byte against the description of the format, with a separate reader.
 #[test]
 fn a_capture_has_the_blocks_that_the_format_asks_for() {
     let file = Shared::default();

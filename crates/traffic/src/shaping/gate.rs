@@ -1,7 +1,7 @@
-//! How much of a curve's limits has been used.
+//! The used part of a curve's limits.
 //!
-//! Each limit has a state that says from when on a packet conforms. Where a packet conforms, it also conforms at any later time, if nothing is
-//! sent between: so the first time at which all limits let it through is the latest of theirs.
+//! Each limit has a state that gives the time from which a packet conforms. A packet that conforms also conforms at any
+//! later time, if nothing is sent between. So the first time at which all limits pass it is the latest of theirs.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::curve::{ArrivalCurve, ArrivalLimit};
 /// Most instants that a window remembers: 16 MiB.
 pub const MAX_REMEMBERED: usize = 1 << 20;
 
-/// Tokens of a byte: what a rate of 1 bit/s brings in 1 ns is one.
+/// Tokens per byte: a rate of 1 bit/s yields one in 1 ns.
 const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
 /// The state of one limit.
@@ -20,7 +20,7 @@ const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 enum State {
     /// A token bucket.
     Bucket { level: u128, depth: u128, rate: u128, counted: Nanos },
-    /// What was sent in the last interval: when, and how much.
+    /// Packets sent in the last interval: times and amounts.
     Window { sent: VecDeque<(Nanos, u64)>, sum: u128, most: u64, every: Nanos, by_packets: bool },
     /// The least distance of two packets, and when the last one was sent.
     Gap { least: Nanos, last: Option<Nanos> },
@@ -30,7 +30,7 @@ enum State {
     Line { done: u128, rate: u128 },
 }
 
-/// A curve, and how much of it has been used.
+/// A curve, and its used part.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     states: Vec<State>,
@@ -71,9 +71,10 @@ impl Gate {
         self.states.iter_mut().all(|state| state.conforms(at, len))
     }
 
-    /// Sends a packet of `len` bytes that comes at `at` as soon as it conforms, behind the last one. When that is; `None` for never.
+    /// Sends a packet of `len` bytes that arrives at `at` as soon as it conforms, behind the last one. Returns that
+    /// time; `None` for never.
     pub(super) fn pass(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
-        // A line keeps the order, and knows to a fraction of a nanosecond when it is done.
+        // A line keeps the order, and has the end of a packet to a fraction of a nanosecond.
         let on_a_line = self.states.iter().any(|state| matches!(state, State::Line { .. }));
         let mut earliest = if on_a_line { at } else { at.max(self.last) };
         for state in &mut self.states {
@@ -96,7 +97,7 @@ impl Gate {
         Some(sent)
     }
 
-    /// A packet of `len` bytes that conforms is sent at `at`.
+    /// Records a conforming packet of `len` bytes that is sent at `at`.
     pub(super) fn send(&mut self, at: Nanos, len: u32) {
         for state in &mut self.states {
             state.send(at, len);
@@ -131,7 +132,8 @@ impl State {
         }
     }
 
-    /// From when on the limit lets a packet of `len` bytes through, at `at` or later. A line always does, and takes its time then.
+    /// Returns the time from which the limit lets a packet of `len` bytes through, at `at` or later. A line always
+    /// does, and takes its time then.
     fn earliest(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         match self {
             Self::Bucket { level, depth, rate, counted } => {
@@ -187,12 +189,12 @@ impl State {
     }
 }
 
-/// What a packet counts for in a window.
+/// Units of a packet in a window.
 fn units(len: u32, by_packets: bool) -> u128 {
     if by_packets { 1 } else { len.into() }
 }
 
-/// Forgets what has left a window by `now`.
+/// Removes packets that have left a window by `now`.
 fn forget(sent: &mut VecDeque<(Nanos, u64)>, sum: &mut u128, every: Nanos, now: Nanos) {
     while let Some(&(at, amount)) = sent.front()
         && at.saturating_add(every) <= now

@@ -1,12 +1,12 @@
-//! Meters and policers: what conforms to a curve, and what does not.
+//! Meters and policers: conforming and excess packets.
 
 use fairlink_core::{Amount, Nanos};
 
 use super::gate::Gate;
 use crate::curve::{ArrivalCurve, CurveError};
 
-/// Tells packets that conform to a curve from those that do not, and counts both. What does not conform uses nothing up: what is left
-/// without it keeps the curve.
+/// Separates packets that conform to a curve from excess ones, and counts both. Excess packets use up no allowance: the
+/// rest without them conforms to the curve.
 #[derive(Clone, Debug)]
 pub struct Meter {
     gate: Gate,
@@ -16,10 +16,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for `curve`.
+    /// Makes a meter for `curve`.
     ///
     /// # Errors
-    /// A curve that lets nothing pass.
+    /// Fails if the curve passes nothing.
     pub fn new(curve: &ArrivalCurve) -> Result<Self, CurveError> {
         curve.check()?;
         Ok(Self { gate: Gate::new(curve), now: Nanos::ZERO, conforming: Amount::default(), excess: Amount::default() })
@@ -51,20 +51,21 @@ impl Meter {
     }
 }
 
-/// Drops what does not conform to a curve.
+/// Drops packets that do not conform to a curve.
 #[derive(Clone, Debug)]
 pub struct Policer(Meter);
 
 impl Policer {
-    /// A policer for `curve`.
+    /// Makes a policer for `curve`.
     ///
     /// # Errors
-    /// A curve that lets nothing pass.
+    /// Fails if the curve passes nothing.
     pub fn new(curve: &ArrivalCurve) -> Result<Self, CurveError> {
         Meter::new(curve).map(Self)
     }
 
-    /// When a packet of `len` bytes that comes at `at` goes on, which is at once; `None` where it is dropped.
+    /// Returns the time at which a packet of `len` bytes that arrives at `at` passes, which is at once; `None` if it is
+    /// dropped.
     pub fn arrive(&mut self, at: Nanos, len: u32) -> Option<Nanos> {
         self.0.arrive(at, len).then_some(at)
     }

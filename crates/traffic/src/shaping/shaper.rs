@@ -12,13 +12,13 @@ use crate::curve::{ArrivalCurve, CurveError};
 pub enum Lost {
     /// Its queue was full.
     NoRoom,
-    /// The packet is longer than the curve ever lets through.
+    /// The packet is longer than the curve ever passes.
     TooLong,
 }
 
 /// Delays packets until they conform to a curve. Packets leave in the order in which they came.
 ///
-/// As nothing but earlier packets decides when a packet leaves, that is known when it comes.
+/// A departure depends only on earlier packets, so it is known on arrival.
 #[derive(Clone, Debug)]
 pub struct Shaper {
     gate: Gate,
@@ -33,10 +33,10 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// A shaper that holds its output to `curve`, with a queue of these limits, or one that is never full.
+    /// Makes a shaper that holds its output to `curve`. Its queue has these limits or is never full.
     ///
     /// # Errors
-    /// A curve that lets nothing pass.
+    /// Fails if the curve passes nothing.
     pub fn new(curve: &ArrivalCurve, limits: Option<QueueLimits>) -> Result<Self, CurveError> {
         curve.check()?;
         Ok(Self {
@@ -50,7 +50,8 @@ impl Shaper {
         })
     }
 
-    /// A packet of `len` bytes comes at `at`; when it leaves. Times that go back count as the last one.
+    /// Adds a packet of `len` bytes at `at`. Returns the time at which it leaves. Times that go back count as the last
+    /// one.
     ///
     /// # Errors
     /// Why it is lost.
@@ -80,7 +81,7 @@ impl Shaper {
         self.lost
     }
 
-    /// When the last packet leaves that has come so far.
+    /// Departure time of the last packet so far.
     #[must_use]
     pub fn free_at(&self) -> Nanos {
         self.free

@@ -1,4 +1,4 @@
-//! Shapers are held to their curves by checkers that know nothing of buckets and queues: they look at every interval of what came out.
+//! Shapers are compared with independent checkers without buckets and queues, which test every interval of the output.
 
 use fairlink_core::{Nanos, PerWindow, QueueLimits, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -38,7 +38,7 @@ fn breaks_by_definition(sent: &Sent, limit: ArrivalLimit) -> Option<(usize, usiz
                         && (span >= u128::from(over.0) || packets * u128::from(mean_gap.0) <= u128::from(over.0))
                         && sent[last].1 <= largest
                 }
-                // What came behind the first went over the line since then, and instants are rounded up by less than 1 ns.
+                // Packets behind the first crossed the line since then, and instants are rounded up by less than 1 ns.
                 Line { rate } => {
                     (bytes - u128::from(sent[first].1)) * 8_000_000_000 <= u128::from(rate.bps()) * (span + 1)
                 }
@@ -48,7 +48,7 @@ fn breaks_by_definition(sent: &Sent, limit: ArrivalLimit) -> Option<(usize, usiz
     })
 }
 
-/// The same in one pass over long runs: of all intervals that end with a packet it looks at the worst.
+/// The same in one pass over long runs: checks the worst of all intervals that end with a packet.
 fn breaks(sent: &Sent, limit: ArrivalLimit) -> Option<usize> {
     // bits - rate * time, with time in ns and bits times 10^9: least at the worst beginning of an interval.
     let line = |rate_bps: u64, burst: i128, own_first: bool| {
@@ -121,7 +121,7 @@ fn arrivals(seed: u64, count: usize) -> impl Iterator<Item = (Nanos, u32)> {
     })
 }
 
-/// What a shaper of `limits` makes of random arrivals; it leaves out what is lost.
+/// Returns the output of a shaper of `limits` for random arrivals, without lost packets.
 fn shaped(limits: &[ArrivalLimit], room: Option<QueueLimits>, seed: u64, count: usize) -> (Sent, Shaper) {
     let mut shaper = Shaper::new(&ArrivalCurve::new(limits).unwrap(), room).unwrap();
     let sent = arrivals(seed, count).filter_map(|(at, len)| Some((shaper.arrive(at, len).ok()?, len))).collect();
@@ -164,7 +164,7 @@ fn shapers_keep_their_curves(count: usize) {
             }
             assert_eq!(sent.len() as u64 + shaper.lost().packets, count as u64);
             assert!(room.is_none() || shaper.remembered() < 2000, "{limits:?}: {}", shaper.remembered());
-            // A meter finds nothing either.
+            // A meter finds no excess either.
             let meter = |sent: &[(Nanos, u32)]| {
                 let mut meter = Meter::new(&ArrivalCurve::new(&limits).unwrap()).unwrap();
                 sent.iter().filter(|&&(at, len)| !meter.arrive(at, len)).count()
@@ -234,7 +234,7 @@ fn what_a_policer_lets_through_keeps_the_curve_and_uses_it_up() {
         for &limit in &limits {
             assert_eq!(breaks(&passed, limit), None, "{limit:?} of {limits:?}");
         }
-        // It drops nothing that would have kept it.
+        // It drops no packet that would have conformed.
         let (mut passed, mut policer) = (Sent::new(), Policer::new(&ArrivalCurve::new(&limits).unwrap()).unwrap());
         for &(at, len) in &all[..250] {
             passed.push((at, len));

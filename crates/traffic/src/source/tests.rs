@@ -153,7 +153,7 @@ fn a_shaped_source_sends_what_its_model_sends_as_soon_as_the_curve_lets_it() {
     let bursts = Model::Cbr { pace: crate::Pace::Packets { per_1000_s: 250_000 }, burst: 5 };
     let shaped = held(bursts.clone(), BUCKET, Excess::Waits(None));
     assert_eq!(ms(shaped.clone(), &[], 40), [0, 0, 0, 1, 2, 20, 20, 20, 21, 22]);
-    // What waits when the interval ends still comes, but not after the run.
+    // Packets that wait when the interval ends still come, but not after the run.
     assert_eq!(ms(shaped.clone(), &[(0, 1), (2, 3)], 40), [0, 0, 0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(ms(shaped, &[(0, 1), (2, 3)], 5), [0, 0, 0, 1, 2, 3, 4]);
     let room = fairlink_core::QueueLimits { packets: 1, bytes: u32::MAX };

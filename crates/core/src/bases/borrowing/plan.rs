@@ -1,4 +1,5 @@
-//! What HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user left open.
+//! Parameters that HTB derives from a link file: assured rates, quanta, and the depths of buckets that the user did not
+//! set.
 
 use alloc::boxed::Box;
 
@@ -8,33 +9,34 @@ use crate::parts::memory::{bytes_of, filled, slice};
 /// Priorities are below this number, as in the kernel's HTB.
 pub(crate) const PRIORITIES: u8 = 8;
 
-/// Quanta that follow from rates add up to at most what the link carries in this time and [`ROUND_PACKETS`].
+/// Quanta that follow from rates add up to at most the bytes that the link carries in this time, plus
+/// [`ROUND_PACKETS`].
 pub(crate) const ROUND: Nanos = Nanos::from_millis(100);
 
 /// This many largest packets per leaf may be in a round on any link, so that slow ones share in proportion, too.
 pub(crate) const ROUND_PACKETS: u64 = 16;
 
-/// Rates are divided by weights in this fraction of a bit/s, so that quanta share as asked also where rates are small.
+/// Rates are divided by weights in this fraction of a bit/s, so that quanta are proportional for small rates, too.
 const FINE_BITS: u32 = 24;
 
-/// No bucket is deeper than this unless the user says so, in bytes. Quanta as large as 2^52 could ask for it.
+/// Maximum default depth of a bucket, in bytes. Quanta as large as 2^52 could exceed it.
 const DEEPEST: u64 = 1 << 50;
 
 /// The parameters that the classes of a tree run with, by class id.
 ///
-/// **Assured rates.** The guarantee; where a class has none, its share by weight of its parent's assured rate, at least
-/// 1 bit/s. The root's is the link's rate.
+/// **Assured rates.** The guarantee; for a class without one, its share by weight of its parent's assured rate, at
+/// least 1 bit/s. The root's is the link's rate.
 ///
-/// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants what is borrowed to be shared
-/// so. The smallest is the largest packet. Where that would make a round longer than `ROUND`, quanta are in
-/// proportion to the rates within such a round, and those below the largest packet are raised to it. Where the user
-/// sets some quanta, those are as set, and the others follow from the first of them. If any is below the largest packet
-/// then, all are multiplied so that the smallest is one, because with a quantum below a packet a visit could send
-/// nothing. Only leaves take turns: the quantum of an inner class says nothing.
+/// **Quanta** are in proportion to the assured rates of the leaves, because \[htb\] wants borrowed bandwidth to be
+/// shared in this proportion. The smallest is the largest packet. If that would make a round longer than `ROUND`,
+/// quanta are in proportion to the rates within such a round, and those below the largest packet are raised to it. If
+/// the user sets some quanta, those are kept, and the others follow from the first of them. If any is then below the
+/// largest packet, all are multiplied so that the smallest equals it, because a visit with a smaller quantum could send
+/// nothing. Only leaves take turns: the quantum of an inner class has no effect.
 ///
-/// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each. A
-/// bucket keeps what its rate brings in that time, with one more packet for each leaf and one of its own:
-/// L + rate * sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
+/// **Depths.** Before a green leaf has its turn at level 0, every other leaf may have one: a quantum and a packet each.
+/// A bucket holds the yield of its rate in that time, with one more packet for each leaf and one of its own: L + rate *
+/// sum(Q_j + 2 L) / C. No less would keep the guarantees, see `Plan::guarantee_lag`.
 ///
 /// DIFFERENCE: a leaf without a priority has that of the nearest class above it that has one. \[htb\] and \[cbq\] have each
 /// class state its own, and only leaves send.
@@ -53,7 +55,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The parameters for `tree`.
+    /// Makes the parameters for `tree`.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a priority of `PRIORITIES` or above and for a leaf's quantum of zero.
@@ -77,7 +79,7 @@ impl Plan {
                 return Err(BuildError::Parameter { class, what: "priority", value, min: 0, max });
             }
         }
-        // A share of a rate is a rate, unless it is nothing.
+        // A share of a rate is a rate, unless it is zero.
         let whole = |fine: &u128| Rate::from_bps((fine >> FINE_BITS) as u64).unwrap_or(Rate::MIN);
         let assured = slice(tree.len(), |at| whole(&fine[at]))?;
         let quanta = quanta(tree, &fine)?;
@@ -87,25 +89,25 @@ impl Plan {
         Ok(Self { assured, quanta, priorities, round, link: link.rate, max_packet: link.max_packet })
     }
 
-    /// One more than the largest priority of a leaf of `tree`, as far as it can be built.
+    /// Returns one more than the largest priority of a leaf of `tree`, up to the largest that can be built.
     pub(crate) fn priorities(tree: &Hierarchy) -> u8 {
         tree.leaves().iter().map(|&leaf| priority(tree, leaf)).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     pub(crate) const fn memory(tree: &Hierarchy) -> u64 {
         bytes_of::<(u128, u64, u64, u8)>(tree.len())
     }
 
-    /// Depth in bytes of a bucket that fills at `rate`, where the user gives none.
+    /// Default depth in bytes of a bucket that fills at `rate`.
     #[must_use]
     pub fn default_depth(&self, rate: Rate) -> u64 {
         let brought = (self.round * u128::from(rate.bps())).div_ceil(u128::from(self.link.bps()));
         u64::try_from(brought).unwrap_or(u64::MAX).min(DEEPEST) + u64::from(self.max_packet)
     }
 
-    /// For default quanta and depths, without ceilings, where the guarantees of the leaves add up to no more than the
-    /// link: a leaf that is backlogged over (s, t] sends at least rate (t - s) less this many bytes.
+    /// Bound for default quanta and depths, without ceilings, if the guarantees of the leaves add up to at most the
+    /// link: a leaf that is backlogged over (s, t] sends at least rate (t - s) minus this many bytes.
     ///
     /// A leaf's tokens are between -L and the depth D at both ends, which makes L + D. Tokens are lost only when the
     /// bucket is full. While the leaf is green, m rounds bring it at most rate (m sum Q_j + sum (Q_j + 2 L)) / C, and
@@ -119,7 +121,7 @@ impl Plan {
     }
 }
 
-/// The priority of a class: its own, else that of the nearest class above it that has one, else 0.
+/// Returns the priority of a class: its own, else that of the nearest class above it with a priority, else 0.
 fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
     let mut at = Some(class);
     while let Some(class) = at {
@@ -131,7 +133,7 @@ fn priority(tree: &Hierarchy, class: ClassId) -> u8 {
     0
 }
 
-/// The quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
+/// Returns the quanta for leaves of these rates, in 2^-[`FINE_BITS`] bit/s.
 fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Box<[u64]>, BuildError> {
     // At most 2^64, of 10^6 leaves 2^84; a round is below 2^45.
     let rate = |leaf: ClassId| rates[leaf.index()];
@@ -154,7 +156,8 @@ fn quanta(tree: &Hierarchy, rates: &[u128]) -> Result<Box<[u64]>, BuildError> {
             (None, None) if largest * all <= round * smallest => (rate(leaf) * largest).div_ceil(smallest),
             (None, None) => (rate(leaf) * round).div_ceil(all).max(largest),
         };
-        // Below 2^32 where the user sets it; else at most a round and a packet: 2^24 packets of 2^20 B, 2^34 B of link time.
+        // Below 2^32 if the user sets it; else at most a round and a packet: 2^24 packets of 2^20 B, 2^34 B of link
+        // time.
         quanta[leaf.index()] = quantum as u64;
     }
     let least = tree.leaves().iter().map(|&leaf| u128::from(quanta[leaf.index()])).min().unwrap_or(largest);

@@ -22,7 +22,7 @@ fn largest(served: &[Served]) -> i128 {
     served.iter().map(|packet| i128::from(packet.len)).max().unwrap_or(0)
 }
 
-/// A random tree: every class with its parent, or none, and its weight.
+/// A random tree: parent (or none) and weight of every class.
 fn trees() -> impl Strategy<Value = Vec<(Option<usize>, u64)>> {
     prop::collection::vec((any::<prop::sample::Index>(), 0u8..3, 1u64..=5), 1..12).prop_map(|list| {
         let mut classes: Vec<(Option<usize>, u64)> = Vec::new();
@@ -176,7 +176,7 @@ fn wf2q_plus_does_not_run_ahead_where_wfq_does() {
 
 #[test]
 fn a_branch_without_packets_leaves_its_share_to_its_siblings_and_not_to_its_cousins() {
-    // A 1 {A1 1, A2 1}, B 1: with A2 idle, A1 has what A has.
+    // A 1 {A1 1, A2 1}, B 1: with A2 idle, A1 gets the whole rate of A.
     let tree = build(&[(None, 1), (None, 1), (Some(0), 1), (Some(0), 1)]);
     let mut packets = alloc::vec![(3, 1000); 50];
     packets.extend([(2, 1000); 50]);

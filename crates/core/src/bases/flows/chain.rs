@@ -2,8 +2,8 @@
 
 use super::{Flows, NIL};
 
-/// Leaves in an order that is kept in the leaves: what has many such lists takes no memory for them. The leaves are linked through a
-/// [`Flows`], the same one in every call.
+/// A list of leaves that is linked through the leaves, so that many such lists need no further memory. The links are in
+/// a [`Flows`], the same one in every call.
 #[derive(Debug)]
 pub(crate) struct Chain {
     /// The last; the first is the one after it.
@@ -18,14 +18,14 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Returns true if no leaf is in it.
+    /// Returns true if the list is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The leaf that is visited next.
+    /// Returns the leaf of the next visit.
     #[must_use]
     #[inline]
     pub(crate) fn first<S>(&self, flows: &Flows<S>) -> Option<u32> {
@@ -74,7 +74,7 @@ impl Chain {
         }
     }
 
-    /// The leaves in it, from the first on.
+    /// Returns the leaves of the chain, from the first on.
     #[cfg(any(test, feature = "invariants"))]
     pub(crate) fn iter<S>(&self, flows: &Flows<S>) -> impl Iterator<Item = u32> {
         let next = |&flow: &u32| flows.flows.get(flow as usize).map(|flow| flow.next);

@@ -1,27 +1,28 @@
 //! Leaves that are FIFOs, in loops of their own: round robins serve and fill them with the slab open and its state in registers.
 //!
-//! Nothing here is a rule of its own. Each loop does what the calls for single packets do, and stops where a leaf is not a FIFO.
+//! These loops add no rules. Each does the same as the calls for single packets, and stops at a leaf that is not a
+//! FIFO.
 
 use super::{Flows, NIL, Ring};
 use crate::bases::batches::{LOOK_AHEAD_FROM, look_ahead};
 use crate::contract::{ClassId, Packet};
 
-/// The state of a leaf of a round robin, which says how long a visit lasts.
+/// The state of a leaf of a round robin, which limits a visit.
 pub(crate) trait Turn {
-    /// Begins a visit if the first packet, of `len` bytes, can be sent in it. If not, nothing changes.
+    /// Begins a visit if it can send the first packet, of `len` bytes. Otherwise nothing changes.
     fn begin(&mut self, len: u32) -> bool;
-    /// Returns true if a packet of `len` bytes can be sent in the visit under way.
+    /// Returns true if a packet of `len` bytes can be sent in the current visit.
     fn covers(&self, len: u32) -> bool;
-    /// It is sent.
+    /// Charges a sent packet.
     fn pay(&mut self, len: u32);
-    /// The visit ends; whether the leaf is empty.
+    /// Ends the visit; `empty` is true if the leaf is.
     fn end(&mut self, empty: bool);
 }
 
 impl<S: Turn> Flows<S> {
-    /// Serves the leaves of `ring` from the first on, of which the visit may be `under_way`, until every slot has a packet, the ring is
-    /// empty, the first is not a FIFO, or its visit would send nothing. Returns the number and the bytes of the packets. The visit of the
-    /// last packet stays under way.
+    /// Serves the leaves of `ring` in order; the visit of the first may be `under_way`. Stops when every slot has a
+    /// packet, the ring is empty, the first is not a FIFO, or its visit would send nothing. Returns the number and the
+    /// bytes of the packets. The visit of the last packet stays under way.
     #[inline(always)]
     pub(crate) fn serve_plain(&mut self, ring: &mut Ring, under_way: &mut bool, slots: &mut [Packet]) -> (usize, u64) {
         if self.flows.len() >= LOOK_AHEAD_FROM {
@@ -79,8 +80,8 @@ impl<S: Turn> Flows<S> {
 }
 
 impl<S> Flows<S> {
-    /// Queues packets of `batch` from the first on until one is not for a FIFO, or is to be dropped. Leaves that were empty go to the end of
-    /// `ring`, but for `visited`, which is in it. Returns how many packets.
+    /// Queues packets of `batch` from the first on until one is not for a FIFO, or is to be dropped. Leaves that were
+    /// empty go to the end of `ring`, except `visited`, which is in it. Returns the number of packets.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, ring: &mut Ring, visited: Option<u32>, batch: &[Packet]) -> usize {
         let visited = visited.unwrap_or(NIL);
@@ -106,7 +107,7 @@ impl<S> Flows<S> {
         packets as usize
     }
 
-    /// As [`look_ahead`], where there are many leaves.
+    /// Like [`look_ahead`], if there are many leaves.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, batch: &[Packet]) {
         if self.flows.len() >= LOOK_AHEAD_FROM {

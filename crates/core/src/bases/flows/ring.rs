@@ -8,21 +8,21 @@ use crate::parts::memory::{bytes_of, filled};
 use crate::parts::prefetch::prefetch;
 use crate::queue::PacketSlab;
 
-/// The leaves of so many visits are asked for ahead of time ...
+/// Prefetch distance for leaves, in visits ...
 const LEAVES_AHEAD: u32 = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: u32 = 32;
 
-/// Leaves in the order in which they are visited: the first is visited next. It has room for all leaves, side by side in their order, so
-/// that it is known long before who is visited.
+/// Leaves in the order in which they are visited. It has contiguous room for all leaves, so that coming visits are
+/// known long in advance.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// As many as a power of two.
+    /// Its length is a power of two.
     places: Box<[u32]>,
-    /// The place of the first, and how many there are; places count on and are taken modulo the length.
+    /// Position of the first and number of leaves; positions count on and are taken modulo the length.
     head: u32,
     len: u32,
-    /// Up to which places leaves and packets were asked for.
+    /// Positions up to which leaves and packets were prefetched.
     asked: [u32; 2],
 }
 
@@ -32,10 +32,10 @@ fn room(tree: &Hierarchy) -> usize {
 }
 
 impl Ring {
-    /// Without any leaf, with room for all of `tree`.
+    /// Makes a ring without leaves, with room for all of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { places: filled(room(tree), 0)?, head: 0, len: 0, asked: [0; 2] })
     }
@@ -52,20 +52,20 @@ impl Ring {
         self.len
     }
 
-    /// Returns true if no leaf is in it.
+    /// Returns true if the ring is empty.
     #[must_use]
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the leaf `by` places behind the first is.
+    /// Index of the leaf `by` places behind the first.
     #[inline(always)]
     fn place(&self, by: u32) -> usize {
         self.head.wrapping_add(by) as usize & (self.places.len() - 1)
     }
 
-    /// The leaf that is visited next.
+    /// Returns the leaf of the next visit.
     #[must_use]
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<u32> {
@@ -98,7 +98,7 @@ impl Ring {
         Some(first)
     }
 
-    /// Takes a leaf out, wherever it is. Returns whether it was in. O(n).
+    /// Removes a leaf at any position. Returns true if it was in the ring. O(n).
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let Some(at) = (0..self.len).find(|&at| self.places[self.place(at)] == flow) else { return false };
         for at in at + 1..self.len {
@@ -114,7 +114,7 @@ impl Ring {
         self.len = 0;
     }
 
-    /// The leaves in it, from the first on.
+    /// Returns the leaves of the ring, from the first on.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.len).map(|at| self.places[self.place(at)])
     }
@@ -135,12 +135,12 @@ impl Ring {
         OpenRing { places, head: *head, len: *len, home: (head, len) }
     }
 
-    /// Asks for what the next visits need, as far as it was not asked for.
+    /// Prefetches for the next visits, as far as not yet done.
     #[inline]
     pub(super) fn look_ahead<S>(&mut self, flows: &[super::Flow<S>], slab: &PacketSlab) {
         let [leaves, packets] = [LEAVES_AHEAD, PACKETS_AHEAD].map(|most| most.min(self.len));
         let [leaves_asked, packets_asked] = self.asked.map(|asked| asked.wrapping_sub(self.head));
-        // What was asked for by places that are gone is no longer ahead.
+        // Prefetches for places that are gone no longer count.
         let from = |asked: u32, most| if asked > most { 0 } else { asked };
         for at in from(leaves_asked, leaves)..leaves {
             prefetch(flows, self.places[self.place(at)] as usize);
@@ -152,7 +152,8 @@ impl Ring {
     }
 }
 
-/// A ring that is open for a run of visits: its places as a slice, and where it begins and ends in registers. [`OpenRing::close`] closes it.
+/// A ring that is open for a run of visits: its places as a slice, and its start and end in registers.
+/// [`OpenRing::close`] closes it.
 pub(super) struct OpenRing<'a> {
     places: &'a mut [u32],
     head: u32,
@@ -167,7 +168,7 @@ impl OpenRing<'_> {
         self.places.get_mut(at as usize & last)
     }
 
-    /// As [`Ring::first`].
+    /// Like [`Ring::first`].
     #[inline(always)]
     pub(super) fn first(&mut self) -> Option<u32> {
         if self.len == 0 {

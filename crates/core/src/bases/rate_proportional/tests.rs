@@ -60,7 +60,7 @@ fn tree(weights: &[u64]) -> Hierarchy {
 /// class had started behind it. `units` are lost per event at most.
 fn is_a_potential<P: Potential>(weights: &[u64], arrivals: &[Arrival], units: u128) -> Result<(), TestCaseError> {
     let mut server = Rps::<P>::new(&tree(weights)).unwrap();
-    // The time at which a server that is never idle while there is something to send has sent all that has come so far.
+    // The time at which a work-conserving server has sent everything that has arrived so far.
     let (mut before, mut busy_until) = (0, 0);
     for &Arrival { at, class, len } in arrivals {
         let value = server.potential.value();

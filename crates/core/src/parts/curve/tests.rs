@@ -76,9 +76,10 @@ pub(crate) fn served_by(curve: &ServiceCurve, time: u64) -> u128 {
     slope(curve.m1) * u128::from(first) + slope(curve.m2) * u128::from(time - first)
 }
 
-/// The most by which a class's service curve was broken, in bytes: over all moments at which a packet left the link, by how much
-/// the class, if it had packets then, was behind S_i(t - `slack` - t_1) + w_i(t_1) at the best beginning t_1 of a backlogged
-/// period, \[hfsc\] equations (1) and (2). Its head packet is granted. As in Figure 5, a packet counts from its first bit on.
+/// Returns the maximum violation of a class's service curve, in bytes. It is taken over all moments at which a packet
+/// left the link: the lag of the class, if it had packets then, behind S_i(t - `slack` - t_1) + w_i(t_1) at the best
+/// beginning t_1 of a backlogged period, \[hfsc\] equations (1) and (2). Its head packet is granted. As in Figure 5, a
+/// packet counts from its first bit on.
 pub(crate) fn worst_breach(class: u32, curve: &ServiceCurve, arrivals: &[Arrival], sent: &[Sent], slack: u64) -> u64 {
     const BYTE_OF: u128 = 8 * NANOS_PER_SEC as u128;
     let own: Vec<(u64, u32)> =
@@ -195,7 +196,7 @@ proptest! {
 
 #[test]
 fn the_second_piece_does_not_drift_over_a_million_updates() {
-    // Updates that leave the class on its second piece: its knee is computed anew each time.
+    // Updates that leave the class on its second piece: its knee is recomputed each time.
     let shape = Shape::of(&curve(999_999_937, Nanos(1_000_003), 3_000_001)).unwrap();
     let mut updated = Curve::new(shape);
     updated.start(0, 0);

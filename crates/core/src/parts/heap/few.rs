@@ -1,10 +1,10 @@
 //! A priority queue for few ids, as one sorted list.
 //!
-//! Where there are few ids, it is cheaper to keep all of them in order than to keep a tournament: an id that comes back goes to the end of
-//! the list, or a few bytes move.
+//! For few ids, a sorted list is cheaper than a tournament: an id that comes back goes to the end of the list, or a few
+//! bytes move.
 //!
-//! **Cost.** O(1) for taking out the first and for putting an id at either end; else O(ids), a byte moved for each id that is passed, at most
-//! half of them. Nothing is allocated after construction.
+//! **Cost.** O(1) to remove the first and to insert an id at either end; else O(ids), one byte moved per passed id, at
+//! most half of them. Nothing is allocated after construction.
 //!
 //! **Invariants.** The list is sorted by key and then by age, and has exactly the members.
 
@@ -29,10 +29,10 @@ pub(crate) struct Few<W = ()> {
     keys: Box<[u128]>,
     /// The ids in it, a bit each.
     members: u64,
-    /// Where the first of them stands in `order`, and how many there are.
+    /// Position of the first id in `order`; the length is `len`.
     head: u32,
     len: u32,
-    /// The ids in it in their order, which goes on at the start where it gets to the end.
+    /// Members in order, as a ring buffer.
     order: [u8; MOST],
     /// Places of the list that were filled or passed.
     work: W,
@@ -78,7 +78,7 @@ impl<W: Work> Few<W> {
         if self.contains(id) { Some(self.keys[id as usize]) } else { None }
     }
 
-    /// The id at `place` of the list.
+    /// Returns the id at `place` of the list.
     #[inline(always)]
     fn at(&self, place: u32) -> u32 {
         u32::from(self.order[(self.head.wrapping_add(place) & MASK) as usize])

@@ -1,21 +1,22 @@
 //! A priority queue for many ids, as sorted lists under a tournament.
 //!
-//! **Lanes.** The ids stand in *lanes*, sorted lists, and the heads of the lanes play a tournament: a binary tree in which each
-//! node names the smaller of the two below it. Schedulers mostly put an id back under its last key plus a step, and ids with
-//! the same step come back in the order in which they left. So an id goes to the end of the lane that the last id with its step went
-//! to, if it belongs there, and to the front if it belongs there, and else into a lane of its own. Where all ids have one step there is one
-//! lane, and a change costs the same however many ids there are. Where all steps differ, each id is in a lane of its own, and this is
-//! a plain tournament. Lanes decide only what a change costs and never who is first.
+//! **Lanes.** The ids are in *lanes*, sorted lists. The heads of the lanes play a tournament: a binary tree in which
+//! each node names the smaller of the two below it. Schedulers mostly put an id back under its last key plus a step,
+//! and ids with the same step return in the order in which they left. So an id goes to the end of the lane that the
+//! last id with its step went to, if it fits there. Otherwise it goes to the front, if it fits, or into a new lane. If
+//! all ids have one step, there is one lane, and the cost of a change is independent of the number of ids. If all steps
+//! differ, each id is in its own lane, which makes this a plain tournament. Lanes affect only the cost, never the
+//! order.
 //!
-//! **The other end.** The last of all ids is the tail of a lane. Where it is asked for, the tails play a tournament of their own, over the
-//! same places and below the same top. A single lane has neither.
+//! **The other end.** The last of all ids is the tail of a lane. If it is queried, the tails play a separate
+//! tournament, over the same places and below the same top. A single lane has neither.
 //!
-//! **Cost.** O(log lanes) for each change, where there are never more lanes than ids in it. O(1) for looking at the first,
-//! O(log lanes) for the second. Nothing is allocated after construction.
+//! **Cost.** O(log lanes) for each change; there are never more lanes than ids. O(1) to read the first, O(log lanes)
+//! for the second. Nothing is allocated after construction.
 //!
-//! **Invariants.** A lane is sorted by key and then by age. All lanes in use, of which none is empty, are below the node that is the
-//! *top*. A node from there down names the first of the heads of all lanes below it. A node that is neither below the top nor above it
-//! is empty.
+//! **Invariants.** A lane is sorted by key and then by age. All lanes in use are nonempty and below the *top* node. The
+//! top and each node below it name the first of the heads of all lanes below them. A node that is neither below the top
+//! nor above it is empty.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -27,7 +28,7 @@ use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
 use crate::parts::{prefetch::prefetch, work::Work};
 
-/// Marks a number as that of a lane, where it could be an id, or as free.
+/// Marks a number as that of a lane, in places for ids, or as free.
 const LANE: u32 = 1 << 31;
 /// Stands before an id that is not in the queue.
 const ABSENT: u32 = u32::MAX;
@@ -35,7 +36,7 @@ const ABSENT: u32 = u32::MAX;
 const NONE: u32 = LANE - 1;
 /// Most lanes that are found by a step.
 const STEPS: usize = 32;
-/// From so many ids on it is known who comes a while after the first. Unit tests have it in small queues, too.
+/// Minimum number of ids for the `ahead` query. Unit tests use it in small queues, too.
 const LOG_FROM: usize = if cfg!(test) { 4 } else { 1 << 11 };
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ struct Pair {
 /// A queue whose first id is the one with the smallest key, of these the one that got its key first.
 #[derive(Debug)]
 pub(crate) struct Lanes<W = ()> {
-    /// By id, and one more that comes after every other: the nobody that empty places name.
+    /// Entries by id, plus a sentinel that comes after all others, which empty places name.
     entries: Box<[Entry]>,
     lanes: Box<[Lane]>,
     /// The nodes of the tournament: the children of node `i` are `2 i` and `2 i + 1`. Node `leaves + lane` is the head of a lane.
@@ -89,7 +90,7 @@ pub(crate) struct Lanes<W = ()> {
     log: Box<[u32]>,
     /// A power of two.
     leaves: u32,
-    /// The lowest node that all lanes in use are below, and how far above the leaves it is.
+    /// The lowest node that all lanes in use are below, and its height above the leaves.
     top: u32,
     height: u32,
     first: u32,
@@ -117,15 +118,16 @@ const fn log(ids: usize, also: Also) -> usize {
     if ids < LOG_FROM || !also.ahead { 0 } else { ids.next_power_of_two() }
 }
 
-/// Tells steps apart, but for rounding in most cases.
+/// Hash of a step; mostly distinct for different steps, except for rounding.
 #[inline(always)]
 fn step_mark(step: u128) -> u32 {
     let rounded = (step >> 3) as u64;
     (rounded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
-/// A key in 64 bits, so that a node has all that a match needs in most cases: of two keys the smaller one never has the larger rank. It
-/// is a number with a mantissa of 57 bits, exact near zero, and mirrored so that it is exact near the largest key as well.
+/// Returns a key in 64 bits, so that most matches need only the nodes. Of two keys the smaller one never has the larger
+/// rank. The rank is a number with a mantissa of 57 bits. It is exact near zero, and mirrored so that it is also exact
+/// near the largest key.
 #[inline(always)]
 pub(super) fn rank(key: u128) -> u64 {
     let mirror = (key.cast_signed() >> 127).cast_unsigned();
@@ -145,7 +147,7 @@ impl Lanes {
 }
 
 impl<W: Work> Lanes<W> {
-    /// An empty queue for the ids `0..ids`, below 2^31 - 1.
+    /// Makes an empty queue for the ids `0..ids`, below 2^31 - 1.
     pub(super) fn new(ids: usize, also: Also) -> Result<Self, OutOfMemory> {
         let leaves = ids.next_power_of_two() as u32;
         Ok(Self {
@@ -178,14 +180,14 @@ impl<W: Work> Lanes<W> {
         self.work.steps()
     }
 
-    /// How many ids it is for.
+    /// Number of ids that the queue was made for.
     #[must_use]
     #[inline(always)]
     pub(super) fn ids(&self) -> u32 {
         self.lanes.len() as u32
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if the queue is empty.
     #[must_use]
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -199,21 +201,21 @@ impl<W: Work> Lanes<W> {
         self.entries.get(id as usize).is_some_and(|entry| entry.before != ABSENT)
     }
 
-    /// The key of `id`, if it is in it.
+    /// Returns the key of `id`, if the queue contains it.
     #[must_use]
     #[inline]
     pub(super) fn key(&self, id: u32) -> Option<u128> {
         self.entries.get(id as usize).filter(|entry| entry.before != ABSENT).map(|entry| entry.key)
     }
 
-    /// The first id and its key.
+    /// Returns the first id and its key.
     #[must_use]
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u128)> {
         if self.is_empty() { None } else { Some((self.first, self.entries[self.first as usize].key)) }
     }
 
-    /// The id that would be first if the first were not in it, and its key.
+    /// Returns the second id and its key: the first one without the first.
     #[must_use]
     pub(super) fn second(&self) -> Option<(u32, u128)> {
         let nobody = self.ids();
@@ -231,7 +233,7 @@ impl<W: Work> Lanes<W> {
         (second != nobody).then(|| (second, self.entries[second as usize].key))
     }
 
-    /// The largest key, of a queue with two ends.
+    /// Returns the largest key of a queue with two ends.
     #[must_use]
     #[inline(always)]
     pub(super) fn last_key(&self) -> Option<u128> {
@@ -239,7 +241,7 @@ impl<W: Work> Lanes<W> {
         if self.is_empty() { None } else { Some(self.tail_key(self.last_lane(self.top))) }
     }
 
-    /// The id that probably comes `by` places after the first, where that is known.
+    /// Returns the id that is probably `by` places after the first, if it is known.
     #[must_use]
     #[inline(always)]
     pub(super) fn ahead(&self, by: u32) -> Option<u32> {
@@ -250,7 +252,7 @@ impl<W: Work> Lanes<W> {
         (number < self.sequence).then(|| self.log[number as usize & (self.log.len() - 1)])
     }
 
-    /// Asks for what is kept of `id`.
+    /// Prefetches the state of `id`.
     #[inline(always)]
     pub(super) fn prefetch(&self, id: u32) {
         prefetch(&self.entries, id as usize);
@@ -263,7 +265,7 @@ impl<W: Work> Lanes<W> {
         self.set_by(id, key, key.wrapping_sub(old));
     }
 
-    /// The same, into the lane of those that have such a `step`.
+    /// Like `set`, into the lane for this `step`.
     #[inline(always)]
     pub(super) fn set_by(&mut self, id: u32, key: u128, step: u128) {
         self.work.add(1);
@@ -271,7 +273,7 @@ impl<W: Work> Lanes<W> {
         let mark = step_mark(step);
         let slot = ((u64::from(mark) * self.by_step.len() as u64) >> 32) as usize;
         let lane = self.by_step[slot];
-        // An id that comes back to its lane is all that most packets need: only that stands where it is called.
+        // Most packets only return an id to its lane; only this path is inlined.
         if before != ABSENT {
             self.move_to(id, key, mark, slot);
         } else if !self.append(lane, id, key, mark) {
@@ -304,7 +306,7 @@ impl<W: Work> Lanes<W> {
         Some(key)
     }
 
-    /// Takes everything out, and forgets how many there were.
+    /// Removes everything, and resets the sequence numbers.
     pub(super) fn clear(&mut self) {
         let nobody = self.ids();
         self.entries.fill(Entry::NEVER);
@@ -315,7 +317,7 @@ impl<W: Work> Lanes<W> {
         (self.free, self.fresh, self.sequence) = (NONE, 0, 0);
     }
 
-    /// Lowers every key by `amount`, or by the smallest key where that is less; returns by how much.
+    /// Lowers every key by the lesser of `amount` and the smallest key; returns the amount.
     pub(super) fn lower(&mut self, amount: u128) -> u128 {
         let amount = self.first().map_or(amount, |(_, smallest)| smallest.min(amount));
         for entry in self.entries.iter_mut().filter(|entry| entry.before != ABSENT) {
@@ -340,7 +342,7 @@ impl<W: Work> Lanes<W> {
         (pair.ids[side], pair.ranks[side]) = (id, rank);
     }
 
-    /// The one of two ids that comes first, each of which may be nobody.
+    /// Returns the earlier of two ids; either may be the sentinel.
     #[inline(always)]
     fn earlier(&self, one: u32, other: u32) -> u32 {
         if self.entries[other as usize].precedes(&self.entries[one as usize]) { other } else { one }
@@ -426,7 +428,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// Puts `id`, which is not in, into a lane of its own.
+    /// Inserts `id`, which is absent, into a new lane.
     fn open(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
         let sequence = self.next_sequence();
         let lane = if self.free == NONE { self.fresh } else { self.free };
@@ -502,7 +504,8 @@ impl<W: Work> Lanes<W> {
         (self.free, self.fresh, self.top, self.height) = (NONE, 0, self.leaves, 0);
     }
 
-    /// `id` is the head of the only lane, and without a rank: an empty place has the last one, and a lane gets one with the second.
+    /// Makes `id` the head of the only lane, without a rank. An empty place has the last rank. A lane gets a rank with
+    /// the second lane.
     #[inline(always)]
     fn name_alone(&mut self, id: u32) {
         self.name(self.top, id, u64::MAX);
@@ -515,7 +518,7 @@ impl<W: Work> Lanes<W> {
         self.entries[rival as usize].precedes(&self.entries[id as usize])
     }
 
-    /// `id` has become the head of `lane` with less than the head there had.
+    /// Moves `lane` up after `id` has become its head with a smaller key.
     #[inline(always)]
     fn rise(&mut self, lane: u32, id: u32) {
         if self.height == 0 {
@@ -545,7 +548,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// `new` is the head of `lane` instead of `old`, or with more than it had, or nobody is.
+    /// Replaces `old` as the head of `lane` by `new`: another id, the same id with a larger key, or the sentinel.
     #[inline(always)]
     fn sink(&mut self, lane: u32, old: u32, new: u32) {
         if self.height == 0 {
@@ -573,7 +576,7 @@ impl<W: Work> Lanes<W> {
             if other == rank {
                 winner = if self.beats(rival, winner) { rival } else { winner };
             } else {
-                // Who wins is a toss, and is chosen without a branch.
+                // The winner is unpredictable: choose it without a branch.
                 winner = select_unpredictable(other < rank, rival, winner);
                 rank = select_unpredictable(other < rank, other, rank);
             }
@@ -591,14 +594,14 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// The key of the last id of `lane`; less than any other where there is none.
+    /// Key of the last id of `lane`; the minimum if the lane is empty.
     #[inline(always)]
     fn tail_key(&self, lane: u32) -> u128 {
         let tail = self.lanes.get(lane as usize).map_or(LANE, |lane| lane.tail);
         if tail & LANE == 0 { self.entries[tail as usize].key } else { 0 }
     }
 
-    /// The lane whose tail is the last of those at or below node `at`, or [`NONE`].
+    /// Returns the lane with the last tail at or below node `at`, or [`NONE`].
     #[inline(always)]
     fn last_lane(&self, at: u32) -> u32 {
         if at < self.leaves {
@@ -609,7 +612,7 @@ impl<W: Work> Lanes<W> {
         if used { lane } else { NONE }
     }
 
-    /// The tail of `lane` has changed.
+    /// Updates the nodes after the tail of `lane` has changed.
     #[inline(always)]
     fn note_tail(&mut self, lane: u32) {
         if self.height > 0 && !self.latest.is_empty() {

@@ -3,7 +3,7 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A queue that knows all it can: as one of so many ids is stored, or one that has lanes.
+/// Makes a queue with all queries enabled: the storage for `ids`, or lanes.
 fn of_kind(kind: usize, ids: usize) -> Heap {
     let also = Also { last: true, ahead: true };
     if kind == 0 { Heap::knowing(ids, also).unwrap() } else { Heap::Lanes(Lanes::new(ids, also).unwrap()) }
@@ -80,7 +80,7 @@ fn while_all_ids_are_in_one_lane_it_is_known_who_comes_later() {
         heap.set_by(id, key + 1000, 7);
         assert_eq!((id, heap.ahead(24)), (turn % 100, Some((turn + 25) % 100)));
     }
-    // One that is in a lane of its own: then it is not known.
+    // An id in its own lane has no known last key.
     heap.set_by(50, 0, 1);
     assert_eq!((heap.first(), heap.ahead(1)), (Some((50, 0)), None));
 }

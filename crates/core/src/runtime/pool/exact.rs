@@ -1,36 +1,42 @@
-//! The exact pool: max-min fairness over measured demand, computed anew every [`PERIOD`].
+//! The exact pool: max-min fairness over measured demand, recomputed every [`PERIOD`].
 //!
-//! The pool brings credit at its rate. Every period, whoever asks first hands all credit out that there is, by weighted max-min
-//! fairness: each member gets what it wants, or its part by its assured rate of what those who want more have left. This is
-//! hierarchical max-min fairness on the tree of all devices, because each link shares what its member gets among the classes below.
+//! The pool gains credit at its rate. Every period, the first caller distributes all available credit by weighted
+//! max-min fairness. Each member gets its demand, or its part by assured rate of the credit left by members that demand
+//! less. This is hierarchical max-min fairness on the tree of all devices, because each link shares its member's credit
+//! among the classes below.
 //!
-//! A member may send while it has credit. What it sends is taken from that, also what it sends out of its own assured rate without
-//! asking, so its credit may be negative. What it *wants* is what it was seen to do in the last period:
+//! A member may send while it has credit. Everything that it sends is subtracted, including traffic within its own
+//! assured rate, which needs no permission. So its credit may be negative. Its *demand* is estimated from the last
+//! period:
 //!
-//! * it was refused, or sent and more packets waited behind: as much as it can get;
-//! * it sent all that it had: that again, and a packet;
-//! * neither: nothing; and in each case what it owes.
+//! * it was refused, or sent and more packets waited behind: unlimited;
+//! * it sent its whole backlog: the same amount again, and a packet;
+//! * neither: zero; and in each case its debt in addition.
 //!
-//! A member that waits, and has neither sent nor asked since, may be late: its thread has no processor, or its scheduler has others to visit
-//! first, on a slow link for many periods. It is given its part nevertheless for as long as [`PATIENCE`] says: twice the longest time
-//! that it was silent while it waited, lately. And it keeps as much as it gets in such a time.
+//! A member that waits, but has neither sent nor asked since, may be late: its thread has no processor, or its
+//! scheduler has others to visit first, on a slow link for many periods. It is given its part nevertheless for as long
+//! as [`PATIENCE`] allows: twice the longest recent time that it was silent while it waited. And it keeps as much
+//! credit as it gets in such a time.
 //!
-//! Credit that a member did not use beyond that is taken back and handed out again. So what a member that is held back elsewhere, by its link
-//! or a ceiling, does not get through there, the others have. What nobody wants is *spare*: the first who has use for it takes it at once.
+//! Unused credit beyond that is taken back and redistributed. So credit that a member cannot use, because its link or a
+//! ceiling limits it, goes to the others. Credit without demand is *spare*: the first member that needs it takes it at
+//! once.
 //!
-//! **Total.** Credit outstanding is never more than C = burst + 2 P R, for a period P and the rate R, beside what members keep that wait: D R
-//! at most, for the longest patience D, which is 8 ms unless a member was silent for more than 4 ms. Let the assured rates add up to no more than R. A member owes at most what its own bucket lets pass in a period, and a
-//! packet: a period hands it its assured rate at least. So W(s, t] <= R (t - s) + burst + 4 P R + the members' own bursts + one packet of
-//! each, and D R where members were late, for all of them together and every interval. In the long run it is R to the byte: nothing is
-//! rounded away, and no debt is forgiven.
+//! **Total.** Outstanding credit never exceeds C = burst + 2 P R, for a period P and the rate R, beside the credit of
+//! waiting members. That is at most D R, for the longest patience D, which is 8 ms unless a member was silent for more
+//! than 4 ms. Let the assured rates add up to no more than R. A member owes at most the amount that its own bucket
+//! passes in a period, and a packet: each period gives it at least its assured rate. So W(s, t] <= R (t - s) + burst +
+//! 4 P R + the members' own bursts + one packet of each, and D R if members were late, for all of them together and
+//! every interval. In the long run it is R to the byte: there is no rounding, and no debt is forgiven.
 //!
-//! **Idle.** Credit is lost only while C is nobody's, which is when the members want less than R. A member whose queue was emptied while it
-//! waited, such as by drops, keeps its part unused for D.
+//! **Idle.** Credit is lost only while all of C is spare, which is when the members demand less than R. A member whose
+//! queue was emptied while it waited, such as by drops, keeps its part unused for D.
 //!
-//! **Reaction.** A member that begins is refused once at most, and has its share from the next period on. A member that ends leaves its share
-//! at the second one.
+//! **Reaction.** A member that becomes active is refused at most once, and has its share from the next period on. A
+//! member that stops releases its share at the second one.
 //!
-//! Cost: two atomic additions per packet; per period O(members) where none or all want more than their part, O(members^2) at worst.
+//! Cost: two atomic additions per packet; per period O(members) if none or all demand more than their part,
+//! O(members^2) at worst.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{
@@ -43,36 +49,38 @@ use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 #[cfg(test)]
 mod tests;
 
-/// How often credit is handed out.
+/// Interval between distributions of credit.
 const PERIOD: Nanos = Nanos::from_millis(1);
-/// For how long, at least and at most, a member that waits, and has not been heard of since, is given its part.
+/// Minimum and maximum time for which a silent, waiting member still gets its part.
 const PATIENCE: [Nanos; 2] = [Nanos::from_millis(8), Nanos::from_millis(500)];
-/// For so long at least, and twice as long at most, it is remembered how long a member that waits may be silent.
+/// Minimum time for which the longest silence of a waiting member is remembered; the maximum is twice as long.
 const MEMORY: Nanos = Nanos::from_secs(1);
 /// When to ask again while another thread hands credit out.
 const SHORTLY: Nanos = Nanos::from_micros(20);
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
-/// As much as it can get. Sums of a few of these do not overflow.
+/// Unlimited demand. Sums of a few of these do not overflow.
 const ALL: i64 = i64::MAX / 4;
 
-/// What is known of a member.
+/// The state of a member.
 #[derive(Debug)]
 struct Seat {
     base_bps: AtomicU64,
     /// Bytes that it may send; negative when it owes.
     credit: AtomicI64,
-    /// Bytes sent since credit was handed out.
+    /// Bytes sent since the last distribution of credit.
     sent: AtomicI64,
-    /// When it was last heard of, in ns, and whether it could have sent more then: it was refused, or others waited behind the packet.
+    /// Time of its last call, in ns. `waits` is true if it could have sent more then: it was refused, or others waited
+    /// behind the packet.
     heard: AtomicU64,
     waits: AtomicBool,
-    /// The longest time in ns between two moments when it was heard of, while it waited: of this span of [`MEMORY`], and of the one before.
+    /// Longest time in ns between two of its calls while it waited: of the current span of [`MEMORY`], and of the one
+    /// before.
     gap: AtomicU64,
     gap_before: AtomicU64,
     /// The largest packet that it has sent.
     largest: AtomicU32,
-    /// While credit is handed out: the credit that was taken back, what it wants, and what it gets.
+    /// During a distribution of credit: the credit that was taken back, the demand, and the allotment.
     taken: AtomicI64,
     wants: AtomicI64,
     gets: AtomicI64,
@@ -83,15 +91,15 @@ struct Seat {
 pub(super) struct Exact {
     rate_bps: AtomicU64,
     burst: AtomicI64,
-    /// Credit that is nobody's.
+    /// Credit that belongs to no member.
     spare: AtomicI64,
-    /// When credit was handed out last, in ns.
+    /// Time of the last distribution of credit, in ns.
     last: AtomicU64,
-    /// The time in ns that it was handed out for.
+    /// Length of the period of that distribution, in ns.
     span: AtomicU64,
-    /// What the rate has brought beyond whole bytes until then, in billionths of a bit.
+    /// Yield of the rate beyond whole bytes until then, in billionths of a bit.
     fraction: AtomicU64,
-    /// True if somebody hands credit out.
+    /// True while a thread distributes credit.
     at_work: AtomicBool,
     seats: Vec<Seat>,
 }
@@ -117,7 +125,7 @@ impl Seat {
         i128::from(self.base_bps.load(Relaxed))
     }
 
-    /// It sent or asked, and waits for more or not.
+    /// Records that it sent or asked; `waits` is true if it waits for more.
     fn hear(&self, now: Nanos, waits: bool) {
         // Only the member's own thread writes these two.
         let silent = now.0.saturating_sub(self.heard.load(Relaxed));
@@ -128,8 +136,8 @@ impl Seat {
         self.waits.store(waits, Relaxed);
     }
 
-    /// Takes its credit back, unless it is late, and notes what it wants of it and of the rest. What it was given last was for `span` ns. Returns
-    /// what was taken, and its patience in ns if it waits.
+    /// Takes its credit back, unless it is late, and records its demand. The last allotment was for `span` ns. Returns
+    /// the credit taken back, and its patience in ns if it waits.
     fn begin(&self, now: Nanos, span: u64) -> (i64, u64) {
         let credit = self.credit.load(Relaxed);
         let sent = self.sent.swap(0, Relaxed);
@@ -141,7 +149,7 @@ impl Seat {
         let patience = gap.saturating_mul(2).clamp(least, most);
         let waits = self.waits.load(Relaxed) && silent <= patience;
         self.wants.store(if waits { ALL } else { owes.saturating_add(again).min(ALL) }, Relaxed);
-        // As much as it gets in the time that it is silent.
+        // The credit for the time of its silence.
         let keeps = i128::from(self.gets.load(Relaxed)) * i128::from(gap.max(silent).min(most) / PERIOD.0 * PERIOD.0);
         let keeps = if waits { (keeps / i128::from(span.max(PERIOD.0))).min(ALL.into()) as i64 } else { 0 };
         self.gets.store(0, Relaxed);
@@ -150,7 +158,7 @@ impl Seat {
         (taken, if waits { patience } else { 0 })
     }
 
-    /// Returns true if it wants something and it is not settled what it gets.
+    /// Returns true if it has demand and its allotment is not yet determined.
     fn is_open(&self) -> bool {
         self.gets.load(Relaxed) == 0 && self.wants.load(Relaxed) > 0
     }
@@ -171,7 +179,7 @@ impl Exact {
         }
     }
 
-    /// Goes on with these values, as many bases as members.
+    /// Adopts these values; there are as many bases as members.
     pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) {
         self.rate_bps.store(rate.bps(), Relaxed);
         self.burst.store(i64::try_from(burst).unwrap_or(ALL).min(ALL), Relaxed);
@@ -193,7 +201,7 @@ impl Exact {
         self.tend(now);
         let seat = &self.seats[index];
         seat.hear(now, true);
-        // Spare credit pays what it owes first, so that nobody owes more than a packet by it.
+        // Spare credit first pays the debt, so that no member owes more than a packet by it.
         if seat.credit.load(Relaxed).saturating_add(self.spare.load(Relaxed).max(0)) > 0 {
             return Ok(());
         }
@@ -216,7 +224,7 @@ impl Exact {
         }
     }
 
-    /// Hands credit out if it is time. If another thread is about to, that is good enough.
+    /// Distributes credit if it is time, unless another thread already does.
     fn tend(&self, now: Nanos) {
         let is_due = || now >= Nanos(self.last.load(Relaxed)).saturating_add(PERIOD);
         if !is_due() || self.at_work.swap(true, Acquire) {
@@ -230,8 +238,8 @@ impl Exact {
         self.at_work.store(false, Release);
     }
 
-    /// Takes back all credit that there is, adds what the rate has brought, and hands it out. What members send meanwhile counts: all
-    /// credit is changed by differences.
+    /// Takes back all credit, adds the yield of the rate, and distributes it. Concurrent sending counts: all credit is
+    /// changed by differences.
     fn hand_out(&self, now: Nanos) {
         let spare = self.spare.load(Relaxed);
         let last = self.last.load(Relaxed);
@@ -255,8 +263,9 @@ impl Exact {
         self.span.store(now.0.saturating_sub(last), Relaxed);
     }
 
-    /// The bytes that the rate has brought since credit was handed out last, as far as there is room for them. Spare credit has room for the burst and two
-    /// periods. While members wait there is room for the longest of their patiences as well, because all of them may be visited later than in two periods.
+    /// Returns the yield of the rate in bytes since the last distribution, as far as there is room. Spare credit has
+    /// room for the burst and two periods. While members wait there is room for the longest of their patiences as well,
+    /// because all of them may be visited later than in two periods.
     fn brought(&self, now: Nanos, left: i64, patience: u64) -> i64 {
         let rate = u128::from(self.rate_bps.load(Relaxed));
         let elapsed = now.0.saturating_sub(self.last.load(Relaxed));
@@ -268,13 +277,13 @@ impl Exact {
             .max(0)
     }
 
-    /// The burst, and what the rate brings in so many nanoseconds.
+    /// The burst plus the yield of the rate in `nanos`.
     fn most(&self, nanos: u64) -> i64 {
         let brought = u128::from(self.rate_bps.load(Relaxed)) * u128::from(nanos) / PER_BYTE;
         self.burst.load(Relaxed).saturating_add(brought as i64)
     }
 
-    /// Settles what each member gets of `left` by weighted max-min fairness; what is left then.
+    /// Determines each member's allotment of `left` by weighted max-min fairness; returns the rest.
     fn fill(&self, mut left: i64) -> i64 {
         // Each pass settles a member at least, or all.
         while left > 0 {

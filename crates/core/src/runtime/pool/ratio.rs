@@ -1,8 +1,7 @@
 //! The ratio rule of \[htb\], "cross device sharing": the slots of HTB's first version.
 //!
-//! Links ask for packets at any time, so that what they borrow from a common owner cannot be shared by taking turns.
-//! Instead each member has a meter of its actual rate. It borrows only while that rate is no higher than what the ratio
-//! rule allows it:
+//! Links ask for packets at any time, so that bandwidth borrowed from a common owner cannot be shared by taking turns.
+//! Instead each member has a meter of its actual rate. It borrows only while that rate is at most its allowed rate:
 //!
 //! R = sum(actual) / sum(base) over the active members; allowed = base * R; deny when actual > allowed.
 //!
@@ -18,36 +17,36 @@
 //! When two links meet, one may decide by figures that are one packet or one period old. In one simulation, on one thread,
 //! everything is exact and repeatable.
 //!
-//! **Total.** The owner has a token bucket, kept as the time at which it is full again, fractions included. Whatever
-//! members send is taken from it, out of their own base or borrowed. Nobody borrows while it is in debt. If the bases
-//! of the members add up to no more than the rate, the members together send no more than rate (t - s) + burst + their
-//! own bursts and one packet of each. Debt is never forgiven.
+//! **Total.** The owner has a token bucket, stored as the time at which it is full again, fractions included. All
+//! traffic of members is charged to it, out of their own base or borrowed. No member borrows while it is in debt. If
+//! the bases of the members add up to no more than the rate, the members together send no more than rate (t - s) +
+//! burst + their own bursts and one packet of each. Debt is never forgiven.
 //!
 //! **Drawbacks**, which the text admits. It reacts within seconds, not packets. A member that offers less than its
 //! share lowers R for all: the others are kept at the same ratio to their bases, and the rest of the pool stays unused.
 //!
-//! DIFFERENCE: the owner is an object of its own and not a class of one of the links, so that no link has to outlive the others. What
-//! was the owner's child on its own link is a member as all others are.
-//! DIFFERENCE: the average is an exponential one with a time constant of six seconds; the text does not say which.
+//! DIFFERENCE: the owner is a separate object and not a class of one of the links, so that no link has to outlive the
+//! others. The text's child of the owner on its own link is an ordinary member here. DIFFERENCE: the average is an
+//! exponential one with a time constant of six seconds; the text does not say which.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
-/// How often actual rates are computed anew.
+/// Interval between computations of actual rates.
 const PERIOD: Nanos = Nanos::from_millis(100);
-/// Periods that a mean goes over: six seconds.
+/// Length of the average in periods: six seconds.
 const AVERAGED: u64 = 60;
 /// Fraction of a byte per period in which means are kept.
 const FRACTION_BITS: u32 = 16;
-/// After this many periods of silence a mean is nothing.
+/// Number of silent periods after which a mean counts as zero.
 const FORGOTTEN: u64 = 60 * AVERAGED;
 
 #[derive(Debug)]
 struct Meter {
     base_bps: AtomicU64,
-    /// Bytes of the period under way.
+    /// Bytes of the current period.
     bytes: AtomicU64,
     actual: AtomicU64,
     active: AtomicBool,
@@ -57,15 +56,15 @@ struct Meter {
 #[derive(Debug)]
 pub(super) struct Ratio {
     rate_bps: AtomicU64,
-    /// What may be sent at once, as time at the rate, in ns.
+    /// Burst, as time at the rate, in ns.
     burst: AtomicU64,
     /// When the bucket is full again, in ns, and the rest in units of (1 / rate) ns.
     full_at: AtomicU64,
     fraction: AtomicU64,
-    /// Number of the period under way.
+    /// Number of the current period.
     period: AtomicU64,
     meters: Vec<Meter>,
-    /// True if members keep to the ratio. Without it whoever asks first borrows.
+    /// True if members keep to the ratio. Otherwise credit is first come, first served.
     guarded: bool,
 }
 
@@ -97,7 +96,7 @@ impl Ratio {
         self.meters.iter().filter_map(|meter| Rate::from_bps(meter.base_bps.load(Relaxed)).ok()).collect()
     }
 
-    /// Goes on with these values, as many bases as members. What is owed stays, as the time that it takes to pay.
+    /// Adopts these values; there are as many bases as members. Debt stays, as the time that it takes to pay.
     pub(super) fn retune(&self, rate: Rate, burst: u64, bases: &[Rate]) {
         self.rate_bps.store(rate.bps(), Relaxed);
         self.burst.store(rate.time_for_bytes(burst).0, Relaxed);
@@ -106,7 +105,7 @@ impl Ratio {
         }
     }
 
-    /// Computes the actual rates anew if a period has ended; whoever comes first does it for all.
+    /// Recomputes the actual rates if a period has ended; the first caller does it for all.
     fn measure(&self, now: Nanos) {
         let period = now.0 / PERIOD.0;
         let before = self.period.load(Relaxed);
@@ -126,7 +125,7 @@ impl Ratio {
         }
     }
 
-    /// The ratio rule: whether the actual rate of member `index` is no higher than what it is allowed.
+    /// Returns true if the actual rate of member `index` is at most its allowed rate.
     fn is_within_ratio(&self, index: usize) -> bool {
         let (mut bases, mut actuals) = (0u128, 0u128);
         for (at, meter) in self.meters.iter().enumerate() {
@@ -140,7 +139,7 @@ impl Ratio {
         u128::from(meter.actual.load(Relaxed)) * bases <= u128::from(meter.base_bps.load(Relaxed)) * actuals
     }
 
-    /// The mean rate of member `index`, in bit/s, rounded down.
+    /// Returns the mean rate of member `index`, in bit/s, rounded down.
     pub(super) fn actual_bps(&self, index: usize) -> u64 {
         let actual = u128::from(self.meters[index].actual.load(Relaxed));
         ((actual * 8 * u128::from(NANOS_PER_SEC) / u128::from(PERIOD.0)) >> FRACTION_BITS) as u64
@@ -174,9 +173,10 @@ impl Ratio {
     }
 }
 
-/// The mean after a period in which `sent` was sent, both in fractions of a byte.
+/// Returns the mean after a period with `sent` sent, both in fractions of a byte.
 fn mean(actual: u64, sent: u64) -> u64 {
-    // Towards what was sent by a sixtieth of the difference. Never up to the next when that is less than one fraction.
+    // Moves towards the sent bytes by a sixtieth of the difference. Never up to the next value if that is less than one
+    // fraction.
     (u128::from(actual) * u128::from(AVERAGED - 1) + u128::from(sent)).div_euclid(u128::from(AVERAGED)) as u64
 }
 

@@ -1,15 +1,16 @@
 //! `pifo-tree`: hierarchical packet fair queueing by a tree of PIFOs (push-in, first-out queues), which \[hls\] footnote 1 calls wrong for
 //! packets of different lengths: it is here to show how.
 //!
-//! Every class with children has a queue that is kept in the order of ranks. When a packet arrives, each class on its path
-//! pushes an entry for its child into that queue, with a rank, by start-time fair queueing: S = max(V, F), F = S + L / phi, where L
-//! is the length of the packet that *arrives*. V is the rank that was popped last. To send, the root pops its first entry, the
-//! child of that entry pops its own, and so on down to the leaf, whose first packet is sent.
+//! Every class with children has a queue in the order of ranks. When a packet arrives, each class on its path pushes an
+//! entry for its child into that queue, with a rank, by start-time fair queueing: S = max(V, F), F = S + L / phi, where
+//! L is the length of the packet that *arrives*. V is the rank that was popped last. To send, the root pops its first
+//! entry, the child of that entry pops its own, and so on down to the leaf, whose first packet is sent.
 //!
-//! **What is wrong with it.** An entry stands for a child and not for a packet. The packet that is sent for it is another one than the one
-//! that it was ranked with, if a child below has ranked another leaf first. So a class is charged for lengths in another order than it sends
-//! them: with packets of 1500 B that wait behind ones of 64 B it is ahead or behind by all that is queued below it. `hpfq` gives a class the
-//! tag of the packet that it would send next, and has a bound. With packets of one length both send the same.
+//! **Fault of the algorithm.** An entry stands for a child and not for a packet. The packet that is sent for it differs
+//! from the one that it was ranked with, if a child below has ranked another leaf first. So a class is charged for
+//! lengths in another order than it sends them. With packets of 1500 B that wait behind ones of 64 B it is ahead or
+//! behind by the whole backlog below it. `hpfq` gives a class the tag of the packet that it would send next, and has a
+//! bound. With packets of one length both send the same.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -19,11 +20,10 @@
 //!
 //! A child's ranks grow, so that a queue for each child and a heap of their first ranks are the PIFO.
 //!
-//! **Cost per packet.** O(log n) of the children at each level, when it arrives and when it leaves.
-//! **Invariants.** Each class has as many ranks queued as there are packets below it. A child is in the heap exactly while it has any.
-//! **Bounds.** None.
-//! **Overflow budget.** As in `parts::virtual_time`.
-//! **Validation.** With packets of one length it sends as a tree of `sfq` would; a pair of classes where lengths differ.
+//! **Cost per packet.** O(log n) of the children at each level, on arrival and on departure. **Invariants.** Each class
+//! has as many ranks queued as there are packets below it. A child is in the heap exactly while it has any. **Bounds.**
+//! None. **Overflow budget.** As in `parts::virtual_time`. **Validation.** With packets of one length it sends as a
+//! tree of `sfq` would; a pair of classes with different lengths.
 //!
 //! DIFFERENCE: the text names no discipline of a PIFO; start-time fair queueing is the one that PIFO trees are published with.
 //! DIFFERENCE: queues are FIFOs. Active queues and push-out take packets out that have been ranked, which a PIFO cannot.
@@ -47,7 +47,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `pifo-tree` is and supports.
+/// Registry entry of `pifo-tree`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "pifo-tree",
     aliases: &[],
@@ -75,14 +75,14 @@ struct Server {
     children: Box<[u32]>,
 }
 
-/// Where a class stands.
+/// The position of a class in the tree.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The class above; the link has none.
+    /// Parent class; none for the link.
     parent: u32,
     /// Among the children of the class above.
     slot: u32,
-    /// Index into `PifoTree::servers`; a leaf has none.
+    /// Index into `PifoTree::servers`; none for a leaf.
     server: u32,
 }
 
@@ -95,16 +95,16 @@ pub(crate) struct PifoTree {
     tags: TagSlab,
 }
 
-/// How many ranks are queued at most: one for each packet and level.
+/// Maximum number of queued ranks: one for each packet and level.
 fn ranks(tree: &Hierarchy) -> u32 {
     u32::try_from(u64::from(tree.link().max_queued) * tree.levels() as u64).unwrap_or(u32::MAX)
 }
 
 impl PifoTree {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
         let mut servers = Stack::with_room(inner)?;

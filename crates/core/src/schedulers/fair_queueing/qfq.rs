@@ -22,45 +22,47 @@
 //!
 //! A class that becomes backlogged starts at S_k = max(F_k, V).
 //!
-//! **Cost per packet.** O(1): there is no loop at all. Groups change their sets many at a time, by masks.
+//! **Cost per packet.** O(1), without any loop. Masks move many groups between sets at once.
 //!
 //! **Invariants**, from which the masks follow. Shares are at most 1, so that no packet takes V further than a slot of any group.
 //! 1. S^_k <= floor(V / sigma_i) sigma_i + sigma_i: a class is served with S_i <= V, and then advances by a slot at most. A group
 //!    that is not eligible starts at the next multiple of its slot, and becomes eligible when bit i of V or one above it changes.
-//! 2. A group j that becomes eligible blocks nobody. A group i < j finishes by S_j + 2 sigma_i <= S_j + sigma_j < F_j.
+//! 2. A group j that becomes eligible blocks no other group. A group i < j finishes by S_j + 2 sigma_i <= S_j +
+//!    sigma_j < F_j.
 //! 3. V <= F_i + L, by the argument under Bounds. With 1, a group uses at most five slots at a time.
-//! 4. S^_k <= F_j for each eligible j above the group i of k, also while k is idle. Where V is what k starts at, it is below F_j +
+//! 4. S^_k <= F_j for each eligible j above the group i of k, also while k is idle. If k starts at V, it is below F_j +
 //!    sigma_i by 3, and F_j is a multiple of sigma_i. So a group that is blocked by the one that is served, x, has
-//!    F_i <= F_x + 2 sigma_i. When x moves on, by a slot or more, all below it become ready at once, unless the next of ER
-//!    above x finishes just when x did: that blocks them still.
+//!    F_i <= F_x + 2 sigma_i. When x moves on, by a slot or more, all below it become ready at once, unless the next of
+//!    ER above x finishes just when x did: that still blocks them.
 //!
-//! **Bounds.** Let a class wait with the tag S, and S^ + 2 sigma = d. Let V0 be the virtual time at which a packet with F_i > d was
-//! last chosen, or V last jumped. All that was sent since then, but for that packet, started at V0 or later and was to finish by
-//! d, also by its exact tags, as S + l / phi < S^ + 2 sigma; what was sent of the class itself finished by S. As the shares add up to
-//! 1, V <= V0 + L + (1 - phi)(d - V0) + phi (S - V0) = d + L - phi (d - S), so that V - S <= 2 (1 - phi) sigma + L. On the other hand a
-//! class is never more than sigma + (1 - phi) L / phi ahead of V, just after a packet of its own. Both together say that
+//! **Bounds.** Let a class wait with the tag S, and S^ + 2 sigma = d. Let V0 be the virtual time at which a packet with
+//! F_i > d was last chosen, or V last jumped. Everything sent since then, except that packet, started at V0 or later.
+//! It was to finish by d, also by its exact tags, as S + l / phi < S^ + 2 sigma; the service of the class itself
+//! finished by S. As the shares add up to 1, V <= V0 + L + (1 - phi)(d - V0) + phi (S - V0) = d + L - phi (d - S), so
+//! that V - S <= 2 (1 - phi) sigma + L. On the other hand a class is never more than sigma + (1 - phi) L / phi ahead of
+//! V, just after a packet of its own. Together:
 //!
 //! > W_k(t1, t2) >= phi W(t1, t2) - (3 - 2 phi) phi sigma - L
 //!
-//! while the class is backlogged, for any t1 and t2, counting what is sent of a packet under way. As L <= phi sigma < 2 L, the index is
-//! between 2 L and 7 L. The first alone says that a packet leaves within (2 (1 - phi) sigma + L) / r of when it would leave a link of
-//! the class's own rate: a latency-rate server.
+//! while the class is backlogged, for any t1 and t2, counting the sent part of a packet in transmission. As L <= phi
+//! sigma < 2 L, the index is between 2 L and 7 L. From the first alone, a packet leaves within (2 (1 - phi) sigma + L)
+//! / r of its departure from a private link of the class's rate: a latency-rate server.
 //!
-//! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a
-//! slot is at most 2^61 and there are `GROUPS` groups. V advances by less than 2^64 with a packet, also when it jumps: 2^128 is
-//! beyond 2^64 packets, which are centuries. Nothing is ever lowered.
+//! **Overflow budget.** Shares are above 2^-41 (`weights`) and L is at most 2^20, so that a slot is at most 2^61 and
+//! there are `GROUPS` groups. V advances by less than 2^64 per packet, also when it jumps: 2^128 is beyond 2^64
+//! packets, which are centuries. Tags are never lowered.
 //!
-//! **Validation.** The same packets as from a model that walks over all classes, with rational numbers; both bounds, as told, as
-//! property tests; traffic that gets within a sixteenth of the index.
+//! **Validation.** Comparison with a model that walks over all classes, with rational numbers; both bounds as property
+//! tests; traffic that comes within a sixteenth of the index.
 //!
-//! DIFFERENCE: the bounds are our own, as above. The index that \[qfq\] is quoted with, 3 phi sigma + 2 phi L, does not hold of a class
-//! of a small share: it may lag by nearly 4 phi sigma, as a test shows.
-//! DIFFERENCE: a packet is under way until the next `dequeue`, and V and its class's tag advance then. So a class that gets its next
-//! packet meanwhile has been backlogged all the time.
-//! DIFFERENCE: the authors' code starts a class that becomes backlogged at F_b of the first of ER above its group where V is beyond
-//! that, to keep the order of what is blocked. Here V is never a slot beyond it.
-//! DIFFERENCE: when the link becomes idle, V moves beyond all tags to a multiple of all slots: everything begins anew.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: the bounds are our own, as above. The index quoted for \[qfq\], 3 phi sigma + 2 phi L, does not hold for
+//! a class of a small share: it may lag by nearly 4 phi sigma, as a test shows. DIFFERENCE: a packet is in transmission
+//! until the next `dequeue`, and V and its class's tag advance then. So a class that gets its next packet meanwhile has
+//! been backlogged all the time. DIFFERENCE: the authors' code starts a class that becomes backlogged at F_b of the
+//! first of ER above its group if V is beyond that, to keep the order of blocked groups. Here V is never a slot beyond
+//! it. DIFFERENCE: when the link becomes idle, V moves beyond all tags to a multiple of all slots, which is equivalent
+//! to a restart. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its
+//! leaves.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -77,7 +79,7 @@ use crate::parts::{
     virtual_time::{Pace, Tag, leaf_weights},
 };
 
-/// What `qfq` is and supports.
+/// Registry entry of `qfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "qfq",
     aliases: &[],
@@ -105,7 +107,7 @@ const BUCKETS: u32 = 8;
 /// Twice the longest slot is this power of two.
 const ERA: u32 = MAX_PACKET.ilog2() + GROUPS as u32;
 
-/// What the bounds of a class are computed from.
+/// The inputs of a class's bounds.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// phi = weight / all.
@@ -118,7 +120,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Those of all leaves, by class id. None where there is no memory to compute them.
+    /// Computes `bound` for all leaves, by class id. `None` for all if there is not enough memory.
     fn of<T: Copy>(tree: &Hierarchy, bound: impl Fn(Self) -> T) -> Vec<Option<T>> {
         let mut bounds = alloc::vec![None; tree.len()];
         let Ok(weights) = leaf_weights(tree) else { return bounds };
@@ -132,13 +134,13 @@ impl Bounds {
         bounds
     }
 
-    /// L + (3 - 2 phi) phi sigma, below 2^107 / 2^82.
+    /// Returns L + (3 - 2 phi) phi sigma, below 2^107 / 2^82.
     fn index(self) -> Ratio {
         let Self { weight, all, slot, largest } = self;
         Ratio { numerator: largest * all * all + (3 * all - 2 * weight) * (weight * slot), denominator: all * all }
     }
 
-    /// L + 2 (1 - phi) sigma behind a link of the rate phi r.
+    /// Returns L + 2 (1 - phi) sigma behind a link of the rate phi r.
     fn latency(self) -> LatencyRate {
         let Self { weight, all, slot, largest } = self;
         LatencyRate::new(
@@ -156,24 +158,24 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     Bounds::of(tree, Bounds::latency)
 }
 
-/// ceil(log2(L / phi)).
+/// Returns ceil(log2(L / phi)).
 fn slot_bits(largest: u32, weight: u64, all: u64) -> u32 {
     (u128::from(largest) * u128::from(all)).div_ceil(u128::from(weight)).next_power_of_two().ilog2()
 }
 
-/// The groups above `group`.
+/// Returns the groups above `group`.
 #[inline]
 const fn above(group: u32) -> u64 {
     !1 << group
 }
 
-/// The groups below `group`.
+/// Returns the groups below `group`.
 #[inline]
 const fn below(group: u32) -> u64 {
     (1 << group) - 1
 }
 
-/// What is kept of a class.
+/// The state of a class.
 #[derive(Debug)]
 struct Session {
     /// S_k of a class that is backlogged or sending, F_k of any other.
@@ -182,10 +184,10 @@ struct Session {
     group: u32,
 }
 
-/// The classes of a group that have packets, but for the one that is sending.
+/// The classes of a group that have packets, except the one that is sending.
 #[derive(Debug, Default)]
 struct Group {
-    /// S_i, of all and the one that is sending; old where the group has neither.
+    /// S_i, of all and the one that is sending; stale if the group has neither.
     start: u128,
     /// Classes in the order in which they came to the slot. That of a tag lies at its number modulo [`BUCKETS`].
     buckets: [Chain; BUCKETS as usize],
@@ -218,44 +220,44 @@ impl Groups {
         (self.backlogged, self.eligible, self.blocked) = (0, 0, 0);
     }
 
-    /// ER: those that are eligible and not blocked, in the order of their finish tags.
+    /// Returns ER: the eligible groups that are not blocked, in the order of their finish tags.
     #[inline]
     fn ready(&self) -> u64 {
         self.eligible & !self.blocked
     }
 
-    /// sigma_i.
+    /// Returns sigma_i.
     #[inline]
     fn slot(&self, group: u32) -> u128 {
         1 << (self.bits + group)
     }
 
-    /// `tag`, rounded down to a slot of `group`.
+    /// Rounds `tag` down to a slot of `group`.
     #[inline]
     fn round(&self, group: u32, tag: u128) -> u128 {
         tag & !(self.slot(group) - 1)
     }
 
-    /// Where the slot of `tag` lies in `group`.
+    /// Index of the bucket of `tag` in `group`.
     #[inline]
     fn bucket(&self, group: u32, tag: u128) -> u32 {
         (tag as u64 >> (self.bits + group)) as u32 % BUCKETS
     }
 
-    /// F_i.
+    /// Returns F_i.
     #[inline]
     fn finish(&self, group: u32) -> u128 {
         self.groups[group as usize].start + 2 * self.slot(group)
     }
 
-    /// The finish tag of the first of ER above `group`: the smallest of all that are eligible there.
+    /// Returns the finish tag of the first group of ER above `group`. It is the smallest of all eligible ones there.
     #[inline]
     fn first_finish_above(&self, group: u32) -> Option<u128> {
         let above = self.ready() & above(group);
         (above != 0).then(|| self.finish(above.trailing_zeros()))
     }
 
-    /// Puts `group` into the sets that its start belongs in; it was in none of them.
+    /// Puts `group`, which is in no set, into the sets given by its start.
     #[inline]
     fn classify(&mut self, group: u32, v: u128) {
         let bit = 1 << group;
@@ -277,7 +279,8 @@ impl Groups {
         self.blocked &= others;
     }
 
-    /// Frees what `group` blocked, which finished at `finish` and has been removed from ER; it comes back with a later one.
+    /// Unblocks the groups that `group` blocked, which finished at `finish` and has been removed from ER; it comes back
+    /// with a later finish.
     #[inline]
     fn unblock(&mut self, group: u32, finish: u128) {
         if self.first_finish_above(group) != Some(finish) {
@@ -285,7 +288,7 @@ impl Groups {
         }
     }
 
-    /// Virtual time moves from `v` to `to`: groups become eligible whose next slot begins there.
+    /// Moves virtual time from `v` to `to`. Groups whose next slot begins in between become eligible.
     #[inline]
     fn advance(&mut self, v: u128, to: u128) {
         let changed = (v ^ to) >> self.bits;
@@ -308,15 +311,15 @@ pub(crate) struct Qfq {
     flows: Flows<Session>,
     groups: Groups,
     v: u128,
-    /// The packet that the last dequeue returned. Its class is in no bucket and holds its group where it is.
+    /// The packet that the last dequeue returned. Its class is in no bucket and keeps its group in place.
     under_way: Option<UnderWay>,
 }
 
 impl Qfq {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let largest = tree.link().max_packet;
         let groups = Groups::new(largest)?;
@@ -330,12 +333,12 @@ impl Qfq {
         Ok(Self { flows, groups, v: 0, under_way: None })
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     fn memory(tree: &Hierarchy) -> u64 {
         Flows::<Session>::memory(tree) + bytes_of::<Group>(GROUPS) + bytes_of::<u64>(tree.leaves().len())
     }
 
-    /// A class that had nothing has got a packet.
+    /// Called when an idle class gets a packet.
     #[inline]
     fn activate(&mut self, class: u32) {
         let session = self.flows.state_mut(class);
@@ -347,7 +350,7 @@ impl Qfq {
         self.insert(class, group, start);
         let is_new = self.groups.backlogged & (1 << group) == 0;
         if is_new || start < self.groups.groups[group as usize].start {
-            // A group that starts later than this is not eligible and blocks nobody.
+            // A group that starts later than this is not eligible and blocks no other.
             self.groups.remove(group);
             self.groups.groups[group as usize].start = start;
             self.groups.classify(group, self.v);
@@ -363,7 +366,7 @@ impl Qfq {
         group.full |= 1 << bucket;
     }
 
-    /// The packet under way has left.
+    /// Ends the transmission.
     #[inline]
     fn complete(&mut self) {
         let Some(UnderWay { class, len }) = self.under_way.take() else { return };
@@ -399,7 +402,7 @@ impl Qfq {
         self.v = if idle { ((to >> ERA) + 2) << ERA } else { to };
     }
 
-    /// The group that sends next.
+    /// Returns the next group to send.
     #[inline]
     fn select(&mut self) -> Option<u32> {
         if self.groups.backlogged == 0 {
@@ -458,7 +461,7 @@ impl Scheduler for Qfq {
     fn check_invariants(&self) -> Result<(), String> {
         let Self { flows, groups, v, .. } = self;
         let sending = self.under_way.map(|packet| packet.class);
-        // What the groups are by the tags of their classes: start and buckets.
+        // Expected start and buckets of the groups, from the tags of their classes.
         let mut known = [(u128::MAX, 0u8); GROUPS];
         for class in flows.leaves().filter(|&class| !flows.is_empty(class) || sending == Some(class)) {
             let Session { tag, group, .. } = flows.state(class);

@@ -1,4 +1,4 @@
-//! `scfq`: Self-Clocked Fair Queueing of Golestani: \[scfq\], and as \[drrpp\] Section 2.3.3 tells it. Flat.
+//! `scfq`: Self-Clocked Fair Queueing of Golestani: \[scfq\], and as described in \[drrpp\] Section 2.3.3. Flat.
 //!
 //! The virtual time is the finish tag of the packet that is being sent. No fluid system needs to be simulated. The
 //! packet with the smallest finish tag is sent next.
@@ -8,7 +8,7 @@
 //! | v^(t), service tag of the packet in service | `Sessions::v` | virtual time |
 //! | F^_k^i = L / r_k + max(F^_k^(i-1), v^(a_k^i)) | `Sessions::begin`, `Sessions::next` | virtual time |
 //!
-//! The tag of a packet behind others is computed when it comes to the head, not when it arrives. Until then its
+//! The tag of a packet behind others is computed when it becomes the head, not when it arrives. Until then its
 //! predecessor has a larger tag than any packet that was in service. So the maximum is that tag.
 //!
 //! **Cost per packet.** O(log n) of the active leaves.
@@ -19,8 +19,8 @@
 //! **Validation.** Both bounds, and the example of \[drrpp\] Figure 2.1, in `bases/composed/tests.rs`.
 //!
 //! DIFFERENCE: the virtual time is not reset to zero when the link becomes idle. It is then at least as large as any
-//! tag, which comes to the same.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! tag, which is equivalent. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and
+//! shares among its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -35,7 +35,7 @@ use crate::parts::{
     virtual_time::{Sessions, Tags, lower_by},
 };
 
-/// What `scfq` is and supports.
+/// Registry entry of `scfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "scfq",
     aliases: &[],

@@ -1,8 +1,8 @@
 //! `sfq`: Start-time Fair Queueing of Goyal, Vin and Cheng: \[sfq\]. Flat.
 //!
 //! The virtual time is the start tag of the packet that is being sent. The packet with the smallest start tag is sent
-//! next. This is as cheap as self-clocked fair queueing. Besides, a class of a low rate does not first wait for as long
-//! as its packet lasts at that rate.
+//! next. This is as cheap as self-clocked fair queueing. Besides, a class of a low rate does not first wait for the
+//! duration of its packet at that rate.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -34,7 +34,7 @@ use crate::parts::{
     virtual_time::{Sessions, lower_by},
 };
 
-/// What `sfq` is and supports.
+/// Registry entry of `sfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sfq",
     aliases: &[],

@@ -1,8 +1,8 @@
-//! `virtual-clock`: L. Zhang's Virtual Clock, as \[drrpp\] Section 2.3.2 tells it. Flat.
+//! `virtual-clock`: L. Zhang's Virtual Clock, as described in \[drrpp\] Section 2.3.2. Flat.
 //!
-//! Each arriving packet is stamped with the time at which it would leave if its class had a link of its own rate to
-//! itself: equation (2.1). Packets leave in the order of their stamps. A class that sends ahead of its rate has its
-//! stamps run ahead of the clock and is punished for it later. So Virtual Clock guarantees a rate and is not fair.
+//! Each arriving packet is stamped with its departure time on a private link of its class's rate: equation (2.1).
+//! Packets leave in the order of their stamps. A class that sends ahead of its rate has its stamps run ahead of the
+//! clock and is punished for it later. So Virtual Clock guarantees a rate and is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | auxVC_i | `Leaf::clock` at `Leaf::arrived` | 2^-12 ns |
 //! | transmission time of a packet | `Stamp::time` | 2^-12 ns |
 //!
-//! **Rates.** A class's rate is its share of the link when all are busy (its guarantee where the guarantees add up).
+//! **Rates.** A class's rate is its share of the link when all are busy (its guarantee if the guarantees add up).
 //!
 //! **Cost per packet.** O(log n) in the leaves with packets.
 //!
@@ -23,10 +23,10 @@
 //! L_i / rho_i + L_max / r of a latency-rate server.
 //!
 //! DIFFERENCE: Vtick counts for a byte and not for a packet, so that packets of any length get the class's rate.
-//! DIFFERENCE: rates are rounded down to 2^-16 bit/s. A class of the smallest possible share has one of at least that.
-//! DIFFERENCE: while stamps run ahead of the clock, each is computed from where they last met it, and not from the one
-//! before. So rounding does not add up.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: rates are rounded down to 2^-16 bit/s, and are at least that much. DIFFERENCE: while stamps run ahead of
+//! the clock, each is computed from the point where they last met it, and not from the previous one. So rounding errors
+//! do not accumulate. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares
+//! among its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -44,7 +44,7 @@ use crate::parts::{
     tags::{TagQueue, TagSlab},
 };
 
-/// What `virtual-clock` is and supports.
+/// Registry entry of `virtual-clock`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "virtual-clock",
     aliases: &[],
@@ -65,7 +65,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 #[derive(Debug)]
 struct Class {
-    /// auxVC as a curve: the line of the class's rate from where auxVC last met the clock.
+    /// auxVC as a curve: the line of the class's rate from the point where auxVC last met the clock.
     clock: Curve,
     /// Bytes that have arrived in all.
     arrived: u64,
@@ -84,10 +84,10 @@ pub(crate) struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let lines = lines(tree)?;
         let class = |class: ClassId| Class {

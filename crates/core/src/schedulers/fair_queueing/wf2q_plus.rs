@@ -24,8 +24,8 @@
 //! example with which the WF2Q papers begin is a test, too.
 //!
 //! DIFFERENCE: when the server becomes idle, V becomes the largest finish tag. The paper sets everything to zero, which
-//! comes to the same.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! is equivalent. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among
+//! its leaves.
 
 use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
@@ -41,7 +41,7 @@ use crate::parts::{
     virtual_time::{HIGH, Sessions, Tags, UNITS_PER_BYTE, lower_by},
 };
 
-/// What `wf2q+` is and supports.
+/// Registry entry of `wf2q+`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wf2q+",
     aliases: &[],
@@ -60,7 +60,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Composed::<Wf2qPlus>::flat(tree)?),
 };
 
-/// L_i + (L - L_i) rho_i / r, and (1 - rho_i / r) L_i just before a packet of its own, with L for L_i, which is the most that it can be.
+/// L_i + (L - L_i) rho_i / r, and (1 - rho_i / r) L_i just before a packet of the class, with the maximum L for L_i.
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     let largest = u128::from(tree.link().max_packet);
     let index = |class| {
@@ -70,7 +70,7 @@ fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
     core::iter::once(None).chain(tree.classes().map(index)).collect()
 }
 
-/// A child is asked for so many children before it starts, where many start at once.
+/// Prefetch distance in children that start at once.
 const STARTS_AHEAD: u32 = 12;
 
 /// WF2Q+ among the children of a server.

@@ -1,9 +1,9 @@
-//! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor Sharing of
-//! Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. What \[sds\] compares itself with. Flat.
+//! `wfq` (also `pgps`): Weighted Fair Queueing of Demers, Keshav and Shenker, Packet-by-packet Generalized Processor
+//! Sharing of Parekh and Gallager: \[pgps\], and \[drrpp\] Section 2.3.2. The baseline of \[sds\]. Flat.
 //!
-//! A fluid system, GPS, is simulated beside the packets. In it every backlogged class is served at once, in proportion
-//! to the weights. Packets are sent in the order in which the fluid system finishes them, as far as that is known when
-//! one is chosen.
+//! A fluid system, GPS, is simulated beside the packets. In it all backlogged classes are served simultaneously, in
+//! proportion to the weights. Packets are sent in the order in which the fluid system finishes them, as far as that is
+//! known at the time of the choice.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -12,13 +12,13 @@
 //! | S = max(F, V(a)), F = S + L / phi_i | stamps of `Rps` | virtual time |
 //! | B(t), the classes backlogged in GPS | `Gps::backlogged`, sorted by the F of their newest packet | |
 //!
-//! **How exact the fluid system is.** Its clock is the caller's. The work of a link of r bit/s in t ns is r t units of
-//! an eight-billionth of a byte, an integer. Finish tags are exact (`parts::virtual_time`). V is rounded where
-//! the set of backlogged classes changes. An arrival at an idle class drops a fraction of a unit of work, and a class
-//! that empties drops up to two units. Each time the fluid system is late by that. Lost work puts no class further
+//! **Accuracy of the fluid system.** Its clock is the caller's. The work of a link of r bit/s in t ns is r t units of
+//! an eight-billionth of a byte, an integer. Finish tags are exact (`parts::virtual_time`). V is rounded when the set
+//! of backlogged classes changes. An arrival at an idle class drops a fraction of a unit of work, and a class that
+//! empties drops up to two units. Each time the fluid system is late by that amount. Lost work puts no class further
 //! behind than that work. So after n such events within a busy period of the fluid system, no class in it lags behind
-//! the exact one by more than 2 n units. That is a quarter of a byte after 10^9 events, and nothing once the fluid
-//! system has been idle. `v` itself has no error of its own.
+//! the exact one by more than 2 n units. That is a quarter of a byte after 10^9 events, and zero once the fluid system
+//! has been idle. `v` itself has no further error.
 //!
 //! **Cost per packet.** O(log n) of the active leaves. A call may let many classes leave the fluid system, each once for each
 //! time that it entered.
@@ -30,9 +30,9 @@
 //! in no time can get there.
 //! **Validation.** GPS with rational numbers as an oracle; the bounds as property tests.
 //!
-//! DIFFERENCE: a caller may take packets out faster than at the link's rate. It gets them in the order of a fluid
-//! system that has not got that far. Nothing else can be said of it.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: if a caller takes packets out faster than the link's rate, their order is that of a fluid system that
+//! lags behind. No stronger statement is possible. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it
+//! takes a tree and shares among its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -46,7 +46,7 @@ use crate::parts::{heap::Heap, virtual_time::Tag};
 #[cfg(test)]
 mod tests;
 
-/// What `wfq` is and supports.
+/// Registry entry of `wfq`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wfq",
     aliases: &["pgps"],
@@ -66,11 +66,11 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Wfq::new(tree)?),
 };
 
-/// Generalized processor sharing: a fluid system with its own clock and queues, told of arrivals only.
+/// Generalized processor sharing: a fluid system with its own clock and queues. Its only input is arrivals.
 #[derive(Debug)]
 pub(crate) struct Gps {
     v: u128,
-    /// What `v` leaves out, in units / `active`.
+    /// Remainder below `v`, in units / `active`.
     remainder: u128,
     /// Weights of the classes backlogged in it, and of all classes.
     active: u64,

@@ -1,9 +1,10 @@
-//! `cbq-formal`, `cbq-ancestor-only`, `cbq-top-level`: Class-Based Queueing as \[cbq\] and the appendix of \[hls\] tell it.
+//! `cbq-formal`, `cbq-ancestor-only`, `cbq-top-level`: Class-Based Queueing as described in \[cbq\] and the appendix of
+//! \[hls\].
 //!
-//! An estimator says of each class whether it has used more than its rate. If so it is *overlimit*, else *underlimit*.
-//! A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may borrow from is
-//! underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest number of priority
-//! take turns by weighted round robin.
+//! An estimator determines for each class if it has used more than its rate. If so it is *overlimit*, else
+//! *underlimit*. A leaf may send while it is *unregulated*: it is underlimit itself, or a class above it that it may
+//! borrow from is underlimit and the `Guideline` allows it. Among the leaves that may send, those of the smallest
+//! number of priority take turns by weighted round robin.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -18,49 +19,52 @@
 //! | allot of weighted round robin | `Plan::quanta` | bytes |
 //!
 //! **Debt.** An overlimit class is underlimit again when its average has come back to zero. A leaf that may borrow need
-//! not wait for that. It waits only for as long as its last packet lasts at its own rate. Otherwise it would pay with
-//! its guarantee for what nobody else wanted. ns-2 and the kernel do so, too: a class that is refused is forgiven.
+//! not wait for that. It waits only for the duration of its last packet at its own rate. Otherwise it would pay with
+//! its guarantee for bandwidth that no other class wanted. ns-2 and the kernel do so, too: a class that is refused is
+//! forgiven.
 //!
 //! **Turns.** Deficit round robin over the leaves in the order of the tree. A turn lasts until the quantum is used up.
-//! It is continued the next time if the leaf may not send before that.
+//! It resumes later if the leaf may not send before that.
 //!
-//! Each limit that a guideline sets to the level of lenders has turns of its own, with an allocation per leaf. A leaf
-//! that is underlimit goes ahead of those that borrow, under a lower limit than theirs. That neither ends their turn nor
-//! begins one of its own: what it sends is charged to its allocations under that limit and under all higher ones. So it
-//! has so much less of its next turns, and what is borrowed is shared by the quanta in bytes, whatever the packets. What a
-//! leaf sends ahead of its turn counts up to `MOST_AHEAD` quanta and packets. That is far more than leaves send between two packets
-//! that are borrowed, unless guarantees fill more than 98 % of the link. If it were less, all would reach it, and all that is left would go to
-//! the one of the largest quantum. More is its guarantee, which it owes nobody.
-//! A burst after a pause counts, too: the leaf borrows so much less afterwards. Under Top-Level, whose limit is a guess, a leaf may be
-//! underlimit while others borrow. Then it sends a packet in its turn whatever counts against it: it owes nobody what is its guarantee.
+//! Each limit that a guideline sets to the level of lenders has separate turns, with an allocation per leaf. A leaf
+//! that is underlimit goes ahead of those that borrow, under a lower limit than theirs. That neither ends their turn
+//! nor begins one of its own: its packets are charged to its allocations under that limit and under all higher ones. So
+//! its next turns are shorter by that amount, and borrowed bandwidth is shared by the quanta in bytes, for any packet
+//! lengths. The charge for packets ahead of a leaf's turn is limited to `MOST_AHEAD` quanta and packets. Leaves send
+//! far less than that between two borrowed packets, unless guarantees fill more than 98 % of the link. With a smaller
+//! limit, all leaves would reach it, and the leaf with the largest quantum would get all the rest. Anything beyond the
+//! limit is the leaf's guarantee, and causes no debt. A burst after a pause counts, too: the leaf borrows less by that
+//! amount afterwards. Under Top-Level, whose limit is a guess, a leaf may be underlimit while others borrow. Then it
+//! sends a packet in its turn, regardless of its charges: its guarantee causes no debt.
 //!
 //! **Which leaves may send** follows from the level of their *lender*. The lender of a leaf is the nearest underlimit
 //! class on the way up, the leaf included, if no bounded class was passed before it. A guideline is the highest level
 //! that a lender may have. `BorrowingTree` keeps the leaves so that the next one in turn is found under any such
 //! limit.
 //!
-//! **Time.** A packet takes its own length at the link's rate. It begins when the last one ended, or now where the link
-//! was idle. So a caller that takes packets ahead of the link, as batches do, or that is late, is seen as the link sees
-//! it.
+//! **Time.** A packet takes its length at the link's rate. It begins when the last one ended, or now if the link was
+//! idle. So a caller that takes packets ahead of the link, as batches do, or that is late, has no effect on the link's
+//! times.
 //!
-//! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and
-//! nobody else gets what it leaves. All classes above it lend so much less, and are not charged for what the isolated
-//! class sends.
+//! **Bounded and isolated classes.** A bounded class does not borrow. An isolated class does not borrow either, and its
+//! unused bandwidth goes to no other class. All classes above it lend less by that amount, and are not charged for the
+//! packets of the isolated class.
 //!
-//! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the packet made
-//! overlimit. Classes that turn underlimit are worked off on the next call: at most one per class made overlimit before.
-//! A leaf whose turn is already used up is passed over: for each limit, once at most per packet sent ahead of a turn, of which `MOST_AHEAD` quanta and packets count.
+//! **Cost per packet.** O(levels^2) steps of O(log n) to the base 64, and O(log n) in a heap for each class that the
+//! packet made overlimit. Classes that turn underlimit are processed on the next call: at most one per class made
+//! overlimit before. A leaf whose turn is already used up is passed over: for each limit, at most once per packet sent
+//! ahead of a turn, of which `MOST_AHEAD` quanta and packets count.
 //!
 //! **Invariants.** The heap holds exactly the overlimit classes with backlog below them. The standing of a class with
 //! backlog below it is that of its estimator. An allocation is between minus `MOST_AHEAD` quanta and packets and plus a quantum.
 //!
 //! **Bounds.** None is proven, because an average forgets. The tests measure, with packets of at least half the largest
-//! length: a leaf keeps its guarantee within 5 %, or within 15 % where there are bounded or isolated classes. Bounded
-//! and isolated classes under ancestor-only are left out, because others borrow ahead of them. A bounded class gets no
-//! more than its rate and 2 %, and 10 % less with packets of mixed lengths. A class that is not a leaf does not always
-//! get its guarantee (\[hls\] Section VIII-B, experiment 1). What is borrowed is shared by the quanta of leaves,
-//! whoever lends (experiment 2). Under ancestor-only even leaves lose their guarantees where priorities differ or quanta
-//! are not in proportion to them (`shortfall.rs`).
+//! length: a leaf keeps its guarantee within 5 %, or within 15 % with bounded or isolated classes. Bounded and isolated
+//! classes under ancestor-only are left out, because others borrow ahead of them. A bounded class gets at most 2 % more
+//! than its rate, and 10 % less with packets of mixed lengths. A class that is not a leaf does not always get its
+//! guarantee (\[hls\] Section VIII-B, experiment 1). Borrowed bandwidth is shared by the quanta of leaves, for any
+//! lender (experiment 2). Under ancestor-only even leaves lose their guarantees if priorities differ or quanta are not
+//! in proportion to them (`shortfall.rs`).
 //!
 //! **Overflow budget.** Times are below 2^85, idle times below 2^94 (2^20 B at 1 bit/s), maxidle below 2^101. Quanta are below 2^52, allocations below 2^59.
 //!
@@ -68,20 +72,20 @@
 //! against figures of the kernel's CBQ, two classes of 1 % and 99 % against a figure of ns-2. `scripts/oracle-ns2` runs ns-2 beside it.
 //!
 //! DIFFERENCE: a class that is underlimit counts as unsatisfied only when a leaf below it could borrow from it. It does
-//! not count when bounded classes cut off all that have backlog. Otherwise it would keep others from borrowing, for
-//! nothing.
-//! **Top-Level** is a guess (`Guideline::TopLevel`), and it can be so low that no leaf may send, although one could borrow. \[cbq\]
-//! would leave the link idle. ns-2 sends a packet of the next leaf in its round and charges it to no class. Here such packets have a round
-//! of their own, by quanta. What a class gets so comes on top of what it gets by the guidelines, and is not charged to its guarantee: experiment 3 of \[hls\]
-//! ends at 33 : 33 : 33 (ns-2: 34 : 34 : 31), where the formal guidelines have 44 : 28 : 28.
+//! not count when bounded classes cut off all backlogged leaves. Otherwise it would keep others from borrowing without
+//! any benefit. **Top-Level** is a guess (`Guideline::TopLevel`), and it can be so low that no leaf may send, although
+//! one could borrow. \[cbq\] would leave the link idle. ns-2 sends a packet of the next leaf in its round and charges
+//! it to no class. Here such packets have a separate round, by quanta. This service comes on top of that by the
+//! guidelines, and is not charged to the guarantee. So experiment 3 of \[hls\] ends at 33 : 33 : 33 (ns-2: 34 : 34 :
+//! 31), while the formal guidelines have 44 : 28 : 28.
 //!
-//! DIFFERENCE: where a class on the leaf's path must not exceed a rate, because it is bounded, isolated or above an isolated class, Top-Level is
-//! lifted instead, and everybody on the path is charged. ns-2 charges nobody there either.
-//! DIFFERENCE: each limit to the level of lenders has turns of its own, and each class above leaves keeps its place in
-//! them. With one round for all, a leaf that goes ahead would end the turn of another and begin one of its own, and small
-//! packets would borrow more than their weight (50 % for 33).
-//! DIFFERENCE: the link is never overlimit, except for what isolated classes are entitled to. Its driver paces it.
-//! DIFFERENCE: minidle and minburst cannot be set.
+//! DIFFERENCE: a class on the leaf's path may have to keep to a rate, because it is bounded, isolated or above an
+//! isolated class. Then Top-Level is lifted instead, and all classes on the path are charged. ns-2 charges no class in
+//! this case either. DIFFERENCE: each limit to the level of lenders has separate turns, and each class above leaves
+//! keeps its place in them. With one round for all, a leaf that goes ahead would end the turn of another and begin one
+//! of its own, and small packets would borrow more than their weight (50 % for 33). DIFFERENCE: the link is never
+//! overlimit, except for the entitlement of isolated classes. Its driver paces it. DIFFERENCE: minidle and minburst
+//! cannot be set.
 
 mod estimator;
 mod shortfall;
@@ -107,7 +111,7 @@ use shortfall::shortfalls;
 
 use estimator::{Estimator, Fine, MAX_BURST, duration, fine, rounded_up};
 
-/// What `cbq-formal` is and supports.
+/// Registry entry of `cbq-formal`.
 pub const FORMAL: SchedulerInfo = SchedulerInfo {
     name: "cbq-formal",
     aliases: &[],
@@ -130,7 +134,7 @@ pub const FORMAL: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Cbq::new(tree, Guideline::Formal)?),
 };
 
-/// What `cbq-ancestor-only` is and supports.
+/// Registry entry of `cbq-ancestor-only`.
 pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     name: "cbq-ancestor-only",
     summary: "class-based queueing: any class may borrow from one above it that has used little",
@@ -140,7 +144,7 @@ pub const ANCESTOR_ONLY: SchedulerInfo = SchedulerInfo {
     ..FORMAL
 };
 
-/// What `cbq-top-level` is and supports.
+/// Registry entry of `cbq-top-level`.
 pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     name: "cbq-top-level",
     summary: "class-based queueing: the formal guidelines, approximated by what arrives and leaves",
@@ -164,17 +168,18 @@ pub(crate) enum Guideline {
 }
 
 const NIL: u32 = u32::MAX;
-/// Of what a leaf sends ahead of its turn, this many quanta and packets count.
+/// Maximum charge for packets that a leaf sends ahead of its turn, in quanta and packets.
 const MOST_AHEAD: i64 = 64;
-/// What Top-Level becomes when a packet arrives for an overlimit leaf with an underlimit parent, at whatever level that parent is: \[cbq\]
-/// has 2 there, the level of a class whose children are leaves. So a leaf directly below the link forbids borrowing from the link.
+/// The Top-Level value when a packet arrives for an overlimit leaf with an underlimit parent, for any level of that
+/// parent: \[cbq\] has 2 there, the level of a class whose children are leaves. So a leaf directly below the link
+/// forbids borrowing from the link.
 const ABOVE_LEAVES: u8 = 1;
 /// Above all levels.
 const NO_LIMIT: u8 = u8::MAX;
 
 #[derive(Debug)]
 struct Class {
-    /// `None` where isolated classes are entitled to all of it.
+    /// `None` if isolated classes are entitled to the whole rate.
     estimator: Option<Estimator>,
     /// Bounded or isolated.
     bounded: bool,
@@ -204,11 +209,12 @@ pub(crate) struct Cbq {
     borrowing: BorrowingTree,
     /// Limits that a guideline may set to the level of lenders: 0 to the root's level.
     limits: usize,
-    /// Rounds of turns: one for each limit, and under [`Guideline::TopLevel`] one more for what is sent ahead of the guess.
+    /// Rounds of turns: one for each limit, and under [`Guideline::TopLevel`] one more for packets sent ahead of the
+    /// guess.
     rounds: usize,
-    /// By priority, round and class, where the turns stand.
+    /// Positions of the turns, by priority, round and class.
     turns: Box<[u32]>,
-    /// By leaf and round, what the leaf may still send in its turn, in bytes.
+    /// Remaining allocation of a leaf in its turn, in bytes, by leaf and round.
     allocations: Box<[i64]>,
     /// Under [`Guideline::TopLevel`], the highest level that may lend.
     top_level: u8,
@@ -223,7 +229,7 @@ pub(crate) struct Cbq {
 }
 
 impl Cbq {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`].
@@ -233,7 +239,7 @@ impl Cbq {
         let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
         let mut lends_less = filled(tree.len(), false)?;
         for class in tree.classes().filter(|&class| tree.config(class).isolated) {
-            // Up to the next isolated class, all of which is kept from those above it.
+            // Up to the next isolated class, which is kept entirely from those above it.
             let mut above = tree.parent(class);
             while let Some(lender) = above {
                 rates[lender.index()] = rates[lender.index()].saturating_sub(plan.assured[class.index()].bps());
@@ -266,7 +272,8 @@ impl Cbq {
             let config = tree.config(class);
             let packet = u64::from(link.max_packet);
             let burst = config.burst.map_or(MAX_BURST, |burst| burst.div_ceil(packet));
-            // What a leaf owes for what it borrowed is forgiven; one that may not borrow owes for packets longer than others.
+            // The debt of a leaf for borrowing is forgiven; one that may not borrow owes for packets longer than
+            // others.
             let bounded = config.bounded || config.isolated;
             let remembers = bounded || !tree.is_leaf(class);
             let estimator = Rate::from_bps(rate)
@@ -274,7 +281,7 @@ impl Cbq {
                 .map(|rate| Estimator::new(rate, link.rate, link.max_packet, burst, remembers));
             let leaf = if tree.is_leaf(class) { cbq.leaves.len() as u32 } else { NIL };
             let isolated = config.isolated;
-            // Parents stand before their children.
+            // Parents come before their children.
             let above = tree.parent(class).is_some_and(|parent| cbq.classes[parent.index()].capped);
             let capped = above || bounded || lends_less[index];
             cbq.classes.push(Class { estimator, bounded, isolated, capped, busy: 0, leaf, lent: 0 });
@@ -287,7 +294,7 @@ impl Cbq {
         Ok(cbq)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built.
+    /// Memory of an instance for `tree`, in bytes, including construction.
     fn memory(tree: &Hierarchy) -> u64 {
         let rounds = tree.levels() + 2;
         let priorities = usize::from(Plan::priorities(tree));
@@ -301,12 +308,12 @@ impl Cbq {
             + Plan::memory(tree)
     }
 
-    /// When the next packet would start.
+    /// Returns the start time of the next packet.
     fn clock(&self) -> Fine {
         self.free.max(fine(self.now))
     }
 
-    /// What `class` does for the leaves below it, by its estimator.
+    /// Returns the standing of `class` by its estimator.
     fn judge(&self, class: u32) -> Standing {
         let known = &self.classes[class as usize];
         let under = known.estimator.as_ref().map(Estimator::under);
@@ -332,7 +339,7 @@ impl Cbq {
         }
     }
 
-    /// Works off the classes that are no longer overlimit.
+    /// Processes the classes that are no longer overlimit.
     fn turn(&mut self) {
         let clock = self.clock().unsigned_abs();
         while let Some((class, due)) = self.overlimit.first()
@@ -342,7 +349,8 @@ impl Cbq {
         }
     }
 
-    /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    /// Handles the first packet of `leaf`. The leaf, and the classes above it without backlog until now, take part
+    /// again.
     fn activate(&mut self, leaf: u32) {
         let mut class = leaf;
         loop {
@@ -360,7 +368,7 @@ impl Cbq {
         self.borrowing.set_backlogged(leaf, true);
     }
 
-    /// `leaf` has sent its last packet.
+    /// Handles the last packet of `leaf`.
     fn deactivate(&mut self, leaf: u32) {
         self.borrowing.set_backlogged(leaf, false);
         let mut class = leaf;
@@ -378,7 +386,7 @@ impl Cbq {
         }
     }
 
-    /// The highest level that a lender may have, when the lowest that any leaf has is `lowest`.
+    /// Returns the highest permitted level of a lender, when the lowest level of any leaf's lender is `lowest`.
     fn highest(&self, lowest: u8) -> u8 {
         match self.guideline {
             Guideline::Formal => lowest,
@@ -387,7 +395,7 @@ impl Cbq {
         }
     }
 
-    /// A packet has arrived at `leaf`.
+    /// Lowers the top level after a packet has arrived at `leaf`.
     fn lower_top_level(&mut self, leaf: u32) {
         let parent = self.borrowing.parent(leaf);
         if self.judge(leaf) == Standing::Lends {
@@ -397,7 +405,7 @@ impl Cbq {
         }
     }
 
-    /// `leaf` has sent a packet on the account of `lender`.
+    /// Raises the top level after `leaf` has sent a packet on the account of `lender`.
     fn raise_top_level(&mut self, leaf: u32, lender: u32) {
         let level = self.borrowing.level(lender);
         if self.top_level >= level {
@@ -406,21 +414,21 @@ impl Cbq {
         }
     }
 
-    /// The number of a limit to the level of lenders.
+    /// Returns the number of a limit to the level of lenders.
     fn limit(&self, highest: u8) -> usize {
         usize::from(highest).min(self.limits - 1)
     }
 
-    /// Where the turns of a priority in a round are in `Cbq::turns`.
+    /// Range of the turns of a priority in a round, in `Cbq::turns`.
     fn turns(&self, priority: u8, round: usize) -> Range<usize> {
         let first = (usize::from(priority) * self.rounds + round) * self.classes.len();
         first..first + self.classes.len()
     }
 
-    /// The leaf whose turn it is in a round, among those of `priority` with lenders up to level `highest`.
+    /// Returns the next leaf of a round, among those of `priority` with lenders up to level `highest`.
     fn pick(&mut self, priority: u8, highest: u8, round: usize) -> Option<u32> {
         let turns = self.turns(priority, round);
-        // Else none that is underlimit is there, or all may send.
+        // Otherwise none is underlimit, or all may send.
         let is_guess = self.guideline == Guideline::TopLevel && round > 0;
         loop {
             let (leaf, begins) = self.borrowing.next_in_turn(priority, highest, &mut self.turns[turns.clone()])?;
@@ -455,7 +463,7 @@ impl Cbq {
         }
     }
 
-    /// Takes the head of `leaf`: the packet, how long it lasts, and whether it was the last one. Nothing if there is none, which is never so.
+    /// Dequeues the head of `leaf`: the packet, its duration, and true if it was the last one. `None` is unreachable.
     fn take(&mut self, leaf: u32, drops: &mut dyn DropSink) -> Option<(Packet, Fine, bool)> {
         let known = &mut self.leaves[self.classes[leaf as usize].leaf as usize];
         let packet = known.queue.dequeue(&mut self.slab, ClassId(leaf), self.now, drops)?;
@@ -465,8 +473,9 @@ impl Cbq {
         Some((packet, on_link, empty))
     }
 
-    /// Sends a packet ahead of Top-Level, which lets no leaf send: of the leaf whose turn it is among those of the first priority that could
-    /// borrow. No class is charged. Where one above the leaf must not exceed a rate, Top-Level is lifted instead.
+    /// Sends a packet although Top-Level lets no leaf send: of the leaf whose turn it is among those of the first
+    /// priority that could borrow. No class is charged. If one above the leaf must not exceed a rate, Top-Level is
+    /// lifted instead.
     fn send_ahead(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let round = self.limits;
         let mut priorities = 0..self.borrowing.priorities();
@@ -485,8 +494,8 @@ impl Cbq {
         Some(packet)
     }
 
-    /// Sends the head of `leaf`, whose turn it was among those of a priority under a limit to the level of lenders; nothing if it has none, which is
-    /// never so.
+    /// Sends the head of `leaf`, whose turn it was for a priority and a limit to the level of lenders. `None` is
+    /// unreachable.
     fn send(&mut self, leaf: u32, (priority, highest): (u8, u8), drops: &mut dyn DropSink) -> Option<Packet> {
         let (packet, on_link, empty) = self.take(leaf, drops)?;
         self.charge(leaf, packet.len, priority, self.limit(highest)..self.limits);
@@ -608,7 +617,7 @@ impl Scheduler for Cbq {
             if watched != self.overlimit.contains(id) {
                 return Err(format!("class {id}, backlog below {}, lends {lends}, watched {}", class.busy, !watched));
             }
-            // One that is due is worked off when it is asked for a packet.
+            // One that is due is processed when the scheduler is asked for a packet.
             if class.busy > 0 && lends && self.judge(id) != Standing::Lends {
                 return Err(format!("class {id} lends and is overlimit"));
             }

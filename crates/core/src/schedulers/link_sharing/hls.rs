@@ -1,7 +1,7 @@
 //! `hls`: Hierarchical Link Sharing, a round robin whose outcome is hierarchical max-min fair.
 //!
-//! Source: \[hls\] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin over the
-//! active leaves in which the quantum of a leaf, its *quota*, is worked out anew in each round from the top of the tree.
+//! Source: \[hls\] Section IV (the scheduler), V (the round size), VI and VII (the bounds). HLS is a flat round robin
+//! over the active leaves. The quantum of a leaf, its *quota*, is recomputed in each round from the top of the tree.
 //!
 //! # Names
 //!
@@ -18,16 +18,16 @@
 //! # Units
 //!
 //! Balances, residuals and weights are in *credits* of 2^-24 byte ([`CREDITS_PER_BYTE`]). So a weight may be a small
-//! fraction of a byte, and its quota loses nothing to the floor of equation (4). If weights are whole bytes, the
+//! fraction of a byte, and the floor of equation (4) costs its quota nothing. If weights are whole bytes, the
 //! arithmetic is the paper's, except that the credit is indivisible and not the byte.
 //!
 //! # Rounds
 //!
-//! A main round visits every active leaf once and hands out what the root has. Surplus rounds follow as long as some
+//! A main round visits every active leaf once and distributes the root's credit. Surplus rounds follow as long as some
 //! inner class holds at least one credit per credit of its children's weight. The set of active classes is fixed when a
 //! round starts. A leaf that gets a packet in the middle of a round waits in `pending`. A leaf that empties is idle
-//! until the next round. An inner class is touched once per round, when the first leaf below it asks for its quota
-//! (Figure 4).
+//! until the next round. An inner class is updated once per round, when the first leaf below it needs its quota (Figure
+//! 4).
 //!
 //! # Cost per packet
 //!
@@ -49,28 +49,30 @@
 //!
 //! * `DIFFERENCE` (weights): a weight carries the unit byte in Q*, so weights given as rates would make rounds of gigabytes.
 //!   Each group of siblings is scaled by a power of ten; see [`RunWeights`].
-//! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf without an ancestor that has
-//!   something to hand out gets no quota and cannot send. So only leaves below such ancestors are visited, and a surplus round
-//!   costs what it can serve. The order of packets is the same. Packets of no length are an exception: they need no quota, and
-//!   wait for the next main round here.
-//!   Of these, plain leaves that cannot send with their quota get it when the round starts, and are not visited.
-//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` says what it is.
-//! * `DIFFERENCE` (when an inner class is idle): equation (11) takes the balance of an inner class as soon as all its *active*
+//! * `DIFFERENCE` (surplus rounds): the paper visits every active leaf in a surplus round. A leaf without an ancestor
+//!   that has credit to distribute gets no quota and cannot send. So only leaves below such ancestors are visited, and
+//!   the cost of a surplus round is proportional to its service. The order of packets is the same. Packets of no length
+//!   are an exception: they need no quota, and wait for the next main round here. Of these, plain leaves that cannot
+//!   send with their quota get it when the round starts, and are not visited.
+//! * `DIFFERENCE` (order of visits): the paper leaves it open. `hls/sorting.rs` defines it.
+//! * `DIFFERENCE` (idle inner classes): equation (11) takes the balance of an inner class as soon as all its *active*
 //!   leaves are idle, even if others below it received packets in this round and wait for the next. Such a class is
-//!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single packet
-//!   each, it falls behind its sibling without bound. Theorem 3 says otherwise; its Lemma 2 takes "backlogged" for "active".
-//!   Here an inner class is idle when no leaf below it is backlogged. Until then it keeps its balance, and the waiting leaves
-//!   get it in the surplus round that follows. Test: `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
-//! * `DIFFERENCE` (start of a surplus round): the classes that are active in a surplus round are all that are backlogged. The paper
-//!   does not say whether the condition for starting one counts those that are new. Here it does: they are activated
-//!   first, so that no surplus round starts in which nothing can be handed out.
+//!   backlogged all the time and yet loses its quota round after round. With two leaves that take turns, a single
+//!   packet each, it falls behind its sibling without bound. That contradicts Theorem 3; its Lemma 2 takes "backlogged"
+//!   for "active". Here an inner class is idle when no leaf below it is backlogged. Until then it keeps its balance,
+//!   and the waiting leaves get it in the surplus round that follows. Test:
+//!   `leaves_that_take_turns_do_not_cost_their_parent_its_share`.
+//! * `DIFFERENCE` (start of a surplus round): all backlogged classes are active in a surplus round. The paper does not
+//!   say if the condition for starting one counts new classes. Here it does: they are activated first, so that no
+//!   surplus round starts with nothing to distribute.
 //! * `DIFFERENCE` (latency-critical leaves): they are not in the paper. `hls/urgent.rs` has the rule and its bounds.
 //! * `DIFFERENCE` (ceilings): the paper leaves them to the future. `hls/ceilings.rs` has the rule and its bound.
 //!
 //! # Which file does what
 //!
-//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds and hands out
-//! quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits. `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
+//! `plain.rs` visits plain leaves and sends from them, and this file does so for all others. `rounds.rs` starts rounds
+//! and distributes quotas. `siblings.rs` has the lists of active children, and `sorting.rs` the order of visits.
+//! `ceilings.rs`, `urgent.rs` and the queue's own code are for leaves that are not plain. `weights.rs` scales weights.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -115,7 +117,7 @@ pub use urgent::Advances;
 use urgent::Urgent;
 pub use weights::{CREDITS_PER_BYTE, RunWeights};
 
-/// What `hls` is and supports.
+/// Registry entry of `hls`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hls",
     aliases: &[],
@@ -172,7 +174,7 @@ impl Leaf {
         parent.balance -= quota;
     }
 
-    /// What the first packet of a queue that is not empty costs, in credits.
+    /// Cost of the head packet of a nonempty queue, in credits.
     #[inline(always)]
     fn cost_of_head(&self) -> i64 {
         i64::from(self.queue.len_of_head()) << CREDIT_SHIFT
@@ -198,41 +200,41 @@ struct Inner {
     active: bool,
     /// True if it is in `Hls::touched`.
     touched: bool,
-    /// Scratch of `Hls::start_surplus_round`: it has something to hand out.
+    /// Scratch of `Hls::start_surplus_round`: true if it has credit to distribute.
     surplus: bool,
 }
 
 const _: () = assert!(size_of::<Inner>() == 64);
 
-/// How far into `Hls::order` cache lines were asked for.
+/// The progress of prefetches in `Hls::order`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     leaves: usize,
     packets: usize,
 }
 
-/// How many rounds there were.
+/// Counts of rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// Main rounds started.
     pub main: u64,
     /// Surplus rounds started.
     pub surplus: u64,
-    /// Main rounds that ended without a packet: none, says Theorem 2.
+    /// Main rounds that ended without a packet: zero by Theorem 2.
     pub main_without_packet: u64,
 }
 
 /// The HLS scheduler.
 #[derive(Debug)]
 pub struct Hls {
-    /// Indexed by class; entries of inner classes only say where to find them.
+    /// Indexed by class; entries of inner classes only have their index.
     leaves: Stack<Leaf>,
     inners: Stack<Inner>,
     /// By inner class: which class it is.
     inner_classes: Stack<u32>,
     siblings: Siblings,
     slab: PacketSlab,
-    /// Leaves of this round, and how far it has come.
+    /// Leaves of this round, and the progress of the round.
     order: Stack<u32>,
     cursor: usize,
     /// The leaves in `order[..kept]` were visited in this round and, in a main round, are still active: they are in the next one.
@@ -245,18 +247,18 @@ pub struct Hls {
     sent_in_round: bool,
     round: u64,
     pending: Stack<u32>,
-    /// Inner classes of which a child went idle since the last round started: only these can have a surplus.
+    /// Inner classes with a child that went idle since the last round started: only these can have a surplus.
     touched: Stack<u32>,
     ceilings: Ceilings,
     has_ceilings: bool,
     urgent: Urgent,
-    /// By class: the weights that count from the next round on, where `are_weights_due`.
+    /// The weights from the next round on, by class, if `are_weights_due`.
     next_weights: Box<[i64]>,
     are_weights_due: bool,
     now: Nanos,
     rounds: Rounds,
     max_packet: u32,
-    /// True if the tree is so large that cache lines are asked for ahead of time.
+    /// True if the tree is large enough for prefetching.
     looks_ahead: bool,
     asked: Asked,
     later: Later,
@@ -266,18 +268,19 @@ pub struct Hls {
 }
 
 impl Hls {
-    /// A scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
+    /// Makes a scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] where the number of leaves times the largest packet makes a round longer than 2^38 bytes.
+    /// [`BuildError::Parameter`] if the number of leaves times the largest packet makes a round longer than 2^38 bytes.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         Self::with_members(tree, Members::new())
     }
 
-    /// [`Hls::new`], of whose classes `members` borrow from their lenders: children of the root, with a ceiling.
+    /// Like [`Hls::new`]. The classes `members` borrow from their lenders: children of the root, with a ceiling.
     ///
     /// # Errors
-    /// As [`Hls::new`], and [`BuildError::Parameter`] for a member that is no child of the root, is named twice, or has no ceiling.
+    /// Like [`Hls::new`], and [`BuildError::Parameter`] for a member that is not a child of the root, is named twice,
+    /// or has no ceiling.
     pub fn with_members(tree: &Hierarchy, members: Members) -> Result<Self, BuildError> {
         let link = tree.link();
         let leaves = tree.leaves().len();
@@ -371,7 +374,7 @@ impl Hls {
             + RunWeights::memory(tree)
     }
 
-    /// How many rounds there were since construction or [`Scheduler::purge`].
+    /// Returns the number of rounds since construction or [`Scheduler::purge`].
     #[must_use]
     pub fn rounds(&self) -> Rounds {
         self.rounds
@@ -429,12 +432,12 @@ impl Hls {
         }
         if !self.serving {
             if !leaf.flags.intersects(Flags::ACTIVE) {
-                // It has gone idle since it was listed.
+                // It has become idle since it was listed.
                 leaf.flags.clear(Flags::LISTED);
                 self.cursor += 1;
                 return None;
             }
-            // Where nothing is queued, debt is paid without asking a ceiling.
+            // If no packet is queued, debt is paid without checking a ceiling.
             if leaf.flags.intersects(Flags::LIMITED)
                 && self.slab.queued() > 0
                 && let Some(blocked) = self.ceilings.blocks(id, self.rounds.main, self.now)
@@ -529,7 +532,8 @@ impl Hls {
         }
     }
 
-    /// Pays what the latency-critical leaf at the cursor owes out of its balance: equation (9) for packets that were sent ahead.
+    /// Pays the debt of the latency-critical leaf at the cursor out of its balance: equation (9) for packets that were
+    /// sent ahead.
     #[cold]
     fn pay_debt(&mut self, id: u32) {
         let leaf = &mut self.leaves[id as usize];
@@ -544,10 +548,10 @@ impl Hls {
         } else if empty {
             self.end_visit_idle(id);
         }
-        // Otherwise it sends, and the visit goes on: the balance that is left may pay for that, too.
+        // Otherwise it sends, and the visit continues: the remaining balance may pay for the next packet, too.
     }
 
-    /// Has all debt paid when nothing is queued, which takes rounds but no time.
+    /// Pays all debt when no packet is queued, which takes rounds but no time.
     #[cold]
     fn settle(&mut self, drops: &mut dyn DropSink) {
         self.unpark(Nanos::MAX);
@@ -555,7 +559,7 @@ impl Hls {
         debug_assert!(!served.more && !self.urgent.any_debt(), "nothing was queued");
     }
 
-    /// The leaf at the cursor has used its quota and stays active.
+    /// Ends the visit of the leaf at the cursor, which has used its quota and stays active.
     #[inline(always)]
     fn end_visit(&mut self, id: u32) {
         self.serving = false;
@@ -564,7 +568,7 @@ impl Hls {
         self.kept += 1;
     }
 
-    /// The leaf at the cursor leaves the active set until it is no longer `blocked`.
+    /// Removes the leaf at the cursor from the active set until it is no longer `blocked`.
     #[cold]
     fn park(&mut self, id: u32, blocked: Blocked) {
         // Another leaf below these classes may wait for the next round: they would miss this one's quota.
@@ -582,11 +586,11 @@ impl Hls {
         }
         self.end_visit_idle(id);
         self.leaves[id as usize].flags.set(Flags::PARKED.union(Flags::KEPT));
-        // Not a packet, but progress: a round in which all leaves are parked is none of Theorem 2's.
+        // Progress without a packet: a round in which all leaves are parked is not covered by Theorem 2.
         self.sent_in_round = true;
     }
 
-    /// The leaves whose ceiling is out of debt by `now` wait for the round that starts next.
+    /// Moves the leaves whose ceiling is out of debt by `now` to the round that starts next.
     fn unpark(&mut self, now: Nanos) {
         while let Some(first) = self.ceilings.wake(now) {
             let mut next = Some(first);
@@ -604,7 +608,7 @@ impl Hls {
         }
     }
 
-    /// When the next ceiling lets packets through, if any are queued: a leaf that only owes has nothing to wait for.
+    /// Time at which the next ceiling opens, if packets are queued: a leaf that only has debt waits for nothing.
     fn next_wake(&self) -> Option<Nanos> {
         self.ceilings.next_wake().filter(|_| self.slab.queued() > 0)
     }
@@ -698,7 +702,7 @@ impl Scheduler for Hls {
             mine.queue.retune(&theirs.queue);
             *next = theirs.weight;
         }
-        // Quotas of the round under way are of the weights before.
+        // Quotas of the current round use the previous weights.
         self.are_weights_due = true;
         true
     }

@@ -1,8 +1,8 @@
-//! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as \[htb\] and the appendix of \[hls\] tell it.
+//! `htb` and `htb-common-deficit`: Hierarchical Token Bucket as described in \[htb\] and the appendix of \[hls\].
 //!
-//! Every class has an assured bucket, and a ceiling bucket where it has a ceiling. A class is *green* while its assured
-//! bucket has tokens, *yellow* when only its ceiling lets it send, *red* when its ceiling does not. A leaf sends at the
-//! expense of its *lender*: itself when it is green, else its nearest green ancestor. A leaf has no lender if a class
+//! Every class has an assured bucket; a class with a ceiling also has a ceiling bucket. A class is *green* while its
+//! assured bucket has tokens, *yellow* if only its ceiling lets it send, *red* if its ceiling does not. A leaf sends at
+//! the expense of its *lender*: itself if it is green, else its nearest green ancestor. A leaf has no lender if a class
 //! on the way is red. The leaves of the lowest level of lenders go first. Among these, those of the smallest number of
 //! priority go first. Among these there is Deficit Round Robin.
 //!
@@ -17,13 +17,14 @@
 //! | quantum | `Plan::quanta` | bytes |
 //! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
 //!
-//! A class that is yellow and borrows from a pool that has said no is `Standing::Stays` until it may ask again.
+//! A yellow class that borrows from a pool and was refused is `Standing::Stays` until it may ask again.
 //!
-//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor for each level of lenders. A visit
-//! that ends moves the cursor on. At the end of a set it also moves that of the set above. So the cursors together walk
-//! over the leaves of a level and priority as one round robin does. A class that turns green and comes back before its
-//! set was looked at finds its turn kept. The kernel's HTB has one cursor for what a class lends itself and for what classes
-//! above lend through it. Where the first takes the cursor past the last child, those above pass the class over.
+//! **Rings.** `BorrowingTree` finds leaves from the root through sets of children. Each set has a cursor for each level
+//! of lenders. A visit that ends moves the cursor on. At the end of a set it also moves that of the set above. So the
+//! cursors together walk over the leaves of a level and priority as one round robin does. A class that turns green and
+//! comes back before its set was visited keeps its turn. The kernel's HTB has one cursor both for a class's own lending
+//! and for the lending of classes above through it. If the former takes the cursor past the last child, those above
+//! skip the class.
 //!
 //! **Cost per packet.** O(levels) walks with O(log n) to the base 64 at each, and O(log n) in a heap for each class whose
 //! bucket ran empty. Changes of colour that are due are worked off on the next call: at most one per class that a packet
@@ -32,26 +33,26 @@
 //! **Invariants.** Those of `BorrowingTree`. 0 <= deficit <= quantum. The heaps hold only classes with backlog below
 //! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
 //!
-//! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its guarantee up to
-//! twice its default depth and two largest packets, see `Plan::guarantee_lag`. What is borrowed is shared by the quanta of leaves.
-//! So a class gets the more the fewer leaves it bundles its guarantee in. There is no isolation between branches (\[hls\] Section
-//! VIII-B, experiment 2).
+//! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its
+//! guarantee up to twice its default depth and two largest packets, see `Plan::guarantee_lag`. Borrowed bandwidth is
+//! shared by the quanta of leaves. So a class gets more if it bundles its guarantee in fewer leaves. There is no
+//! isolation between branches (\[hls\] Section VIII-B, experiment 2).
 //!
 //! **Overflow budget.** Buckets: see `parts::bucket`. Quanta are below 2^52, deficits between minus a packet and a quantum.
 //!
-//! **Validation.** The measurements of \[htb\], experiment 2 of \[hls\], and the bounds above as property tests: `htb/tests.rs`. The
-//! kernel's HTB on real packets, which agrees where inner classes lend nothing: `scripts/oracle-htb`.
+//! **Validation.** The measurements of \[htb\], experiment 2 of \[hls\], and the bounds above as property tests:
+//! `htb/tests.rs`. The kernel's HTB on real packets, which agrees if inner classes lend nothing: `scripts/oracle-htb`.
 //!
 //! DIFFERENCE: a red ancestor stops green leaves, too. The texts let a green class always send. A ceiling would then
-//! not be one where bursts or guarantees below it add up to more.
-//! DIFFERENCE: tokens are taken from the assured buckets of the lender and of all classes above it, whatever their colour. The
-//! appendix of \[hls\] leaves yellow ancestors out, which would let a class borrow what its children were already guaranteed.
-//! DIFFERENCE: a class has tokens while it is not in debt, so that a packet of any length can be sent. So a bucket may
-//! owe one packet. The appendix wants tokens for the whole packet.
-//! DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal depth.
-//! DIFFERENCE: the root is always green, as \[hls\] has it for a work-conserving scheduler. The driver paces the link.
-//! DIFFERENCE: a visit of DRR begins with what the last one left and ends with the quantum: the packet that exhausts the deficit is
-//! still sent. With quanta of at least the largest packet every visit sends, and a leaf gets the same over several rounds.
+//! fail if bursts or guarantees below it add up to more. DIFFERENCE: tokens are taken from the assured buckets of the
+//! lender and of all classes above it, whatever their colour. The appendix of \[hls\] leaves yellow ancestors out,
+//! which would let a class borrow bandwidth that was already guaranteed to its children. DIFFERENCE: a class has tokens
+//! while it is not in debt, so that a packet of any length can be sent. So a bucket may owe one packet. The appendix
+//! requires tokens for the whole packet. DIFFERENCE: the tree need not be complete. \[htb\] mandates leaves of equal
+//! depth. DIFFERENCE: the root is always green, as in \[hls\] for a work-conserving scheduler. The driver paces the
+//! link. DIFFERENCE: a visit of DRR begins with the rest of the last one and ends with the quantum: the packet that
+//! exhausts the deficit is still sent. With quanta of at least the largest packet every visit sends, and a leaf gets
+//! the same over several rounds.
 
 #[cfg(test)]
 mod tests;
@@ -78,7 +79,7 @@ use crate::parts::{
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
-/// What `htb` is and supports.
+/// Registry entry of `htb`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "htb",
     aliases: &[],
@@ -103,7 +104,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, members| boxed(Htb::new(tree, Deficits::PerLevel, members)?),
 };
 
-/// What `htb-common-deficit` is and supports.
+/// Registry entry of `htb-common-deficit`.
 pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     name: "htb-common-deficit",
     summary: "HTB before 9.9.2001: one deficit per leaf for all levels, which shares less exactly",
@@ -112,17 +113,17 @@ pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
     ..INFO
 };
 
-/// How many deficits a leaf has.
+/// The number of deficits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deficits {
     /// One for each class that it may borrow from: `htb`.
     PerLevel,
-    /// One: `htb-common-deficit`, whose sharing \[htb\] found to be off by 10 to 20 %.
+    /// One: `htb-common-deficit`, with a sharing error of 10 to 20 % according to \[htb\].
     Common,
 }
 
 const NIL: u32 = u32::MAX;
-/// So many leaves ahead, a leaf is asked for, and the packet behind its head.
+/// Prefetch distance in leaves: the leaf, and the packet behind its head.
 const LEAVES_AHEAD: usize = 6;
 const PACKETS_AHEAD: usize = 3;
 
@@ -134,7 +135,7 @@ struct Class {
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
     leaf: bool,
-    /// Of a leaf: how many deficits it has, and the first of them, in `Htb::deficits`.
+    /// Of a leaf: the number of its deficits, and the first of them, in `Htb::deficits`.
     deficit_count: u8,
     deficits: u32,
     queue: LeafQueue,
@@ -168,7 +169,7 @@ impl Class {
         }
     }
 
-    /// Where its deficits are.
+    /// Range of its deficits.
     fn deficits(&self) -> Range<usize> {
         let first = self.deficits as usize;
         first..first + usize::from(self.deficit_count)
@@ -181,10 +182,11 @@ struct Step {
     class: u32,
     set: u32,
     position: u32,
-    /// The level of the set, and how many of the steps before it are below the lender.
+    /// The level of the set, and the number of previous steps below the lender.
     at: u8,
     distance: u8,
-    /// True if the set has a child behind that one. Looked up with it: nothing changes before [`Htb::move_on`] asks.
+    /// True if the set has a child behind that one. Looked up together, because nothing changes before [`Htb::move_on`]
+    /// needs it.
     goes_on: bool,
 }
 
@@ -207,19 +209,20 @@ pub(crate) struct Htb {
     common: bool,
     /// By class with children, level of the lender and priority, the position of the child whose turn it is.
     cursors: Box<[u32]>,
-    /// The way from the root to the leaf that was found last, and how long it is. It stands here so that nobody copies it.
+    /// The path from the root to the leaf that was found last, and its length. Stored here to avoid a copy.
     path: [Step; MAX_DEPTH],
     steps: usize,
-    /// How many steps of the path the next search takes over, if [`Htb::found_among`] is still so: no set has changed since.
+    /// Number of steps of the path that the next search reuses, if [`Htb::found_among`] still holds: no set has changed
+    /// since.
     kept: usize,
     found_among: u64,
     /// The priority of the leaf that was found.
     priority: u8,
-    /// True if there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are enough classes for prefetching.
     looks_ahead: bool,
     /// By class: when its assured bucket may be out of debt.
     yellow: Heap,
-    /// By class: when its ceiling is out of debt, or its pool can be asked again.
+    /// By class: the time at which its ceiling is out of debt, or its pool can be asked again.
     blocked: Heap,
     lenders: Stack<Box<dyn Lender>>,
     slab: PacketSlab,
@@ -228,7 +231,8 @@ pub(crate) struct Htb {
 }
 
 impl Htb {
-    /// A scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of the link.
+    /// Makes a scheduler for `tree`. Each class of `members`, a child of the root, borrows from its lender instead of
+    /// the link.
     ///
     /// # Errors
     /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`], and for a member that is not a child of the root or named
@@ -304,7 +308,7 @@ impl Htb {
         Ok(htb)
     }
 
-    /// Bytes that one for `tree` takes, with what it takes to be built, where no class is a member of a pool.
+    /// Memory of an instance for `tree`, in bytes, including construction, if no class is a member of a pool.
     fn memory(tree: &Hierarchy) -> u64 {
         let (borrowing, turns) = BorrowingTree::memory(tree);
         let deficits: usize = tree.leaves().iter().map(|&leaf| tree.depth(leaf) + 1).sum();
@@ -335,7 +339,8 @@ impl Htb {
             (Standing::Stays, _) => {}
             _ => {
                 self.blocked.remove(class);
-                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta tell rates apart.
+                // Classes of one rate become green in the order in which they are noted, or nearly so; their quanta
+                // distinguish rates.
                 self.yellow.set_by(class, assured, known.quantum.into());
             }
         }
@@ -397,7 +402,8 @@ impl Htb {
         self.classes[class as usize].assured.ready_at() <= self.now
     }
 
-    /// `leaf` has got its first packet: it, and classes above it without backlog until now, take part again.
+    /// Handles the first packet of `leaf`. The leaf, and the classes above it without backlog until now, take part
+    /// again.
     #[inline(never)]
     fn activate(&mut self, leaf: u32) {
         let mut class = leaf;
@@ -407,10 +413,10 @@ impl Htb {
             if known.busy > 1 {
                 break;
             }
-            // What its pool said before is forgotten.
+            // Discards the previous answer of its pool.
             let colour = known.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
-            // Without backlog, nothing was noted of it.
+            // Without backlog, it was not noted.
             if colour != Standing::Lends {
                 self.watch(class);
             }
@@ -419,7 +425,7 @@ impl Htb {
         self.borrowing.set_backlogged(leaf, true);
     }
 
-    /// `leaf` has sent its last packet.
+    /// Handles the last packet of `leaf`.
     #[inline(never)]
     fn deactivate(&mut self, leaf: u32) {
         self.borrowing.set_backlogged(leaf, false);
@@ -441,8 +447,8 @@ impl Htb {
         self.deficits[deficits].fill(0);
     }
 
-    /// Finds the way to the leaf whose turn it is among those whose lender is at `level` and that have `priority`; `None` when a
-    /// class was found on it that its pool denies.
+    /// Finds the path to the leaf whose turn it is, among those of `priority` with a lender at `level`. `None` if a
+    /// class on it was denied by its pool.
     #[inline(always)]
     fn descend(&mut self, level: u8, priority: u8) -> Option<Turn> {
         let (mut class, mut at, mut distance) = (0, level, 0);
@@ -472,7 +478,7 @@ impl Htb {
             self.steps += 1;
             let below = self.borrowing.level(child);
             if is_own {
-                // From the lender down, what is below borrows.
+                // From the lender down, the classes below borrow.
                 if class == 0 && self.classes[child as usize].pool != NIL && !self.ask(child) {
                     return None;
                 }
@@ -480,7 +486,7 @@ impl Htb {
                 at = below;
             }
             if below == 0 {
-                // What a pool says has to be asked for each packet.
+                // A pool has to be asked for each packet.
                 self.kept = if self.lenders.is_empty() { self.steps - 1 } else { 0 };
                 return Some(Turn { leaf: child, level, distance: usize::from(distance) });
             }
@@ -500,7 +506,8 @@ impl Htb {
         }
     }
 
-    /// Asks for what the next packets of the set that the path ends in need: a leaf, and of an earlier one the packet behind its head.
+    /// Prefetches for the next packets of the set at the end of the path: a leaf, and for an earlier one the packet
+    /// behind its head.
     #[inline]
     fn look_ahead(&self) {
         let step = &self.path[self.steps - 1];
@@ -516,7 +523,7 @@ impl Htb {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, and then the tails of their queues.
+    /// Prefetches for arriving packets: their leaves, and then the tails of their queues.
     fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch_all(&self.classes, packet.class.index());
@@ -531,8 +538,8 @@ impl Htb {
         }
     }
 
-    /// Returns true if the pool of `class`, a child of the root that borrows, lends to it now. If not, it is taken out until it may be
-    /// asked again.
+    /// Returns true if the pool of `class`, a child of the root that borrows, lends to it now. If not, it is removed
+    /// until it may ask again.
     #[inline(never)]
     fn ask(&mut self, class: u32) -> bool {
         let known = &self.classes[class as usize];
@@ -549,7 +556,7 @@ impl Htb {
         }
     }
 
-    /// Sends the head of the leaf whose turn it is; nothing if it has none, which is never so.
+    /// Sends the head of the leaf whose turn it is. `None` is unreachable.
     #[inline(always)]
     fn send(&mut self, turn: Turn, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.looks_ahead {
@@ -678,7 +685,7 @@ impl Scheduler for Htb {
         self.turn_colours();
         self.slab.retune(&mut with.slab);
         if self.blocked.ids() < with.blocked.ids() {
-            // There was no ceiling, so that nothing is in it.
+            // There was no ceiling, so it is empty.
             core::mem::swap(&mut self.blocked, &mut with.blocked);
         }
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
@@ -704,7 +711,7 @@ impl Scheduler for Htb {
             if class == 0 || mine.busy == 0 {
                 continue;
             }
-            // Pools are asked anew, and the times that are noted are those of the rates before.
+            // Pools are asked again, and the noted times are those of the previous rates.
             let colour = mine.colour(self.now, Standing::Borrows);
             self.borrowing.stand(class, colour);
             self.watch(class);
@@ -712,7 +719,7 @@ impl Scheduler for Htb {
         true
     }
 
-    /// What a pool knows of this link's classes is the pool's, and stays.
+    /// The pool's state of this link's classes belongs to the pool, and stays.
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         for (id, class) in self.classes.iter_mut().enumerate() {

@@ -129,7 +129,7 @@ proptest! {
         for (before, after) in followed.zip(served.iter().filter(|packet| packet.class == 1)) {
             let eligible = before.arrival + bound + link;
             prop_assert!(after.start >= eligible, "{before:?} is sent {} ns too early", eligible - after.start);
-            // It is first in priority: a packet under way, and those of its own that were eligible with it.
+            // It is first in priority: a packet in transmission, and those of its own that were eligible with it.
             let own: u64 = served
                 .iter()
                 .filter(|packet| packet.class == 1 && packet.end <= after.start && packet.start + 2_000_000 >= eligible)

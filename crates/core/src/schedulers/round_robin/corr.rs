@@ -1,9 +1,8 @@
-//! `corr`: Carry-Over Round Robin, as \[drrpp\] Section 2.4.3 tells it. Flat.
+//! `corr`: Carry-Over Round Robin, as described in \[drrpp\] Section 2.4.3. Flat.
 //!
 //! Each class has a number of slots per cycle that need not be whole. A cycle has two parts. In the *major* cycle every
-//! class gets the whole slots that it has coming. In the *minor* cycle the slots that are left over go to classes with
-//! a fraction of one coming, the largest fraction first. What a class gets too much or too little is carried over into
-//! the next cycle.
+//! class gets the whole slots that it is owed. In the *minor* cycle the remaining slots go to classes that are owed a
+//! fraction, the largest fraction first. Excess or deficit is carried over into the next cycle.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -13,23 +12,22 @@
 //! | major cycle | `due` visits of `listed` | |
 //! | minor cycle | `fractions`, by what is missing to a slot | |
 //!
-//! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does: only then does a class go to
-//! the end of the list, behind those that came meanwhile, or leave it.
+//! A slot ends when its packet has been sent, as a visit of [`drr`](crate::schedulers::drr) does. Only then does a
+//! class go to the end of the list, behind those that came meanwhile, or leave it.
 //!
-//! A slot is a packet of any length. The text says that CORR is for cells of one length. Where packets differ in length
-//! it shares packets and not bytes.
+//! A slot is a packet of any length. According to the text, CORR is for cells of one length. With packets of different
+//! lengths it shares packets and not bytes.
 //!
-//! **Idle slots.** Where classes are idle, fewer slots are asked for than a cycle has, and the next begins at once. A
-//! class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class that
-//! comes with single packets would take a slot in every cycle.
+//! **Idle slots.** If some classes are idle, the others use fewer slots than a cycle has, and the next begins at once.
+//! A class that empties gives up its credit. It keeps its debt, which each cycle lowers by R_i. Otherwise a class with
+//! single packets would take a slot in every cycle.
 //!
-//! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle, which has n
-//! slots when all are active. Cycles in which nobody has a slot coming are done at once.
-//! **Invariants.** Credits are above -1 slot, and below 1 between cycles.
-//! **Bounds.** Over k cycles in which it has packets, a class sends more than k R_i - 2 and less than k R_i + 2
-//! packets. Counted from when it got packets, it sends within 1 of k R_i. So in the long run it gets exactly its share.
-//! **Overflow budget.** Rates and credits are below 2^53, a number of cycles times a rate fits 128 bits.
-//! **Validation.** The bounds as property tests.
+//! **Cost per packet.** O(log n) for a slot of the minor cycle, and three walks over the active classes per cycle,
+//! which has n slots when all are active. Cycles in which no class is owed a slot are done at once. **Invariants.**
+//! Credits are above -1 slot, and below 1 between cycles. **Bounds.** Over k cycles in which it has packets, a class
+//! sends more than k R_i - 2 and less than k R_i + 2 packets. Counted from when it got packets, it sends within 1 of k
+//! R_i. So in the long run it gets exactly its share. **Overflow budget.** Rates and credits are below 2^53, a number
+//! of cycles times a rate fits 128 bits. **Validation.** The bounds as property tests.
 //!
 //! DIFFERENCE: a class that gets packets during a cycle waits for the next one, which is at most n packets away.
 //! DIFFERENCE: the cycle has as many slots as there are leaves; the text leaves it open.
@@ -48,7 +46,7 @@ use crate::parts::heap::Heap;
 #[cfg(test)]
 mod tests;
 
-/// What `corr` is and supports.
+/// Registry entry of `corr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "corr",
     aliases: &[],
@@ -84,7 +82,7 @@ pub(crate) struct Corr {
     /// Classes with packets, those first that are still to be visited in this major cycle.
     listed: Ring,
     due: u32,
-    /// Classes that have had their whole slots and have a fraction of one coming, by what is missing to a slot.
+    /// Classes that have had their whole slots and are owed a fraction of one, by the missing part of a slot.
     fractions: Heap,
     cycle_slots: u64,
     /// Slots of this cycle that are left.
@@ -93,7 +91,7 @@ pub(crate) struct Corr {
     sending: Sending,
 }
 
-/// Whose slot is under way.
+/// The class whose slot is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     Nobody,
@@ -104,10 +102,10 @@ enum Sending {
 }
 
 impl Corr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let slots = tree.leaves().len() as u128;
         let rate = |class| (tree.share_all_busy(class) * slots) >> (64 - FRACTION_BITS);
@@ -154,7 +152,7 @@ impl Corr {
         self.flows.pop(flow, now, drops)
     }
 
-    /// The class whose slot is under way.
+    /// Returns the class whose slot is in use.
     fn sending(&self) -> Option<u32> {
         match self.sending {
             Sending::Nobody => None,
@@ -163,7 +161,7 @@ impl Corr {
         }
     }
 
-    /// What was being sent has been sent: its class goes where it belongs now.
+    /// Ends the transmission: moves its class to the list where it belongs now.
     fn settle(&mut self) {
         let Some(flow) = self.sending() else { return };
         if self.flows.is_empty(flow) {
@@ -178,7 +176,7 @@ impl Corr {
         }
     }
 
-    /// The first of those that are due in the major cycle makes way where it has no whole slot coming, or no packet.
+    /// Passes over the first class that is due in the major cycle if it is owed no whole slot, or has no packet.
     fn pass_first(&mut self, flow: u32) {
         let credit = self.flows.state(flow).credit;
         if self.flows.is_empty(flow) {
@@ -195,7 +193,7 @@ impl Corr {
         }
     }
 
-    /// A slot of the major cycle, if one is left.
+    /// Uses a slot of the major cycle, if one is left.
     fn major(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         while self.due > 0 && self.left > 0 {
             let flow = self.listed.first()?;
@@ -208,7 +206,7 @@ impl Corr {
         None
     }
 
-    /// A slot of the minor cycle, if one is left.
+    /// Uses a slot of the minor cycle, if one is left.
     fn minor(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.left == 0 {
             return None;

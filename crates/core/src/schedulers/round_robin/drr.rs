@@ -1,13 +1,13 @@
-//! `drr`: Deficit Round Robin of Shreedhar and Varghese, as \[drrpp\] Sections 2.4.4 and 3.1.1 tell it. Flat.
+//! `drr`: Deficit Round Robin of Shreedhar and Varghese, as described in \[drrpp\] Sections 2.4.4 and 3.1.1. Flat.
 //!
 //! Each class with packets is visited once per round. A visit adds the class's quantum to its deficit and sends packets
-//! as long as the deficit covers them. What is left is kept for the next round. It is forgotten when the class has
-//! become empty.
+//! as long as the deficit covers them. The rest is kept for the next round. It is forgotten when the class has become
+//! empty.
 //!
-//! A visit ends when its last packet *has been sent*, as in the loop of \[drr\], where `Send` takes the time of the packet.
-//! Only then does the class move to the end of the list, behind those that came meanwhile, or leave it because it is
-//! empty. Here that is the next call of `dequeue`. A packet that comes for a class while its last one is under way is
-//! still a packet of that visit.
+//! A visit ends when its last packet *has been sent*, as in the loop of \[drr\], where `Send` takes the time of the
+//! packet. Only then does the class move to the end of the list, behind those that came meanwhile, or leave it because
+//! it is empty. Here that is the next call of `dequeue`. So a packet that arrives for a class during the transmission
+//! of its last one is still a packet of that visit.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -16,21 +16,21 @@
 //! | active flow list | `Turns::ring` | |
 //! | F = sum of Q_i, the round | bounded by `quanta` | |
 //!
-//! **Quanta.** A class's quantum is what the user set. Where some classes set one, the others follow from the first of
-//! those in proportion to the shares. Where none does, the quanta are in proportion to the shares, as \[drrpp\] Section
-//! 3.1.1 wants them. They are then as small as they can be with the smallest at least the largest packet, which makes
-//! the work per packet O(1). With shares as far apart as 1 : 10^9 a round would then last for hours, and every class
-//! but one would be silent that long. So a round is never longer than one largest packet per leaf plus what the link
-//! carries in one second (`ROUND`). Where that binds, the quanta of the smallest classes fall below a packet, and
-//! these classes collect credit over several rounds. Quanta are rounded to the nearest 2^-16 byte.
+//! **Quanta.** A quantum set by the user is kept. If some classes set one, the others follow from the first of those in
+//! proportion to the shares. If none does, the quanta are in proportion to the shares, as \[drrpp\] Section 3.1.1
+//! requires. The smallest is then the largest packet, which makes the work per packet O(1). With shares as far apart as
+//! 1 : 10^9 a round would then last for hours, and every class but one would be silent that long. So a round is never
+//! longer than one largest packet per leaf plus the bytes that the link carries in one second (`ROUND`). If that limit
+//! applies, the quanta of the smallest classes fall below a packet, and these classes collect credit over several
+//! rounds. Quanta are rounded to the nearest 2^-16 byte.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise there are at most three
-//! walks over the active classes per call: one in which nobody can send, one that credits all the rounds in which
-//! nobody could, and one that is sure to send.
+//! **Cost per packet.** O(1) if every quantum is at least the largest packet. Otherwise there are at most three walks
+//! over the active classes per call: one in which no class can send, one that credits all such rounds, and one that is
+//! sure to send.
 //!
-//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is under way. The deficit of a
-//! class is below its head packet between its visits, so 0 <= D_i < L_max, and 0 while it is empty. So over m visits in
-//! which a class stays backlogged it sends between m Q_i - L_max and m Q_i + L_max.
+//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is in transmission. The
+//! deficit of a class is below its head packet between its visits, so 0 <= D_i < L_max, and 0 while it is empty. So
+//! over m visits in which a class stays backlogged it sends between m Q_i - L_max and m Q_i + L_max.
 //!
 //! **Overflow budget.** Quanta are below 2^41 bytes (10^6 leaves of 2^20 bytes and 2^37 bytes of link time; a user's are
 //! below 2^32), deficits below that plus 2^20: 2^58 units. Shares (2^64) times a round (2^41) in units of 2^-16 fit 128 bits.
@@ -63,7 +63,7 @@ use crate::parts::memory::{bytes_of, filled};
 #[cfg(test)]
 mod tests;
 
-/// What `drr` is and supports.
+/// Registry entry of `drr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr",
     aliases: &[],
@@ -90,8 +90,8 @@ pub const FRACTION_BITS: u32 = 16;
 /// A round lasts at most this long beyond one largest packet per leaf, unless the user sets quanta.
 pub(crate) const ROUND: Nanos = Nanos::from_secs(1);
 
-/// The quantum that each class of `tree` runs with, in units of 2^-[`FRACTION_BITS`] bytes, by class id; 0 for the root and
-/// inner classes. The module's page says how they are chosen.
+/// Returns the effective quantum of each class of `tree`, in units of 2^-[`FRACTION_BITS`] bytes, by class id; 0 for
+/// the root and inner classes. See the module's documentation for the choice.
 ///
 /// # Errors
 /// [`BuildError::Parameter`] for a quantum of zero, or for one outside 2^-16 .. 2^32 bytes that would have to follow from
@@ -171,14 +171,14 @@ impl Turn for Deficit {
     }
 }
 
-/// What a packet of `len` bytes takes of a credit.
+/// Credit that a packet of `len` bytes needs.
 #[must_use]
 #[inline]
 pub(crate) const fn need(len: u32) -> u64 {
     (len as u64) << FRACTION_BITS
 }
 
-/// The leaves of `tree` with their quanta.
+/// Returns the leaves of `tree` with their quanta.
 ///
 /// # Errors
 /// As [`quanta`].
@@ -187,7 +187,7 @@ pub(crate) fn flows(tree: &Hierarchy) -> Result<Flows<Deficit>, BuildError> {
     Ok(Flows::new(tree, |class| Deficit { quantum: quanta[class.index()], credit: 0 })?)
 }
 
-/// Brings over the quanta and limits of `with`. A class that is being visited keeps at most what a visit can have left.
+/// Adopts the quanta and limits of `with`. A class that is being visited keeps at most the maximum rest of a visit.
 pub(crate) fn retune(flows: &mut Flows<Deficit>, with: &mut Flows<Deficit>) {
     let largest = need(flows.max_packet());
     flows.retune(with, |mine, theirs| {
@@ -196,20 +196,20 @@ pub(crate) fn retune(flows: &mut Flows<Deficit>, with: &mut Flows<Deficit>) {
     });
 }
 
-/// Bytes that [`flows`] take for `tree`, with what it takes to make them, and so many rings of them.
+/// Memory of [`flows`] for `tree`, in bytes, including construction, plus `rings` rings of them.
 pub(crate) fn memory(tree: &Hierarchy, rings: u64) -> u64 {
     Flows::<Deficit>::memory(tree) + bytes_of::<u64>(tree.len()) + rings * Ring::memory(tree)
 }
 
-/// Counts visits, where somebody wants to know.
+/// An optional counter of visits.
 pub(crate) trait Tally {
-    /// `flow` gets its quantum `times` times; `ring` has so many classes, this one included.
+    /// Called when `flow` gets its quantum `times` times; `ring` is the number of its classes, this one included.
     fn begins(&mut self, flow: u32, times: u64, ring: u32);
-    /// The credit of `flow` has not covered its first packet `times` times.
+    /// Records that the credit of `flow` did not cover its first packet `times` times.
     fn exhausts(&mut self, flow: u32, times: u64);
 }
 
-/// Nobody does.
+/// No-op tally.
 impl Tally for () {
     #[inline(always)]
     fn begins(&mut self, _: u32, _: u64, _: u32) {}
@@ -217,20 +217,20 @@ impl Tally for () {
     fn exhausts(&mut self, _: u32, _: u64) {}
 }
 
-/// Classes with packets that take turns as this page tells, all or some of those of a [`Flows`].
+/// Classes with packets that take turns by the rules of this module: all or some of those of a [`Flows`].
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The first is visited next, or its visit is under way; then it may have no packet but the one that is being sent.
+    /// The first is visited next, or is being visited; then it may have no packet except the one in transmission.
     pub ring: Ring,
-    /// True if the visit of the first is under way: it has been given its quantum, and sent a packet.
+    /// True if the first is being visited: it has been given its quantum, and sent a packet.
     visiting: bool,
 }
 
 impl Turns {
-    /// Of the leaves of `tree`, none of which has packets.
+    /// Empty turns for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { ring: Ring::new(tree)?, visiting: false })
     }
@@ -250,7 +250,7 @@ impl Turns {
         }
     }
 
-    /// Takes a class out, wherever it is, and its credit away; whether it was in. O(n).
+    /// Removes a class at any position, and its credit; returns true if it was in. O(n).
     pub(crate) fn remove(&mut self, flows: &mut Flows<Deficit>, flow: u32) -> bool {
         if self.ring.first() == Some(flow) {
             self.visiting = false;
@@ -262,7 +262,7 @@ impl Turns {
         was_in
     }
 
-    /// Takes out the packet that is next; nothing where no class is in.
+    /// Removes and returns the next packet; `None` if no class has packets.
     #[inline(always)]
     pub(crate) fn next(
         &mut self,
@@ -286,7 +286,7 @@ impl Turns {
         None
     }
 
-    /// Gives every class the quanta of the rounds in which none of them could send. No class has a visit under way.
+    /// Gives every class the quanta of the rounds in which no class could send. No visit may be in progress.
     fn skip_rounds(&self, flows: &mut Flows<Deficit>, tally: &mut impl Tally) {
         let mut rounds = u64::MAX;
         self.ring.for_each(flows, |_, deficit, len| {
@@ -300,15 +300,15 @@ impl Turns {
         });
     }
 
-    /// The class whose visit has begun and not ended.
+    /// Returns the class whose visit has begun and not ended.
     #[must_use]
     #[inline]
     pub(crate) fn visited(&self) -> Option<u32> {
         if self.visiting { self.ring.first() } else { None }
     }
 
-    /// What was being sent has been sent. Ends the visit under way where its class has no packet that its credit covers;
-    /// whether it ended one.
+    /// Ends the transmission. Also ends the visit in progress if its class has no packet that its credit covers;
+    /// returns true if it did.
     #[inline(always)]
     pub(crate) fn settle(&mut self, flows: &mut Flows<Deficit>, tally: &mut impl Tally) -> bool {
         let Some(flow) = self.visited() else { return false };
@@ -327,8 +327,8 @@ impl Turns {
         true
     }
 
-    /// Begins or continues the visit of the first class, after [`Turns::settle`]. Returns its next packet, or nothing where
-    /// its credit does not cover it, which ends the visit.
+    /// Begins or continues the visit of the first class, after [`Turns::settle`]. Returns its next packet, or nothing
+    /// if its credit does not cover it, which ends the visit.
     #[inline(always)]
     pub(crate) fn visit(
         &mut self,
@@ -374,9 +374,9 @@ impl Turns {
     }
 }
 
-/// A latency of (3 F - 2 phi) / r at the rate r phi / F, where F is the sum of all quanta and phi that of the class. This rate is not
-/// the class's guarantee where quanta are set that are not in proportion. None where a quantum is below the largest packet: a class
-/// then waits for several rounds.
+/// A latency of (3 F - 2 phi) / r at the rate r phi / F, where F is the sum of all quanta and phi that of the class.
+/// This rate is not the class's guarantee if quanta are set out of proportion. None if a quantum is below the largest
+/// packet: a class then waits for several rounds.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let Ok(quanta) = quanta(tree) else { return alloc::vec![None; tree.len()] };
     let largest = u64::from(tree.link().max_packet);
@@ -391,7 +391,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     (0..tree.len()).map(server).collect()
 }
 
-/// Checks that the classes without packets have no credit, but for `visited`.
+/// Checks that the classes without packets have no credit, except `visited`.
 ///
 /// # Errors
 /// The broken invariant, in words.
@@ -412,7 +412,7 @@ pub(crate) struct Drr {
 }
 
 impl Drr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`quanta`].
@@ -440,7 +440,7 @@ impl PlainOut for Drr {
         self.flows.serve_plain(&mut self.turns.ring, &mut self.turns.visiting, slots)
     }
 
-    /// The first is not a FIFO, or has to wait for its quantum to add up.
+    /// Removes and returns the next packet, if the first class is not a FIFO or its quantum has to add up.
     #[inline(always)]
     fn pop_any(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.turns.next(&mut self.flows, now, drops, &mut ())

@@ -1,9 +1,8 @@
-//! `drr+`: DRR with latency-critical classes that are held to a contract, as \[drrpp\] Section 2.5.4 tells it after
+//! `drr+`: DRR with latency-critical classes that are held to a contract, as described in \[drrpp\] Section 2.5.4 after
 //! \[drr\]. Flat.
 //!
-//! A latency-critical class promises to send at most so many bytes in so much time. While it keeps to that, its packets
-//! are sent before those of the best-effort classes. A class that has broken its contract is a best-effort class for
-//! good.
+//! A latency-critical class promises to send at most x bytes in any time T. While it conforms, its packets are sent
+//! before those of the best-effort classes. A class that has broken its contract is a best-effort class for good.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -13,34 +12,34 @@
 //! | Q_i, D_i | `Deficit` | 2^-16 byte |
 //! | F | sum of all quanta | |
 //!
-//! **Contract.** A class keeps its contract as long as no more than x bytes arrive in any interval of length T, as \[drrpp\]
-//! Section 4.4.4 has it: N <= C for all t. What has arrived is remembered for a time T in `SLOTS` slots of T / `SLOTS`.
-//! What comes within a slot counts as if it had come when the slot began. So a class that keeps its contract is never
-//! demoted, and one that sends more than x bytes within T - T / `SLOTS` always is. Packets that are dropped for lack of room
-//! count. A latency-critical class without a contract has the one that follows from its share: its quantum (or a largest packet, if that is more) in
-//! the time in which the link sends the round that this is its part of. A class with a contract is latency-critical
-//! whether or not it says so. Nobody checks whether the contracts together fit the link: classes that keep theirs come
+//! **Contract.** A class keeps its contract as long as no more than x bytes arrive in any interval of length T, as in
+//! \[drrpp\] Section 4.4.4: N <= C for all t. Arrivals are remembered for a time T in `SLOTS` slots of T / `SLOTS`.
+//! Arrivals within a slot count as if they came at the start of the slot. So a class that keeps its contract is never
+//! demoted, and one that sends more than x bytes within T - T / `SLOTS` always is. Packets that are dropped for lack of
+//! room count. A latency-critical class without a contract gets one from its share: its quantum (or a largest packet,
+//! if that is more) in the time of the round of which this is its part. A class with a contract is latency-critical
+//! even if it is not marked so. It is not checked that the contracts together fit the link: conforming classes come
 //! first.
 //!
 //! **Order.** Classes that keep their contract take turns as in [`drr`], and so do the best-effort classes. After each
-//! packet the former come first. A visit of a best-effort class goes on where it was interrupted.
+//! packet the former come first. A visit of a best-effort class resumes where it was interrupted.
 //!
-//! **Cost per packet.** That of `drr`, and a slot that is forgotten for each that begins. When a class is demoted, once for each, a walk over the latency-critical ones.
-//! **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its kind.
-//! **Bounds.** A packet of a class that keeps its contract waits for one packet of a best-effort class at most, besides those of
-//! its own kind. Of each of these at most x_j + rho_j t bytes arrive in any time t before it is demoted, with rho_j = x_j / (T_j -
-//! T_j / `SLOTS`). So the link is through with all of them, and the packet has left, after
+//! **Cost per packet.** That of `drr`, and one slot that expires for each that begins. Each demotion walks over the
+//! latency-critical classes. **Invariants.** Those of `drr` in both rings; a class with packets is in the ring of its
+//! kind. **Bounds.** A packet of a class that keeps its contract waits for at most one packet of a best-effort class,
+//! besides those of its own kind. Of each of these at most x_j + rho_j t bytes arrive in any time t before it is
+//! demoted, with rho_j = x_j / (T_j - T_j / `SLOTS`). So the link has sent all of them, and the packet, after
 //!
 //! > (sum of x_j + L) / (r - sum of rho_j)
 //!
-//! where the contracts leave anything of the link. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows with the number of classes.
-//! **Overflow budget.** That of `drr`; the bytes of an interval saturate.
-//! **Validation.** `drr` is the oracle for demoted classes; the rest is tested as stated here.
+//! if the contracts leave any part of the link. A demoted class has the latency (3 F - 2 Q_LC) / r of DRR, which grows
+//! with the number of classes. **Overflow budget.** That of `drr`; the bytes of an interval saturate. **Validation.**
+//! `drr` is the oracle for demoted classes; the rest is tested as stated here.
 //!
-//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one packet.
-//! Ours counts bytes in every interval, as Section 4.4.4 says, to within a slot.
-//! DIFFERENCE: "for good" is until the classes are configured anew or the queues are purged.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: \[drrpp\] Section 2.5.4 has a timer that a second packet must not beat, which is a contract of one
+//! packet. Ours counts bytes in every interval, as in Section 4.4.4, to within a slot. DIFFERENCE: "for good" is until
+//! the classes are reconfigured or the queues are purged. DIFFERENCE: under
+//! [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -62,7 +61,7 @@ use crate::schedulers::round_robin::visits::Visits;
 #[cfg(test)]
 mod tests;
 
-/// What `drr+` is and supports.
+/// Registry entry of `drr+`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr+",
     aliases: &[],
@@ -84,10 +83,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };
 
-/// Slots in which what a class sends is remembered for its contract's time.
+/// Number of slots in which a class's traffic is remembered for its contract's time.
 const SLOTS: usize = 32;
 
-/// What has arrived from a time on until the next slot began.
+/// Bytes that arrived from `start` until the next slot began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     start: u64,
@@ -100,7 +99,7 @@ struct Police {
     contract: Contract,
     /// Its number among the classes with a contract, whose slots it has.
     number: u32,
-    /// The oldest slot in use, and how many are.
+    /// The oldest slot in use, and the number in use.
     oldest: u8,
     used: u8,
     /// Bytes in all of them.
@@ -113,7 +112,8 @@ impl Police {
         Self { contract, number, oldest: 0, used: 0, arrived: 0, broken: false }
     }
 
-    /// `len` bytes arrive, and `slots` are this class's; whether they break the contract, which they do once.
+    /// Records an arrival of `len` bytes in this class's `slots`; returns true when the contract is broken, which
+    /// happens once.
     fn breaks(&mut self, slots: &mut [Slot; SLOTS], now: Nanos, len: u32) -> bool {
         if self.broken {
             return false;
@@ -140,7 +140,7 @@ impl Police {
     }
 }
 
-/// The bound of the header, for what a class may send under its contract.
+/// The bound of the module's documentation, for traffic within a class's contract.
 fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(quanta) = drr::quanta(tree) else { return none() };
@@ -164,7 +164,8 @@ fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     contracts.iter().map(|contract| contract.as_ref().map(windowed)).collect()
 }
 
-/// The contract of each class, by id; none for best-effort classes. `quantum` is that of a leaf, in the unit of deficits.
+/// The contract of each class, by id; `None` for best-effort classes. `quantum` is that of a leaf, in the unit of
+/// deficits.
 fn contracts(tree: &Hierarchy, quantum: impl Fn(ClassId) -> u64) -> Result<Box<[Option<Contract>]>, BuildError> {
     let mut contracts = filled(tree.len(), None)?;
     let round: u128 = tree.leaves().iter().map(|&leaf| u128::from(quantum(leaf))).sum();
@@ -178,7 +179,7 @@ fn contracts(tree: &Hierarchy, quantum: impl Fn(ClassId) -> u64) -> Result<Box<[
             None if config.latency_critical => {
                 let quantum = quantum(class);
                 let bytes = (quantum >> FRACTION_BITS).max(u64::from(link.max_packet));
-                // What the link sends in the time in which this is the class's part: below 2^41 * 2^20 * 2^41.
+                // Bytes of the link in the time of which this is the class's part: below 2^41 * 2^20 * 2^41.
                 let part = (u128::from(bytes) * round).div_ceil(u128::from(quantum));
                 let every = link.rate.time_for_bytes(u64::try_from(part).unwrap_or(u64::MAX));
                 Some(Contract { bytes, every })
@@ -204,7 +205,7 @@ pub(crate) struct DrrPlus {
 }
 
 impl DrrPlus {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`]; [`BuildError::Parameter`] for a contract of no bytes or no time.

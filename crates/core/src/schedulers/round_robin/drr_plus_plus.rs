@@ -3,8 +3,8 @@
 //! modifies.
 //!
 //! A round visits each latency-critical class with packets and then one best-effort class. A visit adds the class's
-//! quantum to its deficit and sends what that covers, as in [`drr`]. So a latency-critical class may burst without
-//! losing its place: what is more than its quantum stays queued for the next round.
+//! quantum to its deficit and sends the covered packets, as in [`drr`]. So a latency-critical class may burst without
+//! losing its place: the excess over its quantum stays queued for the next round.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -14,15 +14,13 @@
 //! | round (Definition 4) | `due` visits of latency-critical classes, one of a best-effort class | |
 //! | TxQueue, PrioTxQueue | the link's [`TransmitQueue`](crate::contract::TransmitQueue), where it has one | |
 //!
-//! **Shares.** Q_LC is added once for each best-effort class that is visited. A latency-critical class that sends
-//! enough gets Q_LC / (Q_LC + Q_BE) of the link, whatever the number of best-effort classes. Where there are several,
-//! that is more than its share by the weights. The text has it so. A user who wants less gives the class a smaller
-//! quantum.
+//! **Shares.** Q_LC is added once for each visit of a best-effort class. A latency-critical class that sends enough
+//! gets Q_LC / (Q_LC + Q_BE) of the link, for any number of best-effort classes. If there are several, that is more
+//! than its share by the weights, as in the text. To give the class less, set a smaller quantum.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet. Otherwise at most three walks over the active
-//! classes per call.
-//! **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty. Latency-critical classes send at most the sum
-//! of their Q_LC + L_max between two visits of best-effort classes.
+//! **Cost per packet.** O(1) if every quantum is at least the largest packet. Otherwise at most three walks over the
+//! active classes per call. **Invariants.** 0 <= DC_i < L_max between visits, 0 while a class is empty.
+//! Latency-critical classes send at most the sum of their Q_LC + L_max between two visits of best-effort classes.
 //! **Bounds.** Let all quanta be at least L, the largest packet. Let R = sum of Q_LC + Q_BE with the largest Q_BE. Let
 //! there be m latency-critical and n best-effort classes. When class i has been visited k times since it got packets,
 //! the link has sent at most (k + 1) (R - Q_i) + (n + m) L of others and of i's packet before, because every class may
@@ -30,23 +28,20 @@
 //! Theta_i = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, and a (sigma, rho) flow within that rate is delayed by at most
 //! sigma / rho + Theta_i. Best-effort classes share among each other as under DRR.
 //!
-//! Theorem 2 has (Q_LC + 3 Q_BE) / r for one latency-critical class, whatever n. It takes the best-effort classes for
-//! one, with one deficit. That holds where they carry none over, as with packets of one length that divides their
-//! quanta, or where there is one of them. Otherwise each of them may be a packet late in the same n rounds, and the
-//! theorem is exceeded.
-//! **Overflow budget.** That of `drr`.
-//! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; Theorem 2 where it holds and
-//! the bound above as property tests.
+//! Theorem 2 has (Q_LC + 3 Q_BE) / r for one latency-critical class, for any n. It treats the best-effort classes as
+//! one, with one deficit. That holds if they carry none over, as with packets of one length that divides their quanta,
+//! or if there is one of them. Otherwise each of them may be a packet late in the same n rounds, and the theorem is
+//! exceeded. **Overflow budget.** That of `drr`. **Validation.** The sequence of Table 3.5; a plain transcription of
+//! the algorithm as an oracle; Theorem 2 where it holds and the bound above as property tests.
 //!
 //! DIFFERENCE: Table 3.1 serves the latency-critical list while it is not empty, which would starve the rest. Table
-//! 3.5, Definition 4 and Figure 3.2 take turns, and so do we.
-//! DIFFERENCE: no transmit queues unless the link has them. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for
-//! them. Without one, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each packet
-//! when it is free, and a visit is over when its last packet has been sent. A queue behind the scheduler adds what it holds
-//! to every delay.
-//! DIFFERENCE: several latency-critical classes; the text has one.
-//! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! 3.5, Definition 4 and Figure 3.2 take turns, as does this implementation. DIFFERENCE: no transmit queues unless the
+//! link has them. The tables move packets to `TxQueue` and `PrioTxQueue` and give no size for them. With unlimited
+//! queues, all best-effort packets would be moved at once and leave in the order of a FIFO. Here the link takes each
+//! packet when it is free, and a visit is over when its last packet has been sent. A queue behind the scheduler adds
+//! its contents to every delay. DIFFERENCE: several latency-critical classes; the text has one. DIFFERENCE: rounds in
+//! which no class can send are credited at once and not walked one by one. The order is the same. DIFFERENCE: under
+//! [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -68,7 +63,7 @@ use crate::schedulers::round_robin::visits::Visits;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// What `drr++` is and supports.
+/// Registry entry of `drr++`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++",
     aliases: &[],
@@ -88,10 +83,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(DrrPlusPlus::new(tree)?),
 };
 
-/// Which classes of `tree` are latency-critical, by id.
+/// Marks the latency-critical classes of `tree`, by id.
 ///
 /// # Errors
-/// Where there is no memory for it.
+/// Fails if there is not enough memory.
 pub(crate) fn critical(tree: &Hierarchy) -> Result<Box<[bool]>, OutOfMemory> {
     slice(tree.len(), |index| {
         let class = ClassId(index as u32);
@@ -99,8 +94,8 @@ pub(crate) fn critical(tree: &Hierarchy) -> Result<Box<[bool]>, OutOfMemory> {
     })
 }
 
-/// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, for latency-critical classes where
-/// all quanta are at least a largest packet.
+/// sigma / rho + Theta with rho = r Q_i / R and Theta = ((R - Q_i) (1 + L / Q_i) + (n + m) L) / r, for latency-critical
+/// classes if all quanta are at least a largest packet.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(quanta) = drr::quanta(tree) else { return none() };
@@ -122,14 +117,14 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
         }
         let own = u128::from(quanta[index]);
         let share = Ratio { numerator: own, denominator: round };
-        // (R - Q_i) (Q_i + L) / Q_i and what is carried over; saturates where nobody could wait for it.
+        // (R - Q_i) (Q_i + L) / Q_i and the carried-over deficits; saturates at impractical values.
         let numerator = (round - own).saturating_mul(own + largest).saturating_add(carried.saturating_mul(own));
         Some(LatencyRate::new(share, Ratio { numerator, denominator: own << drr::FRACTION_BITS }))
     };
     (0..tree.len()).map(server).collect()
 }
 
-/// Shares this much below the guarantee, as a part of it, are no shortfall: quanta are rounded.
+/// Shares that are below the guarantee by at most this part are not shortfalls: quanta are rounded.
 const PART: u128 = 100;
 
 /// Guarantees that visits of latency-critical classes cost others while all classes have packets. A round visits each best-effort class once and all
@@ -147,7 +142,7 @@ pub(crate) fn shortfalls(tree: &Hierarchy) -> Result<Vec<Shortfall>, BuildError>
     let link = u128::from(tree.link().rate.bps());
     let short = tree.leaves().iter().filter_map(|&leaf| {
         let Some(Share::Guarantee(guarantee)) = tree.config(leaf).share else { return None };
-        // The part of the link in 2^-32, so that nothing overflows.
+        // The share of the link in 2^-32, so that nothing overflows.
         let gets = ((visits(leaf) << 32) / round.max(1) * link) >> 32;
         let is_short = gets * PART < u128::from(guarantee.bps()) * (PART - 1);
         is_short.then_some(Shortfall { leaf, guarantee, gets: gets as u64 })
@@ -164,13 +159,13 @@ pub(crate) struct DrrPlusPlus {
     best_effort: Turns,
     /// Latency-critical classes that are still to be visited in this round.
     due: u32,
-    /// The round is over with the visit that has ended; who is due in the next is not yet known.
+    /// The round ends with the visit that has ended; the visits of the next are not yet determined.
     over: bool,
     visits: Visits,
 }
 
 impl DrrPlusPlus {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`].
@@ -185,7 +180,7 @@ impl DrrPlusPlus {
         drr::memory(tree, 2) + bytes_of::<bool>(tree.len()) + Visits::memory(tree)
     }
 
-    /// What is left of the round; its first packet ends the search.
+    /// Continues the rest of the round; returns its first packet.
     #[inline]
     fn round(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         if core::mem::replace(&mut self.over, false) {
@@ -203,14 +198,14 @@ impl DrrPlusPlus {
         packet
     }
 
-    /// What was being sent has been sent: a visit may be over, and with it the round.
+    /// Ends the transmission, which may end a visit, and with it the round.
     #[inline]
     fn settle(&mut self) {
         self.due -= u32::from(self.critical.settle(&mut self.flows, &mut self.visits));
         self.over |= self.best_effort.settle(&mut self.flows, &mut self.visits);
     }
 
-    /// Does the rounds in which no class can send. No visit is under way, and a round begins.
+    /// Completes the rounds in which no class can send. No visit is in progress, and a round begins.
     fn skip_rounds(&mut self) {
         let (critical, best_effort) = (&self.critical.ring, &mut self.best_effort.ring);
         // The number of the round in which the first class can send, counted from 1.
@@ -270,7 +265,7 @@ impl Scheduler for DrrPlusPlus {
             self.over = true;
             return Dequeued::Idle;
         }
-        // What is left of one round, another, and one after those in which nobody can send.
+        // The rest of one round, another, and one after those in which no class can send.
         for pass in 0..3 {
             if pass == 2 {
                 self.skip_rounds();

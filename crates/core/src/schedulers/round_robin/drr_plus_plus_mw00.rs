@@ -1,9 +1,9 @@
-//! `drr++-mw00`: DRR++ as MacGregor and Shi wrote it, \[drrpp\] Section 3.1.2, Tables 3.3 and 3.4. Flat.
-//! [`drr_plus_plus`](crate::schedulers::drr_plus_plus) is the form that the thesis goes on with.
+//! `drr++-mw00`: DRR++ as MacGregor and Shi wrote it, \[drrpp\] Section 3.1.2, Tables 3.3 and 3.4. Flat. The thesis
+//! continues with another form: [`drr_plus_plus`](crate::schedulers::drr_plus_plus).
 //!
 //! A round visits every best-effort class with packets once, n of them. When it begins, each latency-critical class
 //! gets n times its quantum. As long as that lasts, its packets are sent before any other packet, even in the middle of
-//! a visit. What is more stays queued for the next round.
+//! a visit. Excess packets stay queued for the next round.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -12,34 +12,33 @@
 //! | DC_i; for the latency-critical ones n Q_LC per round | `Deficit::credit` | 2^-16 byte |
 //! | n | `classes` | |
 //!
-//! **Shares.** As in [`drr_plus_plus`](crate::schedulers::drr_plus_plus): Q_LC / (Q_LC + Q_BE) of the link for a class that sends
-//! enough, whatever the number of best-effort classes.
+//! **Shares.** As in [`drr_plus_plus`](crate::schedulers::drr_plus_plus): Q_LC / (Q_LC + Q_BE) of the link for a class
+//! that sends enough, for any number of best-effort classes.
 //!
-//! **Cost per packet.** O(1) where every quantum is at least the largest packet, except that a new round walks the
+//! **Cost per packet.** O(1) if every quantum is at least the largest packet, except that a new round walks the
 //! latency-critical classes that wait for it. Otherwise at most three walks over the active classes per call.
-//! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not; the one that is
-//! sending is looked at when its packet has been sent. A
-//! latency-critical class sends at most n Q_LC + L_max in a round.
-//! **Bounds.** None is stated for this form: after n Q_LC a latency-critical class waits for all n best-effort classes.
-//! **Overflow budget.** That of `drr`; n Q_LC saturates at 2^48 bytes.
-//! **Validation.** The sequence of Table 3.5; the algorithm written down plainly as an oracle; the credit per round.
+//! **Invariants.** The credit of a class in `ready` covers its first packet, that of one in `waiting` does not; the one
+//! that is sending is checked when its packet has been sent. A latency-critical class sends at most n Q_LC + L_max in a
+//! round. **Bounds.** None is stated for this form: after n Q_LC a latency-critical class waits for all n best-effort
+//! classes. **Overflow budget.** That of `drr`; n Q_LC saturates at 2^48 bytes. **Validation.** The sequence of Table
+//! 3.5; a plain transcription of the algorithm as an oracle; the credit per round.
 //!
 //! DIFFERENCE: n is the number of best-effort classes with packets when the round begins, at least 1. The tables have a
-//! constant. The text counts all flows and assumes all of them backlogged.
-//! DIFFERENCE: a class that was idle and comes back after the round's last visit has ended has no credit left of that
-//! round. The tables would give it that credit and the next round's at once.
-//! DIFFERENCE: a packet is sent when the credit covers it. Table 3.4 wants more credit than that (DC_i > Size(p)). The
-//! other tables do not.
-//! DIFFERENCE: no transmit queue of best-effort packets, as in [`drr_plus_plus`](crate::schedulers::drr_plus_plus), and
-//! work-conserving. In Table 3.4 a latency-critical packet whose credit does not cover it stays at the head of `PrioTxQueue` and
-//! keeps the packets in `TxQueue` from being sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the
-//! tables take no time on the link, so that the wait ends with the next round. Ours are paced by the link: it would be idle
-//! until a packet is sent, for ever. So packets with credit go first, and best-effort packets go while there are none.
-//! DIFFERENCE: `FreeBuffer` only where the link has [`WhenFull::PushOut`](crate::contract::WhenFull). Table 3.3 calls it where no buffer is free and does
-//! not say whose packet gives way. Otherwise each class has a queue of its own with its own limit, and what does not fit is dropped on arrival.
-//! DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none waits behind another without credit.
-//! DIFFERENCE: rounds in which no class can send are credited at once and not walked one by one. The order is the same.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! constant. The text counts all flows and assumes all of them backlogged. DIFFERENCE: a class that was idle and comes
+//! back after the round's last visit has ended has no credit left of that round. The tables would give it that credit
+//! and the next round's at once. DIFFERENCE: a packet is sent when the credit covers it. Table 3.4 requires more credit
+//! than that (DC_i > Size(p)). The other tables do not. DIFFERENCE: no transmit queue of best-effort packets, as in
+//! [`drr_plus_plus`](crate::schedulers::drr_plus_plus), and work-conserving. In Table 3.4 a latency-critical packet
+//! whose credit does not cover it stays at the head of `PrioTxQueue` and keeps the packets in `TxQueue` from being
+//! sent; \[drrpp\] Section 2.5.4 calls DRR++ non-work-conserving. Rounds of the tables take no time on the link, so
+//! that the wait ends with the next round. Here the link paces the rounds: it would stay idle until a packet is sent,
+//! forever. So packets with credit go first, and best-effort packets go while there are none. DIFFERENCE: `FreeBuffer`
+//! only if the link has [`WhenFull::PushOut`](crate::contract::WhenFull). Table 3.3 calls it if no buffer is free and
+//! does not say which packet it drops. Otherwise each class has a queue with a limit of its own, and packets that do
+//! not fit are dropped on arrival. DIFFERENCE: several latency-critical classes, in turn packet by packet, so that none
+//! waits behind another without credit. DIFFERENCE: rounds in which no class can send are credited at once and not
+//! walked one by one. The order is the same. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes
+//! a tree and shares among its leaves.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -59,7 +58,7 @@ use crate::schedulers::{
 #[cfg(test)]
 mod tests;
 
-/// What `drr++-mw00` is and supports.
+/// Registry entry of `drr++-mw00`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "drr++-mw00",
     aliases: &[],
@@ -78,12 +77,12 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 #[derive(Debug)]
 pub(crate) struct Mw00 {
     flows: Flows<Deficit>,
-    /// By class id: the round that a latency-critical class has its credit of; `None` for best-effort classes.
+    /// By class id: the round of a latency-critical class's credit; `None` for best-effort classes.
     credited: Box<[Option<u64>]>,
     /// The first may be sending: see `sending`.
     ready: Ring,
     waiting: Ring,
-    /// True if the packet under way is of the first of `ready`, which is listed anew when it has been sent.
+    /// True if the packet in transmission is of the first of `ready`, which is listed again afterwards.
     sending: bool,
     best_effort: Turns,
     /// Best-effort classes that are still to be visited in this round.
@@ -94,7 +93,7 @@ pub(crate) struct Mw00 {
 }
 
 impl Mw00 {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`drr::quanta`].
@@ -120,7 +119,7 @@ impl Mw00 {
         Some(packet)
     }
 
-    /// What was being sent has been sent: its class goes where it belongs now.
+    /// Ends the transmission: moves its class to the list where it belongs now.
     #[inline]
     fn settle(&mut self) {
         if core::mem::replace(&mut self.sending, false)
@@ -131,19 +130,19 @@ impl Mw00 {
         self.left -= u32::from(self.best_effort.settle(&mut self.flows, &mut ()));
     }
 
-    /// The latency-critical class whose packet is under way.
+    /// Returns the latency-critical class whose packet is in transmission.
     fn sending(&self) -> Option<u32> {
         if self.sending { self.ready.first() } else { None }
     }
 
-    /// Puts a latency-critical class that is in no ring where it belongs.
+    /// Puts a latency-critical class that is in no ring into the right one.
     fn list(&mut self, flow: u32) {
         let Some(len) = self.flows.head_len(flow) else { return };
         let ring = if need(len) <= self.flows.state(flow).credit { &mut self.ready } else { &mut self.waiting };
         ring.push(flow);
     }
 
-    /// Begins `rounds` rounds; in all but the last nobody can send.
+    /// Begins `rounds` rounds; in all but the last no class can send.
     fn begin_rounds(&mut self, rounds: u64) {
         self.round += rounds;
         self.left = self.best_effort.ring.len();
@@ -161,7 +160,7 @@ impl Mw00 {
             .for_each(&mut self.flows, |_, deficit, _| deficit.credit += (rounds - 1) * deficit.quantum);
     }
 
-    /// In how many rounds somebody can send. No visit is under way, and nobody is ready.
+    /// Number of rounds until a class can send. No visit is in progress, and no class is ready.
     fn rounds_until_one_sends(&mut self) -> u64 {
         let mut rounds = u64::MAX;
         let classes = u64::from(self.best_effort.ring.len()).max(1);
@@ -190,7 +189,7 @@ impl Scheduler for Mw00 {
             // The round is over. The next begins before anything else is sent, and brings its credit.
             deficit.credit = 0;
         } else if *credited != self.round {
-            // It had no backlog when the round began: a fresh credit, and not what was left of an older one.
+            // It had no backlog when the round began: a new credit, not the rest of an older one.
             deficit.credit = deficit.quantum.saturating_mul(self.classes);
         }
         *credited = self.round;
@@ -203,7 +202,7 @@ impl Scheduler for Mw00 {
         if self.flows.backlog().packets == 0 {
             return Dequeued::Idle;
         }
-        // What is left of one round, another, and one after those in which nobody can send.
+        // The rest of one round, another, and one after those in which no class can send.
         for pass in 0..3 {
             if let Some(packet) = self.take_critical(now, drops) {
                 return Dequeued::Packet(packet);

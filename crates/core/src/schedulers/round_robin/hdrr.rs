@@ -1,9 +1,10 @@
 //! `hdrr`: Hierarchical Deficit Round Robin of Back et al., \[hdrr\], as \[hls\] Sections I, VI and VII describe it.
 //!
 //! The tree is mapped to one round over the leaves, in which the leaves of a class are interleaved with those of its
-//! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends what the deficit
-//! covers. What is left is kept while the leaf has packets. A visit ends when its last packet has been sent, as in
-//! [`drr`](crate::schedulers::drr): the leaf is put into the round again, or leaves it, behind those that came meanwhile.
+//! siblings by their weights. A leaf's deficit grows by a fixed quantum at each visit. The visit sends the packets that
+//! the deficit covers. The rest is kept while the leaf has packets. A visit ends when its last packet has been sent, as
+//! in [`drr`](crate::schedulers::drr). The leaf is then put into the round again, or leaves it, behind those that came
+//! meanwhile.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -12,26 +13,25 @@
 //! | w_i | weights among siblings, `virtual_time::weights` | |
 //! | beta_i, visits to all leaves in which i is visited at least once (Lemma 9) | none: see below | |
 //!
-//! **Interleaving.** Written down, the round would have as many visits as the product of the sums of all weights on a
-//! path: 10^27 for three levels of guarantees in bit/s. It is not written down. Each class keeps a tag per child, which
-//! says how far the child is in the class's part of the round. A visit to a child of weight w takes it 1 / w further.
-//! The child whose next visit takes it least far is visited (`Sessions`, with visits in the place of bytes). That is
-//! self-clocked fair queueing of visits. Among children whose next visits take them equally far, the one of the
-//! smallest weight always comes first, because its tag is the oldest.
+//! **Interleaving.** Written out, the round would have as many visits as the product of the sums of all weights on a
+//! path: 10^27 for three levels of guarantees in bit/s. So it is not written out. Each class keeps a tag per child, the
+//! position of the child in the class's part of the round. A visit to a child of weight w advances it by 1 / w. The
+//! child with the smallest next position is visited (`Sessions`, with visits in place of bytes). That is self-clocked
+//! fair queueing of visits. Among children with equal next positions, the one of the smallest weight always comes
+//! first, because its tag is the oldest.
 //!
 //! **Cost per packet.** O(log n) of the children at each level per visit; a visit sends at least one packet.
-//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets or is being visited.
-//! 0 <= d_i < L_max between visits, 0 while a leaf is empty.
-//! **Bounds.** For whole weights, without a common divisor among siblings: between two visits of a child there are at most ceil(w_j
-//! / w_i) of each sibling j, and |n_i / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that
-//! follow Lemma 9, Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
-//! deficits add up, and a leaf that empties forgets what was left of its quantum.
-//! **Overflow budget.** As in `parts::virtual_time`. Deficits are below 2^21 bytes.
-//! **Validation.** Lemma 8 and Lemma 9 in the tests below; Theorems 4 and 6 in `fairlink-theory`, with its formulas.
+//! **Invariants.** A child has a tag in its parent's heap exactly while a leaf below it has packets or is being
+//! visited. 0 <= d_i < L_max between visits, 0 while a leaf is empty. **Bounds.** For whole weights, without a common
+//! divisor among siblings: between two visits of a child there are at most ceil(w_j / w_i) of each sibling j, and |n_i
+//! / w_i - n_j / w_j| <= 1 / w_i + 1 / w_j for the numbers of visits while both have packets. From that follow Lemma 9,
+//! Theorem 4 for siblings that are leaves, and Theorem 6. For inner classes Theorem 4 does not hold: their leaves'
+//! deficits add up, and a leaf that empties forgets the rest of its quantum. **Overflow budget.** As in
+//! `parts::virtual_time`. Deficits are below 2^21 bytes. **Validation.** Lemma 8 and Lemma 9 in the tests below;
+//! Theorems 4 and 6 in `fairlink-theory`, with its formulas.
 //!
-//! DIFFERENCE: the round is not laid out, because tags take its place. So it does not start anew when a class becomes
-//! active.
-//! DIFFERENCE: Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
+//! DIFFERENCE: tags replace the layout of the round. So it does not start anew when a class becomes active. DIFFERENCE:
+//! Q is the largest packet of the link. The paper leaves it open. With less, visits would send nothing.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -53,7 +53,7 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What `hdrr` is and supports.
+/// Registry entry of `hdrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hdrr",
     aliases: &[],
@@ -74,7 +74,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NIL: u32 = u32::MAX;
 
-/// Where a class is among the children of its parent.
+/// The position of a class among the children of its parent.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Class id of the parent; [`NIL`] for the root.
@@ -101,15 +101,15 @@ pub(crate) struct Hdrr {
     places: Box<[Place]>,
     inners: Stack<Inner>,
     quantum: u32,
-    /// The leaf that is being visited, which may have no packet but the one under way; [`NIL`] between visits.
+    /// The leaf that is being visited, which may have no packet except the one in transmission; [`NIL`] between visits.
     visited: u32,
 }
 
 impl Hdrr {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut places = filled(tree.len(), Place { parent: NIL, slot: 0, inner: NIL })?;
         let mut inners = Stack::with_room(tree.len() - tree.leaves().len())?;
@@ -140,7 +140,7 @@ impl Hdrr {
             + virtual_time::memory_of_weights(most)
     }
 
-    /// A leaf has got its first packet: it takes part in the round, and so do the classes above it.
+    /// Handles the first packet of a leaf. The leaf and the classes above it take part in the round.
     fn activate(&mut self, leaf: u32) {
         let Place { mut parent, mut slot, .. } = self.places[leaf as usize];
         while parent != NIL {
@@ -155,7 +155,7 @@ impl Hdrr {
         }
     }
 
-    /// The leaf that is visited next; nothing where none has packets.
+    /// Returns the leaf that is visited next; `None` if no leaf has packets.
     fn choose(&mut self) -> Option<u32> {
         let mut class = ClassId::ROOT.0;
         loop {
@@ -175,7 +175,7 @@ impl Hdrr {
         }
     }
 
-    /// What was being sent has been sent: the visit under way is over where its leaf has no packet that the deficit covers.
+    /// Ends the transmission. The visit in progress is over if its leaf has no packet that the deficit covers.
     #[inline]
     fn settle(&mut self) {
         let leaf = self.visited;
@@ -192,7 +192,7 @@ impl Hdrr {
         self.advance(leaf);
     }
 
-    /// The visit to a leaf is over: it and the classes above it are one visit further in the round, or out of it.
+    /// Ends the visit of a leaf. The leaf and the classes above it move one visit further in the round, or leave it.
     fn advance(&mut self, leaf: u32) {
         let mut stays = !self.flows.is_empty(leaf);
         let Place { mut parent, mut slot, .. } = self.places[leaf as usize];

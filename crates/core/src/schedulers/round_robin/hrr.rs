@@ -1,9 +1,9 @@
-//! `hrr`: Hierarchical Round Robin, as \[drrpp\] Section 2.4.2 tells it. Flat classes in a hierarchy of service lists. Not
-//! work-conserving.
+//! `hrr`: Hierarchical Round Robin, as described in \[drrpp\] Section 2.4.2. Flat classes in a hierarchy of service
+//! lists. Not work-conserving.
 //!
-//! Each list has a frame of its own length. The topmost list has the shortest, for the highest rates. A class in a list
-//! may send a fixed number of packets in each frame, and no more even if the link is idle. Its packets are sent by the
-//! end of the frame, even if the link is busy. The lists are served from the top to the bottom.
+//! Each list has its own frame length. The topmost list has the shortest, for the highest rates. A class in a list may
+//! send a fixed number of packets in each frame, and no more even if the link is idle. Its packets are sent by the end
+//! of the frame, even if the link is busy. The lists are served from the top to the bottom.
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
@@ -15,21 +15,19 @@
 //! **Order.** Classes of a list take turns packet by packet. A class goes to the end of its list, or leaves it, when its
 //! packet has been sent, as in [`drr`](crate::schedulers::drr): behind those that came meanwhile.
 //!
-//! **Slots.** A class is in the topmost list in which its share of a frame is at least `FEWEST` slots. It has the
-//! whole slots of that share, so it loses less than one in `FEWEST`. In the bottom list, below 2^-40 of the link, it
-//! has at least one. A slot is for a packet of any length up to the largest. So classes of small packets have bandwidth
-//! to spare that nobody else gets.
+//! **Slots.** A class is in the topmost list in which its share of a frame is at least `FEWEST` slots. It has the whole
+//! slots of that share, so it loses less than one in `FEWEST`. In the bottom list, below 2^-40 of the link, it has at
+//! least one. A slot is for a packet of any length up to the largest. So bandwidth that classes of small packets leave
+//! unused goes to no other class.
 //!
-//! **Cost per packet.** O(`LEVELS`).
-//! **Invariants.** A class with packets is in the `ready` ring of its level exactly while it has slots left in this frame;
-//! so is the one whose packet is under way.
-//! **Bounds.** No class sends more than its slots in a frame. A class that has packets throughout a frame has sent its
-//! slots one slot after the frame's end at the latest. Frames are multiples of one another and begin together. So
-//! serving shorter ones first meets the end of all, as long as they ask for no more than the link. The one slot is for
-//! a packet under way. So a packet that finds no other of its class leaves within two frames and a slot, whatever the
-//! others do. So does every packet of a class that sends one packet less than its slots in any frame's time: one of the frame
-//! before may be left over.
-//! **Overflow budget.** Frames are below 2^46 slots of below 2^53 ns; lengths in ns saturate at "never".
+//! **Cost per packet.** O(`LEVELS`). **Invariants.** A class with packets is in the `ready` ring of its level exactly
+//! while it has slots left in this frame; so is the one whose packet is in transmission. **Bounds.** No class sends
+//! more than its slots in a frame. A class that has packets throughout a frame has sent its slots at most one slot
+//! after the frame's end. Frames are multiples of one another and begin together. So serving shorter ones first meets
+//! all frame ends, as long as the total demand fits the link. The one slot is for a packet in transmission. So a packet
+//! that finds no other of its class leaves within two frames and a slot, for any traffic of the others. So does every
+//! packet of a class that sends one packet less than its slots in any frame's time: one of the frame before may be left
+//! over. **Overflow budget.** Frames are below 2^46 slots of below 2^53 ns; lengths in ns saturate at "never".
 //! **Validation.** Both bounds are property tests.
 //!
 //! DIFFERENCE: lists take turns by the packet as their frames allow, instead of handing a fixed number of slots of each frame down
@@ -50,7 +48,7 @@ use crate::contract::{
 #[cfg(test)]
 mod tests;
 
-/// What `hrr` is and supports.
+/// Registry entry of `hrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
     aliases: &[],
@@ -69,7 +67,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 /// Slots of a frame of the topmost list.
 pub(crate) const TOP: u64 = 64;
-/// How many frames of a list make one of the list below it.
+/// Number of frames of a list per frame of the list below it.
 pub(crate) const RATIO: u64 = 8;
 /// Slots that a class has in a frame at least, but in the bottom list.
 pub(crate) const FEWEST: u64 = 32;
@@ -89,7 +87,7 @@ struct Slots {
 struct Level {
     /// Length of a frame.
     frame: u64,
-    /// Number of the frame under way.
+    /// Number of the current frame.
     number: u64,
     /// Classes with packets and slots.
     ready: Chain,
@@ -108,12 +106,12 @@ impl Level {
 pub(crate) struct Hrr {
     flows: Flows<Slots>,
     levels: [Level; LEVELS],
-    /// The level whose first ready class has the packet under way.
+    /// The level whose first ready class has the packet in transmission.
     sending: Option<u8>,
     now: Nanos,
 }
 
-/// The level and the slots per frame of a class with this share, in 2^-64 of the link.
+/// Returns the level and the slots per frame of a class with this share, in 2^-64 of the link.
 fn slots(share: u128) -> (u8, u64) {
     let mut frame = u128::from(TOP);
     let mut level = 0;
@@ -125,7 +123,7 @@ fn slots(share: u128) -> (u8, u64) {
     (level, ((share * frame) >> 64).max(1) as u64)
 }
 
-/// The bound of the header, where a frame has two slots of the class.
+/// The bound of the module's documentation, if a frame has two slots of the class.
 fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     let slot = slot(tree);
     let server = |class: ClassId| {
@@ -138,21 +136,21 @@ fn delays(tree: &Hierarchy) -> Vec<Option<Windowed>> {
     (0..tree.len()).map(|index| server(ClassId(index as u32))).collect()
 }
 
-/// Time of a largest packet, in ns.
+/// Returns the time of a largest packet, in ns.
 fn slot(tree: &Hierarchy) -> u64 {
     tree.link().rate.time_for(tree.link().max_packet).0
 }
 
-/// Length of a frame of a level, in ns.
+/// Returns the length of a frame of a level, in ns.
 fn frame(slot: u64, level: u32) -> u64 {
     slot.saturating_mul(TOP * RATIO.pow(level))
 }
 
 impl Hrr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let slot = slot(tree);
         let level = |index: usize| Level {
@@ -180,12 +178,12 @@ impl Hrr {
         }
     }
 
-    /// The class whose packet is under way.
+    /// Returns the class whose packet is in transmission.
     fn sending(&self) -> Option<u32> {
         self.levels[usize::from(self.sending?)].ready.first(&self.flows)
     }
 
-    /// What was being sent has been sent: its class goes to the end of where it belongs now.
+    /// Ends the transmission: moves its class to the end of the list where it belongs now.
     fn settle(&mut self) {
         let Some(level) = self.sending.take() else { return };
         let Some(flow) = self.levels[usize::from(level)].ready.pop(&mut self.flows) else { return };
@@ -194,7 +192,7 @@ impl Hrr {
         }
     }
 
-    /// Puts a class with packets that is in no ring at the end of where it belongs.
+    /// Puts a class with packets that is in no ring at the end of the right one.
     fn list(&mut self, flow: u32) {
         let left = self.left(flow);
         let level = &mut self.levels[usize::from(self.flows.state(flow).level)];
@@ -202,7 +200,7 @@ impl Hrr {
         ring.push(&mut self.flows, flow);
     }
 
-    /// Slots that a class has left in the frame under way.
+    /// Remaining slots of a class in the current frame.
     fn left(&self, flow: u32) -> u64 {
         let slots = self.flows.state(flow);
         if slots.frame == self.levels[usize::from(slots.level)].number { slots.left } else { slots.per_frame }

@@ -1,4 +1,4 @@
-//! What all round robin schedulers have in common: a visit ends when its last packet has been sent.
+//! Tests of all round robin schedulers: a visit ends when its last packet has been sent.
 
 use crate::contract::{ClassConfig, Leniency, Members};
 use crate::registry;

@@ -1,4 +1,4 @@
-//! What \[drrpp\] Section 5.1.2 counts of DRR+ and DRR++ and plots in Figures 5.4, 5.5, 5.8 and 5.9.
+//! The counters of \[drrpp\] Section 5.1.2 for DRR+ and DRR++, plotted in Figures 5.4, 5.5, 5.8 and 5.9.
 //!
 //! | text | here | counted |
 //! | --- | --- | --- |
@@ -20,7 +20,7 @@ use super::drr::Tally;
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{bytes_of, filled};
 
-/// How often a class was visited, and how often it had packets left.
+/// Numbers of visits, and of visits that left packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     services: u64,
@@ -39,10 +39,10 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// Of the classes of `tree`.
+    /// Counters for the classes of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut is_leaf = filled(tree.len(), false)?;
         tree.leaves().iter().for_each(|leaf| is_leaf[leaf.index()] = true);
@@ -54,18 +54,18 @@ impl Visits {
         bytes_of::<(Count, bool)>(tree.len())
     }
 
-    /// All zero.
+    /// Sets all counters to zero.
     pub(crate) fn reset(&mut self) {
         self.counts.fill(Count::default());
         (self.rounds, self.left) = (0, 0);
     }
 
-    /// What visits of the classes that rounds are made of are told to.
+    /// Returns the tally for the classes that make up rounds.
     pub(crate) fn of_rounds(&mut self) -> impl Tally {
         OfRounds(self)
     }
 
-    /// `times` visits of classes that rounds are made of; a round that begins has `ring` of them.
+    /// Counts `times` visits of the classes of a round. A round that begins has `ring` of them.
     fn pass(&mut self, times: u64, ring: u32) {
         let ring = u64::from(ring.max(1));
         if times <= self.left {
@@ -79,7 +79,7 @@ impl Visits {
         self.left = (ring - beyond % ring) % ring;
     }
 
-    /// As [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
+    /// Like [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
     pub(crate) fn tell(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         if classes.contains(&ClassId::ROOT.index()) {
             visit(ClassId::ROOT, "total_rounds", self.rounds);
@@ -92,7 +92,7 @@ impl Visits {
     }
 }
 
-/// Visits that are no part of a round's length.
+/// Visits that do not count in a round's length.
 impl Tally for Visits {
     #[inline]
     fn begins(&mut self, flow: u32, times: u64, _: u32) {

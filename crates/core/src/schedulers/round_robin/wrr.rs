@@ -1,23 +1,21 @@
-//! `wrr`: weighted round robin, as \[drrpp\] Section 2.4.1 tells it. Flat.
+//! `wrr`: weighted round robin, as described in \[drrpp\] Section 2.4.1. Flat.
 //!
-//! Each class with packets is visited once per round and sends as many packets as its weight says, or all that it has. A
-//! visit ends when its last packet has been sent, as in [`drr`](crate::schedulers::drr).
+//! Each class with packets is visited once per round. It sends as many packets as its weight, or its whole backlog if
+//! that is less. A visit ends when its last packet has been sent, as in [`drr`](crate::schedulers::drr).
 //!
 //! | text | here | unit |
 //! | --- | --- | --- |
 //! | weight of a queue: packets served in every round | `Weight::packets` | packets |
 //!
 //! **Weights.** Those of the classes without their common divisor. If the smallest is then more than `SMALLEST`, all
-//! are divided further, so that the smallest is that, and rounded. A share is then off by at most half of one in that
-//! many.
+//! are divided further until it equals `SMALLEST`, and rounded. The relative error of a share is then at most 1 / (2
+//! `SMALLEST`).
 //!
-//! **Cost per packet.** O(1).
-//! **Invariants.** The ring holds exactly the classes with packets, and the one whose packet is under way. Only the first may
-//! have sent a part of its weight, or all of it.
-//! **Bounds.** In packets, |n_i / w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a
-//! class of large packets gets more than its weight.
-//! **Overflow budget.** Weights saturate at 2^64 packets.
-//! **Validation.** The bound is a property test; so is what the text says of packets of different lengths.
+//! **Cost per packet.** O(1). **Invariants.** The ring holds exactly the classes with packets, and the one whose packet
+//! is in transmission. Only the first may have sent a part of its weight, or all of it. **Bounds.** In packets, |n_i /
+//! w_i - n_j / w_j| <= 1 while both classes have packets. In bytes there is none: as the text says, a class of large
+//! packets gets more than its weight. **Overflow budget.** Weights saturate at 2^64 packets. **Validation.** Property
+//! tests of the bound and of the text's statements on packets of different lengths.
 //!
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
@@ -36,7 +34,7 @@ use crate::contract::{
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
-/// What `wrr` is and supports.
+/// Registry entry of `wrr`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "wrr",
     aliases: &[],
@@ -51,7 +49,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     build: |tree, _| boxed(Wrr::new(tree)?),
 };
 
-/// The most that the smallest weight may be.
+/// Maximum of the smallest weight.
 pub(crate) const SMALLEST: u64 = 100;
 
 fn common_divisor(mut one: u128, mut other: u128) -> u128 {
@@ -61,10 +59,11 @@ fn common_divisor(mut one: u128, mut other: u128) -> u128 {
     one
 }
 
-/// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. The module's page says how they are chosen.
+/// Packets per visit of each leaf of `tree`, in the order of [`Hierarchy::leaves`]. See the module's documentation for
+/// the choice.
 ///
 /// # Errors
-/// Where there is no memory for them.
+/// Fails if there is not enough memory.
 pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     let flat = tree.levels() == 1;
     let raw = |leaf: ClassId| if flat { tree.weight(leaf).into() } else { tree.share_all_busy(leaf).max(1) };
@@ -80,7 +79,7 @@ pub(crate) fn weights(tree: &Hierarchy) -> Result<Box<[u64]>, OutOfMemory> {
     slice(raw.len(), |at| weight(&raw[at]))
 }
 
-/// By class id: packets per visit.
+/// Returns the packets per visit, by class id.
 fn packets(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let mut packets = filled(tree.len(), 0)?;
     for (leaf, &weight) in tree.leaves().iter().zip(&weights(tree)?) {
@@ -92,7 +91,7 @@ fn packets(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
 #[derive(Debug)]
 struct Weight {
     packets: u64,
-    /// Packets that it has sent in the visit under way; 0 between visits.
+    /// Packets sent in the current visit; 0 between visits.
     sent: u64,
 }
 
@@ -126,10 +125,10 @@ pub(crate) struct Wrr {
 }
 
 impl Wrr {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut flows = Flows::new(tree, |_| Weight { packets: 0, sent: 0 })?;
         for (leaf, packets) in tree.leaves().iter().zip(weights(tree)?) {
@@ -142,13 +141,13 @@ impl Wrr {
         Flows::<Weight>::memory(tree) + Ring::memory(tree) + bytes_of::<(u128, u64)>(tree.leaves().len())
     }
 
-    /// The class whose visit is under way.
+    /// Returns the class that is being visited.
     #[inline]
     fn visited(&self) -> Option<u32> {
         self.ring.first().filter(|&flow| self.flows.state(flow).sent > 0)
     }
 
-    /// What was being sent has been sent: ends the visit under way where it was its last packet.
+    /// Ends the transmission. Also ends the visit in progress if it was its last packet.
     #[inline]
     fn settle(&mut self) {
         let Some(flow) = self.visited() else { return };

@@ -1,8 +1,8 @@
 //! `hfsc`: the Hierarchical Fair Service Curve scheduler, as \[hfsc\] Sections 3 and 4 give it, with upper limits as later
 //! practice added them.
 //!
-//! Two criteria choose the next packet. By the *real-time* criterion it is the head with the smallest deadline, of the
-//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be broken later. If
+//! Two criteria choose the next packet. The *real-time* criterion selects the head with the smallest deadline, of the
+//! leaves whose head is eligible. A head is eligible if its leaf's service curve could otherwise be violated later. If
 //! none is eligible, the *link-sharing* criterion chooses: from the root down, the child with the smallest virtual
 //! time. That is its service so far on the scale of its link-sharing curve.
 //!
@@ -20,19 +20,19 @@
 //! | A | leaves with packets, and the classes above them | |
 //! | (upper limit) fit time | `Hfsc::fit`, key in `Children::held` | 2^-12 ns |
 //!
-//! **Curves.** A leaf's service is guaranteed by its `real_time` alone. Without one, it has no guarantee in time. The
-//! curve to share by is `link_share`. Where that is absent, it is a line with the slope of the class's guarantee or
-//! weight. If a sibling has a curve and the class is weighted or says nothing, the slope is the class's rate when all
-//! are busy. A leaf that has `real_time` and neither `link_share` nor a guarantee or weight takes no part in
-//! link-sharing: it gets its real-time curve and no more.
+//! **Curves.** Only `real_time` guarantees a leaf's service. Without one, it has no guarantee in time. The link-sharing
+//! curve is `link_share`. If that is absent, it is a line with the slope of the class's guarantee or weight. If a
+//! sibling has a curve and the class has a weight or no share, the slope is the class's rate when all are busy. A leaf
+//! that has `real_time` and neither `link_share` nor a guarantee or weight takes no part in link-sharing: it gets only
+//! its real-time curve.
 //!
 //! **Upper limits.** `upper_limit` (or `ceiling`, which is a line) keeps a class out of link-sharing until its fit
-//! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts with nothing saved.
-//! While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or what the limit brings in the longest wait that
-//! it should have where there is room for it. Without that, each wait behind another packet would be lost, and the class would never get to
-//! its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by link-sharing. The
-//! fit time of an inner class is the later of its own and the earliest of its children's. Real-time service counts and
-//! is not held back: a guarantee goes first.
+//! time. That is when its limit curve has reached its service (`limit.rs`). A class that becomes active starts without
+//! savings. While it is active and waits for others, it saves up to a *burst*: `ceiling_burst`, or the yield of the
+//! limit in its longest expected wait while there is room for it. Without that, each wait behind another packet would
+//! be lost, and the class would never reach its limit. So over any interval W(s, t] <= U(t - s) + burst + L_max by
+//! link-sharing. The fit time of an inner class is the later of its own and the earliest of its children's. Real-time
+//! service counts and is not blocked: a guarantee goes first.
 //!
 //! **When it waits.** Only while each class with packets is above an upper limit, its own or that of a class above it, or is
 //! of real-time only and not eligible.
@@ -51,12 +51,11 @@
 //! trees; the bound behind Theorem 3; lines as w_i / r_i; upper limits as token buckets; the HLS paper's Experiment 2.
 //!
 //! DIFFERENCE: v^s of a class with no child active is the largest virtual time that a child of it had when it last
-//! stopped. The paper does not say. So nobody profits from, or pays for, what was before its parent was idle.
-//! DIFFERENCE: v_min and v_max are taken over children that no limit holds back. A child that comes back from its limit
-//! is moved up to where it is behind v_min by one packet of the slowest sibling at most. Otherwise it would pull v^s
-//! down for ever.
-//! DIFFERENCE: leaves of real-time only and upper limits are not in the paper.
-//! DIFFERENCE: a class without `link_share` shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
+//! stopped. The paper does not define it. So service before the parent was idle neither benefits nor harms a child.
+//! DIFFERENCE: v_min and v_max are taken over children that no limit blocks. A child that comes back from its limit is
+//! moved up to at most one packet of the slowest sibling behind v_min. Otherwise it would pull v^s down forever.
+//! DIFFERENCE: leaves of real-time only and upper limits are not in the paper. DIFFERENCE: a class without `link_share`
+//! shares by a line. The paper has it share by the curve of its guarantee, `real_time`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -82,7 +81,7 @@ pub use crate::parts::work::{Counted, Work};
 use ahead::Asked;
 use limit::{Limit, limits_of};
 
-/// What `hfsc` is and supports.
+/// Registry entry of `hfsc`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hfsc",
     aliases: &[],
@@ -111,9 +110,9 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = ClassId::ROOT.0;
-/// Marks a class as a leaf among its siblings, so that nothing of it has to be read to know that.
+/// Marks a class as a leaf among its siblings, so that the class itself need not be read.
 const LEAF: u32 = 1 << 31;
-/// What is asked of the classes that are ready: v_max as well.
+/// Queries on the classes that are ready: v_max as well.
 const READY: Also = Also { last: true, ahead: true };
 
 #[derive(Debug)]
@@ -152,7 +151,8 @@ struct RealTime {
 struct Children<W> {
     /// The class whose children these are.
     parent: u32,
-    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, of any other the index of its own children.
+    /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, or else the index of the class's
+    /// own children.
     below: Box<[u32]>,
     /// By virtual time, with both ends.
     ready: Heap<W>,
@@ -160,7 +160,7 @@ struct Children<W> {
     held: Heap<W>,
     /// The largest virtual time that a child had when it left `ready`.
     level: u128,
-    /// The most by which a packet moves a child's virtual time: how far behind v_min one may be that was held.
+    /// Maximum change of a child's virtual time per packet: the lag behind v_min of one that was held.
     step: u128,
 }
 
@@ -186,7 +186,7 @@ impl<W: Work> Children<W> {
     }
 }
 
-/// H-FSC over a hierarchy. `W` counts its steps, for experiments: [`Counted`], or `()` for nothing.
+/// H-FSC over a hierarchy. `W` counts its steps, for experiments: [`Counted`], or `()` for no count.
 #[derive(Debug)]
 pub struct Hfsc<W = ()> {
     classes: Stack<Class>,
@@ -200,7 +200,7 @@ pub struct Hfsc<W = ()> {
     eligible: Heap<W>,
     max_packet: u32,
     now: Nanos,
-    /// True if there are so many classes that cache lines are asked for ahead of time.
+    /// True if there are enough classes for prefetching.
     looks_ahead: bool,
     asked: Asked,
     joins: Joins,
@@ -208,13 +208,15 @@ pub struct Hfsc<W = ()> {
     updated: W,
 }
 
-/// Where a child starts that becomes active: v^s of its parent, between the least and the largest virtual time of its siblings.
+/// The start of a child that becomes active: v^s of its parent, between the least and the largest virtual time of its
+/// siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Joins {
-    /// (v_min + v_max) / 2, what \[hfsc\] has and everything but experiments uses.
+    /// (v_min + v_max) / 2, as in \[hfsc\]; all uses except experiments.
     #[default]
     Between,
-    /// v_min alone: the same where sessions of a packet each come one by one, beside one that waits and one that real time serves.
+    /// v_min alone: the same if sessions of a packet each come one by one, beside one that waits and one that real time
+    /// serves.
     Least,
     /// v_max alone: "results in a discrepancy proportional to the number of sessions" (Section 3.3).
     Most,
@@ -232,7 +234,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// What was done since `before`.
+    /// Returns the steps since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -249,7 +251,8 @@ impl Steps {
     }
 }
 
-/// The curve that `class` shares by; `None` for a leaf of real-time only. `beside_curves` says whether a sibling sets a curve.
+/// The link-sharing curve of `class`; `None` for a leaf of real-time only. `beside_curves` is true if a sibling sets a
+/// curve.
 fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<Option<Shape>, BuildError> {
     let config = tree.config(class);
     if let Some(curve) = config.link_share {
@@ -268,7 +271,7 @@ fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<O
     Ok(Some(Shape::line(rate << SLOPE_BITS)))
 }
 
-/// By class id: whether a child of the class sets a curve to share by.
+/// True by class id if a child of the class sets a link-sharing curve.
 fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
     let mut curves = filled(tree.len(), false)?;
     for class in tree.classes().filter(|&class| tree.config(class).link_share.is_some()) {
@@ -277,7 +280,7 @@ fn curves_below(tree: &Hierarchy) -> Result<Box<[bool]>, BuildError> {
     Ok(curves)
 }
 
-/// By class id: the slope in the long run of what the class shares by, in bit/s or in weights beside weights.
+/// Long-run slope of the class's link-sharing curve by class id, in bit/s or relative weights.
 fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
     let curves_below = curves_below(tree)?;
     let slope = |class: ClassId| match tree.parent(class) {
@@ -289,16 +292,16 @@ fn slopes(tree: &Hierarchy) -> Result<Vec<Option<u64>>, BuildError> {
     (0..tree.len()).map(|index| slope(ClassId(index as u32))).collect()
 }
 
-/// Classes that are no leaves, the root included.
+/// Number of inner classes, including the root.
 fn inner_classes(tree: &Hierarchy) -> usize {
     tree.len() - tree.leaves().len()
 }
 
 impl Hfsc {
-    /// A scheduler for `tree`.
+    /// Makes a scheduler for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] where the leaves' real-time curves do not fit the link.
+    /// [`BuildError::Curve`]; [`BuildError::NotAdmitted`] if the leaves' real-time curves do not fit the link.
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
         Self::working(tree)
     }
@@ -322,7 +325,7 @@ impl Hfsc {
 }
 
 impl<W: Work> Hfsc<W> {
-    /// A scheduler for `tree` that counts its steps by `W`.
+    /// Makes a scheduler for `tree` that counts its steps by `W`.
     ///
     /// # Errors
     /// As [`Hfsc::new`].
@@ -335,7 +338,7 @@ impl<W: Work> Hfsc<W> {
         let curves = asked.iter().flatten().count();
         let (mut real_time, mut limits) = (Stack::with_room(curves)?, Stack::with_room(limits_of(tree))?);
         let curves_below = curves_below(tree)?;
-        // Without limits, nothing is ever held.
+        // Without limits, no class is ever held.
         let limited = limits_of(tree) > 0;
         for index in 0..tree.len() as u32 {
             let class = ClassId(index);
@@ -408,8 +411,8 @@ impl<W: Work> Hfsc<W> {
         })
     }
 
-    /// The smallest and the largest virtual time of the active children of `parent` that no upper limit holds back, in 2^-12 ns; `None` where
-    /// there are none: what \[hfsc\] Theorem 3 is about.
+    /// Returns the smallest and the largest virtual time of the active children of `parent` that no upper limit blocks,
+    /// in 2^-12 ns. `None` if there are none. \[hfsc\] Theorem 3 bounds their difference.
     #[must_use]
     pub fn virtual_times(&self, parent: ClassId) -> Option<(u128, u128)> {
         let children = self.children.get(self.classes.get(parent.index())?.children as usize)?;
@@ -417,14 +420,14 @@ impl<W: Work> Hfsc<W> {
         Some((least, most))
     }
 
-    /// The same with another system virtual time, for experiments.
+    /// Replaces the system virtual time, for experiments.
     #[must_use]
     pub fn with_joins(mut self, joins: Joins) -> Self {
         self.joins = joins;
         self
     }
 
-    /// The work of all calls so far; 0 where it is not counted.
+    /// Returns the steps of all calls so far; 0 if they are not counted.
     #[must_use]
     pub fn steps(&self) -> Steps {
         let sharing = self.children.iter().flat_map(|children| [&children.ready, &children.held]);
@@ -435,7 +438,8 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// What `leaf` was sent by the real-time criterion, c_i, in bytes modulo 2^64; `None` where it has no real-time curve.
+    /// Returns the service of `leaf` by the real-time criterion, c_i, in bytes modulo 2^64; `None` if it has no
+    /// real-time curve.
     #[must_use]
     pub fn served_in_time(&self, leaf: ClassId) -> Option<u64> {
         let of = self.classes.get(leaf.index())?;
@@ -448,7 +452,7 @@ impl<W: Work> Hfsc<W> {
         &mut self.children[children as usize]
     }
 
-    /// v^s of `parent`: where a child starts that becomes active.
+    /// v^s of `parent`: the start of a child that becomes active.
     fn system_time(&self, parent: u32) -> u128 {
         match self.virtual_times(ClassId(parent)) {
             Some((least, most)) => match self.joins {
@@ -460,7 +464,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// When no upper limit holds back `class` any longer, nor all that have packets below it.
+    /// Returns the time from which an upper limit holds back neither `class` nor all classes with packets below it.
     fn fit(&self, class: u32) -> u128 {
         let of = &self.classes[class as usize];
         let own = self.limits.get(of.limit as usize).map_or(0, |limit| limit.fit_time(of.served));
@@ -526,7 +530,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Deadline of the head packet of a leaf with a real-time curve.
+    /// Returns the deadline of the head packet of a leaf with a real-time curve.
     fn deadline(&self, id: u32) -> u128 {
         let of = &self.real_time[id as usize];
         let len = self.classes[of.leaf as usize].queue.head_len().unwrap_or(0);
@@ -546,7 +550,8 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// A leaf has got its first packet: `update_ed` and `update_v` of Figures 6 and 7 for a class that becomes active.
+    /// Handles the first packet of a leaf: `update_ed` and `update_v` of Figures 6 and 7 for a class that becomes
+    /// active.
     fn activate(&mut self, leaf: u32) {
         let id = self.classes[leaf as usize].real_time;
         if let Some(of) = self.real_time.get_mut(id as usize) {
@@ -603,7 +608,7 @@ impl<W: Work> Hfsc<W> {
         Some(packet)
     }
 
-    /// `len` bytes of `leaf` are sent, which then has packets or not, `active`: brings it and the classes above up to date.
+    /// Charges `len` sent bytes of `leaf` to it and to the classes above. `active` is true if it still has packets.
     #[inline(always)]
     fn charge(&mut self, leaf: u32, len: u64, mut active: bool) {
         let limited = !self.limits.is_empty();
@@ -636,7 +641,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// The leaf that link-sharing chooses.
+    /// Returns the leaf that link-sharing chooses.
     fn by_link_sharing(&mut self) -> Option<u32> {
         // The root is the first that has children.
         let mut at = 0;
@@ -739,7 +744,7 @@ impl<W: Work> Scheduler for Hfsc<W> {
         let mut limits_differ = false;
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
-            // The virtual time stays: it goes on from there at another pace.
+            // The virtual time stays and continues at another pace.
             mine.virtual_curve.retune(&theirs.virtual_curve, mine.virtual_time, mine.served);
             if let (Some(limit), Some(theirs)) =
                 (self.limits.get_mut(mine.limit as usize), with.limits.get(theirs.limit as usize))

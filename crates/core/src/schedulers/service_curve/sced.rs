@@ -1,9 +1,10 @@
-//! `sced`: Service Curve Earliest Deadline first, as \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1 tell it. Flat.
+//! `sced`: Service Curve Earliest Deadline first, as described in \[hfsc\] Section 2.1 and \[drrpp\] Section 2.5.1.
+//! Flat.
 //!
-//! Each class has a service curve. The deadline of its head packet is when its deadline curve reaches the service that
-//! it will have had then. Packets leave in the order of their deadlines. If the curves together stay below what the
-//! link carries, no deadline is missed by more than one largest packet. What a class gets beyond its curve counts
-//! against it: SCED is not fair.
+//! Each class has a service curve. The deadline of its head packet is the time at which its deadline curve reaches the
+//! class's service including the packet. Packets leave in the order of their deadlines. If the curves together stay
+//! below the capacity of the link, no deadline is missed by more than one largest packet. Service beyond its curve
+//! counts against a class: SCED is not fair.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -39,7 +40,7 @@ use crate::parts::{
     memory::slice,
 };
 
-/// What `sced` is and supports.
+/// Registry entry of `sced`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "sced",
     aliases: &[],
@@ -69,10 +70,10 @@ pub(crate) struct Sced {
     now: Nanos,
 }
 
-/// The curve of every class: the one it sets, or the line of its share.
+/// Returns the curve of every class: its own, or the line of its share.
 ///
 /// # Errors
-/// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+/// [`BuildError::Curve`] and, if classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
 pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
     let (asked, lines) = (real_time_shapes(tree)?, lines(tree)?);
     let shapes = slice(tree.len(), |class| asked[class].unwrap_or(Shape::line(lines[class])))?;
@@ -82,7 +83,7 @@ pub(crate) fn shapes(tree: &Hierarchy) -> Result<Box<[Shape]>, BuildError> {
     Ok(shapes)
 }
 
-/// By class id: the slope in the long run of a leaf's curve, in 2^-16 bit/s.
+/// Returns the long-term slope of a leaf's curve by class id, in 2^-16 bit/s.
 pub(crate) fn slopes(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let shapes = shapes(tree)?;
     let slope = |class: usize| if tree.is_leaf(ClassId(class as u32)) { shapes[class].slope() } else { 0 };
@@ -90,7 +91,7 @@ pub(crate) fn slopes(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
 }
 
 impl Sced {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
     /// As [`shapes`].
@@ -104,7 +105,7 @@ impl Sced {
         Flows::<Class>::memory(tree) + Heap::memory(tree.len()) + planning_memory(tree)
     }
 
-    /// Deadline of the head packet of a leaf, if there is one.
+    /// Returns the deadline of the head packet of a leaf, if there is one.
     #[inline(always)]
     fn deadline(&self, index: u32) -> Option<u128> {
         let len = self.flows.head_len(index)?;

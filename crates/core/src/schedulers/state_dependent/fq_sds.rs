@@ -1,10 +1,10 @@
 //! `fq-ldf`, `fq-lto`, `fq-lto-lb`, each also as `-second`: the FQ-SDS schedulers of \[sds\]. Flat. Over service curves in the place
 //! of guarantees: [`over_sced`].
 //!
-//! Every class has its guarantee, as under fair queueing. What the guarantees leave is not shared by weight but given
-//! to the class whose state needs it most. A shaper releases the packets of each class at its guarantee. A
-//! rate-proportional server sends what is released. When nothing is released, the state-dependent scheduler takes a
-//! packet out of a shaper.
+//! Every class has its guarantee, as under fair queueing. The bandwidth beyond the guarantees is not shared by weight.
+//! It goes to the class whose state needs it most. A shaper releases the packets of each class at its guarantee. A
+//! rate-proportional server sends released packets. When none is released, the state-dependent scheduler takes a packet
+//! out of a shaper.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -13,10 +13,10 @@
 //! | RPS, v(t), F_i^k = max(F_i^(k-1), v(t)) + L / g_i | `released`, `Class::finish`; v(t) = t | 2^-16 ns |
 //! | D_i, Q_i / g_i, beta_i, Delta B_i, P_i | `excess.rs` | |
 //!
-//! **The server.** Any potential function that grows at least as fast as time and is never above the potential of a backlogged
-//! class gives the same bound (\[sds\] Section II-A). Here v(t) = t, as in Virtual Clock. Behind a shaper it has none of Virtual
-//! Clock's unfairness: a class cannot get ahead of its rate in the server, and what it gets beside it counts for nothing. As
-//! t_k >= F_i^(k-1), the finish tag is simply t_k + L / g_i.
+//! **The server.** Any potential function that grows at least as fast as time and is never above the potential of a
+//! backlogged class gives the same bound (\[sds\] Section II-A). Here v(t) = t, as in Virtual Clock. Behind a shaper it
+//! has none of Virtual Clock's unfairness: a class cannot get ahead of its rate in the server, and other service does
+//! not count. As t_k >= F_i^(k-1), the finish tag is simply t_k + L / g_i.
 //!
 //! **The excess** does not change the state of the shaper (Section II-B): the packet behind one that was taken out is
 //! released when that one would have been.
@@ -27,7 +27,7 @@
 //! | LTO | the least D_i - Q_i / g_i; D_i is `max_delay`, or the time in which the guarantee empties the full buffer |
 //! | LTO.LB | among the classes whose free buffer is below Delta B_i, what their leaky buckets still let them send: the least (free buffer) / P_i |
 //!
-//! The `-second` form takes the second in that order, where there are two. So a class that fills its buffer on purpose
+//! The `-second` form takes the second in that order, if there are two. So a class that fills its buffer on purpose
 //! gains nothing.
 //!
 //! **Cost per packet.** O(log n). A call may release many packets, each once.
@@ -38,14 +38,13 @@
 //! below 2^97, a refill below 2^104.
 //! **Validation.** Both bounds, as property tests over random traffic and all six; each policy's choice on small examples.
 //!
-//! DIFFERENCE: equation (1) is read with max in place of min, (5) as "free buffer below the worst burst", (6) as
-//! "the least (free buffer) / P_i", as the prose has them.
-//! DIFFERENCE: LTO.LB says nothing of what to do when no class may overflow. Then all are candidates here.
-//! DIFFERENCE: without a leaky bucket a class may send its whole buffer at the link's rate.
-//! DIFFERENCE: with several leaky buckets, which the paper names and does not work out, B_i(tau, t) is the least of them. Then (4) makes
-//! Delta B_i what the emptiest still lets through, and P_i is the least of their peak rates.
-//! DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
+//! DIFFERENCE: equation (1) is read with max in place of min, (5) as "free buffer below the worst burst", (6) as "the
+//! least (free buffer) / P_i", as in the prose. DIFFERENCE: LTO.LB does not define the case in which no class may
+//! overflow. Then all are candidates here. DIFFERENCE: without a leaky bucket a class may send its whole buffer at the
+//! link's rate. DIFFERENCE: with several leaky buckets, which the paper names and does not work out, B_i(tau, t) is the
+//! least of them. Then (4) makes Delta B_i the remaining level of the emptiest, and P_i is the least of their peak
+//! rates. DIFFERENCE: a share below 2^-20 bit/s, or 2^-40 of 1 Tbit/s, counts as that much. DIFFERENCE: under
+//! [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
 use alloc::{boxed::Box, vec::Vec};
 #[cfg(feature = "invariants")]
@@ -75,8 +74,8 @@ const FRACTION_BITS: u32 = 16;
 /// Time that a byte takes at 1 bit/s, in 2^-16 ns.
 const TIME_PER_BIT_S: u128 = (8 * NANOS_PER_SEC as u128) << FRACTION_BITS;
 
-/// The guarantee of a class as it is run with, and the number of parts that a bit/s has, as a power of two. Parts are as small as
-/// they can be with the link's rate below 2^40 of them, but no smaller than 2^-20.
+/// The effective guarantee of a class, and the number of parts per bit/s, as a power of two. Parts are as small as
+/// possible with the link's rate below 2^40 of them, but no smaller than 2^-20.
 fn guarantee_in_parts(tree: &Hierarchy, class: ClassId) -> (u64, u32) {
     let link = tree.link().rate;
     let parts = ((1u64 << 40) / link.bps()).ilog2().min(20);
@@ -87,14 +86,14 @@ fn guarantee_in_parts(tree: &Hierarchy, class: ClassId) -> (u64, u32) {
     (scaled, parts)
 }
 
-/// Time that a byte takes at the guarantee of a class, and the guarantee in whole bit/s, at least one.
+/// Returns the time of a byte at the guarantee of a class, and the guarantee in whole bit/s, at least one.
 fn guarantee(tree: &Hierarchy, class: ClassId) -> (Pace, Rate) {
     let (scaled, parts) = guarantee_in_parts(tree, class);
     let rate = Rate::from_bps((scaled >> parts).max(1)).unwrap_or(tree.link().rate);
     (Pace::new(TIME_PER_BIT_S << parts, scaled), rate)
 }
 
-/// By class id: the guarantee of a leaf, in 2^-62 of the link's rate.
+/// Returns the guarantee of a leaf by class id, in 2^-62 of the link's rate.
 fn guarantees(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     let guarantee = |class: ClassId| {
         let (scaled, parts) = guarantee_in_parts(tree, class);
@@ -105,8 +104,8 @@ fn guarantees(tree: &Hierarchy) -> Result<Box<[u64]>, BuildError> {
     Ok(slice(tree.len(), |class| of(ClassId(class as u32)))?)
 }
 
-/// Theorem 1 and Corollary 1. The rate is the guarantee and not the share of a full link: what guarantees leave goes by the policy,
-/// which owes nobody anything.
+/// Theorem 1 and Corollary 1. The rate is the guarantee and not the share of a full link: the policy distributes the
+/// rest without any promise.
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let link = tree.link();
     let mut servers = late_by(tree, link.max_packet.into());
@@ -118,7 +117,7 @@ fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     servers
 }
 
-/// A scheduler of this family whose guarantees are rates.
+/// Makes the entry of a scheduler of this family whose guarantees are rates.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     SchedulerInfo {
         name,
@@ -135,35 +134,35 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
     }
 }
 
-/// What `fq-ldf` is and supports.
+/// Registry entry of `fq-ldf`.
 pub const LDF: SchedulerInfo = info("fq-ldf", "guarantees; the rest to the longest delay", &[], |tree, _| {
     build(tree, Policy::LongestDelay, false)
 });
-/// What `fq-ldf-second` is and supports.
+/// Registry entry of `fq-ldf-second`.
 pub const LDF_SECOND: SchedulerInfo =
     info("fq-ldf-second", "guarantees; the rest to the second longest delay", &[], |tree, _| {
         build(tree, Policy::LongestDelay, true)
     });
-/// What `fq-lto` is and supports.
+/// Registry entry of `fq-lto`.
 pub const LTO: SchedulerInfo =
     info("fq-lto", "guarantees; the rest to the least time to overflow", &[Feature::MaxDelay], |tree, _| {
         build(tree, Policy::LeastTimeToOverflow, false)
     });
-/// What `fq-lto-second` is and supports.
+/// Registry entry of `fq-lto-second`.
 pub const LTO_SECOND: SchedulerInfo = info(
     "fq-lto-second",
     "guarantees; the rest to the second least time to overflow",
     &[Feature::MaxDelay],
     |tree, _| build(tree, Policy::LeastTimeToOverflow, true),
 );
-/// What `fq-lto-lb` is and supports.
+/// Registry entry of `fq-lto-lb`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
     ..info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
         build(tree, Policy::LeakyBucket, false)
     })
 };
-/// What `fq-lto-lb-second` is and supports.
+/// Registry entry of `fq-lto-lb-second`.
 pub const LTO_LB_SECOND: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
     ..info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
@@ -186,7 +185,7 @@ struct Class {
     session: Session,
 }
 
-/// Limits of the queue of a class; of one that is not a leaf, nothing.
+/// Limits of the queue of a class; zero for one that is not a leaf.
 fn limits(tree: &Hierarchy, class: ClassId) -> QueueLimits {
     if tree.is_leaf(class) { tree.config(class).limits } else { QueueLimits { packets: 0, bytes: 0 } }
 }
@@ -197,7 +196,7 @@ fn free(backlog: Amount, limits: QueueLimits, max_packet: u32) -> u64 {
     (u64::from(limits.bytes) - backlog.bytes).min(packets * u64::from(max_packet))
 }
 
-/// What decides on the excess, of a class whose queue has these limits.
+/// The state that decides on the excess, for a class whose queue has these limits.
 fn session(tree: &Hierarchy, class: ClassId, limits: QueueLimits, excess: &mut Excess) -> Session {
     let (link, config) = (tree.link(), tree.config(class));
     let (pace, guarantee) = guarantee(tree, class);
@@ -212,7 +211,7 @@ fn time(now: Nanos) -> u128 {
     u128::from(now.0) << FRACTION_BITS
 }
 
-/// The first time not before `tag`, in whole units.
+/// Returns the first time not before `tag`, in whole units.
 fn reached(tag: Tag) -> u128 {
     tag.whole + u128::from(tag.fraction > 0)
 }
@@ -231,10 +230,11 @@ pub(crate) struct FqSds {
 }
 
 impl FqSds {
-    /// A scheduler for the leaves of `tree` whose excess goes by `policy`: to the first in its order, or to the second.
+    /// Makes a scheduler for the leaves of `tree` whose excess is given by `policy`: to the first in its order, or to
+    /// the second.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Self, OutOfMemory> {
         let mut excess = Excess::new(policy, second, tree)?;
         let class = |class| {
@@ -264,7 +264,7 @@ impl FqSds {
             + Excess::memory::<LEAKY_BUCKETS>(tree)
     }
 
-    /// Moves what the shaper has released by `now` to the server.
+    /// Moves the packets that the shaper has released by `now` to the server.
     fn release(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         while let Some((index, at)) = self.shaper.first()
@@ -294,7 +294,7 @@ impl FqSds {
         }
     }
 
-    /// The queue of a class has changed.
+    /// Updates the state after the queue of a class has changed.
     fn note(&mut self, index: u32) {
         let (class, backlog) = (self.flows.state(index), self.flows.backlog_of(index));
         let free = free(backlog, class.limits, self.flows.max_packet());
@@ -308,7 +308,7 @@ impl Scheduler for FqSds {
         let Packet { class: ClassId(index), len, .. } = packet;
         let takes = self.flows.takes(packet.class, len);
         if takes {
-            // What is dropped for want of room has arrived, too.
+            // A packet that is dropped for lack of room has arrived, too.
             self.excess.arrived(&self.flows.state(index).session, self.now, len);
         }
         if self.flows.push(now, packet, drops).is_some() {

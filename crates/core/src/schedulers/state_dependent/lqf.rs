@@ -1,21 +1,21 @@
 //! `lqf`: longest queue first, the baseline of \[sds\] Section II-C. Flat.
 //!
-//! The leaf with most bytes queued sends next. Where buffers are finite and of one size, few packets are lost: what would overflow first is
-//! served first. Nothing is guaranteed to any leaf: one with a short queue waits until the others are as short, for as long as that takes.
+//! The leaf with most bytes queued sends next. With finite buffers of one size, few packets are lost: the queue closest
+//! to overflow is served first. No leaf has a guarantee: one with a short queue waits until the others are as short,
+//! without a time limit.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
 //! | Q_i, the length of a queue | bytes queued at a leaf, those of the packet on the link left out | B |
 //!
-//! **Cost per packet.** O(log n).
-//! **Invariants.** Exactly the leaves with packets are in the order, by the bytes that they have queued.
-//! **Bounds.** None: a leaf may starve.
-//! **Overflow budget.** A queue is below 2^64 bytes; keys are 2^64 less that.
-//! **Validation.** The choice against the longest of all queues, packet by packet; the contract's suite.
+//! **Cost per packet.** O(log n). **Invariants.** Exactly the leaves with packets are in the order, by their queued
+//! bytes. **Bounds.** None: a leaf may starve. **Overflow budget.** A queue is below 2^64 bytes; keys are 2^64 minus
+//! that. **Validation.** The choice against the longest of all queues, packet by packet; the contract's suite.
 //!
-//! DIFFERENCE: the text does not say whether a queue is long in packets or in bytes; its packets are cells of one length. Bytes are taken.
-//! DIFFERENCE: of queues of one length the leaf with the smaller number is served; the text leaves it open.
-//! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and serves its leaves.
+//! DIFFERENCE: the text does not define the length of a queue in packets or in bytes; its packets are cells of one
+//! length. Bytes are used here. DIFFERENCE: of queues of one length the leaf with the smaller number is served; the
+//! text leaves it open. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and serves
+//! its leaves.
 
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
@@ -27,7 +27,7 @@ use crate::contract::{
 };
 use crate::parts::heap::Heap;
 
-/// What `lqf` is and supports.
+/// Registry entry of `lqf`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "lqf",
     aliases: &["longest-queue-first"],
@@ -54,10 +54,10 @@ pub(crate) struct Lqf {
 }
 
 impl Lqf {
-    /// A scheduler for the leaves of `tree`.
+    /// Makes a scheduler for the leaves of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Ok(Self { flows: Flows::of_fifos(tree, |_| ())?, order: Heap::new(tree.len())? })
     }
@@ -66,7 +66,7 @@ impl Lqf {
         Flows::<()>::fifo_memory(tree) + Heap::memory(tree.len())
     }
 
-    /// The queue of a leaf has changed.
+    /// Updates the state after the queue of a leaf has changed.
     fn note(&mut self, index: u32) {
         let backlog = self.flows.backlog_of(index);
         if backlog.packets > 0 {

@@ -7,7 +7,7 @@ use super::super::laboratory::{longest_delay, mean_delay};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::measure::{SETTLE, deviations, worst};
 
-/// A workload, and what is asked of each run of it: less is better.
+/// A workload, and the measures of each run of it: less is better.
 struct Task {
     name: &'static str,
     file: &'static str,
@@ -70,7 +70,7 @@ const TASKS: [Task; 6] = [
     },
 ];
 
-/// The part of its ideal by which the farthest class of any phase is away from it.
+/// Largest relative deviation of a class of any phase from its ideal.
 fn unfairness(run: &Run) -> Option<f64> {
     worst(deviations(&run.phases, run.link_bps)).map(|worst| worst.relative)
 }
@@ -85,7 +85,7 @@ fn lost(run: &Run) -> Option<f64> {
     Some(count(|class| class.counts().dropped.packets) / count(|class| class.counts().received.packets))
 }
 
-/// The matrix.
+/// Tests the matrix.
 pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let options = Options { settle: SETTLE, ..Options::default() };
     let names: Vec<&str> = SCHEDULERS.iter().map(|info| info.name).collect();
@@ -107,7 +107,7 @@ pub(in crate::claims) fn matrix(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     }
     let columns: Vec<&Column> = TASKS.iter().flat_map(|task| task.columns).collect();
     let best = |column: usize| cells.iter().filter_map(|row| row[column]).fold(f64::INFINITY, f64::min);
-    // As good as the best: within a part in fifty of it, or within a part in a thousand of what is judged as a part.
+    // As good as the best: within a part in fifty of it, or within a part in a thousand for measures that are parts.
     let wins = |column: usize, value: f64| {
         let slack = if columns[column].unit == Unit::Part { 2e-3 } else { 0.0 };
         value <= 1.02 * best(column) + slack

@@ -17,12 +17,12 @@ const SURPLUS: &str = include_str!("../../../../../scenarios/beyond/surplus.toml
 /// A packet of Figure 10 on its link, in seconds: 8192 B at 10 Mbit/s.
 const PACKET: f64 = 8192.0 * 8.0 / 10e6;
 
-/// The runs of one of several schedulers.
+/// Returns the runs of one of several schedulers.
 fn of<'r>(runs: &'r [Run], scheduler: &'r str) -> impl Iterator<Item = &'r Run> + Clone {
     runs.iter().filter(move |run| run.scheduler == scheduler)
 }
 
-/// The tail of the delays of a class: how many packets wait longer, as a part.
+/// The tail of the delays of a class: the part of packets with a longer one.
 fn tail(run: &Run, class: &str) -> Vec<(f64, f64)> {
     let Some(delays) = run.distributions_of(|found| found.name == class).next() else { return Vec::new() };
     let all = delays.count() as f64;
@@ -35,7 +35,7 @@ fn tail(run: &Run, class: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Figure 10 of H-FSC under DRR++ and HLS.
+/// Tests Figure 10 of H-FSC under DRR++ and HLS.
 pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let schedulers = ["hfsc", "hls", "drr++", "fq-lto", "hpfq"];
     let workload = Workload::new("figure10.toml", FIGURE_10);
@@ -82,7 +82,7 @@ pub(in crate::claims) fn figure_10(lab: &Lab<'_>) -> Result<Finding, ClaimError>
         ))
 }
 
-/// The MPEG test of DRR++ under FQ-LTO.
+/// Tests the MPEG experiment of DRR++ under FQ-LTO.
 pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let schedulers = ["drr++", "hls", "fq-lto", "fq-lto-lb", "fq-ldf", "wfq", "hfsc"];
     let workload = Workload::new("mpeg.toml", MPEG);
@@ -121,7 +121,7 @@ pub(in crate::claims) fn mpeg(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun(&format!("--runs {count} --scheduler drr++ --scheduler fq-lto --scheduler hls"))))
 }
 
-/// Experiment 2 of HLS under H-FSC.
+/// Tests Experiment 2 of HLS under H-FSC.
 pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("exp2-H.toml", EXPERIMENT_2);
     let schedulers = ["hls", "hfsc", "hpfq", "htb", "cbq-formal", "hdrr"];
@@ -152,7 +152,7 @@ pub(in crate::claims) fn experiment_2(lab: &Lab<'_>) -> Result<Finding, ClaimErr
         .with_rerun(workload.rerun("--scheduler hls --scheduler hfsc --scheduler htb")))
 }
 
-/// HTB's slots beside an exact pool.
+/// Tests HTB's slots beside an exact pool.
 pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("htb-slots.toml", SLOTS);
     let runs = lab.play(&workload, &["htb"], 1, &Options::default())?;
@@ -204,7 +204,7 @@ pub(in crate::claims) fn pool(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_table(table).with_rerun(workload.rerun("")))
 }
 
-/// LTO as the rule that spends the surplus.
+/// Tests LTO as the rule that spends the surplus.
 pub(in crate::claims) fn surplus(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("surplus.toml", SURPLUS);
     let count = lab.by_effort(3, 20);

@@ -13,7 +13,7 @@ use crate::human;
 
 const PARKING_LOT: &str = include_str!("../../../../../scenarios/network/parking-lot.toml");
 
-/// A class of a link, and what it sends, as a scenario has them.
+/// Adds a class of a link, and its source, to a scenario.
 fn class(text: &mut String, name: &str, keys: &str, source: &str) {
     let _ = write!(text, "\n[[class]]\nname = \"{name}\"\n{keys}\n\n[[source]]\nclass = \"{name}\"\n{source}\n");
 }
@@ -27,7 +27,7 @@ fn one(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Run, Claim
     runs.first().cloned().ok_or_else(|| ClaimError::other("no run"))
 }
 
-/// The rate of a class in bit/s.
+/// Returns the rate of a class in bit/s.
 fn rate(run: &Run, class: &str) -> f64 {
     run.classes.iter().find(|found| found.name == class).map_or(f64::NAN, |found| found.rates.rate())
 }
@@ -37,7 +37,7 @@ const SESSIONS: [u32; 5] = [4, 8, 16, 32, 64];
 const LINK_BPS: f64 = 10e6;
 const LEN: f64 = 1000.0;
 
-/// A session with half of the link that sends now and then, beside others that always have packets.
+/// Makes a session with half of the link that sends now and then, beside others that always have packets.
 fn beside(sessions: u32) -> Workload {
     let mut text = link("SCFQ by the number of sessions, all with packets of 1000 B", "20s", "10mbit", "");
     class(&mut text, "own", "guarantee = \"5mbit\"", "model = \"poisson\"\nrate = \"400kbit\"\npacket = \"1000B\"");
@@ -48,7 +48,7 @@ fn beside(sessions: u32) -> Workload {
     Workload::new("sessions.toml", text)
 }
 
-/// Section 2.3.3: the delay bound of SCFQ.
+/// Tests Section 2.3.3: the delay bound of SCFQ.
 pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Longest wait of a session with half of the link", &["sessions", "SCFQ", "(N - 1) L / r", "WFQ"]);
@@ -60,7 +60,8 @@ pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             waits[of].push(longest - LEN * 8.0 / LINK_BPS);
         }
         let [scfq, wfq] = [0, 1].map(|of: usize| waits[of].last().copied().unwrap_or(f64::NAN));
-        // Golestani: L_i / g_i for each packet of its own before it, of which bursts of a Poisson flow have some, and a packet of each other.
+        // Golestani: L_i / g_i for each packet of its own before it, of which bursts of a Poisson flow have some, and a
+        // packet of each other.
         let others = f64::from(sessions - 1) * LEN * 8.0 / LINK_BPS;
         beyond += usize::from(scfq > others + 8.0 * LEN * 8.0 / 5e6);
         table.row([sessions.to_string(), human::time(scfq), human::time(others), human::time(wfq)]);
@@ -98,7 +99,7 @@ pub(super) fn scfq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(beside(64).rerun("--scheduler scfq --scheduler wfq")))
 }
 
-/// Two classes that always have packets, of weights 3 and 1, and packets of these lengths.
+/// Makes two classes that always have packets, of weights 3 and 1, and packets of these lengths.
 fn two(first: u32, second: u32) -> Workload {
     let mut text = link("Two classes of weights 3 and 1 that always have packets", "5s", "10mbit", "");
     class(&mut text, "high", "weight = 3", &format!("model = \"greedy\"\npacket = \"{first}B\""));
@@ -106,7 +107,7 @@ fn two(first: u32, second: u32) -> Workload {
     Workload::new("wrr.toml", text)
 }
 
-/// Section 2.4.1: weighted round robin with packets of different lengths.
+/// Tests Section 2.4.1: weighted round robin with packets of different lengths.
 pub(super) fn wrr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let part = |scheduler: &str, high: u32, low: u32| -> Result<f64, ClaimError> {
         let run = one(lab, &two(high, low), scheduler)?;
@@ -134,7 +135,7 @@ pub(super) fn wrr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(two(100, 1500).rerun("--scheduler wrr --scheduler drr")))
 }
 
-/// Section 2.4.3: carry-over round robin.
+/// Tests Section 2.4.3: carry-over round robin.
 pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let weights = [23u32, 17, 41, 9, 10];
     let all: u32 = weights.iter().sum();
@@ -167,7 +168,7 @@ pub(super) fn corr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(workload.rerun("--scheduler corr")))
 }
 
-/// Section 4.2: a parking lot.
+/// Tests Section 4.2: a parking lot.
 pub(super) fn lot(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("parking-lot.toml", PARKING_LOT);
     let mut rows = Vec::new();
@@ -205,7 +206,7 @@ pub(super) fn lot(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler drr++ --scheduler hls --lenient")))
 }
 
-/// A flow with a buffer of so many packets, by UDP or TCP.
+/// A flow with a buffer of `buffer` packets, by UDP or TCP.
 fn transport(source: &str, buffer: u32) -> Workload {
     let mut text = link("One flow beside another of random packets", "20s", "2mbit", "");
     class(&mut text, "flow", &format!("weight = 1\nbuffer = \"{buffer}p\""), source);
@@ -218,7 +219,7 @@ fn transport(source: &str, buffer: u32) -> Workload {
     Workload::new("transport.toml", text)
 }
 
-/// Section 4.4.1: why UDP and not TCP.
+/// Tests Section 4.4.1: UDP instead of TCP.
 pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const ADJUSTS: &str = "The TCP protocol dynamically adjusts the sending rate based on acknowledgements (ACK) information coming back from the receiver.";
     let tcp = "model = \"tcp\"\nrtt = \"20ms\"\npacket = \"1500B\"";
@@ -264,10 +265,10 @@ pub(super) fn tcp(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(short.rerun("--scheduler drr")))
 }
 
-/// What an arrival curve says, checked packet by packet: nanoseconds and bytes.
+/// A check of an arrival curve, packet by packet: nanoseconds and bytes.
 type Check = fn(&[(u64, u64)]) -> usize;
 
-/// Most bytes in any window of `every` nanoseconds that ends with a packet; the window is half open.
+/// Returns the most bytes in any window of `every` nanoseconds that ends with a packet. The window is half open.
 fn windows(packets: &[(u64, u64)], every: u64, most: u64) -> usize {
     let (mut first, mut bytes, mut over) = (0, 0, 0);
     for &(at, len) in packets {
@@ -405,7 +406,7 @@ pub(super) fn curves(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// Table 3.3: FreeBuffer.
+/// Tests Table 3.3: FreeBuffer.
 pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = |full: &str| {
         let more = format!("buffer = \"40p\"\nwhen_full = \"{full}\"\n");
@@ -459,10 +460,10 @@ pub(super) fn free_buffer(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(scenario("push_out").rerun("--scheduler drr++-mw00")))
 }
 
-/// Lengths of the packets of three flows of one class, by which they are told apart, and when each begins in seconds.
+/// Lengths of the packets of three flows of one class, which identify them, and their start times in seconds.
 const FLOWS: [(u32, u32); 3] = [(1000, 0), (999, 4), (998, 8)];
 
-/// A class whose flows come as they like, beside another class. The first one sends all that it may.
+/// Makes a class whose flows come as they like, beside another class. The first flow sends all that it may.
 fn arriving(per: &str) -> Workload {
     let mut text = link(
         "Flows that become classes by themselves: three come to one class, one after the other",
@@ -523,7 +524,7 @@ fn flow_rates(lab: &Lab<'_>, workload: &Workload, from: u64, to: u64) -> Result<
     Ok(sums.map(|bytes| bytes as f64 * 8.0 / (to - from) as f64))
 }
 
-/// Section 4.1: AddFlow.
+/// Tests Section 4.1: AddFlow.
 pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (with, without) = (arriving("per = \"flow\""), arriving(""));
     let mut table =
@@ -574,7 +575,7 @@ pub(super) fn add_flow(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(with.rerun("--scheduler drr --window 1s")))
 }
 
-/// Section 4.4.1: pictures in fragments.
+/// Tests Section 4.4.1: pictures in fragments.
 pub(super) fn fragments(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // Each I picture of 15000 B, three a second: whole, or in frames of an MTU of 1500 B, which come together.
     let pictures = |whole: bool| {

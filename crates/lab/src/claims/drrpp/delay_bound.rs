@@ -18,7 +18,7 @@ const LARGEST: u32 = 1500;
 /// Points of a random group that are drawn.
 const DRAWN: usize = 250;
 
-/// Who the best-effort flows are.
+/// The kind of best-effort flows.
 #[derive(Clone, Copy, PartialEq)]
 enum Others {
     /// One flow with packets of random lengths.
@@ -96,17 +96,17 @@ impl Case {
         Workload::new("theorem2.toml", text)
     }
 
-    /// sigma / rho, in seconds.
+    /// Returns sigma / rho, in seconds.
     fn burst(&self) -> f64 {
         f64::from(self.sigma) * 8.0 / self.rho as f64
     }
 
-    /// Theorem 2: sigma / rho + (Q_LC + 3 Q_BE) / BNBW, in seconds.
+    /// Returns Theorem 2: sigma / rho + (Q_LC + 3 Q_BE) / BNBW, in seconds.
     fn theorem(&self) -> f64 {
         self.burst() + f64::from(self.critical + 3 * self.best_effort) / BYTES_PER_SECOND
     }
 
-    /// The bound that holds for any number of flows: sigma / rho + (Q_BE (1 + L / Q_LC) + (n + 1) L) / BNBW.
+    /// Returns the bound that holds for any number of flows: sigma / rho + (Q_BE (1 + L / Q_LC) + (n + 1) L) / BNBW.
     fn proven(&self) -> f64 {
         let carried = f64::from((self.n + 1) * LARGEST);
         let others = f64::from(self.best_effort) * (1.0 + f64::from(LARGEST) / f64::from(self.critical));
@@ -114,13 +114,13 @@ impl Case {
     }
 }
 
-/// The longest delay of the latency-critical flow, in seconds; 0 where it has sent nothing.
+/// Returns the longest delay of the latency-critical flow, in seconds; 0 if it has sent nothing.
 fn longest(lab: &Lab<'_>, workload: &Workload, scheduler: &str, runs: u64) -> Result<f64, ClaimError> {
     let played = lab.watched(workload, &[scheduler], runs, &Options::default(), None)?;
     Ok(played.iter().filter_map(|run| longest_delay(run, "lc")).fold(0.0, f64::max))
 }
 
-/// What random cases of one kind have shown.
+/// The results of random cases of one kind.
 #[derive(Default)]
 struct Shown {
     beyond_theorem: usize,
@@ -178,7 +178,8 @@ fn counterexample() -> Workload {
 /// Numbers of best-effort flows.
 const COUNTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Everybody has quanta and packets of 1500 B; the latency-critical flow sends at random within (1500 B, 200 kbit/s), and DRR+ has demoted it.
+/// Makes a workload with quanta and packets of 1500 B. The latency-critical flow sends at random within (1500 B, 200
+/// kbit/s), and DRR+ has demoted it.
 fn by_count(n: u32) -> Workload {
     let mut text = format!(
         "# Latency by the number of best-effort flows, all with quanta and packets of 1500 B. DRR+ demotes the flow with its first packet.\n\
@@ -194,7 +195,8 @@ fn by_count(n: u32) -> Workload {
     Workload::new("latency.toml", text)
 }
 
-/// What the theorems say for [`by_count`]: sigma / r + latency under DRR++ and under DRR+, each with the rate that its rounds give.
+/// The theorems' bounds for [`by_count`]: sigma / r + latency under DRR++ and under DRR+, each with the rate given by
+/// its rounds.
 fn bounds(n: u32) -> [f64; 2] {
     let (quantum, frame) = (f64::from(LARGEST), f64::from(LARGEST * (n + 1)));
     let new = 2.0 * quantum + 4.0 * quantum;
@@ -205,7 +207,7 @@ fn bounds(n: u32) -> [f64; 2] {
 /// The text's observation on the number of flows.
 const INDEPENDENT: &str = "the delay bound of an LC flow in DRR++ is independent of the number of active flows, N, in the system. While in DRR+, Θ^DRR+ increases as N increases.";
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2000);
     let one = try_random(lab, Others::One, cases)?;
@@ -222,7 +224,8 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         seed: 1,
     };
     let delay = longest(lab, &counterexample(), "drr++", 1)?;
-    // Eight times a packet of the latency-critical flow and what a best-effort flow sends with what it carried over.
+    // Eight times a packet of the latency-critical flow plus the packets of a best-effort flow with its carried-over
+    // deficit.
     let predicted = f64::from(EIGHT * (LARGEST + 2 * LARGEST - 1)) / BYTES_PER_SECOND / case.theorem();
     let mut measured = [Vec::new(), Vec::new()];
     let mut beyond = 0;

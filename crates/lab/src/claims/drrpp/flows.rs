@@ -1,5 +1,5 @@
-//! One latency-critical flow and three best-effort flows through one link: what most measurements of the thesis have in common, and how
-//! they are shown.
+//! One latency-critical flow and three best-effort flows through one link: the common setting of most measurements of
+//! the thesis, and their presentation.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const NEW: usize = 0;
 pub(super) const OLD: usize = 1;
 /// The flows: the latency-critical one and the best-effort ones.
 pub(super) const FLOWS: [&str; 4] = ["lc", "be1", "be2", "be3"];
-/// What figures call them.
+/// Their names in figures.
 pub(super) const NAMES: [&str; 4] = ["latency-critical", "best-effort 1", "best-effort 2", "best-effort 3"];
 /// The rate of the link in the exponential runs, in bit/s. DIFFERENCE: the thesis says 125 kbit/s once; its arithmetic and its utilisations need
 /// 250.
@@ -29,14 +29,14 @@ pub(super) const LINK_BPS: f64 = 250e3;
 /// Mean length of a packet of the exponential traffic, header included, in bytes.
 pub(super) const PACKET: f64 = 410.0;
 
-/// How many runs of 100 s there are of each point: a multiple of the thesis' five.
+/// Number of runs of 100 s for each point: a multiple of the thesis' five.
 pub(super) fn runs(lab: &Lab<'_>) -> u64 {
     lab.by_effort(10, 50)
 }
 
 /// Runs of one scenario under both schedulers, on the same arrivals.
 pub(super) struct Point {
-    /// Where it stands on the x axis.
+    /// Its position on the x axis.
     pub(super) x: f64,
     runs: Arc<Vec<Run>>,
 }
@@ -47,34 +47,34 @@ impl Point {
         Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())? })
     }
 
-    /// What `value` says of each run under a scheduler, by seed.
+    /// Returns `value` of each run under a scheduler, by seed.
     pub(super) fn values(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
         let each = self.runs.len() / SCHEDULERS.len();
         self.runs[scheduler * each..][..each].iter().map(value).collect()
     }
 
-    /// Mean delays of a flow, by seed, in seconds.
+    /// Returns the mean delays of a flow, by seed, in seconds.
     pub(super) fn delays(&self, scheduler: usize, flow: &str) -> Vec<Option<f64>> {
         self.values(scheduler, |run| mean_delay(run, flow))
     }
 
-    /// The mean delay of a flow, in seconds.
+    /// Returns the mean delay of a flow, in seconds.
     pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, ClaimError> {
         of(&self.delays(scheduler, flow))
     }
 
-    /// How much longer a flow's mean delay is under DRR+ than under DRR++, seed by seed.
+    /// Difference of a flow's mean delays under DRR+ and DRR++, seed by seed.
     pub(super) fn gain(&self, flow: &str) -> Result<Estimate, ClaimError> {
         difference(&self.delays(OLD, flow), &self.delays(NEW, flow))
     }
 }
 
-/// The estimate of these values.
+/// Returns the estimate of these values.
 pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
 }
 
-/// The estimate of the differences of values of the same seeds.
+/// Returns the estimate of the differences of values of the same seeds.
 pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::of_differences(values, others).ok_or_else(none)
 }
@@ -83,17 +83,17 @@ fn none() -> ClaimError {
     ClaimError::other("no run has a value")
 }
 
-/// The lower end of the 95 % confidence interval: above zero where an ordering holds beyond the noise.
+/// The lower end of the 95 % confidence interval: above zero if an ordering holds beyond the noise.
 pub(super) fn lower(estimate: &Estimate) -> f64 {
     estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
 
-/// The point of a sweep at `x`.
+/// Returns the point of a sweep at `x`.
 pub(super) fn at(points: &[Point], x: f64) -> Result<&Point, ClaimError> {
     points.iter().find(|point| point.x == x).ok_or_else(|| ClaimError::other(format!("the sweep has no point {x}")))
 }
 
-/// A line with error bars through what `value` says of each point.
+/// A line with error bars through `value` of each point.
 pub(super) fn line(
     name: &str,
     points: &[Point],
@@ -109,7 +109,7 @@ pub(super) fn line(
     Ok(Series::line(name, points, look).with_errors(errors))
 }
 
-/// The least and the largest value above zero of these series, their error bars included.
+/// Returns the least and the largest value above zero of these series, their error bars included.
 pub(super) fn span(series: &[Series]) -> (f64, f64) {
     let ends = |series: &Series| -> Vec<f64> {
         let error = |n: usize| series.errors.get(n).copied().unwrap_or(0.0);
@@ -127,8 +127,8 @@ pub(super) fn delay_panel(title: &str, x: Axis, series: Vec<Series>) -> Panel {
     panel
 }
 
-/// Theorem 1 as `fairlink check` has it, in seconds, for a scenario of the exponential traffic in which the latency-critical flow `lc` sends
-/// `lambda` packets a second. `None` where it says that a round cannot carry the flow.
+/// Theorem 1 as in `fairlink check`, in seconds, for a scenario of the exponential traffic in which the
+/// latency-critical flow `lc` sends `lambda` packets a second. `None` if a round cannot carry the flow by the theorem.
 pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>, ClaimError> {
     let tree = workload.read(SCHEDULERS[NEW])?.link.tree;
     let lc = tree.leaves().iter().copied().find(|&leaf| tree.config(leaf).latency_critical);

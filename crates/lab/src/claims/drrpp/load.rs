@@ -22,19 +22,20 @@ pub(super) const LAMBDA_LC: u32 = 15;
 const QUANTUM_LC: u32 = 2000;
 /// The period of the contract of DRR+ in the scenario files, which the thesis does not give; [`fig52`] sweeps it.
 const PERIOD: &str = "1 s";
-/// The transmit queues of the thesis' gateway, of which it gives no size: one packet, latency-critical ones first. [`fig51`] sweeps them.
+/// The transmit queues of the thesis' gateway, without a given size: one packet, latency-critical ones first. [`fig51`]
+/// sweeps them.
 const GATEWAY: &str = "1p";
 
 const FLOWS_ALONE: &str = include_str!("../../../../../scenarios/thesis/fig51-alone.toml");
 const WITH_GATEWAY: &str = include_str!("../../../../../scenarios/thesis/fig51.toml");
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 
-/// The quantum of a best-effort flow: Q_BE / lambda_BE = Q_LC / lambda_LC.
+/// Returns the quantum of a best-effort flow: Q_BE / lambda_BE = Q_LC / lambda_LC.
 fn quantum(lambda: u32) -> u32 {
     QUANTUM_LC * lambda.min(20) / LAMBDA_LC
 }
 
-/// The scenario with nothing between scheduler and link, at one load.
+/// Returns the scenario without a queue between scheduler and link, at one load.
 pub(super) fn bare(lambda: u32) -> Result<Workload, ClaimError> {
     if lambda == 0 {
         return Ok(Workload::new("fig51-alone.toml", FLOWS_ALONE));
@@ -48,17 +49,18 @@ pub(super) fn bare(lambda: u32) -> Result<Workload, ClaimError> {
     Workload::new(format!("fig51-{lambda}.toml"), BARE).with(&settings)
 }
 
-/// The whole sweep; whoever asks second gets the same runs.
+/// Returns the whole sweep; a second call gets the same runs.
 fn sweep(lab: &Lab<'_>, lambdas: &[u32]) -> Result<Vec<Point>, ClaimError> {
     lambdas.iter().map(|&lambda| Point::play(lab, lambda.into(), &bare(lambda)?)).collect()
 }
 
-/// The loads of the text.
+/// Returns the loads of the text.
 pub(super) fn points(lab: &Lab<'_>) -> Result<Vec<Point>, ClaimError> {
     sweep(lab, &LAMBDAS)
 }
 
-/// Through a gateway with transmit queues, at the right end: mean delays of the latency-critical flow by seed.
+/// Returns the mean delays of the latency-critical flow by seed, through a gateway with transmit queues, at the right
+/// end.
 fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<Option<f64>>, ClaimError> {
     let text = if priority {
         WITH_GATEWAY.to_owned()
@@ -70,8 +72,8 @@ fn through_gateway(lab: &Lab<'_>, packets: &str, priority: bool) -> Result<Vec<O
     Ok(played.iter().map(|run| mean_delay(run, FLOWS[0])).collect())
 }
 
-/// M/G/1 by Pollaczek and Khinchine: the mean delay of the latency-critical flow alone, in seconds. Lengths are 40 B and 40 to 700 B, each
-/// as likely.
+/// Computes the mean delay of the latency-critical flow alone in seconds: M/G/1 by Pollaczek and Khinchine. Lengths are
+/// 40 B and 40 to 700 B, each as likely.
 fn alone() -> f64 {
     let variance = (661.0f64.powi(2) - 1.0) / 12.0;
     let service = PACKET * 8.0 / LINK_BPS;
@@ -80,8 +82,9 @@ fn alone() -> f64 {
     service + lambda * square / (2.0 * (1.0 - lambda * service))
 }
 
-/// The mean delay of the latency-critical flow behind vacations of a best-effort quantum each, in seconds: the text's own model. A packet that
-/// finds the flow's queue empty waits for the rest of a vacation, half of it on average.
+/// Returns the mean delay of the latency-critical flow behind vacations of a best-effort quantum each, in seconds. This
+/// is the text's own model. A packet that finds the flow's queue empty waits for the rest of a vacation, half of it on
+/// average.
 pub(super) fn behind_vacations() -> f64 {
     alone() + f64::from(quantum(20)) * 8.0 / LINK_BPS / 2.0
 }
@@ -96,7 +99,7 @@ fn loads(to: f64) -> Axis {
     Axis::linear("packets per second of each best-effort flow", 0.0, to)
 }
 
-/// Figure 5.1: DRR++.
+/// Tests Figure 5.1: DRR++.
 pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let beyond = sweep(lab, &BEYOND)?;
@@ -229,7 +232,7 @@ fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Res
 const LARGER: &str =
     "The delay of latency critical traffic has small increases in DRR++ but large increases in DRR+. [Section 6.1]";
 
-/// Figure 5.2: DRR+.
+/// Tests Figure 5.2: DRR+.
 pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let last = at(&points, 20.0)?;
@@ -302,7 +305,7 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(bare(20)?.rerun("--runs 10 --scheduler drr+")))
 }
 
-/// The contract of the latency-critical flow: 135 % of its mean rate, in bytes in so long a time.
+/// The contract of the latency-critical flow: 135 % of its mean rate, in bytes per `millis`.
 pub(super) fn contract(lambda: u32, millis: u32) -> u64 {
     (1.35 * PACKET * f64::from(lambda) * f64::from(millis) / 1e3).round() as u64
 }
@@ -319,19 +322,19 @@ const TABLE_52: [(u32, f64, f64); 8] = [
     (20, 1743.618e-3, 2.689e-3),
 ];
 
-/// What the table is, in the text's words.
+/// Title of the table, in the text's words.
 const TABLE: &str = "LC delay in DRR+ and DRR++. [Table 5.2]";
 /// Why the factor is smaller.
 const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in the text, and by fewer of them. When a seed breaks the contract depends on the contract's period, which the text does not \
                     give; 1 s was chosen.";
 
-/// The thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
+/// Returns the thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
 fn of_five(values: &[Option<f64>]) -> Result<f64, ClaimError> {
     let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
     Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
 }
 
-/// Table 5.2: how far the delay differs from seed to seed.
+/// Table 5.2: variation of the delay from seed to seed.
 pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = points(lab)?;
     let count = runs(lab);
@@ -433,14 +436,14 @@ pub(super) fn table52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 /// The best-effort flows, two by two.
 const PAIRS: [(&str, &str); 3] = [("be1", "be2"), ("be1", "be3"), ("be2", "be3")];
 
-/// The three best-effort flows beside each other.
+/// Tests the three best-effort flows beside each other.
 pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = &points(lab)?[1..];
     let mut rows = Vec::new();
     let mut table =
         Table::new("Mean delays of the three best-effort flows", &["scheduler, packets/s", "be1", "be2", "be3"]);
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
-        // How far two flows' means are apart at most, as a part of their two half intervals.
+        // Maximum distance of two flows' means, as a part of their two half intervals.
         let mut overlap = 0.0f64;
         for (one, other) in PAIRS {
             for point in points {
@@ -495,7 +498,7 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(bare(18)?.rerun("--runs 10 --lenient --scheduler drr++ --scheduler drr+")))
 }
 
-/// How far two flows' delays are apart in each run, as a part of their mean.
+/// Differences of two flows' delays in each run, as a part of their mean.
 fn parts(point: &Point, scheduler: usize, one: &str, other: &str) -> Vec<Option<f64>> {
     let (one, other) = (point.delays(scheduler, one), point.delays(scheduler, other));
     one.iter().zip(&other).map(|(&one, &other)| Some((one? - other?) / ((one? + other?) / 2.0))).collect()

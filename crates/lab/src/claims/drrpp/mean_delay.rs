@@ -12,12 +12,12 @@ use crate::figures::figure::{Figure, Series, SeriesStyle};
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
-/// Packets per second of the latency-critical flow where the best-effort flows always have packets.
+/// Packets per second of the latency-critical flow with backlogged best-effort flows.
 const LAMBDAS: [u32; 8] = [2, 5, 10, 15, 20, 25, 30, 35];
-/// What each best-effort flow offers so that it always has packets: 40/s of 410 B are more than half of the link each.
+/// Offered load that keeps each best-effort flow backlogged: 40/s of 410 B are more than half of the link each.
 const BUSY: &str = "40";
 
-/// How much of its guaranteed rate the flow uses while the others are backlogged.
+/// The part of its guaranteed rate that the flow uses while the others are backlogged.
 fn used(lambda: u32, quantum_lc: u32, quantum_be: u32) -> f64 {
     f64::from(lambda) * PACKET * 8.0 * f64::from(quantum_lc + quantum_be) / (f64::from(quantum_lc) * LINK_BPS)
 }
@@ -34,15 +34,15 @@ fn busy(lambda: u32, quantum_lc: u32, quantum_be: u32) -> Result<Workload, Claim
     Workload::new("theorem1.toml", BARE).with(&settings)
 }
 
-/// What was found where the best-effort flows always have packets.
+/// The results with backlogged best-effort flows.
 struct Busy {
     /// Packets per second of the latency-critical flow.
     lambda: u32,
-    /// What it uses of its rate.
+    /// Used part of its rate.
     used: f64,
     /// Its mean delay in seconds.
     delay: Estimate,
-    /// What the theorem says of it.
+    /// The theorem's value.
     theorem: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Busy {
     }
 }
 
-/// One load of the latency-critical flow after the other.
+/// Runs one load of the latency-critical flow after the other.
 fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, ClaimError> {
     let mut found = Vec::new();
     // Beyond its rate the flow's own queue grows without end.
@@ -74,7 +74,7 @@ const LOWER: &str = "When λ_BE is small, … the vacation time of the LC flow i
 const BACKLOGGED: &str =
     "This assumption should be a good approximation to the conditions at high LC arrival intensity. [Section 3.3]";
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let loads = &points(lab)?[1..];
     let mut ratios = Vec::new();

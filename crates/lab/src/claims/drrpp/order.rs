@@ -34,7 +34,7 @@ impl Observer for Recorder {
     }
 }
 
-/// All packets of one run in the order in which they left.
+/// Returns all packets of one run in the order in which they left.
 fn record(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Vec<Left>, ClaimError> {
     let all = Arc::new(Mutex::new(Vec::new()));
     let observer = || -> Box<dyn Observer> { Box::new(Recorder(Arc::clone(&all))) };
@@ -48,8 +48,8 @@ fn alone(workload: &Workload, arguments: &str) -> Rerun {
     workload.rerun(arguments)
 }
 
-/// Table 3.5's situation: `n` best-effort classes and a latency-critical one, all backlogged with packets of one length, of which each
-/// quantum covers a whole number.
+/// Table 3.5's situation: `n` best-effort classes and a latency-critical one, all backlogged with packets of one
+/// length, of which each quantum covers a whole number.
 #[derive(Clone, Copy)]
 struct Case {
     n: u32,
@@ -83,8 +83,8 @@ impl Case {
                 quantum * len
             )
         };
-        // The best-effort classes come first, so that a round knows how many there are. One packet more than the rounds take keeps
-        // everybody backlogged to their end.
+        // The best-effort classes come first, so that a round knows their number. One packet more than the rounds take
+        // keeps all classes backlogged to their end.
         let mut classes: Vec<String> = (1..=n)
             .map(|class_n| class(&format!("be{class_n}"), best_effort, "", best_effort * Self::ROUNDS + 1))
             .collect();
@@ -93,7 +93,7 @@ impl Case {
         Workload::new("table35.toml", text)
     }
 
-    /// The steps of Table 3.5, executed: packets by class, the latency-critical one last. `whole` credits n Q_LC at once.
+    /// Runs the steps of Table 3.5: packets by class, the latency-critical one last. `whole` credits n Q_LC at once.
     fn steps(self, whole: bool) -> Vec<u32> {
         let lc = self.n + 1;
         let mut sent = Vec::new();
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// Table 3.5.
+/// Tests Table 3.5.
 pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let text = Case { n: 3, len: 100, critical: 2, best_effort: 2 };
     let cases = lab.by_effort(300, 3000);
@@ -175,7 +175,7 @@ pub(super) fn table35(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(alone(&text.workload(), "--scheduler drr++ --scheduler drr++-mw00 --trace order.csv")))
 }
 
-/// Most packets of best-effort flows between two of the latency-critical one, after the first round.
+/// Returns the most packets of best-effort flows between two of the latency-critical one, after the first round.
 fn longest_gap(lab: &Lab<'_>, case: Case, scheduler: &str) -> Result<f64, ClaimError> {
     let sent = record(lab, &case.workload(), scheduler)?;
     let round = (case.n * (case.critical + case.best_effort)) as usize;
@@ -187,7 +187,7 @@ fn longest_gap(lab: &Lab<'_>, case: Case, scheduler: &str) -> Result<f64, ClaimE
     Ok(f64::from(longest))
 }
 
-/// Figure 2.1: a packet of 1000 B takes a millisecond, which is the second of the text.
+/// Makes Figure 2.1: a packet of 1000 B takes a millisecond, which is the second of the text.
 fn figure_21(other: &str) -> Workload {
     Workload::new(
         "fig21.toml",
@@ -203,8 +203,8 @@ fn figure_21(other: &str) -> Workload {
     )
 }
 
-/// Packets of connection 2 that leave before packet 901 of connection 1, and how often one connection sends twice in a row from then until
-/// `until`.
+/// Returns the number of packets of connection 2 that leave before packet 901 of connection 1, and the number of times
+/// that one connection sends twice in a row from then until `until`.
 fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usize, usize), ClaimError> {
     let sent = record(lab, workload, scheduler)?;
     let later: Vec<u32> = sent.iter().skip(900).map(|left| left.class).collect();
@@ -216,7 +216,7 @@ fn after_900(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(usi
 const SAME_ORDER: &str =
     "So we can get the service order shown in Figure 2.1. We also find that WFQ has the same order as SCFQ.";
 
-/// Figure 2.1: Virtual Clock punishes who used an idle link.
+/// Figure 2.1: Virtual Clock punishes a flow that used an idle link.
 pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let all = figure_21("burst = \"500p\"\n");
     let at_rate = figure_21("");
@@ -259,14 +259,14 @@ pub(super) fn vc(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(alone(&all, "--scheduler virtual-clock --scheduler scfq --scheduler wfq --trace order.csv")))
 }
 
-/// What the others offer, as a part of the link, in percent.
+/// Offered load of the others, as a part of the link, in percent.
 const OTHERS: [u32; 6] = [0, 25, 50, 75, 100, 150];
 /// The topmost frame of `hrr`: 64 packets of 1500 B at 100 Mbit/s, in seconds.
 const FRAME: f64 = 64.0 * 1500.0 * 8.0 / 100e6;
 /// A largest packet.
 const SLOT: f64 = FRAME / 64.0;
 
-/// A class with half of the link, which `source` feeds, and two others.
+/// Makes a class with half of the link, which `source` feeds, and two others.
 fn hrr_scenario(source: &str, others: u32) -> Workload {
     let mut text = format!(
         "# Hierarchical round robin, Section 2.4.2 of the DRR++ thesis: others offer {others} % of the link.\nduration = \"10s\"\n\n\
@@ -285,7 +285,7 @@ fn hrr_scenario(source: &str, others: u32) -> Workload {
     Workload::new("hrr.toml", text)
 }
 
-/// Section 2.4.2: hierarchical round robin keeps a class apart from the load of others.
+/// Tests Section 2.4.2: hierarchical round robin keeps a class apart from the load of others.
 pub(super) fn hrr(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SCHEDULERS: [&str; 3] = ["hrr", "drr", "fifo"];
     // Always another packet; and traffic within its slots: at most 31 packets in any frame's time.

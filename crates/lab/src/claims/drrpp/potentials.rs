@@ -1,7 +1,8 @@
 //! Section 2.3.4: the potentials of rate-proportional servers, beside the virtual time of SCFQ.
 //!
-//! The fluid server serves those of its backlogged sessions whose potentials are least, at rates in proportion to their own. Its potentials are in
-//! nanoseconds of link time over a session's part of the link. Written of the text; the schedulers know none of it.
+//! The fluid server serves those of its backlogged sessions with the least potentials, at rates in proportion to their
+//! own. Its potentials are in nanoseconds of link time over a session's part of the link. Written from the text,
+//! independently of the schedulers.
 
 use std::collections::VecDeque;
 
@@ -35,7 +36,7 @@ struct Session {
     part: f64,
     /// P_i(t).
     potential: f64,
-    /// Link time of what is queued, in nanoseconds.
+    /// Link time of the backlog, in nanoseconds.
     backlog: f64,
 }
 
@@ -47,7 +48,8 @@ struct Fluid {
     /// P(t).
     potential: f64,
     now: f64,
-    /// Looks at backlogged sessions, those that found P(t) above P_i(t), and the most by which P(t) was below P_i(t).
+    /// Counts of checks of backlogged sessions, and of those that found P(t) above P_i(t); and the maximum lag of P(t)
+    /// behind P_i(t).
     looks: usize,
     above: usize,
     below: f64,
@@ -71,7 +73,7 @@ impl Fluid {
         self.sessions.iter().filter(|session| session.backlog > 0.0)
     }
 
-    /// How fast P(t) grows.
+    /// Growth rate of P(t).
     fn slope(&self) -> f64 {
         match self.system {
             System::RealTime => 1.0,
@@ -79,7 +81,7 @@ impl Fluid {
         }
     }
 
-    /// Goes on to `to`: from one change of the sessions served to the next.
+    /// Advances to `to`, from one change of the served sessions to the next.
     fn advance(&mut self, to: f64) {
         while self.now < to {
             let least = self.backlogged().map(|session| session.potential).fold(f64::INFINITY, f64::min);
@@ -118,7 +120,7 @@ impl Fluid {
         self.below = lags.into_iter().fold(self.below, f64::max);
     }
 
-    /// A packet of `len` bytes comes now.
+    /// Adds a packet of `len` bytes now.
     fn arrive(&mut self, session: usize, len: u64) {
         let session = &mut self.sessions[session];
         if session.backlog <= 0.0 {
@@ -128,7 +130,7 @@ impl Fluid {
         self.look();
     }
 
-    /// The potential that it reaches when all that is queued has been sent: the stamp of its last packet.
+    /// Returns the potential after the last queued packet has been sent: its stamp.
     fn stamp(&self, session: usize) -> f64 {
         let session = &self.sessions[session];
         session.potential + session.backlog / session.part
@@ -160,7 +162,7 @@ fn case(number: u64) -> (Vec<u64>, Vec<Arrival>) {
     (rates, arrivals)
 }
 
-/// A session's part of the link.
+/// Returns a session's part of the link.
 fn part(rates: &[u64], session: usize) -> f64 {
     rates[session] as f64 / LINK as f64
 }
@@ -168,15 +170,15 @@ fn part(rates: &[u64], session: usize) -> f64 {
 /// Packets of a session that are queued, by place among the arrivals.
 type Queue = VecDeque<usize>;
 
-/// What happens to a scheduler.
+/// An event of a scheduler.
 enum Event<'a> {
     /// A packet comes, the one at this place among the arrivals.
     Comes(usize),
-    /// The first of this session's packets goes.
+    /// The first of this session's packets leaves.
     Goes(usize, &'a [Queue]),
 }
 
-/// Runs a scheduler over the arrivals and tells `watch` of each packet.
+/// Runs a scheduler over the arrivals and calls `watch` for each packet.
 fn drive(
     scheduler: &str,
     rates: &[u64],
@@ -262,7 +264,8 @@ struct SelfClocked {
     order: Order,
     looks: usize,
     above: usize,
-    /// The most by which the system's virtual time was above a backlogged session's potential, in that session's next packet over its part.
+    /// Maximum lead of the system's virtual time over a backlogged session's potential, in units of that session's next
+    /// packet over its part.
     most: f64,
 }
 
@@ -296,7 +299,7 @@ impl SelfClocked {
     }
 }
 
-/// Section 2.3.4: P(t) and the potentials of sessions.
+/// Tests Section 2.3.4: P(t) and the potentials of sessions.
 pub(super) fn system(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const EARLIER: &str = "P(t) is a non-decreasing function that protects the sessions with lower session potential since those sessions will get service earlier.";
     const ITSELF: &str = "But v̂(t) only reflects the state of the session receiving service, which may serve the session with a large service tag value.";

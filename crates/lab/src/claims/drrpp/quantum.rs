@@ -1,4 +1,5 @@
-//! Sections 5.1.2 and 5.1.3: the mean delay, and what the schedulers count, by the quantum of the latency-critical flow. Figures 5.3 to 5.9.
+//! Sections 5.1.2 and 5.1.3: the mean delay, and the schedulers' counters, by the quantum of the latency-critical flow.
+//! Figures 5.3 to 5.9.
 
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
@@ -18,7 +19,7 @@ const HIGH: &str = include_str!("../../../../../scenarios/thesis/fig58.toml");
 const QUANTA: [u32; 9] = [800, 1200, 1600, 2000, 2400, 2800, 3200, 3600, 4000];
 /// The whole sweep by command.
 const RERUN: &str = "--runs 10 --lenient --scheduler drr++ --scheduler drr+ --sweep class.lc.quantum=800B..4000B..400B";
-/// Periods of the contract in ms. The thesis gives none; 1 s is what the scenario files have.
+/// Periods of the contract in ms. The thesis gives none; the scenario files have 1 s.
 const PERIODS: [u32; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 /// The period of the scenario files, in ms.
 const PERIOD: u32 = 1000;
@@ -40,7 +41,7 @@ fn high() -> Workload {
     Workload::new("fig58.toml", HIGH)
 }
 
-/// The whole sweep; whoever asks second gets the same runs.
+/// Returns the whole sweep; a second call gets the same runs.
 fn sweep(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<Point>, ClaimError> {
     let point = |quantum: u32| {
         let bytes = format!("{quantum}B");
@@ -53,22 +54,22 @@ fn quanta() -> Axis {
     Axis::linear("quantum of the latency-critical flow (B)", 800.0, 4000.0)
 }
 
-/// From the smallest quantum to the largest: how much a quantity falls, seed by seed.
+/// Fall of a quantity from the smallest quantum to the largest, seed by seed.
 fn fall(points: &[Point], value: impl Fn(&Point) -> Vec<Option<f64>>) -> Result<Estimate, ClaimError> {
     difference(&value(at(points, 800.0)?), &value(at(points, 4000.0)?))
 }
 
-/// The least of all points.
+/// Returns the least of all points.
 fn least(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(value(point)?)))
 }
 
-/// The largest of all points.
+/// Returns the largest of all points.
 fn largest(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     least(points, |point| Ok(-value(point)?)).map(|least| -least)
 }
 
-/// Figure 5.3: both schedulers at the lower load.
+/// Tests Figure 5.3: both schedulers at the lower load.
 pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
     let gain = least(&points, |point| Ok(lower(&point.gain("lc")?)))?;
@@ -110,12 +111,12 @@ pub(super) fn fig53(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(low().rerun(RERUN)))
 }
 
-/// TotalRounds of a run.
+/// Returns TotalRounds of a run.
 fn rounds(run: &Run) -> Option<f64> {
     Some(*run.counters.get("total_rounds")? as f64)
 }
 
-/// LCService or LCBacklog of a run.
+/// Returns LCService or LCBacklog of a run.
 fn counted(name: &'static str) -> impl Fn(&Run) -> Option<f64> {
     move |run| Some(run.classes.iter().find(|class| class.name == "lc")?.counters.get(name).copied().unwrap_or(0) as f64)
 }
@@ -128,7 +129,7 @@ fn backlogs(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
     of(&point.values(scheduler, counted("backlogs")))
 }
 
-/// The counts of both schedulers, a panel each.
+/// Draws the counts of both schedulers, a panel each.
 fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Figure, ClaimError> {
     let mut panels = Vec::new();
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
@@ -146,7 +147,7 @@ fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Fi
     Ok(Figure::new(title, panels))
 }
 
-/// How the counts of both schedulers compare at each quantum.
+/// Compares the counts of both schedulers at each quantum.
 fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
     let head = ["quantum", "TotalRounds DRR++", "DRR+", "LCService DRR++", "DRR+", "LCBacklog DRR++", "DRR+"];
     let mut table = Table::new("What the schedulers counted, mean of the runs", &head);
@@ -162,12 +163,12 @@ fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// LCService over TotalRounds, the mean of the ratios of the runs.
+/// Returns LCService over TotalRounds, the mean of the ratios of the runs.
 fn per_round(point: &Point, scheduler: usize) -> Result<f64, ClaimError> {
     Ok(of(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
 }
 
-/// What LCService is over TotalRounds at other loads: the reason for the departure, checked.
+/// LCService over TotalRounds at other loads: the reason for the departure, checked.
 fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     let mut table = Table::new(
         "LCService over TotalRounds by load, with a quantum of 800 B",
@@ -185,7 +186,7 @@ fn per_round_by_load(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     Ok((table, highest))
 }
 
-/// Figures 5.4 and 5.5: what both count at the lower load.
+/// Figures 5.4 and 5.5: the counters of both at the lower load.
 pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &low())?;
     let part = |scheduler: usize| -> Result<Vec<Option<f64>>, ClaimError> {
@@ -352,7 +353,7 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(high().rerun(RERUN)))
 }
 
-/// How the ratio depends on what the link really carries, with a period of 1 s.
+/// The ratio as a function of the link's true rate, with a period of 1 s.
 fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     const QUANTA: [&str; 3] = ["800B", "1200B", "2000B"];
     let head = ["rate", "offered, part of it", "800 B", "1200 B", "2000 B"];
@@ -373,7 +374,7 @@ fn ratio_by_rate(lab: &Lab<'_>) -> Result<(Table, f64), ClaimError> {
     Ok((table, most))
 }
 
-/// The quantum at which a count falls to `to`, between two points of the sweep.
+/// Returns the quantum at which a count falls to `to`, between two points of the sweep.
 fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimError> {
     for pair in points.windows(2) {
         let (above, below) = (backlogs(&pair[0], scheduler)?.mean, backlogs(&pair[1], scheduler)?.mean);
@@ -387,7 +388,7 @@ fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimErr
 /// Why a count falls later than in the text.
 const AT_A_LARGER: &str = "The order of the two is the text's, and both counts fall to 100 at a larger quantum: here a round is paced by the link, there by a gateway that scans its queues.";
 
-/// Figures 5.8 and 5.9: what both count at the higher load.
+/// Figures 5.8 and 5.9: the counters of both at the higher load.
 pub(super) fn fig58(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let points = sweep(lab, &high())?;
     let crossing = [NEW, OLD].map(|scheduler| falls_to(&points, scheduler, 100.0));

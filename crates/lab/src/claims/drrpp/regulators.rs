@@ -10,10 +10,10 @@ use crate::human;
 const JITTER: &str = include_str!("../../../../../scenarios/network/jitter.toml");
 /// Links of the route.
 const LINKS: usize = 3;
-/// What each link promises, in nanoseconds: `delay_jitter` of the file.
+/// Promise of each link, in nanoseconds: `delay_jitter` of the file.
 const PROMISED: u64 = 4_000_000;
 
-/// Section 2.3.5: delay-jitter regulators.
+/// Tests Section 2.3.5: delay-jitter regulators.
 pub(super) fn transparent(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LONGER: &str = "Although this method may increase the end-to-end delay of the packets, it is a common method to control delay jitter if the jitter is more important than delay";
     let with = Workload::new("jitter.toml", JITTER);
@@ -96,10 +96,10 @@ impl Drop for Stamps {
     }
 }
 
-/// What was found between two links.
+/// The results between two links.
 struct Between {
     packets: usize,
-    /// The largest difference of waiting and holding together from what the link promises, in nanoseconds.
+    /// Maximum deviation of the sum of waiting and holding from the link's promise, in nanoseconds.
     off: u64,
     /// Shortest and longest waiting at the link before, and holding, in nanoseconds.
     waiting: (u64, u64),
@@ -110,7 +110,7 @@ struct Between {
 }
 
 impl Between {
-    /// `propagation` is p, in nanoseconds.
+    /// Makes a hop. `propagation` is p, in nanoseconds.
     fn new(before: &[Times], after: &[Times], propagation: u64) -> Result<Self, ClaimError> {
         let pairs = before.iter().zip(after);
         let found: Option<Vec<(u64, u64)>> = pairs
@@ -135,7 +135,7 @@ impl Between {
     }
 }
 
-/// Figure 2.2: ET, DT and holding times, packet by packet.
+/// Tests Figure 2.2: ET, DT and holding times, packet by packet.
 pub(super) fn holding(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SUM: &str = "The summation of d_{j-1} + h_j^k is the delay bound of the packet.";
     const PROPAGATION: u64 = 3_000_000;

@@ -1,11 +1,12 @@
 //! Section 4.1: two threads that share the flow list. One enqueues, the other dequeues, and each waits only while the other uses the list.
 //!
-//! The threads are real ([`shared`]); time is the link's, so that nothing depends on the machine. They run in two ways:
-//! * By the clock of the link: the enqueuing thread hands over a packet once the link's clock has reached its arrival, and the dequeuing
-//!   thread asks for the next packet once all that arrived by then is there. What leaves, and when, is compared with the simulator, which has one
-//!   thread.
-//! * At full speed: no thread looks at a clock, and the order of calls is another in each run. All calls are written down in the order in which
-//!   the list took them. One thread repeats them with another scheduler, and all answers are compared.
+//! The threads are real ([`shared`]); time is the link's, so that the results do not depend on the machine. They run in
+//! two ways:
+//! * By the clock of the link: the enqueuing thread passes a packet once the link's clock has reached its arrival, and
+//!   the dequeuing thread asks for the next packet once all arrivals by then are there. The departures and their times
+//!   are compared with the simulator, which has one thread.
+//! * At full speed: no thread reads a clock, and the order of calls differs in each run. All calls are recorded in the
+//!   order in which the list took them. One thread repeats them with another scheduler, and all answers are compared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,11 +50,11 @@ struct Left {
 enum Call {
     /// The packet with this number was queued.
     Enqueue { at: Nanos, number: usize },
-    /// The next packet was asked for.
+    /// A call for the next packet.
     Dequeue { at: Nanos, left: Option<Left> },
 }
 
-/// What the two threads share: a scheduler with its flow list, and the link behind it.
+/// The state that the two threads share: a scheduler with its flow list, and the link behind it.
 struct FlowList {
     rate: Rate,
     driver: Driver<Box<dyn Scheduler>>,
@@ -88,7 +89,7 @@ impl FlowList {
         next
     }
 
-    /// The packets that left, in their order.
+    /// Returns the packets that left, in their order.
     fn left(&self) -> impl Iterator<Item = Left> {
         self.calls.iter().filter_map(|call| match call {
             Call::Dequeue { left, .. } => *left,
@@ -97,7 +98,8 @@ impl FlowList {
     }
 }
 
-/// One run of the simulator: what came, and when the last bit of each packet left; nothing for those that were queued at the end.
+/// One run of the simulator: the arrivals, and the departure of the last bit of each packet; `None` for those that were
+/// queued at the end.
 #[derive(Default)]
 struct OneThread {
     coming: Vec<Coming>,
@@ -144,7 +146,8 @@ fn account(coming: &[Coming], left: impl Iterator<Item = Left>) -> (usize, usize
     (strange + times.iter().filter(|&&times| times != 1).count(), overtaken)
 }
 
-/// Answers that differ where one thread makes the same calls in the same order with a scheduler of its own.
+/// Counts answers that differ from those of one thread that makes the same calls in the same order with its own
+/// scheduler.
 fn repeated(coming: &[Coming], calls: &[Call], mut alone: FlowList) -> usize {
     for call in calls {
         match *call {
@@ -155,8 +158,8 @@ fn repeated(coming: &[Coming], calls: &[Call], mut alone: FlowList) -> usize {
     alone.calls.iter().zip(calls).filter(|(alone, shared)| alone != shared).count()
 }
 
-/// Packets that leave at another time than under one thread. The simulator has an end, and the threads go on until all have left: those that
-/// were queued at its end count if they leave before the last that it sent.
+/// Counts packets that leave at another time than under one thread. The simulator has an end, but the threads continue
+/// until all packets have left. Those that were queued at its end count if they leave before the last that it sent.
 fn elsewhere(one: &OneThread, left: impl Iterator<Item = Left>) -> usize {
     let last = one.done.iter().flatten().max().copied().unwrap_or(Nanos::ZERO);
     let mut of_two = vec![None; one.done.len()];
@@ -172,7 +175,7 @@ fn elsewhere(one: &OneThread, left: impl Iterator<Item = Left>) -> usize {
     one.done.iter().zip(&of_two).filter(|&pair| differs(pair)).count()
 }
 
-/// Mean delay in seconds, from the arrival to the last bit, of the packets of a class.
+/// Returns the mean delay in seconds, from the arrival to the last bit, of the packets of a class.
 fn mean_delay(coming: &[Coming], class: ClassId, left: impl Iterator<Item = Left>) -> f64 {
     let of_class = left.filter_map(|left| {
         let packet = coming.get(left.number as usize).filter(|packet| packet.class == class)?;
@@ -182,7 +185,7 @@ fn mean_delay(coming: &[Coming], class: ClassId, left: impl Iterator<Item = Left
     sum / f64::from(count)
 }
 
-/// Section 4.1.
+/// Tests Section 4.1.
 pub(super) fn threads(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let duration = format!("{}s", lab.by_effort(20, 100));
     let workload = bare(LAMBDA)?.with(&[("duration", &duration)])?;

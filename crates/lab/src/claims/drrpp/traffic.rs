@@ -1,4 +1,5 @@
-//! What the sources send, and whose clocks measured it: Table 5.1, the burstiness of MPEG video, the study of clocks.
+//! Traffic of the sources, and clocks of the measurements: Table 5.1, the burstiness of MPEG video, the study of
+//! clocks.
 
 use fairlink_config::Scenario;
 use fairlink_sim::statistics::Estimate;
@@ -29,13 +30,13 @@ const TABLE_51: [(u32, f64, f64); 9] = [
     (18, 6660.0, 3717.0),
     (20, 7400.0, 3576.0),
 ];
-/// Mean payload of a packet in bytes, which is what the rates of Table 5.1 count.
+/// Mean payload of a packet in bytes, which the rates of Table 5.1 count.
 const PAYLOAD: f64 = 370.0;
 /// Further rates at which sigma is taken, in percent of the mean rate. The text takes it at "the service rate allocated to the flow".
 const RHOS: [u64; 5] = [100, 105, 110, 135, 200];
-/// How the text defines sigma.
+/// The text's definition of sigma.
 const SIGMA: &str = "The burstiness, σ, is calculated as: σ >= A(τ, t) - ρ(t - τ). where A(τ, t) is the total number of arrivals during (τ, t) and ρ is the service rate allocated to the flow.";
-/// How far sigma of 100 s may be from what [`predicted`] has.
+/// Maximum ratio of sigma over 100 s to its [`predicted`] value.
 const PREDICTED_WITHIN: f64 = 1.5;
 /// The rates for MPEG video. 102 % is the one at which both of the text's numbers come out in runs of 100 s: a fit.
 const MPEG_RHOS: [u64; 5] = [100, 101, 102, 105, 135];
@@ -46,19 +47,20 @@ fn read(name: &str, text: &str) -> Result<Scenario, ClaimError> {
     Workload::new(name, text).read("drr++")
 }
 
-/// What one source sends in all runs.
+/// The traffic of one source in all runs.
 struct Sent {
-    /// What the model sends in the long run, in bit/s.
+    /// Long-run rate of the model, in bit/s.
     expected: f64,
     /// In bit/s.
     rate: Estimate,
     /// Burstiness packet by packet at each rho, in bytes.
     sigma: Vec<Estimate>,
-    /// Group by group, where there are groups.
+    /// Group by group, if there are groups.
     of_groups: Vec<Option<Estimate>>,
 }
 
-/// `rhos` are percent of the mean rate; sigma is also taken at the rate `allocated`, in bit/s, as the last one.
+/// Measures a source. `rhos` are percent of the mean rate. Sigma is also measured at the rate `allocated`, in bit/s, as
+/// the last one.
 fn measure(
     lab: &Lab<'_>,
     scenario: &Scenario,
@@ -100,20 +102,21 @@ fn measure(
     })
 }
 
-/// Scaled by a factor.
+/// Scales by a factor.
 fn times(estimate: Estimate, factor: f64) -> Value {
     Value { mean: estimate.mean * factor, ci95: estimate.ci95.map(|width| width * factor) }
 }
 
-/// The rate in bit/s that quanta allocate to a best-effort flow of `lambda` packets a second: r = Q / (sum of Q) BNBW (Section 3.1.1), with the
-/// quanta of Section 5.1.1 for three such flows and the latency-critical one.
+/// Returns the rate in bit/s that quanta allocate to a best-effort flow of `lambda` packets a second: r = Q / (sum of
+/// Q) BNBW (Section 3.1.1). The quanta are those of Section 5.1.1 for three such flows and the latency-critical one.
 fn allocated(lambda: u32) -> u64 {
     let [lc, be] = [2000.0, 2000.0 * f64::from(lambda) / 15.0];
     (be / (lc + 3.0 * be) * LINK_BPS) as u64
 }
 
-/// Sigma in bytes that theory expects of a Poisson flow in 100 s at `rho` bit/s: where rho is well above the mean, the level that the busiest of all
-/// busy periods reaches, by the exponent of Cramér and Lundberg; near the mean, the largest value of a random walk.
+/// Theoretical sigma in bytes of a Poisson flow in 100 s at `rho` bit/s: if rho is well above the mean, the level of
+/// the busiest of all busy periods, by the exponent of Cramér and Lundberg; near the mean, the largest value of a
+/// random walk.
 fn predicted(lambda: u32, rho: u64) -> f64 {
     const SECONDS: f64 = 100.0;
     /// Euler's constant: the mean of the largest of many exponential levels.
@@ -134,7 +137,7 @@ fn predicted(lambda: u32, rho: u64) -> f64 {
     ((periods.ln() + EULER) / low).min(1.25 * (lambda * square * SECONDS).sqrt())
 }
 
-/// Table 5.1: the exponential traffic.
+/// Tests Table 5.1: the exponential traffic.
 pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("exponential.toml", EXPONENTIAL)?;
     let runs = lab.by_effort(100, 500);
@@ -149,7 +152,7 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     for (index, (lambda, rate, sigma)) in TABLE_51.into_iter().enumerate() {
         let rho = allocated(lambda);
         let (sent, theory) = (measure(lab, &scenario, index, &RHOS, Some(rho), runs)?, predicted(lambda, rho));
-        // Of what is sent, the payload, in bytes per second.
+        // The payload of the traffic, in bytes per second.
         let payload = times(sent.rate, PAYLOAD / PACKET / 8.0);
         let expected = sent.expected * PAYLOAD / PACKET / 8.0;
         rows.push(Row::new(
@@ -233,7 +236,7 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(rerun))
 }
 
-/// Section 5.2: the burstiness of the MPEG source.
+/// Tests Section 5.2: the burstiness of the MPEG source.
 pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("mpeg.toml", MPEG)?;
     let runs = lab.by_effort(40, 400);
@@ -298,10 +301,11 @@ pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(rerun))
 }
 
-/// How long each made-up measurement lasts, in seconds: that of a run in Figures 4.4 and 4.5.
+/// Length of each synthetic measurement, in seconds: that of a run in Figures 4.4 and 4.5.
 const CLOCK_RUN: f64 = 1500.0;
 
-/// Two clocks as the text found them: 130 ms and 160 ms in five runs of 25 minutes, with drift, and jumps at random times.
+/// Makes two clocks with the text's values: 130 ms and 160 ms in five runs of 25 minutes, with drift, and jumps at
+/// random times.
 fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
     Synthetic {
         offset_s: 3.7 * sign,
@@ -314,7 +318,7 @@ fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
     }
 }
 
-/// What the stamps say; and when the first packet was sent, in seconds.
+/// Returns the clocks estimated from the stamps, and the time of the first packet, in seconds.
 fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(CLOCK_RUN, seed) {
@@ -324,7 +328,7 @@ fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     Ok((one_way.clocks().ok_or_else(none)?, one_way.first_ns().ok_or_else(none)? as f64 / 1e9))
 }
 
-/// Section 4.5: offset, skew, drift and jumps are found from one-way delays.
+/// Tests Section 4.5: offset, skew, drift and jumps from one-way delays.
 pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds = lab.by_effort(20, 200);
     let (mut found_all, mut tried) = (0u32, 0u32);
@@ -361,7 +365,7 @@ pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             results.into_iter().zip(&mut held).for_each(|(held, count)| *count += u32::from(held));
             for step in 0..=60 {
                 let at = CLOCK_RUN * f64::from(step) / 60.0;
-                // Around a jump nobody can say on which side a packet is.
+                // Around a jump the side of a packet is unknown.
                 if of.jumps.iter().all(|&(jump, _)| (at - jump + first).abs() > 5.0) {
                     worst = worst.max((found.offset_at(at) - of.offset_at(first + at) - of.shortest_s).abs());
                 }
@@ -376,7 +380,7 @@ pub(super) fn clock(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         Expected::AtLeast(0.95),
         part(found_all, tried),
     )];
-    // Stated for 95 %; as many runs scatter by so much.
+    // Stated for 95 %; this allows for the scatter of this number of runs.
     let least = 0.95 - 3.0 * (0.95 * 0.05 / f64::from(found_all.max(1))).sqrt();
     for (name, count) in names.into_iter().zip(held) {
         rows.push(Row::new(

@@ -11,13 +11,14 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Worklo
 use crate::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
-/// What each best-effort flow offers so that it always has packets.
+/// Offered load that keeps each best-effort flow backlogged.
 const BUSY: &str = "40";
 /// The best-effort quantum at the right end of Figure 5.1.
 const QUANTUM: f64 = 2666.0;
 const LAMBDAS: [u32; 5] = [2, 5, 10, 15, 20];
 
-/// Best-effort flows that always have packets, with quanta of 2666 B, and a latency-critical one of `lambda` packets a second, whose quantum is never used up.
+/// Makes best-effort flows that always have packets, with quanta of 2666 B. A latency-critical flow of `lambda` packets
+/// a second never uses up its quantum.
 fn busy(lambda: u32) -> Result<Workload, ClaimError> {
     let lambda = lambda.to_string();
     let mut settings = vec![("source.lc.packets_per_second", lambda.as_str()), ("class.lc.quantum", "20000B")];
@@ -30,12 +31,13 @@ fn busy(lambda: u32) -> Result<Workload, ClaimError> {
     Workload::new("vacations.toml", BARE).with(&settings)
 }
 
-/// Vacations: lengths of runs of packets of one best-effort flow, and what packets of the latency-critical flow found that came to an empty queue of it.
+/// Vacations: lengths of runs of packets of one best-effort flow, and waits of packets of the latency-critical flow
+/// that came to its empty queue.
 #[derive(Default)]
 struct Seen {
     /// Lengths of visits to a best-effort flow, in seconds.
     visits: Vec<f64>,
-    /// How long the server was away, of packets that came to an empty queue, in seconds.
+    /// Absence of the server, for packets that came to an empty queue, in seconds.
     waits: Vec<f64>,
 }
 
@@ -89,7 +91,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The mean delay of M/G/1 with these vacations, in seconds: service, what is queued before, and the rest of a vacation.
+/// The mean delay of M/G/1 with these vacations, in seconds: service, earlier backlog, and the rest of a vacation.
 fn predicted(lambda: u32, visits: &[f64]) -> f64 {
     let variance = (661.0f64.powi(2) - 1.0) / 12.0;
     let service = PACKET * 8.0 / LINK_BPS;
@@ -99,7 +101,7 @@ fn predicted(lambda: u32, visits: &[f64]) -> f64 {
     service + lambda * square / (2.0 * (1.0 - lambda * service)) + mean(&squares) / (2.0 * mean(visits))
 }
 
-/// Section 5.1.1: M/G/1 with vacations.
+/// Tests Section 5.1.1: M/G/1 with vacations.
 pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const ONE: &str =
         "In DRR++, V_LC <= Q_BE/BNBW because the LC flow is served only after one BE traffic has been forwarded.";

@@ -1,8 +1,9 @@
 //! Section 5.2: MPEG video as the latency-critical flow. Figures 5.10 to 5.14.
 //!
-//! DIFFERENCE: at the text's 1.2 Mbit/s and its traffic the link is loaded by 61 to 76 %, and no work-conserving scheduler can make delays of
-//! seconds of it. What the text measured fits a link of 791 to 820 kbit/s, as its own thresholds say (see [`MEASURED`]). Every figure
-//! is run at both rates: the first has the departures, with their reason, and the second has what the text saw.
+//! DIFFERENCE: at the text's 1.2 Mbit/s and its traffic the link is loaded by 61 to 76 %, with which no work-conserving
+//! scheduler has delays of seconds. The text's measurements fit a link of 791 to 820 kbit/s, by its own thresholds (see
+//! [`MEASURED`]). Every figure is run at both rates: the first has the departures, with their reason, and the second
+//! reproduces the text.
 
 use fairlink_sim::Options;
 
@@ -17,9 +18,10 @@ use crate::human;
 const VIDEO: &str = include_str!("../../../../../scenarios/thesis/fig510.toml");
 /// The rate of the link as the text gives it.
 const STATED: Link = Link { rate: "1.2mbit", words: "1.2 Mbit/s" };
-/// The rate at which the text's own thresholds hold. The video needs 614 kbit/s. Under DRR++ a quantum of 6000 B (6/8 of the link where all
-/// send) is not enough and 9000 B (9/11) are: 751 to 819 kbit/s. Under DRR+ 21000 B (21/27) are enough and 18000 B (18/24) are not:
-/// 790 to 819 kbit/s. Near the lower end, where text and figures agree best; [`fig513`] has other rates.
+/// The rate at which the text's own thresholds hold. The video needs 614 kbit/s. Under DRR++ a quantum of 6000 B (6/8
+/// of the link if all send) is not enough and 9000 B (9/11) are: 751 to 819 kbit/s. Under DRR+ 21000 B (21/27) are
+/// enough and 18000 B (18/24) are not: 790 to 819 kbit/s. Near the lower end, where text and figures agree best;
+/// [`fig513`] has other rates.
 const MEASURED: Link = Link { rate: "795kbit", words: "795 kbit/s" };
 /// Packets per second of each best-effort flow in Figures 5.10 and 5.11.
 const LAMBDAS: [u32; 10] = [2, 5, 8, 10, 13, 15, 18, 20, 24, 30];
@@ -73,12 +75,12 @@ fn mean(points: &[Point], x: u32, scheduler: usize, flow: &str) -> Result<f64, C
     Ok(at(points, x.into())?.delay(scheduler, flow)?.mean)
 }
 
-/// The least difference of the points' means, lower end of its interval.
+/// Returns the least difference of the points' means, lower end of its interval.
 fn least(points: &[Point], estimate: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
     points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(estimate(point)?)))
 }
 
-/// Both schedulers keep the link busy on the same arrivals, so that as many bytes wait as long, whoever they belong to.
+/// Both schedulers keep the link busy on the same arrivals, so that total bytes times wait is equal, for any owners.
 fn conserved(new: Waits, old: Waits, link: Link) -> Row {
     Row::new(
         format!("{}: bytes times their wait, all flows together, DRR+ over DRR++", link.words),
@@ -96,7 +98,7 @@ fn quanta() -> Axis {
     Axis::linear("quantum of the video (B)", 3000.0, 27_000.0)
 }
 
-/// Both schedulers and some flows.
+/// Makes a panel of both schedulers and some flows.
 fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Panel, ClaimError> {
     let mut series = Vec::new();
     for &flow in flows {
@@ -107,7 +109,7 @@ fn panel(title: String, x: Axis, points: &[Point], flows: &[usize]) -> Result<Pa
             })?);
         }
     }
-    // Where nothing grows by an order of magnitude, from zero on.
+    // If no value grows by an order of magnitude, from zero on.
     let (least, most) = span(&series);
     if most > 5.0 * least {
         return Ok(delay_panel(&title, x, series).high(270.0));
@@ -159,7 +161,7 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let busy = scenario(STATED.rate, 30, QUANTUM)?;
     let (new, old) = (waits(lab, &busy, NEW)?, waits(lab, &busy, OLD)?);
     let limit = new.all() / new.first;
-    // What the link carries at so many packets per second, as a part of 1.2 Mbit/s.
+    // Load of the link at `lambda` packets per second, as a part of 1.2 Mbit/s.
     let load = |lambda: f64| (614_400.0 + 3.0 * lambda * 410.0 * 8.0) / 1.2e6;
     let climb = |points: &[Point]| -> Result<f64, ClaimError> {
         Ok(mean(points, 30, NEW, "be1")? / mean(points, 13, NEW, "be1")?)
@@ -266,7 +268,7 @@ const QUANTUM_NOTE: &str = "The best-effort quanta are 2000 B each: 9000 B are 6
                             A picture is one packet; the contract of DRR+ is that of Figure 5.10. The text's 1.2 Mbit/s cannot give what it measured \
                             (see Figure 5.10), so both rates are shown.";
 
-/// Figure 5.12: quanta at the lower load.
+/// Tests Figure 5.12: quanta at the lower load.
 pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, LOW)?, by_quantum(lab, MEASURED.rate, LOW)?);
     let mut rows = Vec::new();
@@ -310,14 +312,14 @@ pub(super) fn fig512(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(rerun))
 }
 
-/// How much of the fall of the video's delay from 3000 to 27000 B is done at this quantum.
+/// The part of the fall of the video's delay from 3000 to 27000 B that is reached at this quantum.
 fn done(points: &[Point], quantum: u32, scheduler: usize) -> Result<f64, ClaimError> {
     let [first, here, last] = [3000, quantum, 27_000].map(|quantum| mean(points, quantum, scheduler, "lc"));
     let (first, here, last) = (first?, here?, last?);
     Ok((first - here) / (first - last))
 }
 
-/// Figure 5.13: quanta at the higher load.
+/// Tests Figure 5.13: quanta at the higher load.
 pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
     let fall = |points: &[Point], scheduler| -> Result<f64, ClaimError> {
@@ -414,14 +416,14 @@ pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_table(rates).with_rerun(rerun))
 }
 
-/// The video without the others, on the stated link.
+/// Makes the video without the others, on the stated link.
 fn alone() -> Result<Workload, ClaimError> {
     let workload = scenario(STATED.rate, HIGH, QUANTUM)?;
     let end = workload.text.find("[[source]]\nclass = \"be1\"").ok_or_else(|| ClaimError::other("no source of be1"))?;
     Ok(Workload::new("fig513-alone.toml", &workload.text[..end]))
 }
 
-/// Figure 5.14: the best-effort flows beside Figure 5.13.
+/// Tests Figure 5.14: the best-effort flows beside Figure 5.13.
 pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (stated, measured) = (by_quantum(lab, STATED.rate, HIGH)?, by_quantum(lab, MEASURED.rate, HIGH)?);
     let rise = |points: &[Point]| -> Result<f64, ClaimError> {
@@ -462,7 +464,7 @@ pub(super) fn fig514(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(rerun))
 }
 
-/// The upper end of how much slower a best-effort flow is under DRR+ than under DRR++.
+/// Upper end of the slowdown of a best-effort flow under DRR+ compared with DRR++.
 fn lower_gain(points: &[Point], quantum: u32) -> Result<f64, ClaimError> {
     let gain = at(points, quantum.into())?.gain("be1")?;
     Ok(gain.mean + gain.ci95.unwrap_or(f64::INFINITY))

@@ -1,8 +1,9 @@
-//! Conservation of waiting: a scheduler that keeps the link busy only decides who waits.
+//! Conservation of waiting: a scheduler that keeps the link busy only decides which packets wait.
 //!
-//! On the same arrivals the bytes in all queues are the same at any time under every work-conserving scheduler, but for the packet on the
-//! link. So bytes times their wait add up to the same (Kleinrock's conservation law), and no flow can wait longer under one scheduler
-//! than all flows together under another. That bounds by how much delays may differ, from the runs of one scheduler alone.
+//! On the same arrivals the bytes in all queues are the same at any time under every work-conserving scheduler, except
+//! for the packet on the link. So bytes times their wait add up to the same (Kleinrock's conservation law), and no flow
+//! can wait longer under one scheduler than all flows together under another. That bounds the differences of delays,
+//! from the runs of one scheduler alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,13 +23,14 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Of all flows.
+    /// Returns the sum over all flows.
     pub(super) fn all(self) -> f64 {
         self.first + self.others
     }
 }
 
-/// Byte nanoseconds of the latency-critical flow and of the others. What is left in the queues at the end has waited until then.
+/// Byte nanoseconds of the latency-critical flow and of the others. Packets in the queues at the end have waited until
+/// then.
 struct Watch {
     sums: [i128; 2],
     queued: [i128; 2],
@@ -70,7 +72,7 @@ impl Drop for Watch {
     }
 }
 
-/// What waited how long under a scheduler.
+/// Measures bytes and their waits under a scheduler.
 pub(super) fn waits(lab: &Lab<'_>, workload: &Workload, scheduler: usize) -> Result<Waits, ClaimError> {
     let total = Arc::new(Mutex::new([0i128; 2]));
     let observer = || -> Box<dyn Observer> {

@@ -1,4 +1,5 @@
-//! Section 6.3: what it takes to find the class of a packet, by work that can be counted, and beside trying all matches in order.
+//! Section 6.3: cost of finding the class of a packet, by countable work, and compared with trying all matches in
+//! order.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -27,7 +28,7 @@ const SETS: f64 = 4096.0;
 struct Kind {
     name: &'static str,
     matches: fn(u32) -> Match,
-    /// True if the classifier keeps a flow cache: one hash table is asked faster.
+    /// True if the classifier keeps a flow cache: a single hash table is faster.
     cached: bool,
 }
 
@@ -43,18 +44,18 @@ fn port(n: u32) -> u16 {
     5000 + (n % 1000) as u16
 }
 
-/// One look-up in a hash table finds it among all of its kind.
+/// Makes a match that one look-up in a hash table finds among all of its kind.
 fn one_flow(n: u32) -> Match {
     let dport = Some(PortRange { first: port(n), last: port(n) });
     Match { proto: Some(UDP), dst: Some(Prefix::v4(address(!n & 0xffff), 32)), dport, ..source(n, 32) }
 }
 
-/// A hash table for each length.
+/// Makes a match of a prefix: a hash table for each length.
 fn prefix(n: u32) -> Match {
     source(n, 24 + (n % 8) as u8)
 }
 
-/// Ranges that are too many values for a table, so that such matches are tried one by one.
+/// Ranges with too many values for a table, so that such matches are tried one by one.
 fn ranges(n: u32) -> Match {
     let most = Some(PortRange { first: 1, last: u16::MAX - 1 });
     Match { sport: most, dport: most, ..source(n, 32) }
@@ -64,7 +65,7 @@ fn source(n: u32, bits: u8) -> Match {
     Match { version: Some(IpVersion::V4), src: Some(Prefix::v4(address(n), bits)), ..Match::ANY }
 }
 
-/// A frame of the `n`th class.
+/// Makes a frame of the `n`th class.
 fn frame(n: u32) -> FrameKey {
     FrameKey {
         version: Some(IpVersion::V4),
@@ -81,7 +82,7 @@ fn list(kind: Kind, classes: u32) -> Vec<(ClassId, Match)> {
     (0..classes).map(|n| (ClassId(n + 1), (kind.matches)(n))).collect()
 }
 
-/// The answer by trying all matches in order.
+/// Returns the answer of a search through all matches in order.
 fn in_order(rules: &[(ClassId, Match)], frame: &FrameKey) -> ClassId {
     rules.iter().find(|(_, rule)| rule.matches(frame)).map_or(DEFAULT, |&(class, _)| class)
 }
@@ -112,7 +113,7 @@ impl Sums {
     }
 }
 
-/// What was counted of a kind of matches: the first packet of each class, and all later ones.
+/// The counts for a kind of matches: the first packet of each class, and all later ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     first: Sums,
@@ -152,7 +153,7 @@ impl Counts {
     }
 }
 
-/// A match of few values in each field, so that matches and frames meet.
+/// Makes a match of few values in each field, so that matches and frames meet.
 fn random_match(dice: &mut SeededRng) -> Match {
     let ports = |dice: &mut SeededRng, chance: u64| {
         let first = dice.below(12) as u16;
@@ -192,7 +193,8 @@ fn random_frame(dice: &mut SeededRng) -> FrameKey {
     }
 }
 
-/// Answers of random lists, each frame asked twice, that are not those of trying all matches in order; and all that were given.
+/// Returns the number of answers of random lists, each frame asked twice, that differ from trying all matches in order;
+/// and the number of all answers.
 fn random(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let (mut wrong, mut asked) = (0, 0);
     for case in 0..lab.by_effort(100, 1000) {
@@ -212,7 +214,7 @@ fn random(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     Ok((wrong, asked))
 }
 
-/// The part of `flows` that share a set of the cache with two others or more, so that not all of them have an entry.
+/// Returns the part of `flows` that share a set of the cache with two others or more. Not all of these have an entry.
 fn crowded(flows: f64) -> f64 {
     let one = 1.0 / SETS;
     let others = flows - 1.0;
@@ -224,7 +226,7 @@ const ALL_CLASSES: [u32; 4] = [8, 64, 512, 8192];
 const FIRST_ONLY: &str = "under light load, only the first packet of a class incurs the cost of full classification. Subsequent packets from this class are classified based on the class's hash values.";
 const WORST: &str = "While the worst-case overhead in our implementation increases with the number of classes in the hierarchy, the average time to classify a packet based on hashing is about 3 μs.";
 
-/// Section 6.3.
+/// Tests Section 6.3.
 pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries of the flow cache, tables, places of tables and matches that are looked at",

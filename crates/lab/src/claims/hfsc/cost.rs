@@ -1,4 +1,4 @@
-//! Section 6.3: what a packet costs, by enqueue and dequeue under each criterion. Figure 13.
+//! Section 6.3: cost of a packet, by enqueue and dequeue under each criterion. Figure 13.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,7 +39,7 @@ const EVEN: [&[usize]; 3] = [&[10], &[10, 10], &[10, 10, 10]];
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     enqueue: f64,
-    /// Dequeue by the real-time criterion; not a number where it chose nothing.
+    /// Dequeue by the real-time criterion; NaN if it chose no packet.
     real_time: f64,
     /// By the link-sharing criterion.
     sharing: f64,
@@ -52,12 +52,13 @@ struct Costs {
 /// One of the figures.
 type Reading = fn(&Costs) -> f64;
 
-/// A tree of equal sessions with lines for both criteria, each class with so many children, from the link down.
+/// Makes a tree of equal sessions with lines for both criteria, with the given number of children per class at each
+/// level, from the link down.
 pub(super) fn tree(fanouts: &[usize]) -> Result<Hierarchy, ClaimError> {
     tree_of(fanouts, |_| 1000)
 }
 
-/// The same, the `n`th session with `part(n)` thousandths of an equal part of the link.
+/// Makes the same tree, with `part(n)` thousandths of an equal part of the link for the `n`th session.
 pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<Hierarchy, ClaimError> {
     let rate = |bps: u64| Rate::from_bps(bps).map_err(ClaimError::other);
     let link = LinkConfig { max_packet: BYTES, max_queued: 1 << 17, ..LinkConfig::new(rate(LINK)?) };
@@ -87,7 +88,7 @@ pub(super) fn tree_of(fanouts: &[usize], part: impl Fn(usize) -> u64) -> Result<
     builder.build().map_err(ClaimError::other)
 }
 
-/// An exponentially distributed time.
+/// Draws an exponentially distributed time.
 fn exponential(dice: &mut SeededRng, mean: u64) -> u64 {
     let uniform = (dice.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
     (-uniform.ln() * mean as f64) as u64
@@ -139,7 +140,7 @@ pub(super) fn backlog(tree: &Hierarchy, packets: u64) -> Vec<(u64, ClassId)> {
 /// A call that takes longer was interrupted: something else ran on the processor. It is left out.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// What reading the clock twice takes, in nanoseconds, by the median.
+/// Duration of two clock readings in nanoseconds, by the median.
 fn clock() -> f64 {
     let mut times: Vec<u128> = (0..2001)
         .map(|_| {
@@ -152,7 +153,7 @@ fn clock() -> f64 {
     times[1000] as f64
 }
 
-/// Sums of what was measured.
+/// Sums of the measurements.
 #[derive(Default)]
 struct Sums {
     packets: u64,
@@ -174,7 +175,7 @@ impl Sums {
     }
 }
 
-/// Calls of a scheduler, by what they do.
+/// Calls of a scheduler, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// A packet for a session without packets.
@@ -201,9 +202,9 @@ pub(super) struct Made {
 
 /// Measures calls of a scheduler one by one.
 pub(super) trait Meter<W> {
-    /// What is read before a call.
+    /// The reading before a call.
     type Mark;
-    /// What a call took.
+    /// The cost of a call.
     type Took;
 
     fn begin(&self, hfsc: &Hfsc<W>) -> Self::Mark;
@@ -211,7 +212,8 @@ pub(super) trait Meter<W> {
     fn add(&mut self, made: Made, took: Self::Took);
 }
 
-/// Runs through the arrivals; what `meter` is to measure lies between the transmission of the first and the last packet of `span`.
+/// Runs through the arrivals; `meter` measures the calls between the transmission of the first and the last packet of
+/// `span`.
 pub(super) fn run<W: Work, M: Meter<W>>(
     tree: &Hierarchy,
     arrivals: &[(u64, ClassId)],
@@ -222,7 +224,7 @@ pub(super) fn run<W: Work, M: Meter<W>>(
     let packet_ns = u64::from(BYTES) * 8_000_000_000 / LINK;
     let mut dropped = |_: Nanos, _: Packet, _: DropReason| {};
     let (mut now, mut sent) = (0u64, 0u64);
-    // By class, what it was sent by the real-time criterion: which one chose a packet shows there.
+    // Service by the real-time criterion by class: it shows which criterion chose a packet.
     let mut in_time = vec![0u64; tree.len()];
     let mut queued = vec![0u32; tree.len()];
     let mut arrivals = arrivals.iter().copied().peekable();
@@ -291,7 +293,7 @@ impl Meter<()> for Times {
     }
 }
 
-/// One run through the arrivals, each call timed by itself.
+/// One run through the arrivals, each call timed separately.
 fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Costs, ClaimError> {
     let mut times = Times::default();
     run(tree, arrivals, FROM..TO, &mut times)?;
@@ -307,7 +309,7 @@ fn pass(tree: &Hierarchy, arrivals: &[(u64, ClassId)], clock: f64) -> Result<Cos
     })
 }
 
-/// The median of each figure over the passes.
+/// Returns the median of each figure over the passes.
 fn median(passes: &[Costs]) -> Costs {
     let of = |value: &dyn Fn(&Costs) -> f64| {
         let mut values: Vec<f64> = passes.iter().map(value).filter(|value| value.is_finite()).collect();
@@ -380,14 +382,15 @@ pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64
 const LINEAR: &str = "families of up to 64 classes are sorted lists here and larger ones tournaments: the third level of the text's hierarchy has ten classes \
                       a parent, the second had a hundred in the hierarchy of two levels";
 
-/// How far the figure of two levels is from the straight line through those of one and of three, as a part of the latter.
+/// Deviation of the figure of two levels from the straight line through those of one and of three, as a part of the
+/// latter.
 fn off_line(name: &'static str, costs: &[Costs], value: Reading) -> Row {
     let [one, two, three] = [0, 1, 2].map(|at| value(&costs[at]));
     let off = (two - f64::midpoint(one, three)).abs() / three;
     Row::new(name, Unit::Part, Expected::AtMost(0.1), off).departing(0.1, 0.4, LINEAR)
 }
 
-/// Figure 13. `structures`: times of the text's own structures, shown beside it.
+/// Tests Figure 13. `structures` are times of the text's own structures, shown beside it.
 pub(super) fn fig13(lab: &Lab<'_>, structures: Vec<Row>) -> Result<Finding, ClaimError> {
     let passes = lab.by_effort(7, 31);
     let flat: Vec<Vec<usize>> = FLAT.iter().map(|&count| vec![count]).collect();

@@ -8,15 +8,17 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
-/// What the longest packet takes on the link, in seconds.
+/// Duration of the longest packet on the link, in seconds.
 const PACKET: f64 = 8.0 * 8192.0 / 10e6;
-/// When the on-off source is on in the scenario, in seconds; it is off between. The text does not say how long it is either.
+/// On periods of the on-off source in the scenario, in seconds; it is off between. The text does not give their length
+/// either.
 const ON: [(f64, f64); 3] = [(2.0, 4.0), (6.0, 8.0), (10.0, 12.0)];
 const OFF: [(f64, f64); 3] = [(0.0, 2.0), (4.0, 6.0), (8.0, 10.0)];
 /// Left out after each change, in seconds.
 const SETTLE: f64 = 0.2;
 
-/// The scenario with the sources of audio and video beginning later by this part of their periods: the text does not say when they begin.
+/// Makes the scenario with sources of audio and video that begin later by this part of their periods. The text does not
+/// say when they begin.
 fn shifted(part: f64) -> Workload {
     let later = |period_ms: f64| format!("active = [\"{:.3}ms..12s\"]\n", (part * period_ms).max(0.001));
     let text = FIG10
@@ -49,7 +51,7 @@ impl Delays {
     }
 }
 
-/// Figure 11.
+/// Tests Figure 11.
 pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let shifts: u32 = lab.by_effort(5, 20);
     let schedulers = ["hfsc", "hpfq"];

@@ -13,7 +13,7 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// In bit/s.
 const LINK: u64 = 10_000_000;
-/// The leaf has this at every depth, in bit/s, and sends packets of so many bytes.
+/// Rate of the leaf at every depth, in bit/s, and length of its packets in bytes.
 const RATE: u64 = 100_000;
 const LEN: f64 = 250.0;
 /// All others send such packets.
@@ -21,7 +21,8 @@ const LARGEST: f64 = 1500.0;
 const DEEPEST: usize = 6;
 const SECONDS: f64 = 30.0;
 
-/// The leaf `x` this deep: on each level the class above it has half of what is there, and a leaf beside it the rest, always with packets.
+/// The leaf `x` at this depth: on each level the class above it has half of the rate, and a backlogged leaf beside it
+/// the rest.
 fn tree(depth: usize) -> Workload {
     let mut text = format!(
         "# A leaf of {RATE} bit/s, {depth} deep, with a line alone.\n\nduration = \"{SECONDS}s\"\nseed = 1\n\n[link]\nrate = \"{LINK}bit\"\nscheduler = \"hfsc\"\nmtu = \"1500B\"\n"
@@ -53,7 +54,8 @@ fn tree(depth: usize) -> Workload {
     Workload::new(format!("depth-{depth}.toml"), text)
 }
 
-/// The bound on the delay of a packet of `len` bytes of `x` in seconds: what is promised of delay, or of how far behind its share it may be.
+/// The bound on the delay of a packet of `len` bytes of `x` in seconds: from the promised delay, or from the promised
+/// lag behind its share.
 fn bound(workload: &Workload, scheduler: &str, len: f64) -> Result<f64, ClaimError> {
     let file = workload.read(scheduler)?;
     let info = find(scheduler).ok_or_else(|| ClaimError::other(scheduler))?;

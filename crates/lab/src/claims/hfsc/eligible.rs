@@ -1,4 +1,5 @@
-//! E(t) of Section 3.2: what must be served by deadlines, exact by equation (8), beside the sum of equation (10) that H-FSC uses.
+//! E(t) of Section 3.2: the service required by deadlines, exact by equation (8), beside the sum of equation (10) that
+//! H-FSC uses.
 
 use fairlink_core::schedulers::hfsc::Hfsc;
 use fairlink_core::{ClassId, Dequeued, DropReason, NANOS_PER_SEC, Nanos, Packet, Rate, Scheduler, ServiceCurve};
@@ -13,9 +14,9 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 const LINK: u64 = 10_000_000;
 /// Largest packet of random sets, in bytes.
 const LARGEST: u64 = 1500;
-/// What it takes there, in seconds.
+/// Its duration on the link, in seconds.
 const PACKET: f64 = 8.0 * LARGEST as f64 / LINK as f64;
-/// How long random sets run, in nanoseconds.
+/// Length of the runs of random sets, in nanoseconds.
 const UNTIL: u64 = 300_000_000;
 const MS: u64 = 1_000_000;
 
@@ -63,7 +64,7 @@ struct Seen {
     packets: usize,
     /// Packets at whose start the sum of E_i is below E.
     below: usize,
-    /// Packets that H-FSC chose by the other criterion than equation (10) says.
+    /// Packets for which H-FSC's criterion differs from that by equation (10).
     otherwise: usize,
     /// Sums of E_i less E, in bytes: of all, and the largest.
     over: f64,
@@ -93,7 +94,7 @@ impl Seen {
     }
 }
 
-/// Goes through a recorded run with a model of its own.
+/// Replays a recorded run on an independent model.
 fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent: &[Sent]) -> Result<Seen, ClaimError> {
     lab.go_on()?;
     let mut model = Model::new(curves);
@@ -118,7 +119,7 @@ fn look(lab: &Lab<'_>, curves: &[Curves], link: u64, arrivals: &[Arrival], sent:
     Ok(seen)
 }
 
-/// The leaves of Figure 10, which share by their rates.
+/// Makes the leaves of Figure 10, which share by their rates.
 fn figure_10() -> (Vec<Curves>, Vec<Arrival>) {
     const SECONDS: u64 = 2;
     // FTP: 4 KB within 16.25 ms at 5 Mbit/s.
@@ -143,7 +144,7 @@ fn figure_10() -> (Vec<Curves>, Vec<Arrival>) {
     (curves, arrivals)
 }
 
-/// Three sessions of which the first is always active, the second comes at 1 s, and the third with it if `all`.
+/// Three sessions: the first is always active, the second comes at 1 s, and the third with it if `all`.
 fn example(all: bool) -> (Vec<Curves>, Vec<Arrival>) {
     let curves = [curve(0, 100_000, 4_000_000), curve(7_200_000, 100_000, 0), curve(0, 80_000, 4_000_000)];
     let curves = curves.map(|real_time| Curves { real_time, share: line(1_000_000) }).to_vec();
@@ -155,7 +156,7 @@ fn example(all: bool) -> (Vec<Curves>, Vec<Arrival>) {
     (curves, arrivals)
 }
 
-/// A set that fills the link, in which all curves are concave or lines if `concave`.
+/// Makes a set that fills the link, in which all curves are concave or lines if `concave`.
 fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, SeededRng), ClaimError> {
     let mut dice = SeededRng::new(if concave { 41 } else { 40 }, case);
     let count = dice.between(2, 6) as usize;
@@ -173,7 +174,7 @@ fn random_set(case: u64, concave: bool) -> Result<(Vec<Curves>, Vec<Arrival>, Se
     Ok((curves, arrivals, dice))
 }
 
-/// What random sets came to.
+/// The results of random sets.
 #[derive(Default)]
 struct Sets {
     seen: Seen,
@@ -207,7 +208,7 @@ fn sets(lab: &Lab<'_>, cases: u64, concave: bool) -> Result<Sets, ClaimError> {
     Ok(found)
 }
 
-/// Section 3.2: E(t) and its estimate.
+/// Tests Section 3.2: E(t) and its estimate.
 pub(super) fn eligible(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UNTIL_2S: u64 = 2 * NANOS_PER_SEC;
     let cases: u64 = lab.by_effort(100, 2_000);

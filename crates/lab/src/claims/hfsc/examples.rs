@@ -10,13 +10,13 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bits of an 8 KB packet.
 const PACKET_BITS: f64 = 8.0 * 8192.0;
-/// What such a packet takes at 10 Mbit/s, in seconds.
+/// Duration of such a packet at 10 Mbit/s, in seconds.
 const PACKET_S: f64 = PACKET_BITS / 10e6;
 
 /// Session 2 of Figure 3 and session 1 of Figure 4 come then, in seconds. The text gives no number.
 const JOINS: f64 = 1.0;
 
-/// Section 1, Figure 1: what classes of one organisation leave, the others of it have.
+/// Section 1, Figure 1: unused bandwidth of one organisation's classes goes to its other classes.
 pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const FROM: f64 = 0.5;
     const TO: f64 = 2.0;
@@ -52,13 +52,13 @@ pub(super) fn fig1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_rerun(idle.rerun("")).with_rerun(busy.rerun("")))
 }
 
-/// Figure 2: SCED with lines and with curves.
+/// Tests Figure 2: SCED with lines and with curves.
 pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let lines = Workload::new("fig2-lines.toml", include_str!("../../../../../scenarios/hfsc/fig2-lines.toml"));
     let curves = Workload::new("fig2-curves.toml", include_str!("../../../../../scenarios/hfsc/fig2-curves.toml"));
     let coupled = record(lab, &lines, "sced", &lines)?;
     let decoupled = record(lab, &curves, "sced", &curves)?;
-    // Both always have packets, for long enough that a packet more or less is nothing.
+    // Both are backlogged for long enough that one packet does not matter.
     let greedy = lines.text.replace("model = \"cbr\"", "model = \"greedy\"").replace("packets_per_second = 30\n", "");
     let greedy = greedy.replace("duration = \"500ms\"", "duration = \"20s\"");
     let greedy = Workload::new("fig2-saturated.toml", greedy);
@@ -171,8 +171,8 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(curves.rerun("")))
 }
 
-/// From one packet of a class to the next, in seconds, in the mean of a run in which both always have packets: SCED serves by deadlines, and the two
-/// lines together are the link, so that packets leave as their deadlines come.
+/// Returns the mean time from one packet of a class to the next, in seconds, in a run in which both always have
+/// packets. SCED serves by deadlines, and the two lines together are the link, so packets leave at their deadlines.
 fn spacing(run: &Record, class: &str) -> f64 {
     let done: Vec<f64> = run.of(&[class]).map(|packet| packet.done).collect();
     match done[..] {
@@ -187,7 +187,7 @@ struct Letters {
     alpha: f64,
     beta: f64,
     t: f64,
-    /// How long the curve of session 1 is flat, in seconds.
+    /// Length of the flat part of session 1's curve, in seconds.
     flat: f64,
 }
 
@@ -210,7 +210,8 @@ impl Letters {
         Workload::new("fig3.toml", text)
     }
 
-    /// t1 - t0 in seconds: session 2 is served alone until S_2(x) = R (t1 - t0), where x is how far the last deadline of session 1 is after t0.
+    /// t1 - t0 in seconds: session 2 is served alone until S_2(x) = R (t1 - t0), where x is the time from t0 to the
+    /// last deadline of session 1.
     fn starves(self) -> f64 {
         let ahead = self.flat + JOINS / self.beta - JOINS;
         let owed = self.beta * ahead.min(self.t) + self.alpha * (ahead - self.t).max(0.0);
@@ -218,7 +219,7 @@ impl Letters {
     }
 }
 
-/// What the three schedulers do in Figure 3.
+/// The runs of the three schedulers in Figure 3.
 struct Played {
     sced: Record,
     shared: Record,
@@ -242,7 +243,7 @@ impl Played {
     }
 }
 
-/// Figure 3: who pays for what was left over.
+/// Figure 3: punishment for the use of excess bandwidth.
 pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("fig3.toml", include_str!("../../../../../scenarios/hfsc/fig3.toml"));
     let played = Played::of(lab, &workload)?;
@@ -340,7 +341,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler sced --scheduler hfsc --metrics")))
 }
 
-/// Figure 4: curves of inner classes that cannot be met.
+/// Tests Figure 4: curves of inner classes that cannot be met.
 pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 500.0;
     /// In seconds.
@@ -348,7 +349,8 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const B_RATE: f64 = 4e6;
     let text = include_str!("../../../../../scenarios/hfsc/fig4.toml");
     let workload = Workload::new("fig4.toml", text);
-    // What B got less than its curve, 4 Mbit/s, brings from `from` on, at most; it is most just before one of its packets has left.
+    // Maximum shortfall of B below the yield of its curve, 4 Mbit/s, from `from` on; it peaks just before one of its
+    // packets has left.
     let lacks = |run: &Record, from: f64, to: f64| {
         let mut sent = 0.0;
         let mut worst = 0.0f64;
@@ -367,7 +369,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let bytes = short.bytes.as_ref().map_or(f64::INFINITY, to_f64);
         Ok((bytes, to_f64(&short.from), to_f64(&short.at)))
     };
-    // Session 3 never comes: until then B gets what its curve asks for and not more.
+    // Session 3 never comes: until then B gets exactly its curve.
     let silent = |workload: &Workload| {
         let source = "[[source]]\nclass = \"3\"\nmodel = \"greedy\"\npacket = \"500B\"\n";
         Workload::new(workload.name.replace(".toml", "-silent.toml"), workload.text.replace(source, ""))
@@ -429,7 +431,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let shown: [(&str, &[&str]); 6] =
         [("A", &["1", "2"]), ("B", &["3", "4"]), ("1", &["1"]), ("2", &["2"]), ("3", &["3"]), ("4", &["4"])];
     for (place, (name, leaves)) in shown.into_iter().enumerate() {
-        // A point in many: packets are short beside what is drawn.
+        // One point in many: packets are short on the scale of the plot.
         let points = run.course(leaves, from, to).into_iter().step_by(20).map(|(at, bytes)| (at, bytes / 1e3));
         panel.series.push(Series::line(name, points.collect(), SeriesStyle::nth(place)));
     }

@@ -1,4 +1,5 @@
-//! Section 3.3: where a class starts that becomes active. At v_min or v_max alone, virtual times part by the number of sessions.
+//! Section 3.3: the start of a class that becomes active. At v_min or v_max alone, virtual times differ by the number
+//! of sessions.
 
 use fairlink_core::schedulers::hfsc::{Hfsc, Joins};
 use fairlink_core::{
@@ -17,7 +18,7 @@ const PACKET_NS: u64 = 1_000_000;
 
 const BOUNDED: &str = "By doing this, we ensure that the discrepancy between the virtual times of any two active sibling sessions is bounded (see Section 5).";
 
-/// Who comes, and when.
+/// The order of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comes {
     /// Sessions of one weight join one by one, stay, and have a packet that is due at once.
@@ -32,7 +33,7 @@ fn rate(bps: u64) -> Result<Rate, ClaimError> {
     Rate::from_bps(bps).map_err(ClaimError::other)
 }
 
-/// The sessions of a workload: guarantee, real-time curve.
+/// Makes the sessions of a workload: guarantee, real-time curve.
 fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LEN, ..LinkConfig::new(rate(LINK)?) });
     let mut add = |bps: u64, real_time: Option<ServiceCurve>| -> Result<(), ClaimError> {
@@ -43,7 +44,7 @@ fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
         Ok(())
     };
     if comes == Comes::Ahead {
-        // A packet for each is what the curves of all have together in `sessions` packet times; then hardly anything.
+        // A packet for each is the sum of all curves in `sessions` packet times; then almost nothing.
         let bps = LINK / (2 * sessions);
         let curve = ServiceCurve { m1: Some(rate(bps)?), d: Nanos(2 * sessions * PACKET_NS), m2: Some(Rate::MIN) };
         (0..sessions).try_for_each(|_| add(LINK / sessions, Some(curve)))?;
@@ -57,7 +58,7 @@ fn tree(comes: Comes, sessions: u64) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// How far virtual times were apart at most, over one packet of each of the two sessions that are active for good.
+/// Maximum difference of virtual times, over one packet of each of the two permanently active sessions.
 fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, ClaimError> {
     let tree = tree(comes, sessions)?;
     let mut hfsc = Hfsc::new(&tree).map_err(ClaimError::other)?.with_joins(joins);
@@ -100,7 +101,7 @@ fn apart(comes: Comes, sessions: u64, joins: Joins) -> Result<f64, ClaimError> {
     Ok(widest as f64 / 4096e9 / (step(LINK / 2) + step(LINK / 4)))
 }
 
-/// Section 3.3: v_min and v_max alone.
+/// Tests Section 3.3: v_min and v_max alone.
 pub(super) fn join(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: &[u64] = lab.by_effort(&[8, 16, 32, 64, 128], &[8, 16, 32, 64, 128, 256, 512, 1024]);
     let rules = [("(v_min + v_max) / 2", Joins::Between), ("v_min", Joins::Least), ("v_max", Joins::Most)];

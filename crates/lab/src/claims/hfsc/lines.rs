@@ -10,7 +10,7 @@ use crate::claims::{ClaimError, Finding, Lab, Row, Unit};
 /// Packets of a case.
 const PACKETS: usize = 400;
 
-/// What was found of H-FSC with weights.
+/// The results for H-FSC with weights.
 #[derive(Default)]
 struct Fair {
     packets: usize,
@@ -22,7 +22,7 @@ struct Fair {
     moved: usize,
 }
 
-/// All packets are there at the start.
+/// Runs cases in which all packets are there at the start.
 fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, ClaimError> {
     let mut found = Fair::default();
     for case in 0..cases {
@@ -67,7 +67,7 @@ fn fair(lab: &Lab<'_>, cases: u64) -> Result<Fair, ClaimError> {
     Ok(found)
 }
 
-/// What was found of SCED with lines beside Virtual Clock, on a link that is asked for packets one by one.
+/// The results for SCED with lines beside Virtual Clock, on a link that takes packets one by one.
 #[derive(Default)]
 struct Clocks {
     packets: usize,
@@ -79,7 +79,8 @@ struct Clocks {
     unexplained: usize,
 }
 
-/// Packets come at random. Late ones, which come to a class that still has some after its last deadline, are left out where `late` is not set.
+/// Packets come at random. Late ones, which come to a backlogged class after its last deadline, are left out unless
+/// `late` is set.
 fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, ClaimError> {
     let mut found = Clocks::default();
     for case in 0..cases {
@@ -104,7 +105,7 @@ fn clocks(lab: &Lab<'_>, cases: u64, late: bool) -> Result<Clocks, ClaimError> {
         let gap = dice.between(500_000, 3_000_000);
         for handle in 0..PACKETS as u64 {
             now += if dice.one_in(3) { 0 } else { dice.below(gap) };
-            // What the link has sent by then.
+            // Packets that the link has sent by then.
             while free <= now && queued.iter().any(|&packets| packets > 0) {
                 let (own, other) = (next(&mut *sced, free), next(&mut *clock, free));
                 let Some(own) = own else { return Err(ClaimError::other("sced is idle with packets")) };

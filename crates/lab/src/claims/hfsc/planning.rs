@@ -21,14 +21,14 @@ struct Asked {
 }
 
 impl Asked {
-    /// What Figure 8 maps them to: first slope, length of the first piece in nanoseconds, second slope; before rounding.
+    /// The curve by Figure 8: first slope, length of the first piece in nanoseconds, second slope; before rounding.
     fn as_printed(self) -> (f64, f64, f64) {
         let (bits, delay, rate) = (8.0 * self.burst as f64, self.delay as f64, self.rate as f64);
         let steep = bits * 1e9 / delay;
         if steep > rate { (steep, delay, rate) } else { (0.0, delay - bits * 1e9 / rate, rate) }
     }
 
-    /// As a link file has it.
+    /// Converts to the form of a link file.
     fn curve(self) -> Result<ServiceCurve, ClaimError> {
         let Self { burst, delay, rate } = self;
         let text = format!(
@@ -54,7 +54,7 @@ const SESSIONS: [(&str, Asked); 3] = [
     ("ftp", Asked { burst: 4096, delay: 16_250_000, rate: 5_000_000 }),
 ];
 
-/// (u, d, r) to (m1, x, m2).
+/// Tests the map of (u, d, r) to (m1, x, m2).
 pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let (mut concave, mut wrong, mut late) = (0usize, 0usize, 0usize);
@@ -110,7 +110,7 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         rows.push(Row::new(format!("{name}: x"), Unit::Seconds, Expected::Within(knee / 1e9, 1e-9), x / 1e9));
         table.row([name.to_owned(), format!("{}", m1 / 1e3), format!("{}", x / 1e6), format!("{}", m2 / 1e3)]);
         let end = 25.0;
-        // In kilobytes after so many seconds.
+        // In kilobytes after `y` seconds.
         let at = |y: f64| (m1 * y.min(x / 1e9) + m2 * (y - x / 1e9).max(0.0)) / 8e3;
         let x_axis = Axis::linear("time in ms", 0.0, end);
         let top = (at(end / 1e3) * 1.2).max(asked.burst as f64 * 1.2e-3);
@@ -135,7 +135,7 @@ pub(super) fn map(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
 
-/// The set of Figure 10 with another delay of FTP, and sizes for what the text calls 8 KB and 4 KB.
+/// The set of Figure 10 with another delay of FTP, and the sizes that the text calls 8 KB and 4 KB.
 fn figure_10(ftp_us: f64, [video, ftp]: [u32; 2]) -> Workload {
     let text = FIG10
         .replace("\"16.25ms\"", &format!("\"{}ns\"", (ftp_us * 1e3).round()))
@@ -144,7 +144,7 @@ fn figure_10(ftp_us: f64, [video, ftp]: [u32; 2]) -> Workload {
     Workload::new("hfsc-fig10.toml", text)
 }
 
-/// When the set asks for more than the link, in seconds, by the theory and by the scheduler; `None` where it is admitted.
+/// Time at which the set exceeds the link, in seconds, by the theory and by the scheduler; `None` if it is admitted.
 type Verdicts = (Option<f64>, Option<f64>);
 
 fn admitted(workload: &Workload) -> Result<Verdicts, ClaimError> {
@@ -159,7 +159,7 @@ fn admitted(workload: &Workload) -> Result<Verdicts, ClaimError> {
     Ok((exact.as_ref().map(to_f64), built))
 }
 
-/// The shortest delay of FTP with which the set is admitted, in microseconds, to a nanosecond.
+/// Returns the shortest delay of FTP with which the set is admitted, in microseconds, to a nanosecond.
 fn shortest(sizes: [u32; 2]) -> Result<f64, ClaimError> {
     let (mut fails, mut fits) = (1_000_000u64, 40_000_000u64);
     while fits - fails > 1 {
@@ -172,7 +172,7 @@ fn shortest(sizes: [u32; 2]) -> Result<f64, ClaimError> {
     Ok(fits as f64 / 1e3)
 }
 
-/// Section 2.1's condition on the set of Figure 10.
+/// Tests Section 2.1's condition on the set of Figure 10.
 pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIZES: [u32; 2] = [8192, 4096];
     const FTP_US: f64 = 16_250.0;
@@ -198,7 +198,8 @@ pub(super) fn admission_of_figure_10(_: &Lab<'_>) -> Result<Finding, ClaimError>
         table.row([format!("{:.6} ms", us / 1e3), cell(exact), cell(built)]);
     }
     let fails = admitted(&figure_10(shortest_us - 0.001, SIZES))?.0;
-    // Audio, video and the lines have asked for 96496 b of 100000 by 10 ms, where the video's first piece ends; 3504 b at 5 Mbit/s take 0.7008 ms.
+    // Audio, video and the lines have requested 96496 b of 100000 by 10 ms, where the video's first piece ends; 3504 b
+    // at 5 Mbit/s take 0.7008 ms.
     let by_hand = 0.010 - (0.010 * 10e6 - (960.0 + 640.0 + 65_536.0 + 0.010 * 2_936_000.0)) / 5e6 + 4096.0 * 8.0 / 5e6;
     let rows = vec![
         Row::never(

@@ -1,4 +1,5 @@
-//! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and how many packets compete when the on-off session is active.
+//! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and the number of packets that compete when the on-off
+//! session is active.
 
 use super::watch::{Record, largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
@@ -125,7 +126,7 @@ fn competing(run: &Record, class: &str, times: &[(f64, f64)]) -> f64 {
     others / waits
 }
 
-/// Section 6.1, footnote 3.
+/// Tests Section 6.1, footnote 3.
 pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("hfsc-fig10.toml", FIG10);
     let [hfsc, pfq] = [record(lab, &workload, "hfsc", &workload)?, record(lab, &workload, "hpfq", &workload)?];

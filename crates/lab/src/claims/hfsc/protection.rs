@@ -1,4 +1,4 @@
-//! Section 7: what many streams of one agency do to the other, under CBQ with priorities and under H-FSC.
+//! Section 7: the effect of many streams of one agency on the other, under CBQ with priorities and under H-FSC.
 
 use std::fmt::Write as _;
 
@@ -10,20 +10,20 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const COMPARED: [&str; 4] = ["hfsc", "cbq-ancestor-only", "cbq-formal", "cbq-top-level"];
-/// "Many active CMU video streams": how many. Each is a leaf, as the paper has it for sessions.
+/// Number of "Many active CMU video streams". Each is a leaf, as the paper has it for sessions.
 const STREAMS: usize = 12;
-/// What they offer together in Mbit/s: more than CMU's 25, so that they take all of it.
+/// Their total offered load in Mbit/s: more than CMU's 25, so that they take all of it.
 const OFFERED: f64 = 30.0;
-/// What the streams offer together where CMU has data, too, in Mbit/s: within their guarantee of 10.
+/// Total offered load of the streams if CMU has data, too, in Mbit/s: within their guarantee of 10.
 const USUAL: f64 = 9.0;
-/// What U. Pitt's real-time curve asks for: a packet within this, in seconds.
+/// Delay target of U. Pitt's real-time curve for a packet, in seconds.
 const TARGET: f64 = 0.001;
-/// What a packet of 1500 B takes at 45 Mbit/s, in seconds.
+/// Duration of a packet of 1500 B at 45 Mbit/s, in seconds.
 const PACKET: f64 = 8.0 * 1500.0 / 45e6;
 /// Left out at the start, in seconds.
 const WARMUP: f64 = 0.5;
 
-/// The tree of Figure 1, its streams offering `video` Mbit/s together; CMU's data has packets always, or never.
+/// Makes the tree of Figure 1. Its streams offer `video` Mbit/s together; CMU's data has packets always, or never.
 fn figure_1(name: &str, video: f64, data: bool, seed: u32) -> Workload {
     let mut text = format!(
         "# Section 7 of the H-FSC paper: {STREAMS} streams of video of CMU beside U. Pitt's real-time packets and data. CBQ needs --lenient here: it\n\
@@ -66,7 +66,7 @@ fn figure_1(name: &str, video: f64, data: bool, seed: u32) -> Workload {
     Workload::new(name, text)
 }
 
-/// What U. Pitt sees, in seconds, and what its data gets in bit/s.
+/// Delays of U. Pitt, in seconds, and the rate of its data in bit/s.
 #[derive(Clone, Copy, Debug)]
 struct Pitt {
     longest: f64,
@@ -108,12 +108,12 @@ fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, C
     Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
 }
 
-/// The longest delay of real-time packets where there are many streams.
+/// The longest delay of real-time packets with many streams.
 fn longest(of: &Pairs) -> f64 {
     of.iter().map(|[_, many]| many.longest).fold(0.0, f64::max)
 }
 
-/// Section 7: CBQ with priorities.
+/// Tests Section 7: CBQ with priorities.
 pub(super) fn cbqprio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let seeds: u32 = lab.by_effort(3, 10);
     let found: Vec<Pairs> =

@@ -1,5 +1,6 @@
-//! A reference of H-FSC, SCED and what lies between for one level of sessions: service curves of any slopes, times exact, no search trees. It
-//! is slow. It runs what the schedulers refuse (convex curves with a first slope above zero) and what they do not compute (E(t) of equation (8)).
+//! A reference of H-FSC, SCED and intermediate rules for one level of sessions: service curves of any slopes, times
+//! exact, no search trees. It is slow. It runs curves that the schedulers refuse (convex curves with a first slope
+//! above zero) and computes E(t) of equation (8), which they do not.
 
 use std::collections::VecDeque;
 
@@ -38,7 +39,7 @@ pub(super) struct Sent {
     pub in_time: bool,
 }
 
-/// A session: what it is guaranteed, and what it shares by.
+/// A session: its guarantee, and its link-sharing curve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curves {
     pub real_time: ServiceCurve,
@@ -58,7 +59,7 @@ pub(super) enum Rule {
     Shared,
 }
 
-/// Whom link-sharing chooses.
+/// The choice of link-sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// The least virtual time.
@@ -67,26 +68,27 @@ pub(super) enum Order {
     Favour(usize),
 }
 
-/// What happened.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub sent: Vec<Sent>,
-    /// The worst miss of a deadline of each session's curve in seconds, by a meter of its own; nothing where nothing was sent.
+    /// The worst miss of a deadline of each session's curve in seconds, by an independent meter; `None` without
+    /// packets.
     pub misses: Vec<Option<f64>>,
 }
 
 impl Played {
-    /// The worst miss of all, in seconds.
+    /// Returns the worst miss of all, in seconds.
     pub(super) fn worst(&self) -> f64 {
         self.misses.iter().flatten().copied().fold(0.0, f64::max)
     }
 
-    /// The part of the bytes that the real-time criterion chose.
+    /// Returns the part of the bytes that the real-time criterion chose.
     pub(super) fn in_time(&self) -> f64 {
         in_time(&self.sent)
     }
 
-    /// The longest that a session got nothing in (from, to], in seconds.
+    /// Longest time without service of a session in (from, to], in seconds.
     pub(super) fn longest_gap(&self, session: usize, from: f64, to: f64) -> f64 {
         let (mut last, mut gap) = (from, 0.0f64);
         for packet in self.sent.iter().filter(|packet| packet.session == session) {
@@ -109,13 +111,14 @@ impl Played {
     }
 }
 
-/// The part of the bytes that the real-time criterion chose.
+/// Returns the part of the bytes that the real-time criterion chose.
 pub(super) fn in_time(sent: &[Sent]) -> f64 {
     let bytes = |packets: &mut dyn Iterator<Item = &Sent>| packets.map(|packet| f64::from(packet.len)).sum::<f64>();
     bytes(&mut sent.iter().filter(|packet| packet.in_time)) / bytes(&mut sent.iter())
 }
 
-/// A tree of one level with these sessions, class 1 and up, that the meter of deadlines takes; the schedulers may refuse its curves.
+/// Makes a tree of one level with these sessions, class 1 and up. The meter of deadlines accepts it; the schedulers may
+/// refuse its curves.
 pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarchy, ClaimError> {
     let rate = Rate::from_bps(link).map_err(ClaimError::other)?;
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 8192, ..LinkConfig::new(rate) });
@@ -128,7 +131,7 @@ pub(super) fn flat(curves: &[Curves], link: u64, packets: u32) -> Result<Hierarc
     tree.build().map_err(ClaimError::other)
 }
 
-/// What the real-time criterion knows, kept beside a scheduler.
+/// The state of the real-time criterion, kept beside a scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     pub sessions: Vec<Session>,
@@ -143,7 +146,7 @@ impl Model {
         }
     }
 
-    /// A packet comes. Whether its session becomes active.
+    /// Handles an arrival. Returns true if its session becomes active.
     pub(super) fn arrive(&mut self, arrival: Arrival) -> bool {
         let session = arrival.session;
         self.queues[session].push_back(arrival);
@@ -154,7 +157,7 @@ impl Model {
         first
     }
 
-    /// The head of a session's queue leaves.
+    /// Removes the head of a session's queue.
     pub(super) fn leave(&mut self, session: usize, counts: bool) -> Option<Arrival> {
         let packet = self.queues[session].pop_front()?;
         let of = &mut self.sessions[session];
@@ -176,21 +179,21 @@ impl Model {
         of.eligible(now) >= Ratio::from_integer(of.served)
     }
 
-    /// By how much the sum of E_i is above E, in bytes; nothing where E has no bound. Neither knows here what was served.
+    /// Excess of the sum of E_i over E, in bytes; `None` if E has no bound. Neither depends here on the past service.
     pub(super) fn over(&self, link: u64, now: i128) -> Option<f64> {
         let exact = required(&self.sessions, link, now, Below::Curve)?;
         let over = estimated(&self.sessions, now, Below::Curve) - exact;
         Some(*over.numer() as f64 / *over.denom() as f64 / service_of(1) as f64)
     }
 
-    /// Returns true if E would be above what active sessions have had together, and so many bytes, if none were served for a nanosecond:
-    /// equation (8).
+    /// Returns true if E would exceed the total service of active sessions plus `less` bytes, if none were served for a
+    /// nanosecond: equation (8).
     pub(super) fn is_asked(&self, link: u64, now: i128, below: Below, less: u64) -> bool {
         let had = Ratio::from_integer(served(&self.sessions) + service_of(less));
         required(&self.sessions, link, now + 1, below).is_none_or(|exact| exact > had)
     }
 
-    /// The session with the earliest deadline of those that `of` allows.
+    /// Returns the session with the earliest deadline of those that `of` allows.
     fn earliest(&self, of: impl Fn(usize) -> bool) -> Option<usize> {
         let deadline = |session: usize| {
             let head = self.queues[session].front()?;
@@ -246,7 +249,7 @@ impl Sharing {
     }
 }
 
-/// Sends what arrives, in the order of time, until `until` in nanoseconds.
+/// Runs the arrivals in time order, until `until` in nanoseconds.
 pub(super) fn play(
     lab: &Lab<'_>,
     curves: &[Curves],
@@ -317,7 +320,7 @@ pub(super) fn bursts(dice: &mut SeededRng, sessions: usize, until: u64, largest:
     arrivals
 }
 
-/// So many packets of one length at once.
+/// `packets` packets of one length at once.
 pub(super) fn at_once(at: u64, session: usize, len: u32, packets: u64) -> impl Iterator<Item = Arrival> {
     (0..packets).map(move |_| Arrival { at, session, len })
 }

@@ -20,7 +20,7 @@ const NOTHING: f64 = 1e-9;
 /// Weights that are tried of one session, of 200.
 const WEIGHTS: std::ops::Range<u64> = 1..200;
 
-/// u, d, r of Section 4: bits at once, seconds, bit/s. What comes is never more than u + r t.
+/// u, d, r of Section 4: burst in bits, seconds, bit/s. Arrivals are at most u + r t.
 #[derive(Clone, Copy, Debug)]
 struct Asks {
     burst: f64,
@@ -29,7 +29,7 @@ struct Asks {
 }
 
 impl Asks {
-    /// The two-piece curve of Figure 8, slopes rounded up and times down.
+    /// Makes the two-piece curve of Figure 8, slopes rounded up and times down.
     fn curve(self) -> ServiceCurve {
         let rate = |bps: f64| Rate::from_bps(bps.ceil() as u64).ok();
         let ns = |seconds: f64| Nanos((seconds * 1e9).floor() as u64);
@@ -42,8 +42,8 @@ impl Asks {
     }
 }
 
-/// Returns true if earliest deadline first serves both in time: what has to leave by any t, sum u_i + r_i (t - d_i) over d_i <= t, is no
-/// more than R t. These are service curves of any shape, and no scheduler serves more sets.
+/// Returns true if earliest deadline first serves both in time: the bits due by any t, sum u_i + r_i (t - d_i) over
+/// d_i <= t, are at most R t. These are service curves of any shape, and no scheduler serves more sets.
 fn any_curves(set: &[Asks; 2]) -> bool {
     let asked = |t: f64| -> f64 {
         set.iter().filter(|of| of.delay <= t + NOTHING).map(|of| of.burst + of.rate * (t - of.delay).max(0.0)).sum()
@@ -56,8 +56,9 @@ fn two_pieces(set: &[Asks; 2]) -> Result<bool, ClaimError> {
     Ok(first_excess(&set.map(Asks::curve), link).is_none())
 }
 
-/// The longest delays under GPS where the first session has `share` of the link while both have packets, and both send all that they may from 0 on: the
-/// worst case for sessions that are policed \[Parekh\]. Infinite where one is never served in time.
+/// Returns the longest delays under GPS if the first session has `share` of the link while both have packets, and both
+/// send the permitted maximum from 0 on: the worst case for sessions that are policed \[Parekh\]. Infinite if one is
+/// never served in time.
 fn gps(set: &[Asks; 2], share: f64) -> [f64; 2] {
     let rates = [share * LINK, (1.0 - share) * LINK];
     let clears = |at: usize| {
@@ -72,20 +73,20 @@ fn gps(set: &[Asks; 2], share: f64) -> [f64; 2] {
     delays[other] = if until.is_infinite() {
         f64::INFINITY
     } else {
-        // Served at its rate until the other one has nothing left, then with what that one leaves.
+        // Served at its rate until the other one is empty, then with the rest of the link.
         let before = rates[other] * until;
         if own.burst >= before {
             until + (own.burst - before) / (LINK - set[first].rate)
         } else {
-            // The burst leaves before; what comes later waits longest where the rate changes.
+            // The burst leaves before; later arrivals wait longest where the rate changes.
             (own.burst / rates[other]).max(until - (before - own.burst) / own.rate)
         }
     };
     delays
 }
 
-/// Returns true if GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes its delay shorter
-/// and the other's longer; `None` where the two sides are too near to tell.
+/// Returns true if GPS serves both in time with some weights, each given `slack` seconds more. More weight of one makes
+/// its delay shorter and the other's longer; `None` if the two sides are too close to decide.
 fn any_weights(set: &[Asks; 2], slack: f64) -> Option<bool> {
     let late = |share: f64| {
         let delays = gps(set, share);
@@ -118,7 +119,8 @@ fn random(dice: &mut SeededRng) -> [Asks; 2] {
     })
 }
 
-/// The longest delay of each session less what it asks for, in seconds: both send all that they may, the second from `later` on.
+/// Returns the longest delay of each session minus its target, in seconds: both send the permitted maximum, the second
+/// from `later` on.
 fn late(tree: &Hierarchy, scheduler: &str, set: &[Asks; 2], later: f64) -> Result<[f64; 2], ClaimError> {
     const SECONDS: f64 = 1.0;
     let info = find(scheduler).ok_or_else(|| ClaimError::other(scheduler))?;
@@ -165,7 +167,7 @@ fn tree(of: [(Share, Option<ServiceCurve>); 2]) -> Result<Hierarchy, ClaimError>
     tree.build().map_err(ClaimError::other)
 }
 
-/// The worst delay less what is asked under H-FSC with the set's curves, over times at which the second begins.
+/// Returns the worst delay minus the target under H-FSC with the set's curves, over start times of the second.
 fn under_curves(set: &[Asks; 2]) -> Result<f64, ClaimError> {
     let tree = tree(set.map(|of| (Share::Weight(1), Some(of.curve()))))?;
     let mut worst = f64::NEG_INFINITY;
@@ -175,7 +177,7 @@ fn under_curves(set: &[Asks; 2]) -> Result<f64, ClaimError> {
     Ok(worst)
 }
 
-/// The same with the best of many weights, where both begin at once.
+/// The same with the best of many weights, if both begin at once.
 fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, ClaimError> {
     let mut best = f64::INFINITY;
     for weight in WEIGHTS {
@@ -186,11 +188,11 @@ fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, ClaimError> {
     Ok(best)
 }
 
-/// Section 7: the schedulability region.
+/// Tests Section 7: the schedulability region.
 pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const TRIED: usize = 8;
     let cases: u64 = lab.by_effort(4_000, 100_000);
-    // Sets by whether curves of any shape, GPS, and curves of two pieces serve them.
+    // Numbers of sets by success of curves of any shape, GPS, and curves of two pieces.
     let (mut curves, mut weights, mut two, mut outside, mut gained, mut lost, mut unknown) = (0, 0, 0, 0, 0, 0, 0);
     let mut found: Vec<[Asks; 2]> = Vec::new();
     for case in 0..cases {
@@ -270,7 +272,7 @@ pub(super) fn region(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 mod tests {
     use super::*;
 
-    /// Fluid GPS in small steps, both sending all that they may.
+    /// Computes fluid GPS in small steps, both sending all that they may.
     fn stepped(set: &[Asks; 2], share: f64) -> [f64; 2] {
         const STEP: f64 = 2e-5;
         let (mut served, mut delays) = ([0.0f64; 2], [0.0f64; 2]);
@@ -287,7 +289,7 @@ mod tests {
                     left -= more;
                 }
             }
-            // What one does not need goes to the other.
+            // Unused bandwidth of one goes to the other.
             for at in [0, 1] {
                 let more = left.min(set[at].burst + set[at].rate * (now + STEP) - served[at]).max(0.0);
                 served[at] += more;

@@ -1,9 +1,10 @@
-//! Section 4: what real-time requests may be kept in. A session with packets has one: from its eligible time on it may be chosen, and the one with
-//! the least deadline is.
+//! Section 4: data structures for real-time requests. A session with packets has one request: from its eligible time on
+//! it may be chosen, and the one with the least deadline is.
 //!
-//! The text has two structures, which are here with counters: a calendar queue of eligible times with a heap of deadlines, and a binary tree by eligible
-//! time that knows the least deadline below each node. Sources: R. Brown, "Calendar queues", CACM 31(10), 1988; I. Stoica and H. Abdel-Wahab's tree is the
-//! text's \[13\]; the tree is kept in balance by random priorities (a treap).
+//! The text has two structures, implemented here with counters: a calendar queue of eligible times with a heap of
+//! deadlines, and a binary tree by eligible time with the least deadline below each node. Sources: R. Brown, "Calendar
+//! queues", CACM 31(10), 1988; I. Stoica and H. Abdel-Wahab's tree is the text's \[13\]; random priorities keep the
+//! tree balanced (a treap).
 
 use crate::claims::random::SeededRng;
 
@@ -16,20 +17,21 @@ pub(super) struct Request {
 
 /// Requests by session, each once. Of equal deadlines the smaller session comes first.
 pub(super) trait Requests {
-    /// Puts in the request of a session that has none.
+    /// Inserts the request of a session without one.
     fn add(&mut self, session: usize, request: Request);
 
-    /// The session whose request has the least deadline of those that are eligible at `now`, which never goes back.
+    /// Returns the session whose request has the least deadline of those that are eligible at `now`, which never
+    /// decreases.
     fn first(&mut self, now: u64) -> Option<usize>;
 
     /// Takes out the request of a session that has one.
     fn remove(&mut self, session: usize);
 
-    /// Entries, nodes and days of the calendar that were changed or compared so far.
+    /// Returns the entries, nodes and days of the calendar that were changed or compared so far.
     fn steps(&self) -> u64;
 }
 
-/// All requests are looked at: what the others are compared with.
+/// A pass over all requests: the reference for the others.
 pub(super) struct Plain(Vec<Option<Request>>);
 
 impl Plain {
@@ -60,7 +62,7 @@ impl Requests for Plain {
 
 const ABSENT: usize = usize::MAX;
 
-/// A binary heap of sessions by key, which knows where each session is.
+/// A binary heap of sessions by key, with the position of each session.
 struct Heap {
     order: Vec<(u64, usize)>,
     /// By session: its place.
@@ -91,7 +93,7 @@ impl Heap {
         }
     }
 
-    /// Moves the entry at `place` up to where it belongs, and returns that place.
+    /// Moves the entry at `place` up to its position, and returns that.
     fn rise(&mut self, mut place: usize) -> usize {
         self.steps += 1;
         while place > 0 && self.order[place] < self.order[(place - 1) / 2] {
@@ -159,7 +161,7 @@ impl Requests for TwoHeaps {
     }
 }
 
-/// A calendar queue: days of equal length, of a year that begins anew; a day has the requests of all years, in order.
+/// A calendar queue: days of equal length, in a cyclic year; a day has the requests of all years, in order.
 struct Calendar {
     /// A power of two of them.
     days: Vec<Vec<(u64, usize)>>,
@@ -182,7 +184,7 @@ impl Calendar {
         (at / self.day) as usize & (self.days.len() - 1)
     }
 
-    /// Puts a request in, under its time or, where that has passed, under the last one that was asked for. Returns that.
+    /// Inserts a request, under its time or, if that has passed, under the last queried one. Returns that.
     fn add(&mut self, at: u64, session: usize) -> u64 {
         let at = at.max(self.from);
         self.put(at, session);
@@ -219,7 +221,7 @@ impl Calendar {
         }
     }
 
-    /// A request whose time is at most `now`, if there is one.
+    /// Removes and returns a request whose time is at most `now`, if there is one.
     fn pop(&mut self, now: u64) -> Option<usize> {
         // No request is before `from`: the days from then to now have all that is wanted, and a year has all days.
         for _ in 0..self.days.len() {
@@ -240,11 +242,11 @@ impl Calendar {
         None
     }
 
-    /// Another number of days, of three times the mean distance of the requests to come.
+    /// Changes the number of days, each of three times the mean distance of the requests to come.
     fn resize(&mut self, days: usize) {
         let mut all: Vec<(u64, usize)> = self.days.iter_mut().flat_map(std::mem::take).collect();
         all.sort_unstable();
-        // As many as Brown takes; those that are far away say nothing of the next.
+        // As many as in Brown's method; distant ones carry no information on the next.
         let sample = &all[..all.len().min(25)];
         let span = sample.last().map_or(0, |&(last, _)| last - sample[0].0);
         self.day = (3 * span / sample.len().max(1) as u64).max(1);
@@ -324,7 +326,7 @@ impl Tree {
         (self.nodes[node].request.eligible, node)
     }
 
-    /// The one of two sessions, each of which may be absent, that has the lesser deadline.
+    /// Returns the one of two sessions, each of which may be absent, that has the lesser deadline.
     fn sooner(&self, one: usize, other: usize) -> usize {
         let key = |session: usize| {
             self.nodes.get(session).map_or((u64::MAX, ABSENT), |node| (node.request.deadline, session))
@@ -343,7 +345,7 @@ impl Tree {
         self.nodes[node].least = self.sooner(node, below);
     }
 
-    /// The tree of what is below `key`, and that of the rest.
+    /// Returns the tree of the entries below `key`, and that of the rest.
     fn split(&mut self, node: usize, key: (u64, usize)) -> [usize; 2] {
         if node == ABSENT {
             return [ABSENT; 2];
@@ -356,7 +358,7 @@ impl Tree {
         parts
     }
 
-    /// One tree of two, the first of which is before the other.
+    /// Joins two trees, the first of which is before the other.
     fn merge(&mut self, first: usize, second: usize) -> usize {
         if first == ABSENT || second == ABSENT {
             return if first == ABSENT { second } else { first };
@@ -411,7 +413,7 @@ impl Requests for Tree {
     }
 }
 
-/// The structures that are compared, by name.
+/// Returns the structures that are compared, by name.
 pub(super) fn structures(sessions: usize) -> [(&'static str, Box<dyn Requests>); 3] {
     [
         ("calendar queue and heap", Box::new(CalendarAndHeap::new(sessions))),
@@ -443,7 +445,7 @@ mod tests {
                     tried.iter_mut().for_each(|(_, requests)| requests.add(session, request));
                     continue;
                 }
-                // The one that is chosen leaves or, where none is, one that sleeps.
+                // The chosen one leaves, or else one that sleeps.
                 let chosen = plain.first(now);
                 for (name, requests) in &mut tried {
                     assert_eq!(requests.first(now), chosen, "{name} at {now}, case {case}");

@@ -7,7 +7,7 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bytes of a packet in Figure 12.
 const PACKET: f64 = 512.0;
-/// How long the on-off source is on and off there, in seconds: the text does not say.
+/// Length of the on and off periods of the on-off source, in seconds: not given in the text.
 const PHASE: f64 = 2.0;
 /// Left out after each change, in seconds.
 const SETTLE: f64 = 0.1;
@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 0.05;
 const LEAVES: [(&str, f64, f64); 4] =
     [("2M", 2e6, 0.0375), ("1.44M", 1.44e6, 0.0375), ("480k", 480e3, 0.0375), ("80k", 80e3, 0.06)];
 
-/// Mean rate over the phases that are on or off, in bit/s.
+/// Returns the mean rate over the phases that are on or off, in bit/s.
 fn mean_rate(run: &Record, class: &str, on: bool, phase: f64, end: f64) -> f64 {
     let phases = (0..(end / phase).round() as u32).filter(|number| (number % 2 == 0) == on);
     let (mut bytes, mut time) = (0.0, 0.0);
@@ -30,7 +30,7 @@ fn mean_rate(run: &Record, class: &str, on: bool, phase: f64, end: f64) -> f64 {
     8.0 * bytes / time
 }
 
-/// What a leaf below the fifth class should get while the on-off source is on or off.
+/// Expected rate of a leaf below the fifth class while the on-off source is on or off.
 fn share(name: &str, rate: f64, on: bool) -> f64 {
     match (on, name) {
         (true, _) => rate,
@@ -40,7 +40,7 @@ fn share(name: &str, rate: f64, on: bool) -> f64 {
     }
 }
 
-/// Figure 12.
+/// Tests Figure 12.
 pub(super) fn fig12(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let text = include_str!("../../../../../scenarios/hfsc/fig12.toml");
     let workload = Workload::new("fig12.toml", text);

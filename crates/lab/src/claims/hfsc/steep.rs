@@ -26,7 +26,8 @@ fn both(curve: ServiceCurve) -> Curves {
     Curves { real_time: curve, share: curve }
 }
 
-/// Figure 3: session 1 has packets from 0 on, session 2 from 1 s on. `first` is the curve of session 1, `second` that of session 2.
+/// Runs Figure 3: session 1 has packets from 0 on, session 2 from 1 s on. `first` is the curve of session 1, `second`
+/// that of session 2.
 fn figure_3(lab: &Lab<'_>, first: ServiceCurve, second: ServiceCurve, rule: Rule) -> Result<Played, ClaimError> {
     let until = 2 * NANOS_PER_SEC;
     play(lab, &[both(first), both(second)], LINK, &arrivals_of_figure_3(), (rule, Order::Virtual), until)
@@ -36,7 +37,8 @@ fn arrivals_of_figure_3() -> Vec<Arrival> {
     at_once(0, 0, 1000, 2_500).chain(at_once(NANOS_PER_SEC, 1, 1000, 2_500)).collect()
 }
 
-/// Packets of Figure 3 with a flat start, which both take, and how many of them the reference sends in another place than `hfsc`.
+/// Returns the packets of Figure 3 with a flat start, which both accept, and the number of them that the reference
+/// sends at another position than `hfsc`.
 fn moved(lab: &Lab<'_>) -> Result<(usize, usize), ClaimError> {
     let curves = [both(curve(0, 60 * MS, 5_000_000)), both(curve(5_000_000, 100 * MS, 2_000_000))];
     let (arrivals, until) = (arrivals_of_figure_3(), 2 * NANOS_PER_SEC);
@@ -51,7 +53,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // (alpha, beta, T) of equations (5) and (6), as parts of the link and in seconds.
     const LETTERS: [(f64, f64, f64); 5] =
         [(0.25, 0.625, 0.1), (0.125, 0.625, 0.1), (0.375, 0.625, 0.1), (0.125, 0.75, 0.06), (0.25, 0.625, 0.2)];
-    // t1 - t0: session 2 is alone until S_2 gets to where the last deadline of session 1 is.
+    // t1 - t0: session 2 is alone until S_2 reaches the last deadline of session 1.
     let starves = |(alpha, beta, t): (f64, f64, f64)| {
         let ahead = t + (JOINS - alpha * t) / beta - JOINS;
         beta * ahead.min(t) + alpha * (ahead - t).max(0.0)
@@ -70,7 +72,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (packets, moved) = moved(lab)?;
     let gap = |run: &Played| run.longest_gap(0, JOINS, JOINS + 0.5);
     let miss = |run: &Played, session: usize| run.misses[session].unwrap_or(f64::NAN);
-    // Figure 2(b): the download has what the video leaves of 10 Mbit/s.
+    // Figure 2(b): the download has the rest of 10 Mbit/s beside the video.
     let fig2 = [curve(6_600_000, 10 * MS, 2_000_000), curve(3_400_000, 10 * MS, 8_000_000)].map(both);
     let mut arrivals: Vec<Arrival> = at_once(0, 1, 8192, 100).collect();
     let frames: Vec<u64> = (0..15).map(|frame| frame * 33_333_333).collect();
@@ -144,7 +146,7 @@ pub(super) fn own(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// Section 4: which curves stay two pieces.
+/// Tests Section 4: curves that stay two pieces.
 pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const UPDATES: usize = 20;
     let cases: u64 = lab.by_effort(500, 10_000);
@@ -204,7 +206,7 @@ pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// What became of sessions whose packets leave by their deadlines, or late.
+/// Counts of sessions whose packets leave by their deadlines, or late.
 #[derive(Default)]
 struct Guaranteed {
     packets: usize,
@@ -213,7 +215,8 @@ struct Guaranteed {
     broken: usize,
 }
 
-/// A session whose packets are sent at random, each by its deadline of equation (7), or later by up to `late` nanoseconds.
+/// Makes a session whose packets are sent at random, each by its deadline of equation (7), or later by up to `late`
+/// nanoseconds.
 fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     let (low, high) = (dice.between(1, 500) * 1_000, dice.between(501, 5_000) * 1_000);
     let ns = dice.between(1, 20) * MS;
@@ -223,7 +226,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     arrivals.truncate(200);
     let mut session = Session::new(shape);
     let mut found = Guaranteed::default();
-    // Starts of backlogged periods and what had been served by then, by either criterion.
+    // Starts of backlogged periods and the service by then, by either criterion.
     let (mut starts, mut served): (Vec<(i128, i128)>, i128) = (Vec::new(), 0);
     let mut now = 0i128;
     for (place, packet) in arrivals.iter().enumerate() {
@@ -237,7 +240,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
         let whole = |more: i128| session.deadline(more).map(|due| due.floor().to_integer());
         let Some(due) = whole(len) else { break };
         let next = arrivals.get(place + 1).map_or(len, |next| service_of(u64::from(next.len)));
-        // What link-sharing sends does not count: the next packet has to leave by what is its deadline then.
+        // Service by link-sharing does not count: the next packet has to leave by its later deadline.
         let shared = dice.one_in(3) && whole(next).is_some_and(|due| due >= now);
         let last = if shared { due.min(whole(next).unwrap_or(due)) } else { due };
         let done = if dice.one_in(2) { last } else { now + i128::from(dice.below((last - now).max(0) as u64 + 1)) };
@@ -255,7 +258,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
     found
 }
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(1_000, 20_000);
     let mut all = [Guaranteed::default(), Guaranteed::default()];

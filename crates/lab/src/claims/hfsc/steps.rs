@@ -72,7 +72,7 @@ impl Meter<Counted> for Counts {
 impl Counts {
     fn of(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
-        // As in the text, later where there are so many sessions that not all would have sent.
+        // As in the text; later if there are too many sessions for all to have sent.
         let from = FROM.max(2 * tree.leaves().len() as u64);
         let span = from..from + (TO - FROM);
         let comes = if backlogged { backlog(tree, span.end) } else { arrivals(tree, 2 * span.end) };
@@ -139,7 +139,7 @@ fn shape(fanouts: &[usize]) -> String {
     fanouts.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// Section 4: O(log n).
+/// Tests Section 4: O(log n).
 pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: Vec<usize> = FLAT.into_iter().chain(BEYOND).collect();
     let mut found = Vec::new();
@@ -205,12 +205,12 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_table(table("Entries and nodes changed or compared", rows_of_table)))
 }
 
-/// What the third level adds over what the second adds.
+/// Ratio of the third level's increment to the second's.
 fn thirds(what: String, [one, two, three]: [f64; 3]) -> Row {
     Row::new(what, Unit::Times, Expected::Near(1.0, 0.1), (three - two) / (two - one))
 }
 
-/// Figure 13(b): levels.
+/// Tests Figure 13(b): levels.
 pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for (load, backlogged) in [("two-state sources", false), ("all backlogged", true)] {
@@ -260,7 +260,7 @@ const ONE_ORDER: &str = "sessions of equal rates that are all backlogged come ba
 /// Why the sum of steps rises more than the text's time.
 const ONLY_ENTRIES: &str = "entries of queues alone are counted, and a time has a fixed part as well: curves, packets, the virtual times of the classes above.";
 
-/// The end of Section 6.3: all sessions backlogged.
+/// Tests the end of Section 6.3: all sessions backlogged.
 pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     let equal: fn(usize) -> u64 = |_| 1000;
@@ -273,7 +273,8 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let tree = tree_of(fanouts, part)?;
         let [usual, busy] = [Counts::of(lab, &tree, false)?, Counts::of(lab, &tree, true)?];
         let name = format!("{} {kind} sessions", shape(fanouts));
-        // The whole backlog is there before packets are counted: what arrives behind others are packets of the two-state sources.
+        // The whole backlog is there before packets are counted: arrivals behind others are packets of the two-state
+        // sources.
         if usual.behind.calls == 0 {
             return Err(ClaimError::other("no packet arrived behind another"));
         }
@@ -285,7 +286,7 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         ));
         for (what, value) in [READINGS[1], READINGS[2]] {
             let more = value(&busy) / value(&usual);
-            // Equal sessions leave nothing to the link-sharing criterion.
+            // Equal sessions leave no packets to the link-sharing criterion.
             if more.is_finite() {
                 let what = format!("{name}: {what}: entries when all are backlogged over those with two-state sources");
                 let row = Row::new(what, Unit::Times, Expected::AtLeast(1.0), more)

@@ -12,14 +12,14 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
 /// Numbers of sessions.
 const SESSIONS: [usize; 4] = [10, 100, 1000, 10_000];
-/// Beyond so many sessions looking at all requests takes too long.
+/// Maximum number of sessions for the pass over all requests; more take too long.
 const MOST_PLAIN: usize = 1000;
 /// Times of requests are in parts of a nanosecond, as the scheduler has them.
 const TICKS: u64 = 1 << 12;
-/// By so many of them a deadline of the scheduler may be late.
+/// Maximum lateness of a deadline of the scheduler, in these units.
 const ROUNDING: u64 = 4;
 
-/// Keeps the requests of a running scheduler in a structure, and sees what it would choose.
+/// Keeps the requests of a running scheduler in a structure, and compares its choices.
 struct Kept {
     requests: Box<dyn Requests>,
     enqueue: u64,
@@ -38,7 +38,7 @@ struct Line {
 }
 
 impl Line {
-    /// When as many packets and `more` are due.
+    /// Returns the time at which as many packets and `more` are due.
     fn due(self, more: u64) -> u64 {
         let bits = u128::from(self.packets + more) * u128::from(super::cost::BYTES) * 8;
         self.begins + (bits * u128::from(TICKS) * 1_000_000_000).div_ceil(u128::from(self.rate)) as u64
@@ -52,10 +52,11 @@ impl Line {
 /// Follows a scheduler.
 struct Follower {
     kept: Vec<Kept>,
-    /// By session: its last request, and how many packets it has.
+    /// By session: its last request, and the number of its packets.
     last: Vec<Request>,
     queued: Vec<u32>,
-    /// By session: its curve, a line that begins with its last backlog that came late, and how many packets it has had by the real-time criterion since.
+    /// By session: its curve, a line that begins with its last late backlog, and the number of its packets by the
+    /// real-time criterion since.
     lines: Vec<Line>,
     packets: u64,
     /// Steps of the scheduler itself in its queues of real-time requests.
@@ -92,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// A packet of `session` leaves, chosen by the real-time criterion or not.
+    /// Removes a packet of `session`, chosen by the real-time criterion or not.
     fn leave(&mut self, session: usize, now: u64, in_time: bool, measured: bool) {
         let mut chosen = Vec::new();
         self.each(measured, false, |requests| chosen.push(requests.first(now * TICKS)));
@@ -107,7 +108,7 @@ impl Follower {
         self.queued[session] -= 1;
         if in_time || self.queued[session] == 0 {
             self.each(measured, false, |requests| requests.remove(session));
-            // What the other criterion sends leaves the deadline as it is.
+            // Packets sent by the other criterion do not change the deadline.
             self.lines[session].packets += u64::from(in_time);
             if self.queued[session] > 0 {
                 self.request(session, measured, false);
@@ -159,7 +160,8 @@ pub(super) fn unequal(session: usize) -> u64 {
     if session.is_multiple_of(2) { 490 + some } else { 1490 - some }
 }
 
-/// What is measured of a number of sessions: steps for a packet by structure, of enqueue and dequeue, and the scheduler's own.
+/// The measurements for a number of sessions: steps for a packet by structure, of enqueue and dequeue, and the
+/// scheduler's own.
 struct Found {
     steps: Vec<(&'static str, [f64; 2])>,
     other: usize,
@@ -190,7 +192,7 @@ fn follow(lab: &Lab<'_>, sessions: usize, backlogged: bool) -> Result<Found, Cla
     Ok(Found { steps: steps.chain([own]).collect(), other: follower.kept.iter().map(|kept| kept.other).sum() })
 }
 
-/// Section 4.
+/// Tests Section 4.
 pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Steps for a packet: entries, nodes and days that are changed or compared, at enqueue and at dequeue",
@@ -227,7 +229,7 @@ pub(super) fn structures_of_section_4(lab: &Lab<'_>) -> Result<Finding, ClaimErr
     for (load, at) in [("two-state sources", 0), ("all backlogged", 1)] {
         let growth = total(3, 1)[at] / total(1, 1)[at];
         rows.push(if at == 0 {
-            // How many sessions are active, which is what the sentence is about, is not the same part of both.
+            // The number of active sessions, the subject of the sentence, is a different part of both.
             Row::shown(format!("{load}: steps of the tree for 10,000 sessions over those for 100"), Unit::Times, growth)
         } else {
             Row::new(
@@ -294,7 +296,7 @@ pub(super) fn times() -> Vec<Row> {
         .collect()
 }
 
-/// Section 6.3: what the text forecasts from its times, and the same from ours.
+/// Section 6.3: the text's forecast from its times, and the same from ours.
 pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // The text's: about 9 us for queueing and 3 us for classification.
     let forecast = 1.0 / (9e-6 + 3e-6);

@@ -16,11 +16,11 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const LINK: u64 = 10_000_000;
 /// Largest packet there, in bytes.
 const LARGEST: u32 = 1500;
-/// What it takes on the link, in seconds.
+/// Its duration on the link, in seconds.
 const PACKET: f64 = 8.0 * LARGEST as f64 / LINK as f64;
 /// Length of a run of `hfsc.theorem2`, in seconds.
 const SECONDS: f64 = 0.4;
-/// How long a tree of `hfsc.theorem3` is driven, in nanoseconds.
+/// Length of a run of a tree of `hfsc.theorem3`, in nanoseconds.
 const DRIVEN: u64 = 400_000_000;
 /// Deepest trees.
 const LEVELS: u64 = 5;
@@ -34,7 +34,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A line, a concave curve or one that starts flat.
+    /// Makes a line, a concave curve or a curve that starts flat.
     pub(super) fn random(dice: &mut SeededRng, most: u64) -> Self {
         let (slope, us) = (dice.between(1_000, most), dice.between(500, 60_000));
         match dice.below(3) {
@@ -67,7 +67,8 @@ impl Pieces {
     }
 }
 
-/// The largest part of these curves that fits the link, in 1024ths: the link is then as full of them as it can be.
+/// Returns the largest part of these curves that fits the link, in 1024ths. The link is then as full of them as it can
+/// be.
 pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, ClaimError> {
     let link = Rate::from_bps(LINK).map_err(ClaimError::other)?;
     let part = |of: u64| -> Vec<Pieces> { curves.iter().map(|curve| curve.part(of)).collect() };
@@ -83,7 +84,7 @@ pub(super) fn fitting(curves: &[Pieces]) -> Result<Vec<Pieces>, ClaimError> {
     Ok(part(low))
 }
 
-/// The scenario with these curves for some of its classes.
+/// Makes the scenario with these curves for some of its classes.
 fn with_curves(workload: Workload, curves: &[(usize, Pieces)]) -> Workload {
     let mut text = workload.text;
     for (class, curve) in curves {
@@ -103,7 +104,7 @@ struct Misses {
     worst: Option<Workload>,
 }
 
-/// A random tree whose leaves all have curves, which fill the link.
+/// Makes a random tree whose leaves all have curves, which fill the link.
 fn full_of_curves(case: u64) -> Result<(Vec<RandomClass>, Workload), ClaimError> {
     let mut dice = SeededRng::new(22, case);
     let tree = classes(&mut dice, 14, 1 + case % LEVELS);
@@ -122,7 +123,7 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimErr
         let run = record(lab, &workload, scheduler, &workload)?;
         let levels = tree.iter().map(|class| class.level).max().unwrap_or(1);
         let parts: Vec<f64> = run.misses().map(|miss| miss / PACKET).collect();
-        // Deadlines are whole nanoseconds, rounded up; a packet takes as long.
+        // Deadlines are whole nanoseconds, rounded up, as is the duration of a packet.
         found.missed += parts.iter().filter(|&&part| part > 1.0).count();
         found.leaves += parts.len();
         let largest = parts.iter().copied().fold(0.0, f64::max);
@@ -135,11 +136,11 @@ fn misses(lab: &Lab<'_>, scheduler: &str, cases: u64) -> Result<Misses, ClaimErr
     Ok(found)
 }
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let found = misses(lab, "hfsc", cases)?;
-    // The same check where nobody knows of deadlines: it can fail.
+    // The same check on a scheduler without deadlines: it can fail.
     let blind = misses(lab, "hpfq", cases / 10)?;
     let largest = |of: &Misses| of.by_tree.iter().map(|tree| tree.1).fold(0.0, f64::max);
     let rows = vec![
@@ -196,7 +197,7 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// How far apart virtual times were, of all groups of siblings.
+/// The differences of virtual times, over all groups of siblings.
 #[derive(Default)]
 struct Apart {
     exceeded: usize,
@@ -205,7 +206,8 @@ struct Apart {
     used: Vec<f64>,
 }
 
-/// Drives H-FSC on an exact clock with random arrivals; `each` is asked after everything that happens, once a packet has left or come.
+/// Drives H-FSC on an exact clock with random arrivals; `each` is called after every event, once a packet has left or
+/// come.
 pub(super) fn drive(
     tree: &Hierarchy,
     dice: &mut SeededRng,
@@ -249,7 +251,8 @@ fn virtual_seconds(ticks: u128) -> f64 {
     ticks as f64 / 4096e9
 }
 
-/// A random tree that shares by weights; with `real_time`, leaves have curves within their shares, concave ones as far as the link has room.
+/// Makes a random tree that shares by weights. With `real_time`, leaves have curves within their shares, concave ones
+/// as far as the link has room.
 fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, SeededRng), ClaimError> {
     let mut dice = SeededRng::new(if real_time { 24 } else { 23 }, case);
     let random = classes(&mut dice, 14, 1 + case % 4);
@@ -259,7 +262,8 @@ fn sharing(case: u64, real_time: bool) -> Result<(Hierarchy, SeededRng), ClaimEr
         return Ok((tree, dice));
     }
     let mut curves = Vec::new();
-    // Steep pieces take what the long run leaves of the link: each leaf asks for three quarters of its share at most.
+    // Steep pieces use the rest of the link beside the long-run rates: each leaf requests at most three quarters of its
+    // share.
     let mut spare = LINK / 4;
     for (place, class) in random.iter().enumerate().filter(|(_, class)| class.leaf) {
         // Classes are numbered from the link on.
@@ -320,7 +324,8 @@ fn apart(lab: &Lab<'_>, real_time: bool, cases: u64) -> Result<Apart, ClaimError
     Ok(found)
 }
 
-/// Two sessions of which the first has real-time service above its share: how far apart virtual times are after so long, in seconds.
+/// Two sessions of which the first has real-time service above its share: returns the difference of virtual times after
+/// `seconds`, in seconds.
 fn without_bound(seconds: u64) -> Result<f64, ClaimError> {
     let text = "duration = \"1s\"\n[link]\nrate = \"10mbit\"\nmtu = \"1500B\"\n[[class]]\nname = \"a\"\nweight = 1\n\
                 real_time = { rate = \"6mbit\" }\nbuffer = \"100000p\"\n[[class]]\nname = \"b\"\nweight = 4\nbuffer = \"100000p\"\n\
@@ -342,7 +347,7 @@ fn without_bound(seconds: u64) -> Result<f64, ClaimError> {
     Ok(virtual_seconds(most - least))
 }
 
-/// Theorem 3.
+/// Tests Theorem 3.
 pub(super) fn theorem3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let shared = apart(lab, false, cases)?;

@@ -1,4 +1,4 @@
-//! Every packet of a simulated run, and by how much deadlines of curves were missed.
+//! Every packet of a simulated run, and the misses of deadlines of curves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ pub(super) struct Sent {
     pub len: f64,
 }
 
-/// What happened in a run.
+/// The record of a run.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     names: Vec<String>,
@@ -32,12 +32,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The packets of these classes.
+    /// Returns the packets of these classes.
     pub(super) fn of<'a>(&'a self, names: &'a [&'a str]) -> impl Iterator<Item = &'a Sent> {
         self.packets.iter().filter(|packet| names.contains(&self.names[packet.class.index()].as_str()))
     }
 
-    /// Delays of the packets of a class that came in [from, to), all in seconds: when it came, and how long until its last bit left.
+    /// Returns the delays of the packets of a class that came in [from, to), all in seconds: arrival, and time until
+    /// the last bit left.
     pub(super) fn delays(&self, name: &str, from: f64, to: f64) -> Vec<(f64, f64)> {
         let within = |packet: &&Sent| packet.arrived >= from && packet.arrived < to;
         let names = [name];
@@ -49,7 +50,7 @@ impl Record {
         self.of(names).filter(|packet| packet.done > from && packet.done <= to).map(|packet| packet.len).sum()
     }
 
-    /// The longest that a class that always had packets waited from one packet to the next, in (from, to].
+    /// Returns the longest time from one packet to the next of a class that always had packets, in (from, to].
     pub(super) fn longest_gap(&self, name: &str, from: f64, to: f64) -> f64 {
         let (mut last, mut gap) = (from, 0.0f64);
         for packet in self.of(&[name]).filter(|packet| packet.done > from && packet.done <= to) {
@@ -59,22 +60,22 @@ impl Record {
         gap.max(to - last)
     }
 
-    /// By how much the class missed a deadline of its curve at worst, in seconds.
+    /// Returns the worst miss of a deadline of the class's curve, in seconds.
     ///
     /// # Errors
-    /// It has no curve, or nothing was sent.
+    /// It has no curve, or no packet was sent.
     pub(super) fn miss(&self, name: &str) -> Result<f64, ClaimError> {
         let index = self.names.iter().position(|known| known == name);
         let miss = index.and_then(|index| self.misses[index]);
         miss.ok_or_else(|| ClaimError::other(format!("{name} has no deadlines")))
     }
 
-    /// The largest miss of each leaf that sent, in seconds.
+    /// Returns the largest miss of each leaf that sent, in seconds.
     pub(super) fn misses(&self) -> impl Iterator<Item = f64> {
         self.misses.iter().flatten().copied()
     }
 
-    /// The largest miss of any leaf, in seconds.
+    /// Returns the largest miss of any leaf, in seconds.
     pub(super) fn worst_miss(&self) -> f64 {
         self.misses().fold(0.0, f64::max)
     }
@@ -93,7 +94,7 @@ impl Record {
         points
     }
 
-    /// Mean rate of a class in windows of `every` seconds: the middle of each and bit/s.
+    /// Returns the mean rate of a class in windows of `every` seconds: the middle of each and bit/s.
     pub(super) fn rates(&self, name: &str, every: f64, to: f64) -> Vec<(f64, f64)> {
         let mut bytes = vec![0.0; (to / every) as usize];
         for packet in self.of(&[name]) {
@@ -106,12 +107,12 @@ impl Record {
     }
 }
 
-/// The mean of the second numbers.
+/// Returns the mean of the second numbers.
 pub(super) fn mean(points: &[(f64, f64)]) -> f64 {
     points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64
 }
 
-/// The largest of the second numbers.
+/// Returns the largest of the second numbers.
 pub(super) fn largest(points: &[(f64, f64)]) -> f64 {
     points.iter().map(|point| point.1).fold(0.0, f64::max)
 }
@@ -157,7 +158,7 @@ impl Drop for Watch {
     }
 }
 
-/// One run; deadlines are those of `curves`, whose classes are the workload's.
+/// Makes one run. Deadlines are those of `curves`, whose classes are the workload's.
 pub(super) fn record(
     lab: &Lab<'_>,
     workload: &Workload,

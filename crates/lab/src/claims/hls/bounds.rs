@@ -27,7 +27,7 @@ const TABLE_2: [(usize, &str, &str); 8] = [
     (11, "12.37", "120,000,012"),
 ];
 
-/// A link file is checked, not simulated.
+/// Makes a rerun that checks a link file and does not simulate it.
 fn rerun(arguments: &str) -> Rerun {
     let file = "fig1-weights.toml".to_owned();
     Rerun { text: FIGURE_1.into(), command: format!("check {file}{arguments}"), file }
@@ -53,7 +53,7 @@ fn none() -> ClaimError {
     ClaimError::other("the tree has no siblings")
 }
 
-/// Theorem 3 on Figure 1.
+/// Tests Theorem 3 on Figure 1.
 pub(super) fn alpha(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
@@ -63,7 +63,7 @@ pub(super) fn alpha(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, vec![row]).with_rerun(rerun("")))
 }
 
-/// Theorem 4 on Figure 1.
+/// Tests Theorem 4 on Figure 1.
 pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
@@ -74,7 +74,7 @@ pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, vec![row]).with_rerun(rerun(" --scheduler hdrr")))
 }
 
-/// Corollary 1 against Theorem 3.
+/// Tests Corollary 1 against Theorem 3.
 pub(super) fn alpha_flat(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2_000);
     let (mut pairs, mut different) = (0u64, 0usize);
@@ -122,7 +122,7 @@ fn add(tree: &mut HierarchyBuilder, parent: ClassId, weight: u64) -> Result<Clas
     tree.add(parent, ClassConfig { share, ..ClassConfig::default() }).map_err(ClaimError::other)
 }
 
-/// Theorem 5 on Figure 1.
+/// Tests Theorem 5 on Figure 1.
 pub(super) fn gap(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
@@ -141,7 +141,7 @@ pub(super) fn gap(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     .with_rerun(rerun("")))
 }
 
-/// Theorem 6 on Figure 1.
+/// Tests Theorem 6 on Figure 1.
 pub(super) fn gap_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = figure_1()?;
     let weights = written(&tree)?;
@@ -151,7 +151,7 @@ pub(super) fn gap_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, vec![row]).with_rerun(rerun(" --scheduler hdrr")))
 }
 
-/// A complete binary tree of `levels` levels, the root's included, with weights 3 and 7.
+/// Makes a complete binary tree of `levels` levels, including the root's, with weights 3 and 7.
 fn binary(levels: usize) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(link()?);
     let mut parents = vec![ClassId::ROOT];
@@ -167,7 +167,7 @@ fn binary(levels: usize) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// Table II, entry by entry.
+/// Tests Table II, entry by entry.
 pub(super) fn table2(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let head = ["levels", "leaves", "paper: HLS", "one round", "Theorem 5", "paper: HDRR", "Theorem 6"];
     let mut table = Table::new("Transmission gaps in ms, 1 Gbit/s, binary trees with weights 3 and 7", &head);

@@ -55,20 +55,21 @@ fn tree() -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// The class of this name: they are numbered in their order, after the link.
+/// Returns the class of this name. Classes are numbered in their order, after the link.
 fn class(name: &str) -> Result<ClassId, ClaimError> {
     let place = TREE.iter().position(|class| class.0 == name);
     place.map(|place| ClassId(place as u32 + 1)).ok_or_else(|| ClaimError::other(format!("no class {name}")))
 }
 
-/// Figure 14.
+/// Tests Figure 14.
 pub(super) fn colours(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let tree = tree()?;
     let info = find("htb").ok_or_else(|| ClaimError::other("no htb"))?;
     let mut htb = info.build(&tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)?;
     let mut dropped = 0;
     let mut drops = |_: Nanos, _: Packet, _: DropReason| dropped += 1;
-    // All of it at one instant: no bucket is refilled. What 2, 3 and 5 send alone brings them, and classes above them, into debt.
+    // All of it at one instant: no bucket is refilled. Sending by 2, 3 and 5 alone brings them, and classes above them,
+    // into debt.
     for leaf in ["2", "3", "5"] {
         let class = class(leaf)?;
         for _ in 0..2 {

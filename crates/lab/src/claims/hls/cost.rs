@@ -1,5 +1,6 @@
-//! Experiment 4: what a packet costs as leaves become many, and what finding its class costs. Judged is work that can be counted, the same in every
-//! run: classes that a scheduler updates for a packet, and comparisons of filters. Nanoseconds are shown beside it.
+//! Experiment 4: cost of a packet with many leaves, and cost of finding its class. Countable work is judged, which is
+//! the same in every run: classes that a scheduler updates for a packet, and comparisons of filters. Nanoseconds are
+//! shown beside it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ fn leaves(lab: &Lab<'_>) -> Vec<usize> {
 /// Costs by the number of leaves: nanoseconds a packet.
 type Costs = Vec<(f64, f64)>;
 
-/// Experiment 4.
+/// Tests Experiment 4.
 pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let time = Duration::from_millis(lab.by_effort(20, 150));
     let counts = leaves(lab);
@@ -56,7 +57,7 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let tree = shape_of_tree.tree().map_err(ClaimError::other)?;
             for (costs, name) in costs.iter_mut().zip(SCHEDULERS) {
                 let info = find(name).ok_or_else(|| ClaimError::other(format!("no {name}")))?;
-                // FIFO knows no tree.
+                // FIFO does not support a tree.
                 if info.unsupported(&tree).next().is_none() {
                     costs.push((count as f64, cost(info, &tree, time).map_err(ClaimError::other)?));
                 }
@@ -76,7 +77,8 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let what =
             format!("{shape}: classes that hls updates for a packet, over those that htb and cbq update, the largest");
         let row = Row::new(what, Unit::Times, Expected::AtMost(1.0), most);
-        // A leaf of a flat tree is all that HTB and CBQ update, too. A visit that finds less balance than a packet sends nothing.
+        // In a flat tree, HTB and CBQ also update only the leaf. A visit that finds less balance than a packet sends
+        // nothing.
         rows.push(if flat { row.departing(1.0, 1.01, EMPTY_VISITS) } else { row });
         let growth = |of: fn(&Work) -> f64| work.last().map_or(f64::NAN, of) / work.first().map_or(f64::NAN, of);
         let what = format!(
@@ -141,7 +143,7 @@ struct Work {
 }
 
 impl Work {
-    /// Of a tree with as many leaves, all backlogged, with packets of [`BYTES`].
+    /// Makes a tree with as many leaves, all backlogged, with packets of [`BYTES`].
     fn of(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         let levels = if flat { 1 } else { leaves.ilog2() as usize };
@@ -183,7 +185,7 @@ impl Work {
     }
 }
 
-/// Section VIII-E: all filters at the root.
+/// Tests Section VIII-E: all filters at the root.
 pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Filters compared for a packet, binary tree", &["leaves", "two at each node", "all at the root"]);
@@ -211,7 +213,7 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
-/// Section VIII-E: how deep a tree may be.
+/// Tests Section VIII-E: the depth of a tree.
 pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut table = Table::new(
@@ -260,13 +262,13 @@ impl Filters {
         Ok(Self { ports: ports.ok_or_else(|| ClaimError::other(format!("{leaves} leaves have no ports")))? })
     }
 
-    /// A match of a range of leaves.
+    /// Makes a match of a range of leaves.
     fn filter(&self, from: usize, to: usize) -> Match {
         let ports = PortRange { first: self.ports[from], last: self.ports[to - 1] };
         Match { version: Some(IpVersion::V4), proto: Some(PROTO), dport: Some(ports), ..Match::ANY }
     }
 
-    /// How many filters are compared until a class is found where each node has `fanout` of them, the mean over all leaves.
+    /// Mean number of compared filters until a class is found, over all leaves, if each node has `fanout` of them.
     fn compared(&self, fanout: usize) -> f64 {
         let mut compared = 0usize;
         for leaf in 0..self.ports.len() {
@@ -288,7 +290,8 @@ impl Filters {
         FrameKey { version: Some(IpVersion::V4), proto: PROTO, dport: Some(self.ports[leaf]), ..FrameKey::default() }
     }
 
-    /// Nanoseconds to find a class where each node has `fanout` filters for its children, by the median of several times `time`.
+    /// Nanoseconds to find a class if each node has `fanout` filters for its children, by the median of several times
+    /// `time`.
     fn by_node(&self, fanout: usize, time: Duration) -> f64 {
         // The filters of each level, those of a node side by side.
         let mut levels: Vec<(usize, Vec<Match>)> = Vec::new();
@@ -313,7 +316,7 @@ impl Filters {
             .map(|_| {
                 let (start, mut found) = (Instant::now(), 0usize);
                 while start.elapsed() < time / 5 || found == 0 {
-                    // A step that is no divisor goes through all leaves.
+                    // A step that is not a divisor goes through all leaves.
                     for n in 0..64 {
                         black_box(find((found + n) * 101 % self.ports.len()));
                     }

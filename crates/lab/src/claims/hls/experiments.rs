@@ -1,7 +1,9 @@
-//! Experiments 1 and 2 of Section VIII at a tenth of their rates, every packet of 1000 B, and what all experiments have in common.
+//! Experiments 1 and 2 of Section VIII at a tenth of their rates, every packet of 1000 B, and common parts of all
+//! experiments.
 //!
-//! Sources have clocks of their own, as the generator in the paper: each sends 110 % of the link while it is active, and what its queue of
-//! [`QUEUE`] packets does not hold is lost. A source that refills its queue only when one of its packets leaves would hide what CBQ does.
+//! Sources are timed independently, as the generator in the paper: each sends 110 % of the link while it is active, and
+//! packets beyond its queue of [`QUEUE`] packets are lost. A source that refills its queue only when one of its packets
+//! leaves would hide CBQ's behaviour.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,17 +15,18 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Join, Panel, Series, SeriesStyle};
 use crate::measure::{Deviation, OPTIONS, TOLERANCE, relative, worst};
 
-/// Packets that a leaf's queue holds. The paper does not say; what is queued when a source stops is soon gone.
+/// Limit of a leaf's queue in packets. The paper does not give it; packets queued when a source stops are soon gone.
 const QUEUE: u32 = 20;
 /// Rate of the link in Mbit/s.
 pub(super) const LINK: f64 = 100.0;
 
-/// A class: name, parent or nothing, guarantee in Mbit/s.
+/// A class: name, parent or empty, guarantee in Mbit/s.
 pub(super) type Class = (&'static str, &'static str, f64);
 /// A leaf that sends, and when: from and to in seconds.
 pub(super) type Sender = (&'static str, Vec<(f64, f64)>);
 
-/// The tree of Figure 1 with these guarantees of A1 and A2, which B1 and B2 have as well, or in the order given.
+/// Makes the tree of Figure 1 with these guarantees of A1 and A2. B1 and B2 have the same ones, or those in the order
+/// given.
 fn figure_1([a1, a2]: [f64; 2], [b1, b2]: [f64; 2]) -> Vec<Class> {
     vec![
         ("A", "", 30.0),
@@ -59,7 +62,8 @@ pub(super) fn workload(name: &str, comment: &str, classes: &[Class], senders: &[
     Workload::new(name, text)
 }
 
-/// The part of its HMM fair rate by which the farthest class of any phase is away from it. `hmm` is a run under HLS, whose ideal that is.
+/// Largest relative deviation of a class of any phase from its HMM fair rate. `hmm` is a run under HLS, with that
+/// ideal.
 fn farthest(run: &Run, hmm: &Run) -> f64 {
     let phases = run.phases.iter().zip(&hmm.phases).enumerate();
     let all = phases.flat_map(|(n, (phase, ideal))| {
@@ -136,7 +140,7 @@ pub(super) fn of<'r>(runs: &'r [Run], scheduler: &str) -> Result<&'r Run, ClaimE
 const COMPARED: [&str; 5] = ["hls", "htb", "cbq-formal", "cbq-top-level", "cbq-ancestor-only"];
 pub(super) const RERUN: &str = "--scheduler hls --scheduler htb --scheduler cbq-formal --scheduler cbq-top-level";
 
-/// Experiment 1: leaves fall silent one after another.
+/// Tests Experiment 1: leaves fall silent one after another.
 pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // DIFFERENCE: guarantees and sequence are missing from the text: those of Figure 1, and A1, B1, C, A2 stop 5 s apart.
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
@@ -172,7 +176,7 @@ pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun(RERUN)))
 }
 
-/// What of its guarantees CBQ kept, as parts of them.
+/// The parts of its guarantees that CBQ kept.
 struct Kept {
     /// The least of any leaf that sends.
     leaf: f64,
@@ -235,7 +239,7 @@ fn kept(name: &str, kept: &Kept) -> [Row; 3] {
     ]
 }
 
-/// How quickly HLS is at its HMM fair rates when the set of active flows has changed.
+/// Convergence time of HLS to its HMM fair rates after a change of the set of active flows.
 pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
         .map(|(class, end)| (class, vec![(0.0, end)]))
@@ -267,7 +271,8 @@ pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(workload.rerun(RERUN)))
 }
 
-/// By phase, the windows up to the last one in which a leaf is more than 5 % from its HMM fair rate, or a silent one has 5 % of the link.
+/// Returns, by phase, the windows up to the last one in which a leaf is more than 5 % from its HMM fair rate, or a
+/// silent one has 5 % of the link.
 fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
     let windows = run.windows.as_ref().ok_or_else(|| ClaimError::other("no windows"))?;
     let late = hmm.phases.iter().map(|phase| {
@@ -289,7 +294,7 @@ fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
 const LIKE_HTB: &str =
     "The throughput in the scenarios under CBQ … shows that CBQ allocates rates in a similar fashion as HTB.";
 
-/// Experiment 2: only A1, B2 and C send, and C pauses.
+/// Tests Experiment 2: only A1, B2 and C send, and C pauses.
 pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut finding = Finding::default();
@@ -366,7 +371,7 @@ pub(super) fn exp2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// Section VIII-D about Figure 9(h): CBQ changes its allocation although no source does.
+/// Tests Section VIII-D about Figure 9(h): CBQ changes its allocation although no source does.
 pub(super) fn spontaneous(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     let mut last = None;

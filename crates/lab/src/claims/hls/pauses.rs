@@ -10,7 +10,7 @@ use crate::measure::TOLERANCE;
 /// On phases of a run.
 const ON: usize = 5;
 const SCHEDULERS: [&str; 4] = ["hls", "htb", "cbq-formal", "cbq-top-level"];
-/// What B1 and C1 are guaranteed of the 25 Mbit/s of their parents. The text does not say.
+/// Guarantees of B1 and C1 out of the 25 Mbit/s of their parents. The text does not give them.
 const SETTINGS: [(f64, f64); 9] = [
     (12.5, 12.5),
     (1.0, 1.0),
@@ -27,7 +27,7 @@ const A_HELD: [f64; 3] = [20.0, 55.0, 25.0];
 /// Its second outcome: B1 at the guarantee of its parent, A with all that is left.
 const B1_HELD: [f64; 3] = [50.0, 25.0, 25.0];
 
-/// The scenario with these guarantees of B1 and C1 and this order of the classes below the link.
+/// Makes the scenario with these guarantees of B1 and C1 and this order of the classes below the link.
 fn scenario((b1, c1): (f64, f64), order: &str) -> Workload {
     let phases: Vec<(f64, f64)> = (0..ON).map(|n| (4.5 * n as f64, 4.5 * n as f64 + 4.0)).collect();
     let senders: Vec<Sender> = ["A", "B1", "C1"].map(|class| (class, phases.clone())).to_vec();
@@ -56,7 +56,7 @@ fn on(run: &Run) -> Result<Vec<[f64; 3]>, ClaimError> {
     }
 }
 
-/// How far rates are from an outcome: the largest difference of a class, in Mbit/s.
+/// Distance of rates from an outcome: the largest difference of a class, in Mbit/s.
 fn from(rates: &[f64; 3], outcome: &[f64; 3]) -> f64 {
     rates.iter().zip(outcome).map(|(rate, other)| (rate - other).abs()).fold(0.0, f64::max)
 }
@@ -77,7 +77,7 @@ impl Seen {
         self.phases().map(|rates| from(rates, outcome)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The largest difference of a class between two on phases of one run.
+    /// Returns the largest difference of a class between two on phases of one run.
     fn spread(&self) -> f64 {
         let of_run = |run: &Vec<[f64; 3]>| {
             run.iter().flat_map(|one| run.iter().map(move |other| from(one, other))).fold(0.0, f64::max)
@@ -86,16 +86,16 @@ impl Seen {
     }
 }
 
-/// Experiment 3.
+/// Tests Experiment 3.
 pub(super) fn exp3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch D for the rest fit the
-    // prose; how the leaves share what B and C have, and the order of classes, are varied.
+    // DIFFERENCE: Figure 10 is missing from the text. A 200 (leaf), B 250 {B1, B2}, C 250 {C1, C2} and a fourth branch
+    // D for the rest fit the prose; the distribution among the leaves of B and C, and the order of classes, are varied.
     let orders: &[&str] = lab.by_effort(&["ABCD", "ACBD"], &["ABCD", "ACBD", "BCAD", "CBAD", "DCBA", "DBCA"]);
     let mut seen: [Seen; 4] = Default::default();
     let mut head = vec!["B1 / C1 of 25 Mbit/s, order"];
     head.extend(SCHEDULERS);
     let mut table = Table::new("Rates of A / B1 / C1 in Mbit/s, the first on phase", &head);
-    // HTB where C1's own guarantee is small beside C2's, and B1's is not.
+    // HTB if C1's own guarantee is small beside C2's, and B1's is not.
     let mut small: Vec<[f64; 3]> = Vec::new();
     for setting in SETTINGS {
         for order in orders {

@@ -1,5 +1,5 @@
-//! What holds at every moment of every run, on random trees: the measured fairness and gap within their bounds, equation (12), Theorem 2
-//! and Lemma 1.
+//! Invariants of every moment of every run, on random trees: the measured fairness and gap within their bounds,
+//! equation (12), Theorem 2 and Lemma 1.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const LARGEST: u32 = 1000;
 /// Steps of a case: arrivals of a packet, or some packets sent.
 const STEPS: u64 = 400;
 
-/// Random trees and traffic: Definition 1 and the transmission gap beside Theorems 3 and 5.
+/// Tests Definition 1 and the transmission gap beside Theorems 3 and 5, on random trees and traffic.
 pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let fairness = fairness(lab)?;
     let gaps = gaps(lab)?;
@@ -52,7 +52,7 @@ pub(super) fn measured(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// What was used of a bound.
+/// The used part of a bound.
 #[derive(Default)]
 struct Used {
     cases: u64,
@@ -170,14 +170,14 @@ impl Visits {
     }
 }
 
-/// The weights that HLS runs with.
+/// Returns the weights that HLS runs with.
 pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), ClaimError> {
     let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     let units = (0..tree.len()).map(|class| run.credits(ClassId(class as u32))).collect();
     Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(ClaimError::other)?, CREDITS_PER_BYTE))
 }
 
-/// How much of its bound the worst class of each tree used, in order.
+/// The part of its bound that the worst class of each tree used, sorted.
 fn shares(used: &[Vec<f64>; 2]) -> Figure {
     let mut panel =
         Panel::new("", Axis::linear("share of trees", 0.0, 1.0), Axis::linear("measured / bound", 0.0, 1.05));
@@ -192,7 +192,7 @@ fn shares(used: &[Vec<f64>; 2]) -> Figure {
     Figure::new("What the worst class of each random tree used of its bound", vec![panel])
 }
 
-/// A tree to be driven step by step.
+/// Makes a tree to be driven step by step.
 fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).map_err(ClaimError::other)?);
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: LARGEST, ..link });
@@ -209,11 +209,11 @@ fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// What happened at a step.
+/// An event of a step.
 enum Event {
     /// A packet that fits: its class, handle and length in bytes.
     Queued(ClassId, u64, u32),
-    /// The class and the handle of what was sent, if anything.
+    /// The class and the handle of the sent packet, if any.
     Sent(Option<(ClassId, u64)>),
 }
 
@@ -253,7 +253,7 @@ fn drive(
     Ok(())
 }
 
-/// How many cases are driven, as a sentence.
+/// The number of cases, as a sentence.
 fn driven(cases: u64, events: u64) -> String {
     format!(
         "{cases} random trees of 2 to 30 classes on up to five levels, weights 1 to 2000, packets of 1 to {LARGEST} B that come and go: {events} \
@@ -261,7 +261,7 @@ fn driven(cases: u64, events: u64) -> String {
     )
 }
 
-/// Equation (12).
+/// Tests Equation (12).
 pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut broken, mut first) = (0u64, 0usize, None);
@@ -283,7 +283,7 @@ pub(super) fn invariant(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, vec![Row::never("events after which equation (12) does not hold", broken)]))
 }
 
-/// Theorem 2.
+/// Tests Theorem 2.
 pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut main, mut without, mut jumps) = (0u64, 0u64, 0u64, 0usize);
@@ -294,8 +294,8 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             events += 1;
             let now = hls.rounds();
             (rounds, empty) = (now.main, now.main_without_packet);
-            // Between two packets at most one main round begins, or one went by without a packet. What begins when all have gone idle
-            // ends there.
+            // Between two packets at most one main round begins, or one went by without a packet. A round that begins
+            // when all have gone idle ends there.
             if let Event::Sent(Some(_)) = event {
                 jumps += usize::from(now.main > last + 1);
             }
@@ -313,7 +313,7 @@ pub(super) fn theorem2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows))
 }
 
-/// Lemma 1.
+/// Tests Lemma 1.
 pub(super) fn lemma1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(200, 5_000);
     let (mut events, mut sent, mut different, mut trouble) = (0u64, 0u64, 0usize, None);

@@ -1,4 +1,4 @@
-//! Who gains by lying about demand, or by rearranging guarantees among his own descendants.
+//! Gains from misreporting demand, or from rearranging guarantees among a class's own descendants.
 
 use fairlink_core::registry::find;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, Share};
@@ -12,14 +12,15 @@ use num_traits::Zero;
 use crate::claims::random::{RandomClass, SeededRng, classes};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
-/// Figure 1 in Mbit/s, of which A1 and B2 send: nothing depends on how A shares its guarantee, says the paper.
+/// Figure 1 in Mbit/s, of which A1 and B2 send: according to the paper, A's distribution of its guarantee has no
+/// effect.
 const SCENARIO: &str = include_str!("../../../../../scenarios/hls/strategy.toml");
 /// The link of the random trees, in bit/s.
 const LINK: u64 = 1_000_000_000;
-/// Guarantees of A1 and A2 in Mbit/s: as they are, and bundled where it sends, and where it does not.
+/// Guarantees of A1 and A2 in Mbit/s: unchanged, and bundled in the leaf that sends, and in the other.
 const BUNDLES: [(f64, f64); 3] = [(10.0, 20.0), (29.0, 1.0), (1.0, 29.0)];
 
-/// Random trees under the fluid rules, and packets.
+/// Tests random trees under the fluid rules, and packets.
 pub(super) fn strategyproof(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(40, 1_000);
     let (mut hmm, mut htb_lies, mut htb_moves, mut tried) = (0usize, 0usize, 0usize, 0usize);
@@ -74,7 +75,7 @@ fn refused(error: StrategyError) -> ClaimError {
     ClaimError::other(error)
 }
 
-/// The tree with guarantees in proportion to its weights: those of children fill nine tenths of their parent's.
+/// Makes the tree with guarantees in proportion to its weights. Those of children fill nine tenths of their parent's.
 fn tree(classes: &[RandomClass]) -> Result<Hierarchy, ClaimError> {
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(LINK).map_err(ClaimError::other)?));
     let mut made: Vec<(ClassId, u64)> = Vec::new();
@@ -101,7 +102,7 @@ fn demand(dice: &mut SeededRng, tree: &Hierarchy) -> Result<Demand, ClaimError> 
     Demand::new(tree, requests.collect::<Vec<_>>()).map_err(ClaimError::other)
 }
 
-/// What A gets of packets, by how it shares its guarantee.
+/// A's rate with packets, by its distribution of its guarantee.
 fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
     let mut table =
         Table::new("Rate of A in Mbit/s by the guarantees of A1, which sends, and of A2", &["A1 / A2", "hls", "htb"]);
@@ -125,7 +126,7 @@ fn packets(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
         let hls = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
         let bound = promised(hls, &tree).map_err(ClaimError::other)?.fairness;
         let bound = bound.and_then(|bound| bound.of_classes.get(1).copied().flatten());
-        // Of what A and B are apart, half is what A has too much: twice that is the most by which two runs can differ.
+        // Half of the distance of A and B is A's excess: twice that is the maximum difference of two runs.
         allowed = allowed.max(bound.ok_or_else(|| ClaimError::other("hls has no bound for A"))?.bytes);
     }
     let gain =

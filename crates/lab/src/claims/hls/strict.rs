@@ -1,4 +1,5 @@
-//! Section IX: a strict guarantee holds in every interval in which a class is backlogged, whatever it got before.
+//! Section IX: a strict guarantee holds in every interval in which a class is backlogged, regardless of earlier
+//! service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 const ALONE_THEN_NOT: &str = include_str!("../../../../../scenarios/hls/strict.toml");
 /// When the other begins, in seconds.
 const BEGINS: f64 = 2.0;
-/// The same with curves of two pieces: nothing for a second and then the guarantee for a, the link for half a second and then the guarantee for b.
+/// The same with curves of two pieces: zero for a second and then the guarantee for a, the link for half a second and
+/// then the guarantee for b.
 const CURVES: [(&str, &str); 2] = [
     ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"0bit\", d = \"1s\", m2 = \"5mbit\" }"),
     ("real_time = { rate = \"5mbit\" }", "real_time = { m1 = \"10mbit\", d = \"500ms\", m2 = \"5mbit\" }"),
@@ -29,8 +31,8 @@ const DRAWBACK: &str = "Rate guarantees of these service curves share a drawback
                         guaranteed rate for some time, may be later served at a rate below its guarantee.";
 const SCHEDULERS: [&str; 7] = ["hls", "hfsc", "virtual-clock", "sced", "wfq", "htb", "drr"];
 
-/// How far each class fell behind its guarantee: the largest g (t - s) - W(s, t] over intervals in which it is backlogged. Where W jumps
-/// when a packet has left, the largest is just before.
+/// Lag of each class behind its guarantee: the largest g (t - s) - W(s, t] over intervals in which it is backlogged. W
+/// jumps when a packet has left, so the largest lag is just before.
 #[derive(Default)]
 struct Behind {
     /// By class: bytes per second.
@@ -44,7 +46,7 @@ struct Behind {
     course: Points,
 }
 
-/// What is left when the run is over.
+/// The results that remain after the run.
 type Shared = Arc<Mutex<BTreeMap<ClassId, f64>>>;
 type Course = Arc<Mutex<Points>>;
 /// Times in seconds and bytes behind.
@@ -130,7 +132,7 @@ fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<(BTreeMap
     Ok((worst, take(course)))
 }
 
-/// By class, bytes per second that it is guaranteed by its weight, which is all of the link's where all are busy.
+/// By class, its guarantee by weight in bytes per second; all of the link's if all are busy.
 fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
     let mut guarantees = vec![tree.link().rate.bps() as f64 / 8.0; tree.len()];
     for class in tree.classes() {
@@ -141,14 +143,14 @@ fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
     guarantees
 }
 
-/// By class, bytes per second by the weights that HLS runs with, which are whole credits.
+/// Returns the bytes per second by class, by the weights that HLS runs with, which are whole credits.
 fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, ClaimError> {
     let run = RunWeights::of(tree).map_err(ClaimError::other)?;
     Ok(guarantees(tree, |class| run.credits(class) as f64))
 }
 
-/// By leaf, how far it may be behind under HLS, in bytes: L_i + sum over the inner classes a on its path of W_a s_i / s_a + s_i (2 Q + L). Its
-/// delay bound for a burst of one packet at its guarantee g is (burst + that) / g.
+/// By leaf, its maximum lag under HLS, in bytes: L_i + sum over the inner classes a on its path of W_a s_i / s_a + s_i
+/// (2 Q + L). Its delay bound for a burst of one packet at its guarantee g is (burst + that) / g.
 fn constant(workload: &Workload) -> Result<Vec<f64>, ClaimError> {
     let tree = workload.read("hls")?.link.tree;
     let info = find("hls").ok_or_else(|| ClaimError::other("no hls"))?;
@@ -161,7 +163,7 @@ fn constant(workload: &Workload) -> Result<Vec<f64>, ClaimError> {
     Ok(bounds.iter().zip(&guarantees).map(of).collect())
 }
 
-/// Who falls behind his guarantee, and how far.
+/// Classes behind their guarantees, and their lags.
 pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("strict.toml", ALONE_THEN_NOT);
     let a = ClassId(1);
@@ -195,7 +197,8 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             panel.series.push(Series::line(name, highest.collect(), SeriesStyle::nth(n)));
         }
     }
-    // Service curves that are not lines: what the curve owes a for a second is nothing, and b may have the whole link for half of one.
+    // Service curves that are not lines: the curve owes a nothing for a second, and b may have the whole link for half
+    // of one.
     let mut text = ALONE_THEN_NOT.to_owned();
     for (line, curve) in CURVES {
         text = text.replacen(line, curve, 1);
@@ -235,7 +238,7 @@ pub(super) fn strict(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(curves.rerun("--scheduler hfsc --scheduler hls --window 100ms")))
 }
 
-/// Cases, those in which the constant is exceeded, and the largest part of it that was used.
+/// Returns the number of cases, the number in which the constant is exceeded, and the largest part of it that was used.
 fn random(lab: &Lab<'_>) -> Result<(u64, usize, f64), ClaimError> {
     let cases = lab.by_effort(100, 2_000);
     let (mut exceeded, mut used) = (0, 0.0f64);

@@ -26,7 +26,7 @@ fn add(
     tree.add(parent, ClassConfig { share: Some(share), ..ClassConfig::default() })
 }
 
-/// A tree with these shares, in the order of the classes.
+/// Makes a tree with these shares, in the order of the classes.
 fn build(
     classes: &[RandomClass],
     share: impl Fn(usize) -> Share,
@@ -46,7 +46,7 @@ fn guarantee(bps: u64) -> Result<Share, ClaimError> {
     Ok(Share::Guarantee(Rate::from_bps(bps).map_err(ClaimError::other)?))
 }
 
-/// Guarantees in bit/s by class: a random part of what the parent has for each, all of them within it.
+/// Guarantees in bit/s by class: a random part of the parent's for each, all of them within it.
 fn superadditive_guarantees(dice: &mut SeededRng, classes: &[RandomClass]) -> Vec<u64> {
     let mut guarantees: Vec<u64> = Vec::new();
     for class in classes {
@@ -62,7 +62,7 @@ fn whole(value: u64) -> BigRational {
     BigRational::from_integer(value.into())
 }
 
-/// The superadditive property: kept trees are taken, broken ones refused.
+/// Tests the superadditive property: kept trees are accepted, broken ones refused.
 pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(300, 5_000);
     let (mut refused, mut taken, mut elsewhere) = (0usize, 0usize, 0usize);
@@ -76,7 +76,7 @@ pub(super) fn superadditive(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         };
         let kept = shares(&guarantees)?;
         refused += usize::from(build(&classes, |place| kept[place])?.is_err());
-        // One class is raised until it and its siblings are a bit/s above what the parent has.
+        // One class is raised until it and its siblings exceed the parent's guarantee by one bit/s.
         let raised = dice.below(classes.len() as u64) as usize;
         let parent = classes[raised].parent;
         let room = parent.map_or(LINK, |parent| guarantees[parent]);
@@ -186,7 +186,7 @@ pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let short: Vec<bool> = (0..tree.len()).map(is_short).collect();
         for class in tree.classes() {
             let Some(parent) = tree.parent(class) else { continue };
-            // Step by step: what holds for each parent holds for all ancestors and descendants.
+            // Step by step: a property of each parent holds for all ancestors and descendants.
             if short[class.index()] {
                 unsatisfied += 1;
                 first += usize::from(!short[parent.index()]);
@@ -209,7 +209,7 @@ pub(super) fn observations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows))
 }
 
-/// Guarantees that are given as nothing but weights are kept (Section IX, against \[18\]).
+/// Guarantees that are given only as weights are kept (Section IX, against \[18\]).
 pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases: u64 = lab.by_effort(500, 10_000);
     let (mut compared, mut short, mut flat_short) = (0u64, 0usize, 0usize);
@@ -229,7 +229,7 @@ pub(super) fn sufficient(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             compared += 1;
             short += usize::from(missing(hmm.rate(class), asked[class.index()], bps));
         }
-        // The same leaves side by side, by the same weights: what a class with others below it is guaranteed is lost.
+        // The same leaves side by side, by the same weights: the guarantee of a class with others below it is lost.
         let mut flat = Hierarchy::builder(link()?);
         let mut requests = Vec::new();
         for &leaf in tree.leaves() {

@@ -32,7 +32,7 @@ fn longest(run: &Run) -> f64 {
     run.classes.iter().filter_map(|class| class.delay().max).fold(0.0, f64::max)
 }
 
-/// d_max >= gamma, as Section VII has it, with full queues and with hardly any packets.
+/// Tests d_max >= gamma of Section VII, with full queues and with hardly any packets.
 pub(super) fn gap_delay(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let full = scenario("gap-full.toml", "model = \"greedy\"");
     // A packet of each leaf every 24 ms: at most five are queued at a time.

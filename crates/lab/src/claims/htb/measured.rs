@@ -1,4 +1,5 @@
-//! The text's own set-ups and scripts as scenarios, and what is measured of a run: rates and delays of flows between two instants.
+//! The text's own set-ups and scripts as scenarios, and measurements of a run: rates and delays of flows between two
+//! instants.
 
 use fairlink_config::tc::{ImportOptions, import};
 use fairlink_core::Rate;
@@ -28,7 +29,7 @@ pub(super) const KB: f64 = 8e3;
 /// The text's cards had 10 Mbit/s; its tc lines for HTB do not say it.
 const CARD: u64 = 10_000_000;
 
-/// A scenario of these tc lines and this script, both as they are.
+/// Makes a scenario of these tc lines and this script, both unchanged.
 pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, ClaimError> {
     let rate = Some(Rate::from_bps(CARD).map_err(ClaimError::other)?);
     let link = import(name, tc, &ImportOptions { rate, device: None })?;
@@ -36,7 +37,7 @@ pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, C
     Ok(Workload::new(name, text))
 }
 
-/// The values of windows of a class that lie between two instants in seconds, each with the packets that left in it.
+/// Returns the values of windows of a class between two instants in seconds, each with the packets that left in it.
 fn windows<'r>(run: &'r Run, class: &str, (from, to): (f64, f64)) -> Option<impl Iterator<Item = Seen> + 'r> {
     let windows = run.windows.as_ref()?;
     let column = windows.names.iter().position(|name| name == class)?;
@@ -57,7 +58,7 @@ struct Seen {
     max_s: Option<f64>,
 }
 
-/// Mean rate of a class between two instants, in bit/s.
+/// Returns the mean rate of a class between two instants, in bit/s.
 pub(super) fn rate(run: &Run, class: &str, span: (f64, f64)) -> f64 {
     let Some(windows) = windows(run, class, span) else { return f64::NAN };
     let (bits, seconds) =
@@ -65,7 +66,7 @@ pub(super) fn rate(run: &Run, class: &str, span: (f64, f64)) -> f64 {
     bits / seconds
 }
 
-/// Mean and longest delay in seconds of a class's packets that left between two instants.
+/// Returns the mean and longest delay in seconds of a class's packets that left between two instants.
 pub(super) fn delay(run: &Run, class: &str, span: (f64, f64)) -> (f64, f64) {
     let Some(windows) = windows(run, class, span) else { return (f64::NAN, f64::NAN) };
     let (mut sum, mut packets, mut max) = (0.0, 0.0, 0.0f64);
@@ -77,8 +78,8 @@ pub(super) fn delay(run: &Run, class: &str, span: (f64, f64)) -> (f64, f64) {
     (sum / packets, max)
 }
 
-/// Rate and delay of flows against time, with the script's `R` below the x axis, as the text's plots have them: a panel of rates and one
-/// of delays for each run.
+/// Draws rate and delay of flows against time, with the script's `R` below the x axis, like the text's plots: a panel
+/// of rates and one of delays for each run.
 pub(super) fn plot(
     title: &str,
     workload: &Workload,

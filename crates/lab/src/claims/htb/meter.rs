@@ -1,4 +1,4 @@
-//! The rate meter of slots, and where its guard stands.
+//! The rate meter of slots, and the position of its guard.
 
 use fairlink_core::{Lender, Nanos, Pool, PoolRule, Rate};
 use fairlink_sim::Run;
@@ -9,7 +9,7 @@ use crate::measure::OPTIONS;
 
 /// Classes that borrow from the slot.
 const MEMBERS: [&str; 2] = ["1:1", "eth1:1:2"];
-/// What the text says of its average.
+/// The text on its average.
 const SIX_SECONDS: &str = "The cross device sharing is based on rate estimator with 6 sec averaging interval.";
 
 /// Readings of the meter of one member that sends 30 kB/s in packets of 500 B from the first instant, every 10 ms: seconds and bit/s.
@@ -27,21 +27,21 @@ fn readings(seconds: u64) -> Result<Vec<(Nanos, u64)>, ClaimError> {
             bytes += 500;
             end.sent(now, 500, true);
         }
-        // Asking is what makes it measure where nothing is sent.
+        // Without traffic, only a query updates the measurement.
         let (Ok(()) | Err(_)) = end.may_borrow(now);
         found.push((now, end.metered_bps().ok_or_else(|| ClaimError::other("the member has no meter"))?));
     }
     Ok(found)
 }
 
-/// The text's script up to an instant in milliseconds.
+/// Returns the text's script up to an instant in milliseconds.
 fn until(end: u64) -> String {
     let at = |line: &&str| line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
     let kept = TWO_DEVICES.lines().filter(|line| at(line).is_some_and(|at| at < end) && !line.contains('X'));
     kept.map(|line| format!("{line}\n")).chain([format!("{end}\tX\t0\t0\n")]).collect()
 }
 
-/// What the meters of both devices read at the end of a run, in bit/s.
+/// Readings of the meters of both devices at the end of a run, in bit/s.
 fn meters(run: &Run) -> Result<[f64; 2], ClaimError> {
     let read = |name: &str| {
         let classes = run.classes.iter().map(|class| (&class.name, &class.counters));
@@ -55,7 +55,7 @@ fn meters(run: &Run) -> Result<[f64; 2], ClaimError> {
     Ok([read(MEMBERS[0])?, read(MEMBERS[1])?])
 }
 
-/// The meter of each member.
+/// Tests the meter of each member.
 pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let steady = readings(60)?;
     let changes = steady.windows(2).filter(|pair| pair[0].1 != pair[1].1);
@@ -126,7 +126,7 @@ pub(super) fn meter(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(rerun))
 }
 
-/// Where the guard stands.
+/// The position of the guard.
 pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     // All flows always have packets.
     let script = "0\ti\t0\teth0\n0\ti\t1\teth0\n0\ti\t2\teth1\n0\tP\t0\t0x10002\n0\tP\t1\t0x10003\n0\tP\t2\t0x10002\n0\tS\t0\t500\n0\tS\t1\t500\n0\tS\t2\t500\n\

@@ -7,7 +7,7 @@ use super::measured::{CBQ, CBQ_PRIO, HTB, HTB_PRIO, KB, ONE_DEVICE, SLOTS, TWO_D
 use super::share::{AGAIN, BOTH, FLOWS, of, play};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 
-/// The delay of the second flow at 5 s, beside CBQ's.
+/// Tests the delay of the second flow at 5 s, beside CBQ's.
 pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let htb = play(lab, &scenario("share.toml", HTB, ONE_DEVICE)?, "htb")?;
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
@@ -39,7 +39,7 @@ pub(super) fn delays(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// Top-level sharing beside HTB: how far shares are from what the text computes.
+/// Top-level sharing beside HTB: deviation of the shares from the text's computed ones.
 pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Error of the shares while both send, as a part of the total, by what flow 1 sends",
@@ -78,7 +78,7 @@ pub(super) fn precise(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding)
 }
 
-/// All leaves of one depth: the text's set-ups, and a tree that is not so.
+/// Tests all leaves of one depth: the text's set-ups, and a tree that is not so.
 pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut elsewhere = 0;
     for (name, tc) in [("share.toml", HTB), ("prio.toml", HTB_PRIO)] {
@@ -118,7 +118,7 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// The lines of CBQ: what each word becomes.
+/// The lines of CBQ: the meaning of each word.
 pub(super) fn syntax(_: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut wrong = 0;
     for (tc, prios) in [(CBQ, [1, 1]), (CBQ_PRIO, [1, 0])] {

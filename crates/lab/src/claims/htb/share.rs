@@ -19,7 +19,7 @@ pub(super) const BOTH: (f64, f64) = (4.6, 9.0);
 const SECOND: (f64, f64) = (9.6, 14.0);
 /// The tolerance of rates.
 const PART: f64 = 0.05;
-/// What the text expects of CBQ's weights.
+/// The text's expectation of CBQ's weights.
 const TWICE: &str =
     "According to weights the class A should get two times more than B: rA = … ~= 67 kBps rB = … ~= 33 kBps";
 pub(super) const AGAIN: &str = "--window 200ms --out plots";
@@ -41,7 +41,7 @@ fn near(what: &str, kilobytes: f64, ours: f64) -> Row {
     Row::new(what, Unit::Rate, Expected::Near(kilobytes * KB, PART), ours)
 }
 
-/// The first measurement of HTB.
+/// Tests the first measurement of HTB.
 pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share.toml", HTB, ONE_DEVICE)?;
     let run = play(lab, &workload, "htb")?;
@@ -59,7 +59,7 @@ pub(super) fn share(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// The same through CBQ.
+/// Tests the first measurement through CBQ.
 pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("share-cbq.toml", CBQ, ONE_DEVICE)?;
     let run = play(lab, &workload, "cbq-top-level")?;
@@ -81,7 +81,7 @@ pub(super) fn share_cbq(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_figure(figure).with_rerun(workload.rerun(AGAIN)))
 }
 
-/// Priorities.
+/// Tests priorities.
 pub(super) fn prio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let raised = scenario("prio.toml", HTB_PRIO, ONE_DEVICE)?;
     let run = play(lab, &raised, "htb")?;
@@ -189,7 +189,7 @@ impl Drop for Excess {
     }
 }
 
-/// What flow 0 sends beyond its ceil of 80 kB/s with this burst.
+/// Traffic of flow 0 beyond its ceil of 80 kB/s with this burst.
 fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), ClaimError> {
     let tc = HTB.replace("ceil 80kbps burst 2k", &format!("ceil 80kbps burst {burst} cburst {burst}"));
     let workload = scenario("burst.toml", &tc, ONE_DEVICE)?;
@@ -205,7 +205,7 @@ fn excess(lab: &Lab<'_>, burst: u32) -> Result<(Workload, Found), ClaimError> {
     Ok((workload, found))
 }
 
-/// The spike at a start.
+/// Tests the spike at a start.
 pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const PACKET: f64 = 1000.0;
     let mut rows = Vec::new();
@@ -261,7 +261,7 @@ pub(super) fn burst(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// One deficit for all levels of lenders, or one for each.
+/// Tests one deficit for all levels of lenders, or one for each.
 pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let ideal = [200.0 / 3.0 * KB, 100.0 / 3.0 * KB];
     let mut table = Table::new(
@@ -312,7 +312,7 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler htb --scheduler htb-common-deficit")))
 }
 
-/// A ceil that is the rate, and `bounded`.
+/// Tests a ceil that is the rate, and `bounded`.
 pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Rates of flow 0 / flow 1 in kB/s: alone, together, alone",
@@ -333,7 +333,7 @@ pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             apart = apart.max(part(pair));
             above = above.max(pair[0] / (kilobytes * KB) - 1.0).max(pair[1] / (kilobytes * KB) - 1.0);
         }
-        // Beside 60 kB/s there are no 50 left of the 100, of which CBQ gives out a little more.
+        // Beside 60 kB/s fewer than 50 of the 100 remain, of which CBQ distributes slightly more.
         if kilobytes < 50.0 {
             beside = beside.max(part(&rates[2])).max(part(&rates[3]));
         }
@@ -377,7 +377,7 @@ pub(super) fn ceilrate(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// The text's scripts as they are.
+/// The text's scripts, unchanged.
 pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let one = scenario("share.toml", HTB, ONE_DEVICE)?;
     let two = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
@@ -406,7 +406,7 @@ pub(super) fn generator(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             run.duration_s,
         ));
         for (n, (class, packets)) in sends.into_iter().enumerate() {
-            // A script says nothing of a flow that it does not have.
+            // A script has no commands for a flow that does not exist.
             if !text.contains(&format!("R\t{n}\t")) {
                 continue;
             }

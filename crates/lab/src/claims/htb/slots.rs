@@ -1,4 +1,4 @@
-//! Sharing across devices: the measurement of 9.9.2001, beside a pool that knows all demand.
+//! Sharing across devices: the measurement of 9.9.2001, beside an exact pool.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::measure::OPTIONS;
 
 /// The pool as one link, with the devices as classes of it.
 const MERGED: &str = include_str!("../../../../../scenarios/htb/slots-merged.toml");
-/// Classes of flows 0 to 2 where there are two devices.
+/// Classes of flows 0 to 2 with two devices.
 const FLOWS: [(&str, &str); 3] =
     [("1:2", "flow 0 (eth0, 30)"), ("1:3", "flow 1 (eth0, 10)"), ("eth1:1:2", "flow 2 (eth1, 30)")];
-/// The same where the pool is one link.
+/// The same with the pool as one link.
 const MERGED_FLOWS: [&str; 3] = ["flow 0", "flow 1", "flow 2"];
 /// Spans in seconds: right after flow 2 began, when the meters have settled, and when flow 0 has ended and they have again.
 const EARLY: (f64, f64) = (2.6, 3.6);
@@ -26,9 +26,9 @@ const SETTLED: (f64, f64) = (6.0, 9.0);
 const LATE: (f64, f64) = (11.0, 14.0);
 /// The tolerance of settled rates.
 const PART: f64 = 0.1;
-/// What the text says of 6 s and later.
+/// The text on 6 s and later.
 const SETTLES: &str = "At time 6 is starts to estimate well and ratio is correct (yellow vs. blue line).";
-/// Demand is measured over so many seconds.
+/// Window of the measured demand, in seconds.
 const MEASURED_OVER: f64 = 0.5;
 /// Such spans in the script.
 const SPANS: usize = 28;
@@ -36,7 +36,7 @@ const SPANS: usize = 28;
 /// Bytes that came of flows 0 to 2, by span.
 type Came = [[f64; SPANS]; 3];
 
-/// Counts what comes at one link.
+/// Counts the arrivals at one link.
 struct Demands {
     /// Of its classes, the flow that each has.
     flows: Vec<(ClassId, usize)>,
@@ -59,7 +59,8 @@ impl Observer for Demands {
     }
 }
 
-/// What an exact pool gives flows 0 to 2 in each span, in bit/s: HMM on the merged tree, over demand as measured in that span.
+/// Rates of flows 0 to 2 under an exact pool in each span, in bit/s: HMM on the merged tree, over demand as measured in
+/// that span.
 fn exact(lab: &Lab<'_>, workload: &Workload) -> Result<Vec<[f64; 3]>, ClaimError> {
     let script = workload.read("htb")?.scripts;
     let script = script.first().ok_or_else(|| ClaimError::other("no script"))?;
@@ -106,7 +107,7 @@ fn first(runs: &[Run]) -> Result<&Run, ClaimError> {
     runs.first().ok_or_else(|| ClaimError::other("no run"))
 }
 
-/// Two devices and a slot.
+/// Tests two devices and a slot.
 pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     let merged = Workload::new("slots-merged.toml", MERGED);
@@ -216,7 +217,7 @@ pub(super) fn slots(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(merged.rerun("--scheduler hls --scheduler htb")))
 }
 
-/// Two devices and a slot, without the rule of the ratio.
+/// Tests two devices and a slot, without the rule of the ratio.
 pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let slot = scenario("slots.toml", SLOTS, TWO_DEVICES)?;
     // Permanent demand: both devices send more than the pool has, so that neither runs out.
@@ -237,7 +238,7 @@ pub(super) fn stolen(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             .map(|name| rate(first(&runs).ok()?, name, (10.0, 20.0)).into())
             .map(|rate: Option<f64>| rate.unwrap_or(f64::NAN));
         table.row([rule.to_owned(), format!("{:.1}", rates[0] / KB), format!("{:.1}", rates[1] / KB)]);
-        // Of the 20 that are nobody's base.
+        // Of the 20 that belong to no base.
         let beyond = [rates[0] - 50.0 * KB, rates[1] - 30.0 * KB].map(|bps| bps.max(0.0));
         borrowed.push(beyond[0].max(beyond[1]) / (beyond[0] + beyond[1]));
     }

@@ -1,4 +1,4 @@
-//! What holds always: Theorem 1, Corollary 1, equation (7), and PGPS against its fluid GPS, on random traffic.
+//! Invariants: Theorem 1, Corollary 1, equation (7), and PGPS against its fluid GPS, on random traffic.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ struct Passed {
     len: f64,
     arrived: f64,
     start: f64,
-    /// Infinite where it was still queued at the end.
+    /// Infinite if it was still queued at the end.
     done: f64,
     dropped: bool,
 }
@@ -91,7 +91,8 @@ impl Passage {
         self.packets.iter().map(|packet| packet.len).fold(0.0, f64::max)
     }
 
-    /// For each session the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay exceeded Q_i / g_i.
+    /// For each session the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay
+    /// exceeded Q_i / g_i.
     fn theorem1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -111,11 +112,12 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// For each session how long its service lagged g_i (t - tau) in a session busy period, beside L_i / g_i + L_max / r.
+    /// For each session the lag in time of its service behind g_i (t - tau) in a session busy period, beside L_i /
+    /// g_i + L_max / r.
     fn corollary1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
-            // When a link of the guarantee alone would be done, the start of the busy period, and what came in it.
+            // Departure from a private link of the guarantee, the start of the busy period, and the arrivals in it.
             let (mut alone, mut begun, mut came, mut worst) = (f64::MIN, 0.0, 0.0, f64::MIN);
             for packet in &packets {
                 if packet.arrived > alone {
@@ -133,14 +135,14 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// For each session the most bytes by which its service lagged g_i (t2 - t1), beside C_i, where t1 is an arrival and t2 the time at which the
-    /// backlog of then is cleared: the definition that the text refers to.
+    /// For each session the maximum lag in bytes of its service behind g_i (t2 - t1), beside C_i, where t1 is an
+    /// arrival and t2 the time at which the backlog at t1 is cleared: the definition that the text refers to.
     fn clearing(&self) -> Vec<(f64, f64)> {
         let guarantees = self.sessions().map(|(g, ..)| g);
         self.theorem1().into_iter().zip(guarantees).map(|((late, bound), g)| (late * g, bound * g)).collect()
     }
 
-    /// The same where t1 and t2 may be any ends of packets while the session has packets.
+    /// The same for any t1 and t2 that are ends of packets while the session has packets.
     fn worst_case_fairness(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -160,7 +162,7 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// When each packet leaves fluid GPS.
+    /// Returns the time at which each packet leaves fluid GPS.
     fn gps(&self) -> Vec<f64> {
         let mut fluid = Gps {
             queues: vec![VecDeque::new(); self.shares.len()],
@@ -217,7 +219,8 @@ impl Gps<'_> {
     }
 }
 
-/// Random cases of these schedulers: how many sessions there were, how many exceeded the bound, and the largest part of it.
+/// Random cases of these schedulers: numbers of sessions, and of those that exceeded the bound, and the largest part of
+/// it.
 #[derive(Clone, Copy, Default)]
 struct Tried {
     sessions: usize,
@@ -247,7 +250,7 @@ fn random(
     Ok(tried)
 }
 
-/// A claim on all policies, and what PGPS makes of the same.
+/// A claim on all policies, and the result of PGPS for the same traffic.
 fn always(
     lab: &Lab<'_>,
     salt: u64,
@@ -288,7 +291,7 @@ fn always(
     Ok(Finding::new(note, rows).with_table(table).with_rerun(example(salt)?))
 }
 
-/// One of the random cases.
+/// Returns one of the random cases.
 fn example(salt: u64) -> Result<crate::claims::finding::Rerun, ClaimError> {
     let mut dice = SeededRng::new(salt, 0);
     let tree = classes(&mut dice, MOST, 1);
@@ -296,14 +299,14 @@ fn example(salt: u64) -> Result<crate::claims::finding::Rerun, ClaimError> {
     Ok(workload.rerun("--scheduler fq-ldf --scheduler fq-lto --scheduler pgps --metrics"))
 }
 
-/// Theorem 1.
+/// Tests Theorem 1.
 pub(super) fn theorem1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each packet the delay less Q_i / g_i is compared with L_max / r + L_i (1 / g_i - 1 / r); Q_i is the backlog at its arrival, with the packet itself and what of the \
                 session is on the link.";
     always(lab, 41, "the delay bound of Theorem 1", 0.5, note, Passage::theorem1)
 }
 
-/// Corollary 1.
+/// Tests Corollary 1.
 pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "Of each session busy period the lag t - tau - W_i / g_i is compared with L_i / g_i + L_max / r, just before each packet of the period has left, also after its end.";
     always(lab, 42, "the lag of Corollary 1", 0.5, note, Passage::corollary1)
@@ -311,10 +314,10 @@ pub(super) fn cor1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 /// A session that always has packets, and never many.
 const SHORT: &str = include_str!("../../../../../scenarios/sds/short-queue.toml");
-/// What it has queued, in bytes.
+/// Its queue, in bytes.
 const SHORT_QUEUE: f64 = 8.0 * 12.0;
 
-/// Equation (7).
+/// Tests Equation (7).
 pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let note = "The constant is that of WF2Q: C_i = L_i + (L_max - L_i) g_i / r bytes. The interval begins with an arrival and ends when the backlog of then is cleared, which is how the text \
                 introduces the index.";
@@ -349,7 +352,7 @@ pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(finding.with_rerun(workload.rerun("--scheduler fq-ldf --scheduler wf2q+ --scheduler hls")))
 }
 
-/// PGPS.
+/// Tests PGPS.
 pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(150, 3_000);
     let late = |passage: &Passage| {
@@ -358,7 +361,8 @@ pub(super) fn pgps(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let worst = worst.map(|(packet, gps)| packet.done - gps).fold(f64::MIN, f64::max);
         vec![(worst, passage.longest() / passage.link)]
     };
-    // Of packets that have come, the one that leaves GPS first is sent first: how long one was sent ahead of its turn, in nanoseconds.
+    // Of the packets that have come, the one that leaves GPS first is sent first: maximum time by which one was sent
+    // ahead of its turn, in nanoseconds.
     let order = |passage: &Passage| {
         let gps = passage.gps();
         let mut sent: Vec<usize> = (0..gps.len()).filter(|&n| passage.packets[n].done.is_finite()).collect();

@@ -11,7 +11,7 @@ use crate::human;
 
 /// Names of the two in figures.
 const NAMES: [&str; 2] = ["PGPS", "FQ-LDF"];
-/// Large enough that nothing is lost.
+/// Large enough for no losses.
 const LARGE: &str = "1000000p";
 
 /// Delays that were exceeded by each part of the packets.
@@ -21,12 +21,12 @@ fn tail(delays: &Distribution) -> Vec<(f64, f64)> {
     delays.points().iter().map(point).filter(|point| point.1 > 0.0).collect()
 }
 
-/// The delay that this part of the packets of a run exceeded.
+/// Returns the delay that this part of the packets of a run exceeded.
 fn exceeded(run: &Run, part: f64) -> Option<f64> {
     Distribution::of_all(run.distributions_of(|_| true)).quantile(1.0 - part)
 }
 
-/// Figure 2.
+/// Tests Figure 2.
 pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 8.0), (10, 120.0));
     let workload = voices(VOICE, LARGE, seconds);
@@ -82,7 +82,7 @@ pub(super) fn fig2(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-ldf --runs 5 --window 5s --out plots")))
 }
 
-/// A box of values in milliseconds: ends, quartiles and the middle.
+/// Makes a box of values in milliseconds: ends, quartiles and the middle.
 pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>) -> Option<BoxPlot> {
     values.iter_mut().for_each(|value| *value *= 1e3);
     values.sort_by(f64::total_cmp);
@@ -101,11 +101,11 @@ pub(super) fn box_of(name: &str, place: usize, slot: usize, mut values: Vec<f64>
     })
 }
 
-/// What boxes show.
+/// Legend of the boxes.
 pub(super) const BOXES: &str =
     "Box: quartiles and median over connections of all runs; whiskers: least and largest; marker: mean.";
 
-/// The spread over classes of what `value` says of each, largest less least, mean over runs.
+/// The spread of `value` over classes, largest minus least, mean over runs.
 fn width(run: &Run) -> Option<f64> {
     let values: Vec<f64> = of_kind(run, "").filter_map(|class| class.delay().p99).collect();
     let (low, high) = values.iter().fold((f64::MAX, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
@@ -115,23 +115,23 @@ fn width(run: &Run) -> Option<f64> {
 /// A quantity of a run.
 type OfRun<'a> = &'a dyn Fn(&Run) -> Option<f64>;
 
-/// The effect that Figure 2 shows, of which the text says that video has it as well.
+/// The effect of Figure 2, which the text also claims for video.
 const SAME: &str = "We see the same effect for video sources from the boxplots in Figure 3. [FQ-LDF needs significantly smaller playout buffers than PGPS.]";
 
-/// A quantity of each connection of all runs, in order.
+/// Returns a quantity of each connection of all runs, in order.
 fn each(runs: &[Run], of: fn(&fairlink_report::ClassReport) -> Option<f64>) -> Vec<f64> {
     let mut values: Vec<f64> = runs.iter().flat_map(|run| &run.classes).filter_map(of).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// What so large a part of sorted values is not above.
+/// Quantile of sorted values.
 fn part_of(values: &[f64], part: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     values.get((last as f64 * part).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
-/// The part of the connections whose 99th percentile is lower under FQ-LDF.
+/// Returns the part of the connections whose 99th percentile is lower under FQ-LDF.
 fn lower_part(played: &Compared) -> f64 {
     let of = |n: usize| played.of(n).iter().flat_map(|run| &run.classes).map(|class| class.delay().p99);
     of(0).zip(of(1)).filter(|(pgps, ldf)| ldf < pgps).count() as f64 / of(0).count().max(1) as f64
@@ -148,7 +148,7 @@ fn by_length(table: &mut Table, seconds: f64, played: &Compared) {
     ]);
 }
 
-/// Figure 3.
+/// Tests Figure 3.
 pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 900.0), (10, 3600.0));
     let workload = videos(0.88, &format!("buffer = \"{LARGE}\""), seconds);

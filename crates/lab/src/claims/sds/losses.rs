@@ -5,7 +5,7 @@ use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Worklo
 use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 
-/// Buffers of Table I in packets, and the losses that it has of PGPS and of FQ-LDF; below 10^-6 where it says so.
+/// Buffers of Table I in packets, and its losses of PGPS and of FQ-LDF; below 10^-6 where it says so.
 const TABLE_1: [(u32, f64, Option<f64>); 8] = [
     (75, 13.18e-3, Some(8.3e-3)),
     (100, 8.198e-3, Some(4.938e-3)),
@@ -18,9 +18,10 @@ const TABLE_1: [(u32, f64, Option<f64>); 8] = [
 ];
 /// The utilisation.
 pub(super) const BUSY: f64 = 0.98;
-/// That of video sources where losses are looked at. The text does not say; at the 0.88 of Figure 3 losses come minutes apart.
+/// Load of video sources in the study of losses. The text does not give it; at the 0.88 of Figure 3 losses are minutes
+/// apart.
 const VIDEO_BUSY: f64 = 0.95;
-/// How near to one a ratio is that the text calls mostly similar.
+/// Distance from one of a ratio that the text calls mostly similar.
 const ALIKE: f64 = 0.15;
 /// Sources.
 const COUNT: u32 = 32;
@@ -41,7 +42,7 @@ const REDUCES: &str =
 const TABLE: &str =
     "Table I shows packet loss rates for different small buffer sizes from a simulation with 32 voice sources.";
 
-/// 32 equal voice sources with this buffer each.
+/// Makes 32 equal voice sources with this buffer each.
 pub(super) fn voices(voice: Voice, buffer: &str, seconds: f64) -> Workload {
     let mut sources = Sources::new("32 exponential on-off sources at a utilisation of 0.98", LINK, CELL, seconds);
     for n in 0..COUNT {
@@ -55,7 +56,7 @@ fn packets(buffer: u32) -> String {
     format!("{buffer}p")
 }
 
-/// Table I.
+/// Tests Table I.
 pub(super) fn table1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let mut rows = Vec::new();
@@ -210,7 +211,7 @@ fn other_sources(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// Video sources.
+/// Tests video sources.
 pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((10, 20.0), (20, 200.0));
     let mut rows = Vec::new();
@@ -266,7 +267,7 @@ pub(super) fn videoloss(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     })
 }
 
-/// 28 equal video sources, with further keys of their classes.
+/// Makes 28 equal video sources, with further keys of their classes.
 pub(super) fn videos(busy: f64, keys: &str, seconds: f64) -> Workload {
     let comment = format!("28 video sources at a utilisation of {busy}");
     let mut sources = Sources::new(&comment, 28.0 * VIDEO / busy, VIDEO_PACKET, seconds);
@@ -276,7 +277,7 @@ pub(super) fn videos(busy: f64, keys: &str, seconds: f64) -> Workload {
     sources.workload("video.toml")
 }
 
-/// Pareto sources of this number and with this buffer in packets.
+/// Makes Pareto sources of this number and with this buffer in packets.
 fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
     let mut sources = Sources::new("Pareto on-off sources", LINK, CELL, seconds);
     for n in 0..count {
@@ -285,7 +286,7 @@ fn paretos(count: u32, buffer: u32, seconds: f64) -> Workload {
     sources.workload("pareto.toml")
 }
 
-/// Pareto sources.
+/// Tests Pareto sources.
 pub(super) fn pareto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let counts = [8, 16, COUNT];

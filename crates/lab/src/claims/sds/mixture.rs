@@ -17,7 +17,7 @@ const EACH: u32 = 8;
 const MIXED_LINK: f64 = 80e6;
 /// A CBR source's rate, as a part of the link: as voice has. The text does not say.
 const CBR: f64 = 1.0 / 32.0;
-/// The guarantee of data as a part of its mean rate. The text says "below".
+/// The guarantee of data as a part of its mean rate. The text has "below".
 const DATA_GUARANTEE: f64 = 0.75;
 /// Buffers in packets, as the text has them.
 const BUFFERS: Buffers = Buffers { voice: 1200, video: 12_000, cbr: 5, data: 40_000 };
@@ -38,7 +38,7 @@ struct Buffers {
     data: u32,
 }
 
-/// What a mixture is made of.
+/// The configuration of a mixture.
 #[derive(Clone, Copy)]
 struct Mixture {
     link: f64,
@@ -56,7 +56,7 @@ impl Mixture {
         [self.link / 32.0, 2.0 * VIDEO, CBR * self.link, self.data * data_rate(self.link)]
     }
 
-    /// All guarantees and all mean rates, as parts of the link.
+    /// Returns all guarantees and all mean rates, as parts of the link.
     fn sums(&self) -> (f64, f64) {
         let guarantees = self.guarantees().iter().sum::<f64>();
         let means = self.link / 32.0 + VIDEO + CBR * self.link + data_rate(self.link);
@@ -90,14 +90,14 @@ impl Mixture {
     }
 }
 
-/// The largest of this quantity of the connections of a kind, in seconds.
+/// Returns the largest of this quantity of the connections of a kind, in seconds.
 fn largest(run: &Run, kind: &str, of: OfClass) -> Option<f64> {
     of_kind(run, kind).filter_map(of).reduce(f64::max)
 }
 
 type OfClass = fn(&ClassReport) -> Option<f64>;
 
-/// A panel for each kind and quantity, with a box for FQ-LTO and one for PGPS.
+/// Draws a panel for each kind and quantity, with a box for FQ-LTO and one for PGPS.
 fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
     let mut panels = Vec::new();
     for kind in KINDS {
@@ -127,7 +127,7 @@ fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
     figure
 }
 
-/// Delays of each kind by a quantity of classes, and what the loss of CBR and of the others is.
+/// Delays of each kind by a quantity of classes, and the losses of CBR and of the others.
 fn delays(title: &str, played: &Compared) -> Result<Table, ClaimError> {
     let mut table = Table::new(
         title,
@@ -183,7 +183,7 @@ fn said(mixture: &Mixture) -> String {
     )
 }
 
-/// Figure 4.
+/// Tests Figure 4.
 pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let workload = FIGURE_4.workload("fig4.toml", seconds);
@@ -230,7 +230,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-lto --runs 4")))
 }
 
-/// What the text leaves open, otherwise.
+/// Other choices where the text is open.
 fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     let (seeds, seconds) = lab.by_effort((2, 1.5), (5, 20.0));
     let ten_ms = (0.010 * FIGURE_4.link / 32.0 / f64::from(CELL) / 8.0) as u32;
@@ -259,7 +259,7 @@ fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
     Ok(table)
 }
 
-/// Figure 5.
+/// Tests Figure 5.
 pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
     let mixture = Mixture { unequal: true, ..FIGURE_4 };
@@ -267,7 +267,7 @@ pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let played = Compared::play(lab, &workload, &SCHEDULERS, seeds)?;
     let equal = Compared::play(lab, &FIGURE_4.workload("fig4.toml", seconds), &SCHEDULERS, seeds)?;
     let mut rows = orderings("mean delay", &played, mean_delay)?;
-    // How many times as long the mean delay of voice is under PGPS.
+    // Ratio of the mean delays of voice under PGPS and here.
     let times = |played: &Compared| played.ratio(|run| mean_delay(run, KINDS[0])).map(|ratio| 1.0 / ratio);
     rows.push(Row::new(
         "voice: mean delay under PGPS over FQ-LTO, over the same with equal guarantees (Figure 4)",

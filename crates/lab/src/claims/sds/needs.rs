@@ -1,4 +1,5 @@
-//! What the policies are for: longest queue first as the baseline, kinds with very different limits of delay, leaky buckets that are known, and policing.
+//! Purposes of the policies: longest queue first as the baseline, kinds with very different limits of delay, known
+//! leaky buckets, and policing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, VIDEO, Voice, lost,
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::human;
 
-/// The part of the packets of a kind that was dropped.
+/// Returns the part of the packets of a kind that was dropped.
 fn lost_of(run: &Run, kind: &str) -> Option<f64> {
     let sum = |of: fn(&fairlink_report::ClassReport) -> u64| of_kind(run, kind).map(of).sum::<u64>() as f64;
     Some(sum(|class| class.counts().dropped.packets) / sum(|class| class.counts().received.packets).max(1.0))
@@ -44,7 +45,7 @@ impl Drop for Longest {
     }
 }
 
-/// The longest queue of any class in runs that lose nothing, in packets.
+/// Returns the longest queue of any class in runs without losses, in packets.
 fn longest_queue(lab: &Lab<'_>, workload: &Workload, scheduler: &str, seeds: u64) -> Result<f64, ClaimError> {
     let found = Arc::new(Mutex::new(0));
     let observer =
@@ -57,7 +58,7 @@ fn longest_queue(lab: &Lab<'_>, workload: &Workload, scheduler: &str, seeds: u64
 /// Rate of a CBR source beside bursty ones, in bit/s.
 const SLOW: f64 = 64e3;
 
-/// 31 voice sources and a slow CBR source within its guarantee.
+/// Makes 31 voice sources and a slow CBR source within its guarantee.
 fn beside_slow(seconds: f64) -> Workload {
     let mut sources = Sources::new("31 bursty sources, and a slow CBR source with a guarantee", LINK, CELL, seconds);
     sources.cbr("slow", &format!("guarantee = \"{:.0}bit\"\nbuffer = \"5p\"", 2.0 * SLOW), SLOW);
@@ -69,7 +70,7 @@ fn beside_slow(seconds: f64) -> Workload {
     sources.workload("slow.toml")
 }
 
-/// Longest queue first.
+/// Tests longest queue first.
 pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const STARVE: &str = "However, such disciplines by themselves cannot provide any bandwidth guarantees. Actually, low bandwidth constant bit rate connections are likely to starve for long intervals of time …";
     const SPACE: &str = "Furthermore, a policy that simply serves the longest queue has been shown to require less buffer space to prevent buffer losses than FIFO or other per-flow disciplines [6], [13].";
@@ -152,7 +153,7 @@ const KINDS: [&str; 3] = ["CBR", "voice", "video"];
 /// CBR, voice and video with limits of delay that are far apart.
 #[derive(Clone, Copy)]
 struct Mix {
-    /// How much of the link they use.
+    /// Used part of the link.
     busy: f64,
     /// Guarantees of the kinds as parts of their mean rates.
     assigned: [f64; 3],
@@ -160,15 +161,15 @@ struct Mix {
     buffers: [u32; 3],
 }
 
-/// Where video is guaranteed more than its mean, as in Figure 4, and the others a little less, so that they may lose as well.
+/// Video has a guarantee above its mean, as in Figure 4, and the others slightly less, so that they may lose as well.
 const UNEVEN: Mix = Mix { busy: 0.85, assigned: [0.9, 0.9, 1.5], buffers: [5, 150, 1000] };
 /// The same with buffers that hardly lose anything.
 const LARGE: Mix = Mix { buffers: [50, 1200, 12_000], ..UNEVEN };
-/// Where the guarantees are a little too small and the link is congested for long.
+/// The guarantees are slightly too small and the link is congested for long.
 const CONGESTED: Mix = Mix { busy: 0.97, assigned: [0.95; 3], buffers: [5, 150, 3000] };
 
 impl Mix {
-    /// Mean rates of the kinds in bit/s.
+    /// Returns the mean rates of the kinds in bit/s.
     fn means(self) -> [f64; 3] {
         let voice = MIX_LINK / 32.0;
         [self.busy * MIX_LINK / f64::from(EACH) - voice - VIDEO, voice, VIDEO]
@@ -206,7 +207,7 @@ impl Mix {
     }
 }
 
-/// The standard deviation of delays in seconds.
+/// Returns the standard deviation of delays in seconds.
 fn deviation(delays: &Distribution) -> f64 {
     let (mut before, mut sum, mut squares) = (0, 0.0, 0.0);
     for &(delay, count) in delays.points() {
@@ -237,7 +238,7 @@ fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, Cl
     Ok(table)
 }
 
-/// FQ-LTO on kinds with very different limits.
+/// Tests FQ-LTO on kinds with very different limits.
 pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = UNEVEN.workload(seconds);
@@ -281,7 +282,7 @@ pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-lto --runs 5")))
 }
 
-/// FQ-LDF on the same.
+/// Tests FQ-LDF on the same.
 pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const MENDS: &str =
         "In doing so, it takes into account the current deviation of each flow from its maximum allowed delay. [LTO]";
@@ -294,7 +295,7 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     };
     let [cbr, voice, _] = CONGESTED.means();
     let assigned = CONGESTED.assigned[0];
-    // What a kind gets beyond its guarantees, as a part of what it lacks beyond them.
+    // Service of a kind beyond its guarantees, as a part of its need beyond them.
     let beyond = |n: usize, kind: &str, mean: f64| {
         let rate = move |run: &Run| {
             let guaranteed = f64::from(EACH) * assigned * mean;
@@ -354,14 +355,15 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 const PEAKS: [f64; 2] = [1.5, 8.0];
 const BUCKET_BUFFER: u32 = 100;
 
-/// Sources behind leaky buckets that the scheduler knows: half of them may send fast, the others hardly faster than their mean.
+/// Sources behind leaky buckets that the scheduler knows: half of them may send fast, the others hardly faster than
+/// their mean.
 fn buckets(seconds: f64) -> Workload {
     let mut sources =
         Sources::new("32 sources behind two leaky buckets each, which the scheduler knows", LINK, CELL, seconds);
     let mean = BUSY * LINK / 32.0;
     for n in 0..32u32 {
         let peak = PEAKS[n as usize % 2];
-        // Two buckets: what comes at the peak rate, and what comes in the long run.
+        // Two buckets: one for the peak rate, and one for the long run.
         let burst = 300 * CELL;
         let (fast, slow) = (peak * mean, 1.02 * mean);
         let keys = format!(
@@ -376,7 +378,7 @@ fn buckets(seconds: f64) -> Workload {
     sources.workload("buckets.toml")
 }
 
-/// FQ-LTO.LB.
+/// Tests FQ-LTO.LB.
 pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIGNIFICANT: &str = "Note, that since the system is only distributing the instantaneous available bandwidth in a state dependent manner …, such an approach may lead to significant improvements in maximum delays or packet losses.";
     let (seeds, seconds) = lab.by_effort((6, 6.0), (20, 60.0));
@@ -420,7 +422,8 @@ pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler pgps --scheduler fq-lto --scheduler fq-lto-lb --runs 5 --lenient")))
 }
 
-/// A source that sends four times its guarantee, with a policer of its guarantee before it or without, beside 15 voice sources.
+/// Makes a source that sends four times its guarantee, with a policer of its guarantee before it or without, beside 15
+/// voice sources.
 fn policed(police: bool, seconds: f64) -> Workload {
     let mut sources =
         Sources::new("15 voice sources, and one that sends four times its guarantee", LINK, CELL, seconds);
@@ -435,7 +438,7 @@ fn policed(police: bool, seconds: f64) -> Workload {
     sources.workload("policed.toml")
 }
 
-/// Policing.
+/// Tests policing.
 pub(super) fn police(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 3.0), (10, 30.0));
     let (with, without) = (policed(true, seconds), policed(false, seconds));

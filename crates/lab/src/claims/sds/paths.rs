@@ -1,4 +1,5 @@
-//! Bounds on delay and how far below them one stays: FQ-SDS over several links, FIFO against the bound of GPS, data among real-time kinds, and video from a recording.
+//! Bounds on delay and the distance from them: FQ-SDS over several links, FIFO against the bound of GPS, data among
+//! real-time kinds, and video from a recording.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const PATH_LINK: f64 = 10e6;
 /// Classes of each link, the one on the path among them.
 const LOCAL: u64 = 4;
 
-/// A session within a leaky bucket over some links, each with others that send what they can.
+/// A session within a leaky bucket over some links, each with others that send as much as they can.
 struct Path {
     workload: Workload,
     links: u64,
@@ -95,14 +96,14 @@ impl Path {
         Self { workload: Workload::new("path.toml", text + &peers + &sources), links, sigma, rate, longest }
     }
 
-    /// What PGPS promises over all links: sigma / g + (K - 1) L_i / g + K L_max / r, in seconds.
+    /// The bound of PGPS over all links: sigma / g + (K - 1) L_i / g + K L_max / r, in seconds.
     fn bound(&self) -> f64 {
         let own = self.sigma as f64 + (self.links - 1) as f64 * self.longest as f64;
         own * 8.0 / self.rate as f64 + self.links as f64 * 1500.0 * 8.0 / PATH_LINK
     }
 }
 
-/// FQ-SDS over several links.
+/// Tests FQ-SDS over several links.
 pub(super) fn path(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SCHEDULERS: [&str; 4] = ["fq-ldf", "fq-lto", "fq-lto-lb", "wfq"];
     let cases = lab.by_effort(60, 1000);
@@ -186,11 +187,11 @@ fn shaped(seconds: f64) -> Workload {
     sources.workload("fifo.toml")
 }
 
-/// FIFO tails against the bound of GPS.
+/// Tests FIFO tails against the bound of GPS.
 pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 60.0));
     let workload = shaped(seconds);
-    // What GPS promises a connection with a 32nd of the link: it sends sigma at that rate.
+    // The bound of GPS for a connection with a 32nd of the link: it sends sigma at that rate.
     let bound = f64::from(BURST * CELL) * 8.0 / (LINK / 32.0);
     let mut table = Table::new(
         "Delays as parts of the bound of GPS, mean of the connections",
@@ -227,12 +228,13 @@ pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler fifo --scheduler pgps --scheduler fq-ldf --runs 5")))
 }
 
-/// A link on which the guarantees of the mixture fit, and what data may send at once, in packets.
+/// A link on which the guarantees of the mixture fit, and the burst of data, in packets.
 const MIXED_LINK: f64 = 110e6;
 const DATA_BURST: u32 = 2000;
 const EACH: u32 = 8;
 
-/// The four kinds of Figure 4, each behind a leaky bucket of its guarantee: data is guaranteed more than its mean.
+/// Makes the four kinds of Figure 4, each behind a leaky bucket of its guarantee: data is guaranteed more than its
+/// mean.
 fn bounded(seconds: f64) -> (Workload, Vec<(&'static str, f64, u32)>) {
     let mut sources = Sources::new(
         "8 sources each of voice, video, CBR and data, all behind leaky buckets of their guarantees",
@@ -262,7 +264,7 @@ fn bounded(seconds: f64) -> (Workload, Vec<(&'static str, f64, u32)>) {
     (sources.workload("bounded.toml"), kinds)
 }
 
-/// Worst case bounds among kinds.
+/// Tests worst case bounds among kinds.
 pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 5.0), (10, 60.0));
     let (workload, kinds) = bounded(seconds);
@@ -308,13 +310,14 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_rerun(workload.rerun("--scheduler fq-lto --scheduler fq-ldf --scheduler pgps --runs 4")))
 }
 
-/// Seconds of video that are recorded, and by how many seconds each of the 28 connections plays them later than the one before.
+/// Length of the recorded video in seconds, and the delay in seconds of each of the 28 connections after the previous
+/// one.
 const RECORDED: u64 = 300;
 const LATER: u64 = 10;
 /// The file of the recording.
 const RECORDING: &str = "video.csv";
 
-/// One source of video, whose packets are recorded.
+/// Makes one source of video, whose packets are recorded.
 fn recorder() -> Workload {
     let mut sources = Sources::new(
         "Video to be recorded: fairlink sim record.toml --trace video.csv",
@@ -326,7 +329,7 @@ fn recorder() -> Workload {
     sources.workload("record.toml")
 }
 
-/// The recording as the lines of a trace file.
+/// Returns the recording as the lines of a trace file.
 fn recording() -> Result<String, ClaimError> {
     let scenario = recorder().read("fifo")?;
     let spec = scenario.sources.first().ok_or_else(|| ClaimError::other("no source"))?;
@@ -338,7 +341,7 @@ fn recording() -> Result<String, ClaimError> {
     Ok(text)
 }
 
-/// 28 connections that play the recording `video.csv`, each from another place of it.
+/// Makes 28 connections that play the recording `video.csv`, each from another place of it.
 fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Workload {
     let comment = "28 connections that play one recording, each later than the one before";
     let mut sources = Sources::new(comment, rate, VIDEO_PACKET, seconds as f64);
@@ -355,7 +358,7 @@ fn replay(recording: &Arc<str>, buffer: &str, rate: f64, seconds: u64) -> Worklo
     sources.workload("trace.toml").beside(RECORDING, recording)
 }
 
-/// Trace-driven simulation.
+/// Tests trace-driven simulation.
 pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const LESS: &str = "The LDF policy uses excess bandwidth to reduce the variance of the delay distribution. This has the benefit of reducing the playout buffer for voice and video sources. Simulations with video traces and with voice traffic show that indeed this policy performs better than PGPS without any sacrifice of worst case guarantees.";
     let text = recording()?;

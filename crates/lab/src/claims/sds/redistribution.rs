@@ -1,4 +1,4 @@
-//! What the text suggests beside: the second candidate, and the same redistribution over service curves.
+//! Further suggestions of the text: the second candidate, and the same redistribution over service curves.
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,15 @@ use crate::figures::axis::Axis;
 use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
 use crate::human;
 
-/// The source that sends more than it should: so many times its guarantee, by a clock of its own.
+/// Load of the misbehaving source, as a multiple of its guarantee, timed independently.
 const OFFERS: f64 = 4.0;
 /// Sources beside it, and the buffer of each in packets.
 const HONEST: u32 = 15;
 const BUFFER: u32 = 150;
-/// What each of those sends, as a part of its guarantee.
+/// Load of each of those, as a part of its guarantee.
 const HONEST_LOAD: f64 = 0.8;
 
-/// One source overflows its buffer on purpose, or sends as the others do.
+/// Makes a workload in which one source overflows its buffer on purpose, or sends like the others.
 fn overflowing(cheats: bool, seconds: f64) -> Workload {
     let comment = "15 voice sources, and one that overflows its buffer on purpose";
     let mut sources = Sources::new(comment, LINK, CELL, seconds);
@@ -48,16 +48,16 @@ fn others(run: &Run) -> Option<f64> {
     Some(sum(|class| class.counts().dropped.packets) / sum(|class| class.counts().received.packets))
 }
 
-/// The 99th percentile of the delay of the others, mean of the classes.
+/// Returns the 99th percentile of the delay of the others, mean of the classes.
 fn waits(run: &Run) -> Option<f64> {
     super::sources::p99(run, "voice")
 }
 
-/// Arrival, start and whether it is of the greedy source, of each packet that was sent; times are in nanoseconds.
+/// Arrival, start and a flag for the greedy source, of each sent packet; times are in nanoseconds.
 struct Watch {
     packets: Vec<(u64, u64, bool)>,
     bytes: u64,
-    /// Bytes of the greedy source that left while others waited, and for how long others waited.
+    /// Bytes of the greedy source that left while others waited, and the time for which others waited.
     found: Arc<Mutex<(u64, u64)>>,
 }
 
@@ -97,7 +97,7 @@ impl Drop for Watch {
     }
 }
 
-/// The rate of the greedy source while others have packets waiting, over its guarantee.
+/// Returns the rate of the greedy source while others have packets waiting, over its guarantee.
 fn while_others_wait(lab: &Lab<'_>, scheduler: &str, seconds: f64) -> Result<f64, ClaimError> {
     let found = Arc::new(Mutex::new((0, 0)));
     let observer =
@@ -107,7 +107,7 @@ fn while_others_wait(lab: &Lab<'_>, scheduler: &str, seconds: f64) -> Result<f64
     Ok(bytes as f64 * 8e9 / nanos as f64 / (LINK / f64::from(HONEST + 1)))
 }
 
-/// A source that overflows its buffer on purpose.
+/// Tests a source that overflows its buffer on purpose.
 pub(super) fn greedy(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((4, 1.5), (10, 30.0));
     let workload = overflowing(true, seconds);
@@ -191,7 +191,7 @@ pub(super) fn greedy(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 const OVER_CURVES: [&str; 3] = ["fq-ldf-sced", "fq-lto-sced", "fq-lto-lb-sced"];
 
-/// A random link with curves that fit it: first slopes add up to nine tenths of it, second ones are no larger.
+/// Makes a random link with curves that fit it: first slopes add up to nine tenths of it, second ones are no larger.
 fn curves(dice: &mut SeededRng) -> Workload {
     let count = dice.between(2, 6);
     let parts: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
@@ -221,7 +221,7 @@ fn curves(dice: &mut SeededRng) -> Workload {
     Workload::new("curves.toml", text + &sources)
 }
 
-/// The same over service curves.
+/// Tests the same over service curves.
 pub(super) fn edf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(60, 1_000);
     let metrics = Options { metrics: true, ..Options::default() };

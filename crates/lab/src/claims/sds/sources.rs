@@ -1,4 +1,4 @@
-//! The sources of Section IV as scenarios, and what is compared of runs on the same arrivals.
+//! The sources of Section IV as scenarios, and comparisons of runs on the same arrivals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use fairlink_sim::{Distribution, Options, Run};
 
 use crate::claims::{ClaimError, Lab, Workload};
 
-/// The link in bit/s where nothing else says it: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
+/// Default link in bit/s: Figure 3 has 28 sources of 1.5 Mbit/s at a utilisation of 0.88.
 pub(super) const LINK: f64 = 28.0 * 1.5e6 / 0.88;
-/// Length of a packet in bytes: a cell, as the title of Table I says.
+/// Length of a packet in bytes: a cell, as in the title of Table I.
 pub(super) const CELL: u32 = 53;
 /// Length of a packet of video in bytes. The text does not say; ten times a cell, so that a run of minutes is short.
 pub(super) const VIDEO_PACKET: u32 = 530;
@@ -32,7 +32,7 @@ pub(super) const PAIR: [&str; 2] = ["wfq", "fq-ldf"];
 /// Runs keep how delays are distributed; windows as such are of no use here.
 pub(super) const OPTIONS: Options = Options { window: Some(Nanos::from_secs(5)), settle: Nanos::ZERO, metrics: false };
 
-/// A two-state source by what the text leaves open.
+/// A two-state source, by the parameters that the text leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Voice {
     /// Rate while on over the mean rate.
@@ -51,7 +51,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// None yet, on a link of this rate with packets of this length.
+    /// Makes an empty scenario on a link of this rate with packets of this length.
     pub(super) fn new(comment: &str, link: f64, packet: u32, seconds: f64) -> Self {
         let head = format!(
             "# {comment}\n\nduration = \"{:.0}ms\"\n\n[link]\nrate = \"{link:.0}bit\"\nmtu = \"{packet}B\"\n",
@@ -60,14 +60,14 @@ impl Sources {
         Self { head, sources: String::new(), packet, link }
     }
 
-    /// A class with further keys, and a source of it.
+    /// Adds a class with further keys, and a source of it.
     fn add(&mut self, name: &str, keys: &str, source: &str) {
         let _ = write!(self.head, "\n[[class]]\nname = \"{name}\"\n{keys}\n");
         let packet = self.packet;
         let _ = write!(self.sources, "\n[[source]]\nclass = \"{name}\"\n{source}\npacket = \"{packet}B\"\n");
     }
 
-    /// Exponential on and off times.
+    /// Adds a voice source with exponential on and off times.
     pub(super) fn voice(&mut self, name: &str, keys: &str, mean: f64, voice: Voice) {
         let peak = mean * voice.peak_to_mean;
         let on = voice.burst * f64::from(self.packet) * 8.0 / peak;
@@ -75,7 +75,7 @@ impl Sources {
         self.add(name, keys, &on_off("on_off", peak, on, off));
     }
 
-    /// Video of conferences.
+    /// Adds video of conferences.
     pub(super) fn video(&mut self, name: &str, keys: &str) {
         let source = format!(
             "model = \"dar1\"\nrate = \"{VIDEO:.0}bit\"\nframes_per_second = {FRAMES}\nrho = {RHO}\npeak_to_mean = {PEAK_TO_MEAN}"
@@ -83,14 +83,14 @@ impl Sources {
         self.add(name, keys, &source);
     }
 
-    /// Pareto on times and exponential off times; the rate of the link while on.
+    /// Adds data: Pareto on times and exponential off times; the rate of the link while on.
     pub(super) fn data(&mut self, name: &str, keys: &str) {
         let packet = f64::from(self.packet) * 8.0 / self.link;
         let source = on_off("pareto_on_off", self.link, DATA_ON * packet, DATA_OFF * packet);
         self.add(name, keys, &source);
     }
 
-    /// A recording, played again and again from `start` to `end` in seconds. It has lengths of its own.
+    /// Adds a recording, played repeatedly from `start` to `end` in seconds. It has its own lengths.
     pub(super) fn recorded(&mut self, name: &str, keys: &str, file: &str, start: u64, end: u64) {
         let _ = write!(self.head, "\n[[class]]\nname = \"{name}\"\n{keys}\n");
         let _ = write!(
@@ -99,27 +99,27 @@ impl Sources {
         );
     }
 
-    /// Two packets at a time, evenly.
+    /// Adds a CBR source: two packets at a time, evenly.
     pub(super) fn cbr(&mut self, name: &str, keys: &str, rate: f64) {
         self.add(name, keys, &format!("model = \"cbr\"\nrate = \"{rate:.0}bit\"\nburst = \"2p\""));
     }
 
-    /// More than the class gets, without end.
+    /// Adds a source that sends more than the class gets, without end.
     pub(super) fn saturating(&mut self, name: &str, keys: &str, rate: f64) {
         self.add(name, keys, &format!("model = \"saturating\"\nrate = \"{rate:.0}bit\""));
     }
 
-    /// The source that was added last is behind a shaper with this arrival curve.
+    /// Puts the last source behind a shaper with this arrival curve.
     pub(super) fn shaped(&mut self, curve: &str) {
         let _ = writeln!(self.sources, "shape = {curve}");
     }
 
-    /// The source that was added last is behind a policer with this arrival curve.
+    /// Puts the last source behind a policer with this arrival curve.
     pub(super) fn policed(&mut self, curve: &str) {
         let _ = writeln!(self.sources, "police = {curve}");
     }
 
-    /// The scenario.
+    /// Makes the scenario.
     pub(super) fn workload(&self, name: &str) -> Workload {
         Workload::new(name, format!("{}{}", self.head, self.sources))
     }
@@ -129,7 +129,7 @@ fn on_off(model: &str, peak: f64, on: f64, off: f64) -> String {
     format!("model = \"{model}\"\nrate = \"{peak:.0}bit\"\non = \"{:.0}ns\"\noff = \"{:.0}ns\"", on * 1e9, off * 1e9)
 }
 
-/// Mean rate of data in bit/s on this link.
+/// Returns the mean rate of data in bit/s on this link.
 pub(super) fn data_rate(link: f64) -> f64 {
     link * DATA_ON / (DATA_ON + DATA_OFF)
 }
@@ -141,7 +141,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// Of this workload.
+    /// Runs this workload.
     pub(super) fn play(
         lab: &Lab<'_>,
         workload: &Workload,
@@ -151,12 +151,12 @@ impl Compared {
         Ok(Self { runs: lab.play(workload, schedulers, seeds, &OPTIONS)?, seeds: seeds as usize })
     }
 
-    /// The runs of one of the schedulers.
+    /// Returns the runs of one of the schedulers.
     pub(super) fn of(&self, scheduler: usize) -> &[Run] {
         &self.runs[scheduler * self.seeds..(scheduler + 1) * self.seeds]
     }
 
-    /// A quantity of each run of a scheduler.
+    /// Returns a quantity of each run of a scheduler.
     pub(super) fn each(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
         self.of(scheduler).iter().map(value).collect()
     }
@@ -167,12 +167,12 @@ impl Compared {
         Estimate::of(&values).ok_or_else(nothing)
     }
 
-    /// The first scheduler's less the second's, seed by seed.
+    /// Returns the first scheduler's value less the second's, seed by seed.
     pub(super) fn gain(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, ClaimError> {
         Estimate::of_differences(&self.each(0, value), &self.each(1, value)).ok_or_else(nothing)
     }
 
-    /// The second's mean over the first's.
+    /// Returns the second's mean over the first's.
     pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<f64, ClaimError> {
         Ok(self.mean(1, value)?.mean / self.mean(0, value)?.mean)
     }
@@ -188,7 +188,7 @@ fn nothing() -> ClaimError {
     ClaimError::other("no run has a value")
 }
 
-/// The lower end of an interval.
+/// Returns the lower end of an interval.
 pub(super) fn lower(estimate: &Estimate) -> f64 {
     estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
@@ -199,24 +199,24 @@ pub(super) fn of_kind<'r>(run: &'r Run, prefix: &str) -> impl Iterator<Item = &'
     run.classes.iter().filter(move |class| class.name.starts_with(&prefix))
 }
 
-/// The part of all packets that was dropped.
+/// Returns the part of all packets that was dropped.
 pub(super) fn lost(run: &Run) -> Option<f64> {
     let offered: u64 = run.classes.iter().map(|class| class.counts().received.packets).sum();
     let dropped: u64 = run.classes.iter().map(|class| class.counts().dropped.packets).sum();
     (offered > 0).then(|| dropped as f64 / offered as f64)
 }
 
-/// The mean over classes of a kind of the 99th percentile of their delay, in seconds.
+/// Returns the mean over classes of a kind of the 99th percentile of their delay, in seconds.
 pub(super) fn p99(run: &Run, prefix: &str) -> Option<f64> {
     mean_of(of_kind(run, prefix).filter_map(|class| class.delay().p99))
 }
 
-/// The same of the mean delay.
+/// Like `p99`, for the mean delay.
 pub(super) fn mean_delay(run: &Run, prefix: &str) -> Option<f64> {
     mean_of(of_kind(run, prefix).filter_map(|class| class.delay().mean))
 }
 
-/// The same of the longest delay.
+/// Like `p99`, for the longest delay.
 pub(super) fn max_delay(run: &Run, prefix: &str) -> Option<f64> {
     mean_of(of_kind(run, prefix).filter_map(|class| class.delay().max))
 }

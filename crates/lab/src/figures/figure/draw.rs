@@ -1,4 +1,4 @@
-//! How a figure becomes lines and letters.
+//! Rendering of a figure to lines and letters.
 
 use super::super::svg::{Anchor, Stroke, Svg, text_width};
 use super::{BoxPlot, Event, Figure, GREY, Join, Marker, Panel, Series, SeriesStyle, Width};
@@ -17,31 +17,32 @@ const RIGHT: f64 = 24.0;
 const SIZE: f64 = 14.0;
 /// Size of a title on a screen.
 const HEADLINE: f64 = 18.0;
-/// Markers on a line are about so far from each other.
+/// Approximate distance of markers on a line.
 const MARKER_EVERY: f64 = 90.0;
 /// Rows of texts of events below an axis.
 const EVENT_ROWS: usize = 3;
 
-/// What a figure is drawn on.
+/// The canvas of a figure.
 #[derive(Clone, Copy)]
 struct Sheet {
     width: f64,
 }
 
 impl Sheet {
-    /// Width of the rectangle of a panel.
+    /// Returns the width of the rectangle of a panel.
     fn inner(self) -> f64 {
         self.width - LEFT - RIGHT
     }
 
-    /// Most ticks along the x axis.
+    /// Returns the largest number of ticks along the x axis.
     fn ticks(self) -> usize {
         (self.inner() / 85.0) as usize
     }
 }
 
 impl Figure {
-    /// As an SVG document of this width. On paper panels are half as high, and long titles and notes are broken.
+    /// Returns the figure as an SVG document of this width. On paper panels are half as high, and long titles and notes
+    /// are broken.
     #[must_use]
     pub fn svg_for(&self, width: Width) -> String {
         let Some(points) = width.points() else { return self.svg() };
@@ -63,7 +64,7 @@ impl Figure {
         svg.finish_in_points(sheet.width, y + 10.0, points, &self.title)
     }
 
-    /// As an SVG document, 960 pixels wide. Long titles are smaller, and broken where that is not enough.
+    /// Returns an SVG document, 960 pixels wide. Long titles are smaller, and broken if that is not enough.
     #[must_use]
     pub fn svg(&self) -> String {
         let sheet = Sheet { width: WIDE };
@@ -85,7 +86,7 @@ impl Figure {
         svg.finish(WIDE, y + 18.0, &self.title)
     }
 
-    /// Panels and legend as SVG for a page that has title and notes as text of its own: for wide screens and for narrow ones.
+    /// Returns panels and legend as SVG for a page with separate title and notes: for wide screens and for narrow ones.
     #[must_use]
     pub fn for_page(&self) -> [String; 2] {
         [WIDE, NARROW].map(|width| {
@@ -95,7 +96,7 @@ impl Figure {
         })
     }
 
-    /// Panels and legend below `y`; where they end.
+    /// Draws panels and legend below `y`; returns their end.
     fn body(&self, sheet: Sheet, svg: &mut Svg, mut y: f64) -> f64 {
         for panel in &self.panels {
             y = panel.draw(sheet, svg, y);
@@ -103,7 +104,7 @@ impl Figure {
         self.legend(sheet, svg, y + 8.0)
     }
 
-    /// Entries in columns below `y`; where it ends.
+    /// Draws entries in columns below `y`; returns their end.
     fn legend(&self, sheet: Sheet, svg: &mut Svg, mut y: f64) -> f64 {
         let mut entries: Vec<(&str, SeriesStyle)> = Vec::new();
         for panel in &self.panels {
@@ -143,7 +144,7 @@ impl Figure {
     }
 }
 
-/// Lines of at most so many letters, broken between words. A word that is longer stays whole.
+/// Breaks a text between words into lines of at most `most` letters. A longer word stays whole.
 fn broken(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -160,7 +161,7 @@ fn broken(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// As [`broken`], and words that are longer than a line go on in the next one.
+/// Like [`broken`], but words that are longer than a line continue in the next one.
 fn fitted(text: &str, most: usize) -> Vec<String> {
     let cut = |line: String| {
         let letters: Vec<char> = line.chars().collect();
@@ -211,7 +212,7 @@ struct Frame<'a> {
 
 impl Frame<'_> {
     fn x(&self, value: f64) -> Option<f64> {
-        // A little beyond the frame, so that what is far outside makes no endless numbers.
+        // Slightly beyond the frame, so that values far outside do not make huge numbers.
         self.panel.x.place(value).map(|at| LEFT + at.clamp(-0.0, 1.0) * self.sheet.inner())
     }
 
@@ -225,7 +226,7 @@ impl Frame<'_> {
 }
 
 impl Panel {
-    /// Below `y`; where it ends.
+    /// Draws below `y`; returns the end.
     fn draw(&self, sheet: Sheet, svg: &mut Svg, y: f64) -> f64 {
         let letters = ((sheet.width - LEFT) / text_width("x", SIZE)) as usize;
         let lines = if self.title.is_empty() { Vec::new() } else { fitted(&self.title, letters) };
@@ -252,14 +253,14 @@ impl Panel {
         let mut label = ends + 5.0;
         for line in fitted(&self.x.label, ((sheet.width - 12.0) / text_width("x", SIZE)) as usize) {
             label += SIZE + 3.0;
-            // One that is longer than the panel stands further to the left.
+            // A text that is longer than the panel moves further to the left.
             let rightmost = sheet.width - 6.0 - text_width(&line, SIZE) / 2.0;
             svg.text(&line, ((LEFT + sheet.inner() / 2.0).min(rightmost), label), SIZE, Anchor::Middle);
         }
         label + 8.0
     }
 
-    /// Returns true if names along the x axis would run into each other in one row, and stand in two.
+    /// Returns true if names along the x axis would overlap in one row, and need two.
     fn crowded(&self, sheet: Sheet) -> bool {
         let ticks = self.x.ticks(sheet.ticks());
         let room = sheet.inner() / ticks.len().max(1) as f64;
@@ -299,7 +300,7 @@ impl Panel {
         }
         let corners = [(left, frame.top), (right, frame.top), (right, frame.bottom), (left, frame.bottom)];
         svg.polygon(&corners, "none", Stroke::full(FRAME, 1.0));
-        // A little longer than the panel at most, in two lines where it must be.
+        // Slightly longer than the panel at most, in two lines if needed.
         let lines = fitted(&self.y.label, ((frame.bottom - frame.top + 60.0) / text_width("x", SIZE)) as usize);
         let first = if lines.len() > 1 { 12.0 } else { 22.0 };
         for (n, line) in lines.iter().enumerate() {
@@ -309,7 +310,7 @@ impl Panel {
     }
 }
 
-/// At most so many letters.
+/// Shortens a text to at most `most` letters.
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -317,7 +318,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// The line of a series and its error bars.
+/// Draws the line of a series and its error bars.
 fn draw_line(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     let stroke = series.look.stroke();
     let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
@@ -342,7 +343,7 @@ fn draw_line(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// The markers of a series: at all points where they are few, or else along the line.
+/// The markers of a series: at all points if they are few, or else along the line.
 fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     let placed: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| frame.at(point)).collect();
     // The first marker of each series is elsewhere, so that series that coincide show theirs in turn.
@@ -351,7 +352,7 @@ fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     for pair in placed.windows(2) {
         let [Some(from), Some(to)] = pair[..] else { continue };
         if !few && to.0 >= next {
-            // On the line between the two, not only where points are.
+            // On the line between the two, not only at points.
             let share = if to.0 > from.0 { ((next - from.0) / (to.0 - from.0)).clamp(0.0, 1.0) } else { 0.0 };
             let y = if series.join == Join::Steps { from.1 } else { from.1 + share * (to.1 - from.1) };
             let x = from.0 + share * (to.0 - from.0);
@@ -364,7 +365,8 @@ fn draw_markers(series: &Series, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// Of points in the order of x at most four in each half pixel: first, lowest, highest, last. The picture is the same.
+/// Thins points in the order of x to at most four in each half pixel: first, lowest, highest, last. The picture is the
+/// same.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() < 4_000 {
         return points;
@@ -405,7 +407,7 @@ fn draw_spread(spread: &BoxPlot, svg: &mut Svg, frame: &Frame<'_>) {
     }
 }
 
-/// Triangles below the axis with their texts, in as many rows as keeps them apart; where they end.
+/// Draws triangles below the axis with their texts, in as many rows as needed to keep them apart; returns the end.
 fn draw_events(events: &[Event], svg: &mut Svg, frame: &Frame<'_>) -> f64 {
     let below = frame.bottom + 24.0 + if frame.panel.crowded(frame.sheet) { SIZE } else { 0.0 };
     let mut ends = [f64::NEG_INFINITY; EVENT_ROWS];

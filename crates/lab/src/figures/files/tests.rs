@@ -70,7 +70,7 @@ fn the_drawing_of_rates_has_each_busy_class_its_ideal_and_the_phases() {
     }
     assert!(!svg.contains(">A2<"), "A2 never sends");
     assert!(!svg.contains("more in the CSV"));
-    // A and B in grey, then A1, B2 and C, the first the widest, and all told apart by their dashes.
+    // A and B in grey, then A1, B2 and C, the first the widest, and all with different dashes.
     let series: Vec<_> = figure.panels[0].series.iter().filter(|series| series.name != "the ideal").collect();
     assert_eq!(series.iter().map(|series| &series.name[..]).collect::<Vec<_>>(), ["A", "B", "A<1", "B2", "C"]);
     assert_eq!(figure.panels[0].series.len() - series.len(), 8);
@@ -145,7 +145,7 @@ fn schedulers_stand_in_one_figure_with_the_same_axes_and_one_legend() {
     };
     assert_eq!(looks(&panels[0]), looks(&panels[1]));
     assert_eq!(looks(&panels[0]).len(), 3);
-    // What is drawn is what was measured: in the second window A2 is not there, and B2 and C get 3 and 4 Mbit/s under HLS.
+    // The drawing shows the measurements: in the second window A2 is absent, and B2 and C get 3 and 4 Mbit/s under HLS.
     let points: Vec<f64> = panels[1].series.iter().take(3).map(|series| series.points[1].1).collect();
     assert_eq!(points, [3.0, 3.0, 4.0]);
     let longest = |run: &Run| run.classes.iter().filter_map(|class| class.delay().max).fold(0.0, f64::max);

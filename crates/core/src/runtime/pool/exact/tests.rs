@@ -12,8 +12,8 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// Somebody who sends through a pool: what comes, how fast its link is, and its assured rate, out of which it sends without asking if
-/// `base` says so.
+/// A sender through a pool: its arrivals, the rate of its link, and its assured rate. It uses the assured rate without
+/// asking if `base` is true.
 #[derive(Clone, Debug)]
 struct Sender {
     comes_bps: u64,
@@ -34,7 +34,7 @@ impl Sender {
         Self { comes_bps, link_bps, packet: L, base: false, queued: 0, link: 0, own: 0, sent: Vec::new() }
     }
 
-    /// What it sends in a step that ends at `now`.
+    /// Sends during a step that ends at `now`.
     fn step(&mut self, pool: &Exact, index: usize, base_bps: u64, now: Nanos) {
         let brings = |bps: u64| i128::from(bps) * i128::from(STEP.0);
         let len = i128::from(self.packet) * UNITS;
@@ -116,7 +116,7 @@ fn what_one_member_leaves_another_has_at_once_and_gives_back_within_ten_millisec
     run(&shared, &bases, &mut senders, at(100), at(200));
     let got = [0, 1].map(|of: usize| senders[of].bps(at(110), at(200)) / 1e6);
     assert!((got[0] - 50.0).abs() < 1.0 && (got[1] - 50.0).abs() < 1.0, "{got:?}");
-    // One packet more, and it has none.
+    // After one more packet it has none.
     senders[0].comes_bps = 0;
     senders[0].queued = i128::from(L) * UNITS;
     run(&shared, &bases, &mut senders, at(200), at(300));
@@ -136,7 +136,7 @@ fn a_member_whose_link_holds_it_back_leaves_the_rest() {
 
 #[test]
 fn a_pool_slower_than_a_packet_a_period_shares_by_bases_too() {
-    // The text's slot: 100 kB/s, of which a period brings 100 B.
+    // The text's slot: 100 kB/s, which yield 100 B per period.
     let bases = [400_000, 240_000];
     let shared = pool(800_000, 2_000, &bases);
     let mut senders = vec![Sender::new(2 * MBIT, 10 * MBIT), Sender::new(2 * MBIT, 10 * MBIT)];
@@ -233,7 +233,7 @@ fn threads_that_meet_lose_and_invent_no_credit() {
         shared.seats.iter().map(|seat| seat.credit.load(Relaxed)).sum::<i64>() + shared.spare.load(Relaxed);
     let brought = i128::from(4_000 * MBIT) * i128::from(shared.last.load(Relaxed)) / UNITS;
     let total = i128::from(sent.load(Relaxed)) + i128::from(outstanding);
-    // All that was brought and not beyond what may be outstanding.
+    // The whole yield, and no more than may be outstanding.
     assert!(total <= 5_000 + brought, "{total} of {brought}");
     assert!(!shared.at_work.load(Relaxed) && sent.load(Relaxed) > 1_000_000);
 }
@@ -241,7 +241,8 @@ fn threads_that_meet_lose_and_invent_no_credit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// The theorem at the top, and that nothing is left idle, for members of any kind that begin and end at any time.
+    /// The bound in the module's documentation, and work conservation, for members of any kind that begin and end at
+    /// any time.
     #[test]
     fn the_total_is_never_above_the_pool_and_never_below_what_is_wanted(
         rate_mbit in 5u64..400,
@@ -265,7 +266,8 @@ proptest! {
                 (sender.comes_bps, sender.link_bps, sender.packet, sender.base, sender.queued) = (comes, 500 * MBIT, packet, base, 0);
                 wants.push(comes.min(500 * MBIT) as f64);
             }
-            // Rates from the twentieth millisecond of the phase on, beside max-min fairness of what comes, and of that with what waits then.
+            // Rates from the twentieth millisecond of the phase on, compared with max-min fairness of the arrivals, and
+            // of the arrivals plus the backlog at that time.
             let (begin, span) = (from + Nanos::from_millis(20), 0.04);
             run(&shared, &bases, &mut senders, from, begin);
             let waiting: Vec<f64> = senders.iter().map(|sender| (sender.queued / 1_000_000_000) as f64 / span).collect();
@@ -274,7 +276,7 @@ proptest! {
             let ideals = [wants, with_queues].map(|wants| max_min((rate_mbit * MBIT) as f64, &bases, &wants));
             for (at, sender) in senders.iter().enumerate() {
                 let (got, low, high) = (sender.bps(begin, to), ideals[0][at].min(ideals[1][at]), ideals[0][at].max(ideals[1][at]));
-                // What may be outstanding, packets at both ends, and two in a hundred.
+                // The possible outstanding credit, packets at both ends, and a tolerance of 2 %.
                 let outstanding = burst as f64 + 2e-3 * (rate_mbit * MBIT) as f64 / 8.0;
                 let most = 0.02 * high + 8.0 * (outstanding + 3.0 * f64::from(L)) / span;
                 prop_assert!(got >= low - most && got <= high + most, "phase {}, member {}: {} beside {} to {}", number, at, got, low, high);

@@ -35,7 +35,7 @@ fn served(scheduler: &mut dyn Scheduler, arrivals: &[(u32, u32)]) -> Vec<(u32, u
     core::iter::from_fn(next).collect()
 }
 
-/// The most by which class 1, whose leaves are 3 and 4, is ahead of or behind class 2 while both have packets, in bytes.
+/// Returns the maximum distance of class 1, whose leaves are 3 and 4, from class 2 while both have packets, in bytes.
 fn apart(order: &[(u32, u32)], arrivals: &[(u32, u32)]) -> i64 {
     let of = |class: u32| u32::from(class == 2);
     let mut left = [0u32, 0];
@@ -62,7 +62,8 @@ fn with_packets_of_one_length_siblings_are_never_more_than_a_packet_of_each_apar
 
 #[test]
 fn where_lengths_differ_a_class_is_as_far_off_as_all_that_waits_below_it() {
-    // A2's short packets come behind A1's long ones, and share with them inside A: what A sends for the ranks of long ones is short.
+    // A2's short packets come behind A1's long ones, and share with them inside A: for the ranks of long ones A sends
+    // short packets.
     let long = (0..20).map(|_| (3, 1500));
     let short = (0..20).map(|_| (4, 100));
     let others = (0..60).map(|_| (2, 500));

@@ -1,4 +1,4 @@
-//! QFQ beside a model that walks over all classes, its bounds as it tells them, and traffic that nearly reaches one.
+//! Tests of QFQ against a model that walks over all classes, of its bounds, and of traffic that nearly reaches one.
 
 use super::*;
 use crate::contract::MAX_WEIGHT;
@@ -10,12 +10,12 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use proptest::prelude::*;
 
-/// The algorithm as it is described: exact tags, and groups and their states made anew from all classes at each step.
+/// The algorithm as described: exact tags, and groups and their states recomputed from all classes at each step.
 struct Model {
     classes: Vec<ModelClass>,
     v: BigRational,
     under_way: Option<(usize, u32)>,
-    /// Of the next class that comes to a bucket.
+    /// Sequence number of the next class that enters a bucket.
     sequence: u64,
 }
 
@@ -25,7 +25,7 @@ struct ModelClass {
     per_byte: BigRational,
     /// The group's slot, and its place among the groups.
     slot: BigInt,
-    /// Of the head while there is one or one is under way, F_k otherwise.
+    /// Start tag of the head if there is one or one is in transmission, F_k otherwise.
     start: BigRational,
     sequence: u64,
 }
@@ -174,8 +174,8 @@ fn weights_of(tree: &Hierarchy) -> Vec<u64> {
     tree.leaves().iter().map(|&leaf| tree.weight(leaf)).collect()
 }
 
-/// The most that phi W(t1, t2) is ahead of W_k(t1, t2) while class k is backlogged, times all weights and ns per byte. It is largest
-/// from where a packet of the class has left, or its first has come, until the next one begins.
+/// The maximum lead of phi W(t1, t2) over W_k(t1, t2) while class k is backlogged, times all weights and ns per byte.
+/// It is largest from the departure of a packet of the class, or the arrival of its first, until the next one begins.
 fn furthest_behind(served: &[Served], class: u32, weights: &[u64]) -> i128 {
     let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
     let weight = i128::from(weights[class as usize - 1]);
@@ -194,7 +194,7 @@ fn furthest_behind(served: &[Served], class: u32, weights: &[u64]) -> i128 {
     furthest
 }
 
-/// `furthest_behind` and the index that the scheduler tells, in the same unit.
+/// Returns `furthest_behind` and the index that the scheduler promises, in the same unit.
 fn behind_and_told(tree: &Hierarchy, served: &[Served], class: u32) -> (i128, i128) {
     let weights = weights_of(tree);
     let all: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
@@ -203,10 +203,11 @@ fn behind_and_told(tree: &Hierarchy, served: &[Served], class: u32) -> (i128, i1
     (furthest_behind(served, class, &weights), told)
 }
 
-/// Class 1 has a 64th of the link, and slots of 64 packets of 1024 bytes, the largest. It sends a packet less a byte and a packet,
-/// which takes it to the end of the next slot, less 64 bytes. Classes 2 and 3 have most of the link and send until that slot
-/// begins. A byte more takes class 1 to the slot after that, and 2 and 3 send on, until it is two slots behind again. So that they
-/// do not run ahead of the virtual time, a packet of class 4 or 5 is under way whenever they begin.
+/// Class 1 has a 64th of the link, and slots of 64 packets of 1024 bytes, the largest. It sends a packet less a byte
+/// and a packet, which takes it to the end of the next slot, less 64 bytes. Classes 2 and 3 have most of the link and
+/// send until that slot begins. A byte more takes class 1 to the slot after that, and 2 and 3 continue, until it is two
+/// slots behind again. So that they do not run ahead of the virtual time, a packet of class 4 or 5 is in transmission
+/// whenever they begin.
 fn far_ahead_and_then_far_behind() -> (Hierarchy, Vec<Arrival>) {
     const LARGEST: u32 = 1024;
     const SLOT: u64 = 64 * LARGEST as u64;
@@ -274,9 +275,10 @@ fn the_farthest_shares_and_packets_fit() {
     assert_eq!(sent[sent.len() - 9..], [3; 9]);
 }
 
-/// Random traffic hardly ever gets there. Class 1 takes the virtual time to 56 packets. Of classes 4 to 47, with slots of 64, the
-/// last are still waiting at 95, to finish by 128, when classes 2 and 3 come, with slots of 16 and 32. Class 2 sends two packets and is
-/// to finish by 144: it is blocked by class 3, which is to finish by 128, and when that has sent, still by the others.
+/// Random traffic rarely reaches this case. Class 1 takes the virtual time to 56 packets. Of classes 4 to 47, with
+/// slots of 64, the last are still waiting at 95, to finish by 128, when classes 2 and 3 arrive, with slots of 16
+/// and 32. Class 2 sends two packets and is to finish by 144. It is blocked by class 3, which is to finish by 128, and
+/// afterwards still by the others.
 #[test]
 fn what_two_groups_that_finish_together_block_stays_blocked_until_both_are_done() {
     const LARGEST: u32 = 1024;

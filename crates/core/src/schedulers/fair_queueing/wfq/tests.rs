@@ -30,7 +30,7 @@ fn gps(weights: &[u64], arrivals: &[Arrival]) -> Vec<BigRational> {
     loop {
         let active: u64 = (0..weights.len()).filter(|&class| !left[class].is_empty()).map(|class| weights[class]).sum();
         let coming = arrivals.get(next).map(|arrival| rational(arrival.at));
-        // What the class gets of each nanosecond of the link.
+        // The class's share of each nanosecond of the link.
         let share = |class: usize| rational(weights[class]) / rational(active);
         let ends = (0..weights.len()).filter_map(|class| Some(&now + &left[class].front()?.1 / share(class)));
         let Some(until) = ends.chain(coming.clone()).min() else { return done };

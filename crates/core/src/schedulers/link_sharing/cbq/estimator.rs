@@ -1,17 +1,17 @@
-//! CBQ's estimator: whether a class has used more than its rate, from an average of the idle time between its packets.
+//! CBQ's estimator: compares a class's use with its rate, by an average of the idle time between its packets.
 
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
-/// Time counts in this fraction of a nanosecond: a byte at 1 Tbit/s lasts 8 ps.
+/// Unit of time as a fraction of a nanosecond: a byte at 1 Tbit/s lasts 8 ps.
 const FINE_BITS: u32 = 20;
 
 /// The weight of a new idle time in the average is 2^-this: 1/16, as in \[cbq\].
 const GAIN_BITS: u32 = 4;
 
-/// Averages up to this, a nanosecond, count as zero: callers' clocks are no finer.
+/// Averages up to this, a nanosecond, count as zero: callers' clocks have no finer resolution.
 const RESOLUTION: Fine = 1 << FINE_BITS;
 
-/// How many packets a class may send back to back after it has been idle for long, where the user gives no burst.
+/// Default burst in packets: the number that a class may send back to back after a long idle time.
 pub(crate) const MAX_BURST: u64 = 16;
 
 /// No maxidle is longer than this, 38 million years: (16/15)^n grows without end, and no class was idle for that long.
@@ -20,30 +20,29 @@ const LONGEST: Fine = 1 << 100;
 /// A point in time or a span, in 2^-20 ns. A `u64` of nanoseconds takes 84 bits.
 pub(super) type Fine = i128;
 
-/// `now` as fine time.
+/// Converts `now` to fine time.
 pub(super) fn fine(now: Nanos) -> Fine {
     Fine::from(now.0) << FINE_BITS
 }
 
-/// The first whole nanosecond that is not before `at`.
+/// Returns the first whole nanosecond that is not before `at`.
 pub(super) fn rounded_up(at: Fine) -> Nanos {
     Nanos(u64::try_from((at + (1 << FINE_BITS) - 1) >> FINE_BITS).unwrap_or(u64::MAX))
 }
 
-/// How long `len` bytes last at `rate`, rounded up.
+/// Duration of `len` bytes at `rate`, rounded up.
 pub(super) fn duration(len: u32, rate: Rate) -> Fine {
     // At most 2^32 * 2^33 * 2^20.
     let bits = (u128::from(len) * 8 * u128::from(NANOS_PER_SEC)) << FINE_BITS;
     bits.div_ceil(u128::from(rate.bps())) as Fine
 }
 
-/// The average idle time of a class and what follows from it.
+/// The average idle time of a class and its consequences.
 ///
-/// The idle time of a packet is the time from the end of the class's last packet to its own end, less the time that it
-/// lasts at the class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is
-/// overlimit when its average is not above zero. It stays so until the time at which another packet of this length
-/// would bring the average back to zero. Where it does not remember debt, it stays so until such a packet would be on
-/// time at its rate.
+/// The idle time of a packet is the time from the end of the class's last packet to its own end, minus its duration at
+/// the class's rate. The average is an exponential one, `avgidle += (idle - avgidle) / 16`. A class is overlimit when
+/// its average is not above zero. It stays so until the time at which another packet of this length would bring the
+/// average back to zero. If it does not remember debt, it stays so until such a packet would be on time at its rate.
 ///
 /// DIFFERENCE: a class is overlimit when its average is not above a nanosecond, instead of zero. A class that waits for
 /// its time is woken at a whole nanosecond and so starts a fraction late. Its average would be above zero. It would
@@ -62,7 +61,8 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    /// For a class of `rate` on a link of `link`, which may send `burst` packets of `packet` bytes back to back and `remembers` debt.
+    /// Makes an estimator for a class of `rate` on a link of `link`. The class may send `burst` packets of `packet`
+    /// bytes back to back, and `remembers` debt.
     pub(super) fn new(rate: Rate, link: Rate, packet: u32, burst: u64, remembers: bool) -> Self {
         let on_link = duration(packet, link);
         let ahead = duration(packet, rate) - on_link;
@@ -70,7 +70,7 @@ impl Estimator {
         let mut largest = 0;
         for _ in 0..burst {
             let next = ((largest << GAIN_BITS) + ahead) / ((1 << GAIN_BITS) - 1);
-            // Nothing to get ahead of, or longer than any pause: after some 1,100 steps at most.
+            // No further gain, or longer than any pause: after at most some 1,100 steps.
             if next == largest || next > LONGEST {
                 break;
             }
@@ -80,7 +80,7 @@ impl Estimator {
         Self { rate, remembers, average: largest, largest, last: 0, under: 0 }
     }
 
-    /// A packet of `len` bytes that lasts `on_link` ends at `end`.
+    /// Records a packet of `len` bytes with the duration `on_link` that ends at `end`.
     pub(super) fn sent(&mut self, len: u32, on_link: Fine, end: Fine) {
         let own = duration(len, self.rate);
         let idle = end - self.last - own;
@@ -94,17 +94,18 @@ impl Estimator {
         }
     }
 
-    /// From when on the class is not overlimit.
+    /// Returns the time from which the class is not overlimit.
     pub(super) fn under(&self) -> Fine {
         self.under
     }
 
-    /// As new.
+    /// Resets to the initial state.
     pub(super) fn reset(&mut self) {
         (self.average, self.last, self.under) = (self.largest, 0, 0);
     }
 
-    /// Returns true if the average is within what can be: maxidle, and the idle time of a packet that is sent at once.
+    /// Returns true if the average is in its range: at most maxidle, and at least the idle time of a packet that is
+    /// sent at once.
     #[cfg(any(test, feature = "invariants"))]
     pub(super) fn is_sound(&self) -> bool {
         self.average <= self.largest && self.average >= -duration(crate::contract::MAX_PACKET, self.rate) - 1

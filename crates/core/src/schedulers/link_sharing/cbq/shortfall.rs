@@ -1,16 +1,16 @@
-//! What `cbq-ancestor-only` costs guarantees. Where the link is busy it is still underlimit, so that every class that may
-//! borrow from it may always send. Turns then decide alone: the smallest number of priority has all of them, and its
-//! classes share by their quanta. ns-2 does the same, as long as its link is not overlimit by a rounding of times.
+//! Loss of guarantees under `cbq-ancestor-only`. A busy link is still underlimit, so that every class that may borrow
+//! from it may always send. Turns then decide alone: the smallest number of priority has all of them, and its classes
+//! share by their quanta. ns-2 does the same, as long as its link is not overlimit by a rounding of times.
 
 use alloc::vec::Vec;
 
 use crate::bases::borrowing::Plan;
 use crate::contract::{BuildError, ClassId, Hierarchy, Shortfall};
 
-/// Shares by quanta this much below the guarantee, as a part of it, are no shortfall: quanta are whole bytes.
+/// Shares by quanta that are below the guarantee by at most this part are not shortfalls: quanta are whole bytes.
 const PART: u128 = 100;
 
-/// All that there are in `tree`.
+/// Returns all shortfalls in `tree`.
 ///
 /// # Errors
 /// As building the scheduler.

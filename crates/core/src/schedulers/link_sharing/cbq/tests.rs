@@ -27,7 +27,7 @@ struct Link {
     cbq: Cbq,
     rate: Rate,
     now: Nanos,
-    /// By class, what it and all below it have sent.
+    /// Bytes sent of a class and those below it, by class.
     sent: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Link {
         self.run_with(span, |_| *lens.next().unwrap(), busy)
     }
 
-    /// The same with packets of a class of the length that `len` says.
+    /// The same with packet lengths from `len`, by class.
     fn run_with(&mut self, span: Nanos, mut len: impl FnMut(ClassId) -> u32, busy: &[ClassId]) -> Vec<u64> {
         let (start, end) = (self.now, self.now + span);
         let before = self.sent.clone();
@@ -378,7 +378,7 @@ fn what_a_leaf_has_borrowed_is_not_held_against_its_guarantee() {
     let [a, b] = [20, 80].map(|rate| tree.add(ClassId::ROOT, class(rate * MBIT)).unwrap());
     let mut link = Link::new(&tree.build().unwrap(), Guideline::Formal);
     link.run(Nanos::from_secs(1), &[1000], &[a]);
-    // B may send at once what it has not for a second, and A goes on with one packet in five.
+    // B may send its unused bandwidth of a second at once, and A continues with one packet in five.
     let rates = link.run(Nanos::from_millis(10), &[1000], &[a, b]);
     assert!(rates[a.index()] >= 18 * MBIT, "{rates:?}");
 }
@@ -392,12 +392,12 @@ fn what_a_leaf_has_sent_ahead_of_its_turns_is_not_held_against_its_guarantee() {
         let b = tree.add(ClassId::ROOT, class(40 * MBIT)).unwrap();
         let mut link = Link::new(&tree.build().unwrap(), guideline);
         let packet = || Packet { handle: 0, len: 1000, class: a };
-        // A packet now and then, half of what A is guaranteed, each ahead of what B borrows.
+        // A packet now and then, half of A's guarantee, each ahead of B's borrowing.
         for _ in 0..200 {
             link.cbq.enqueue(link.now, packet(), &mut never);
             link.run(Nanos::from_micros(1600), &[1000], &[b]);
         }
-        // Then no arrival says that A is within its guarantee.
+        // Then there is no arrival while A is within its guarantee.
         (0..500).for_each(|_| link.cbq.enqueue(link.now, packet(), &mut never));
         for window in 0..10 {
             let rates = link.run(Nanos::from_millis(20), &[1000], &[b]);
@@ -455,11 +455,11 @@ fn top_level_follows_what_arrives_and_leaves() {
     // C is underlimit, so that A1 has to wait.
     assert_eq!(step(&mut cbq, &[a1, c]), (0, c, NO_LIMIT));
     assert_eq!(step(&mut cbq, &[]).1, a1);
-    // An idle leaf of another class is, too, and that class lends to it what it has itself.
+    // An idle leaf of another class is underlimit, too, and that class lends its own rate to it.
     assert_eq!(step(&mut cbq, &[a2, b1, b1, a1]).0, 0);
 }
 
-/// What a random leaf is like: weight, whether bounded, isolated, backlogged.
+/// A random leaf: weight, bounded, isolated, backlogged.
 type Leaf = (u64, bool, bool, bool);
 
 /// Up to four branches of up to four leaves; a branch of one leaf is that leaf. Their guarantees are `percent` of a link of 10 Mbit/s.
@@ -491,8 +491,9 @@ fn saturated() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((1u64..20, len), 2..6)
 }
 
-/// How far the rate of a leaf is from its share by weight at most, relative to it, over 4 s of a link of 10 Mbit/s, under any
-/// guideline, 10 s after all have begun with a burst, which those of small weights pay for until then. Two quanta are left out. Guarantees are `percent` of the link.
+/// Maximum relative deviation of a leaf's rate from its share by weight, over 4 s of a link of 10 Mbit/s, under any
+/// guideline. The measurement begins 10 s after all leaves begin with a burst, which those of small weights pay for
+/// until then. A deviation of two quanta is allowed. Guarantees are `percent` of the link.
 fn farthest_from_its_share(leaves: &[(u64, u32)], percent: u64) -> f64 {
     let shape: Vec<_> = leaves.iter().map(|&(weight, _)| alloc::vec![(weight, false, false, true)]).collect();
     let (tree, classes) = random_tree(&shape, percent, false);
@@ -517,13 +518,13 @@ fn farthest_from_its_share(leaves: &[(u64, u32)], percent: u64) -> f64 {
 
 #[test]
 fn leaves_of_like_weights_share_the_little_that_is_left_to_borrow() {
-    // The one of the larger weight got all of it: what both sent ahead of their turns counted up to a quantum and a packet, which they
-    // had always reached, and its quantum was the first to be more than that.
+    // The one of the larger weight got everything: packets ahead of their turns counted up to a quantum and a packet,
+    // which both had always reached, and its quantum was the first to be more than that.
     for percent in [90, 95] {
         let off = farthest_from_its_share(&[(4, 1000), (5, 1000)], percent);
         assert!(off <= 0.005, "{percent} %: {off}");
     }
-    // This once failed with 5.4 % at 100 % of the link; there it is what averages forget.
+    // This once failed with 5.4 % at 100 % of the link, an effect of forgetful averages.
     let leaves = [(4, 133), (10, 266), (13, 328), (6, 50)];
     for (percent, most) in [(97, 0.001), (98, 0.005), (99, 0.015), (100, 0.06)] {
         let off = farthest_from_its_share(&leaves, percent);
@@ -548,7 +549,7 @@ proptest! {
             let mut link = Link::new(&tree, guideline);
             let rates = link.run(Nanos::from_secs(2), &lens, &busy);
             for &(leaf, guarantee, _) in leaves.iter().filter(|leaf| leaf.2) {
-                // Within 5 % and four packets; 15 % where some may not borrow.
+                // Within 5 % and four packets; 15 % if some may not borrow.
                 let least = guarantee * if flags { 85 } else { 95 } / 100;
                 let sent = rates[leaf.index()] + 4 * 8_000 / 2;
                 prop_assert!(sent >= least, "{:?}: {:?} {} of {}", guideline, leaf, rates[leaf.index()], guarantee);
@@ -566,7 +567,8 @@ proptest! {
             let mut link = Link::new(&tree, guideline);
             let (leaf, guarantee, _) = leaves[0];
             let rates = link.run(Nanos::from_secs(4), &lens, &[leaf]);
-            // What it may send at once at first, and 2 % more or 10 % less for what an average over packets makes of their lengths.
+            // Its initial burst, and 2 % more or 10 % less for the error of an average over packets of different
+            // lengths.
             let most = guarantee * 102 / 100 + (MAX_BURST + 1) * 8_000 / 4;
             let got = rates[leaf.index()];
             prop_assert!(got <= most && got >= guarantee * 90 / 100, "{guideline:?}: {got} of {guarantee}");
@@ -643,7 +645,8 @@ proptest! {
         leaves in saturated(),
         percent in 20u64..=97,
     ) {
-        // Exact but for a quantum at each end of the time. Beyond that there is not enough to borrow to make up for everything.
+        // Exact except for a quantum at each end of the time. Beyond that there is not enough to borrow to compensate
+        // for everything.
         prop_assert!(farthest_from_its_share(&leaves, percent) <= 0.01, "{}", farthest_from_its_share(&leaves, percent));
     }
 
@@ -652,9 +655,9 @@ proptest! {
         leaves in saturated(),
         percent in 99u64..=100,
     ) {
-        // A leaf that has waited for m of its packets has earned m of them, and may send n at once with 16 ((16/15)^n - 1) = m. With
-        // packets of a twentieth of the largest, m is some 20 and n some 13. It gets most of the rest when it borrows, and nobody
-        // has anything to borrow but what others have forgotten so.
+        // A leaf that has waited for m of its packets has earned m of them, and may send n at once with 16
+        // ((16/15)^n - 1) = m. With packets of a twentieth of the largest, m is about 20 and n about 13. It gets most
+        // of the excess when it borrows, and all bandwidth to borrow is what others have forgotten in this way.
         prop_assert!(farthest_from_its_share(&leaves, percent) <= 0.12, "{}", farthest_from_its_share(&leaves, percent));
     }
 }

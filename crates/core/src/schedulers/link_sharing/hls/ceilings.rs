@@ -1,31 +1,32 @@
 //! Ceilings: maximum rates of classes under HLS, which its paper names as future work.
 //!
-//! Each class with a ceiling has a token bucket from which every packet sent below it is taken. A class is *blocked*
-//! while its bucket is in debt. This is decided once per *cycle*, which is a main round and the surplus rounds after it. So a
-//! class sends all that a cycle gives it, or nothing.
+//! Each class with a ceiling has a token bucket that is charged for every packet sent below it. A class is *blocked*
+//! while its bucket is in debt. This is decided once per *cycle*, which is a main round and the surplus rounds after
+//! it. So a class sends all that a cycle gives it, or nothing.
 //!
-//! A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had gone idle, and
-//! others get its share of further rounds at once. It returns at the first round that starts after the bucket is out of
-//! debt. A class that has parked leaves stays blocked until then. So all leaves below it miss the same rounds, and
-//! they share by their weights also while the ceiling holds them back.
+//! A leaf that is visited while a class above it is blocked is *parked*: it leaves the active set as if it had gone
+//! idle, and others get its share of further rounds at once. It returns at the first round that starts after the bucket
+//! is out of debt. A class with parked leaves stays blocked until then. So all leaves below it miss the same rounds,
+//! and they share by their weights also while the ceiling blocks them.
 //!
-//! What must not be lost meanwhile, or shares would drift by a little each time:
+//! The following must not be lost meanwhile, or shares would drift by a little each time:
 //!
 //! * A leaf returns with the balance that it had. Without that, a leaf whose quota is just below its packet would never send.
-//! * An inner class of which all backlogged leaves are parked returns with its balance and residual too, up to less than its
-//!   children's weight. This is what it may keep between cycles. What is above that goes to its siblings as before.
-//! * The classes above the topmost blocked one take their quota before a leaf is parked, as another leaf below them may wait for
-//!   the next round. The blocked class takes none, and nobody below it does.
+//! * An inner class of which all backlogged leaves are parked also returns with its balance and residual, up to less
+//!   than its children's weight. This is the amount that it may keep between cycles. The rest goes to its siblings as
+//!   before.
+//! * The classes above the topmost blocked one take their quota before a leaf is parked, as another leaf below them may
+//!   wait for the next round. The blocked class and those below it take none.
 //!
-//! The root keeps these balances meanwhile. They are never more than what parked leaves and classes would add to Q*. So what
-//! is sent between two hand-outs of the root is still at most Q*, the weights and packets of parked classes included.
+//! The root keeps these balances meanwhile. They never exceed the part of parked leaves and classes in Q*. So the bytes
+//! sent between two distributions of the root are still at most Q*, the weights and packets of parked classes included.
 //!
-//! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval, where A bounds what a class may send in one cycle:
-//! A-bar of Lemma 7 in \[hls\], and what its latency-critical leaves may be ahead by.
+//! Bound: W(s, t] <= ceiling (t - s) + depth + A for every interval. A is the maximum that a class sends in one cycle:
+//! A-bar of Lemma 7 in \[hls\], plus the advances of its latency-critical leaves.
 //!
-//! **Pools.** A class with a ceiling may be a member of a [pool](crate::runtime::pool) that several links share. It is then blocked also while its own rate
-//! does not cover another packet and the pool lends nothing. This is decided with the same bucket, which brings its guarantee, once per
-//! cycle. So members of a pool may each be ahead by A.
+//! **Pools.** A class with a ceiling may be a member of a [pool](crate::runtime::pool) that several links share. It is
+//! then blocked also while its own rate does not cover another packet and the pool lends nothing. This is decided once
+//! per cycle, with another bucket that fills at its guarantee. So members of a pool may each be ahead by A.
 //!
 //! Cost: a walk over the ceilings above a leaf per visit that sends, and per inner class and round, and O(log n) in the number of ceilings each time
 //! one blocks and frees its leaves. Leaves without a ceiling above them pay for one test of a bit.
@@ -44,12 +45,12 @@ use crate::parts::{
 #[cfg(test)]
 mod tests;
 
-/// What was decided of a ceiling: in which cycle, and whether it is blocked in it.
+/// The last decision on a ceiling: its cycle, and true if it is blocked in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict(u64);
 
 impl Verdict {
-    /// It is to be decided anew.
+    /// Undecided.
     const NONE: Self = Self(u64::MAX - 1);
     /// It is blocked until the leaves that wait for it return.
     const PARKED: Self = Self(u64::MAX);
@@ -59,7 +60,7 @@ impl Verdict {
         Self(cycle << 1 | blocked as u64)
     }
 
-    /// Returns true if it says something of `cycle`.
+    /// Returns true if it is a decision on `cycle`.
     #[inline(always)]
     const fn is_of(self, cycle: u64) -> bool {
         self.0 >> 1 == cycle || self.0 == Self::PARKED.0
@@ -79,7 +80,7 @@ struct Limiter {
     verdict: Verdict,
     /// The next ceiling on the way to the root.
     above: u32,
-    /// Its place in `Ceilings::pooled`; `NIL` where its class borrows from no pool.
+    /// Its index in `Ceilings::pooled`; `NIL` if its class borrows from no pool.
     pooled: u32,
 }
 
@@ -108,7 +109,7 @@ impl Limiter {
     }
 }
 
-/// Where the class of a ceiling is, and who waits for it.
+/// The class of a ceiling, and the classes that wait for it.
 #[derive(Debug)]
 struct Waiting {
     /// The parent of the class.
@@ -117,13 +118,13 @@ struct Waiting {
     last: u32,
 }
 
-/// What a member of a pool has beside its ceiling.
+/// The additional state of a member of a pool.
 #[derive(Debug)]
 struct Pooled {
     lender: Box<dyn Lender>,
-    /// Its own rate, out of which it sends without asking.
+    /// Its own rate, within which it sends without asking.
     own: Bucket,
-    /// When its own rate or the pool may let it send.
+    /// Time at which its own rate or the pool may let it send.
     ready_at: Nanos,
 }
 
@@ -144,12 +145,12 @@ impl Pooled {
     }
 }
 
-/// What is known of a class that a ceiling holds back.
+/// The state of a class that is blocked by a ceiling.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// The balance to return with.
     balance: i64,
-    /// The most that an inner class may return with: one credit less than its children's weight.
+    /// Maximum balance of a returning inner class: one credit less than its children's weight.
     most: i64,
     /// Of a leaf: the leaf that was parked after it at the same ceiling.
     next: u32,
@@ -157,7 +158,7 @@ struct Held {
     parked_children: u32,
 }
 
-/// Which ceilings hold a leaf back.
+/// The ceilings that block a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocked {
     /// The nearest one, which the leaf waits for. Farther ones come after it: while it waits for them, no packet is taken from the
@@ -189,8 +190,9 @@ fn ceilings(tree: &Hierarchy) -> usize {
 
 /// The smallest depths of buckets that cost no class its ceiling.
 ///
-/// A bucket loses tokens only while it is full: when its ceiling c has brought more than its depth since it was last empty. So it must hold
-/// what the ceiling brings in the longest time that a class which has its ceiling for its share takes to send again.
+/// A bucket loses tokens only while it is full: when the yield of its ceiling c exceeds its depth since it was last
+/// empty. So it must hold the yield of the ceiling in the longest time that a class with its ceiling as its share takes
+/// to send again.
 ///
 /// # Names
 ///
@@ -204,23 +206,25 @@ fn ceilings(tree: &Hierarchy) -> usize {
 ///
 /// # The longest wait
 ///
-/// *A visit.* A backlogged leaf that no ceiling holds back is visited within a turn of (2 Q + E) / C: Theorem 5, and what is sent ahead between
-/// two visits. The ceiling brings c (2 Q + E) / C.
+/// *A visit.* A backlogged leaf that no ceiling blocks is visited within a turn of (2 Q + E) / C: Theorem 5, plus the
+/// packets sent ahead between two visits. The ceiling yields c (2 Q + E) / C.
 ///
-/// *Other ceilings.* A leaf that returns from one ceiling may find the next one above it, of class a, blocked, and waits for that one, too:
-/// until its debt, D_a at most, is paid at its ceiling c_a, and for a turn more. If c is more than c_a, class a is what holds this one back, and
-/// c is not reached for that reason; the rate that is reached is c_a at most. So what a ceiling brings in that time, and what is of use of it,
-/// is c (2 Q + E) / C + D_a c / max(c_a, c).
+/// *Other ceilings.* A leaf that returns from one ceiling may find the next one above it, of class a, blocked, and
+/// waits for that one, too: until its debt, at most D_a, is paid at its ceiling c_a, and for a turn more. If c is more
+/// than c_a, class a is the limit, and c is not reached for that reason; the reached rate is at most c_a. So the useful
+/// yield of a ceiling in that time is c (2 Q + E) / C + D_a c / max(c_a, c).
 ///
-/// *Quotas.* A visit sends nothing without a quota. Each class x above or at this one, of which the parent is not the root, waits until its
-/// parent has a credit for each credit of the weights of its active children. The parent gets it at a rate of which the part of x is c or more,
-/// or x would have less than c for its share. The ceiling brings no more than w_x in that time. In the same way the classes below
-/// wait for quotas and the leaves for their largest packets, A-tilde of this class at most, while they get c or more together.
+/// *Quotas.* A visit sends nothing without a quota. Each class x above or at this one, of which the parent is not the
+/// root, waits until its parent has a credit for each credit of the weights of its active children. The parent gets it
+/// at a rate of which the part of x is c or more, or x would have less than c for its share. The ceiling yields at most
+/// w_x in that time. In the same way the classes below wait for quotas and the leaves for their largest packets, at
+/// most A-tilde of this class, while they get c or more together.
 ///
 /// > depth = A-tilde + sum over x of w_x + c (2 Q + E) / C + sum over a of (c (2 Q + E) / C + D_a c / max(c_a, c)).
 ///
-/// A class with a share below its ceiling is not held back by such a bucket either: what it sends in any time exceeds its share by the first
-/// three terms at most. Test: `every_ceiling_is_reached_without_an_explicit_burst` in `fairlink-theory` plays random trees.
+/// Such a bucket does not limit a class with a share below its ceiling either: its traffic in any time exceeds its
+/// share by at most the first three terms. Test: `every_ceiling_is_reached_without_an_explicit_burst` in
+/// `fairlink-theory` runs random trees.
 #[derive(Debug)]
 pub struct CeilingDepths {
     link: LinkConfig,
@@ -241,10 +245,10 @@ struct DepthTerms {
 }
 
 impl CeilingDepths {
-    /// Those of `tree`.
+    /// Makes the ceilings of `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let weights = RunWeights::of(tree)?;
         Self::new(tree, &weights, &Advances::of(tree, &weights)?)
@@ -299,17 +303,17 @@ impl CeilingDepths {
         Ok(Self { link, turn: 2 * u128::from(round) + u128::from(advances.total()), terms })
     }
 
-    /// D_a of `class`: the most bytes that its bucket may be in debt.
+    /// Returns D_a of `class`: the largest debt of its bucket, in bytes.
     #[must_use]
     pub fn debt(&self, class: ClassId) -> u64 {
         self.terms[class.index()].most
     }
 
-    /// The depth in bytes for the maximum rate `ceiling` of `class`.
+    /// Returns the depth in bytes for the maximum rate `ceiling` of `class`.
     #[must_use]
     pub fn bytes(&self, tree: &Hierarchy, class: ClassId, ceiling: Rate) -> u64 {
         let own = u128::from(ceiling.bps());
-        // Rates are at most 10^12 bit/s, and what a turn sends is below 2^41 bytes.
+        // Rates are at most 10^12 bit/s, and the bytes of a turn are below 2^41.
         let turn = (self.turn * own).div_ceil(self.link.rate.bps().into());
         let (mut depth, mut at) = (u128::from(self.terms[class.index()].quotas) + turn, class);
         while let Some(parent) = tree.parent(at) {
@@ -324,7 +328,7 @@ impl CeilingDepths {
 }
 
 impl Ceilings {
-    /// Those of `tree`, of whose classes `members` borrow from their lenders.
+    /// Makes the ceilings of `tree`. The classes `members` borrow from their lenders.
     ///
     /// # Errors
     /// [`BuildError::OutOfMemory`]; [`BuildError::Parameter`] for a member that is not a child of the root, is named twice, or has no ceiling.
@@ -390,8 +394,8 @@ impl Ceilings {
             && self.limiters.iter().zip(with.limiters.iter()).all(same)
     }
 
-    /// Has the rates and depths of `with` from `now` on. What classes owe stays, and so do the leaves that wait.
-    /// Members of pools borrow from the lenders of `with`.
+    /// Adopts the rates and depths of `with` from `now` on. Debts of classes and waiting leaves stay. Members of pools
+    /// borrow from the lenders of `with`.
     pub(super) fn retune(&mut self, with: &mut Self, now: Nanos) {
         for (id, theirs) in (0u32..).zip(with.limiters.iter()) {
             let mine = &mut self.limiters[id as usize];
@@ -402,7 +406,8 @@ impl Ceilings {
                 pooled.own.retune(now, &theirs.own);
                 pooled.ready_at = now;
             }
-            // Whoever is due has its turn by when it became so: from `now` on, all of them would have it by their numbers.
+            // A class that is due keeps its turn by the time it became so; with `now` as the key, all would be ordered
+            // by their numbers.
             if self.waits.key(id).is_some_and(|key| key >> u32::BITS > u128::from(now.0)) {
                 self.wait(id);
             }
@@ -434,7 +439,7 @@ impl Ceilings {
         self.nearest.get(class.index()).is_some_and(|&limiter| limiter != NIL)
     }
 
-    /// The ceilings at `leaf` or above it that are blocked in `cycle`, if any is.
+    /// Returns the ceilings at or above `leaf` that are blocked in `cycle`, if there are any.
     pub(super) fn blocks(&mut self, leaf: u32, cycle: u64, now: Nanos) -> Option<Blocked> {
         let mut blocked = None::<Blocked>;
         let mut at = self.nearest[leaf as usize];
@@ -454,13 +459,13 @@ impl Ceilings {
         blocked
     }
 
-    /// Returns true if nothing but buckets decides who is blocked: no class borrows from a pool. [`Ceilings::is_open`],
+    /// Returns true if only buckets block classes: no class borrows from a pool. [`Ceilings::is_open`],
     /// [`Ceilings::are_open`] and [`Ceilings::take`] are for such trees only.
     pub(super) fn are_buckets(&self) -> bool {
         self.pooled.is_empty()
     }
 
-    /// Returns true if the ceiling of `leaf` itself, which it has, is open in `cycle`; and whether its bucket is still in debt.
+    /// Returns true if the own ceiling of `leaf` is open in `cycle`; second, true if its bucket is still in debt.
     pub(super) fn is_open(&mut self, leaf: u32, cycle: u64, now: Nanos) -> (bool, bool) {
         let nearest = self.nearest[leaf as usize];
         let limiter = &mut self.limiters[nearest as usize];
@@ -480,7 +485,7 @@ impl Ceilings {
         true
     }
 
-    /// Returns true if the ceilings at `class` and above it are surely open in `cycle`, whenever in it they are asked.
+    /// Returns true if the ceilings at `class` and above it stay open during the whole `cycle`.
     pub(super) fn stay_open(&self, class: u32, cycle: u64) -> bool {
         let mut at = self.nearest.get(class as usize).copied().unwrap_or(NIL);
         while let Some(Limiter { bucket, verdict, above, pooled }) = self.limiters.get(at as usize) {
@@ -493,7 +498,7 @@ impl Ceilings {
         true
     }
 
-    /// The ceiling that is nearest to `leaf`.
+    /// Returns the ceiling that is nearest to `leaf`.
     #[inline(always)]
     pub(super) fn nearest(&self, leaf: u32) -> u32 {
         self.nearest[leaf as usize]
@@ -505,7 +510,8 @@ impl Ceilings {
         prefetch(&self.limiters, ceiling as usize);
     }
 
-    /// As [`Ceilings::sent`], for `bytes` that left below the ceiling `nearest` at `now` in `cycle`. Whether it is in debt now.
+    /// Like [`Ceilings::sent`], for `bytes` that left below the ceiling `nearest` at `now` in `cycle`. Returns true if
+    /// it is now in debt.
     #[inline(always)]
     pub(super) fn take(&mut self, nearest: u32, bytes: u64, cycle: u64, now: Nanos) -> bool {
         let Some(limiter) = self.limiters.get_mut(nearest as usize) else { return false };
@@ -518,7 +524,7 @@ impl Ceilings {
         in_debt
     }
 
-    /// A packet of `leaf` was sent; `more` says whether others wait below the child of the root that it is below.
+    /// Records a sent packet of `leaf`; `more` is true if others wait below the child of the root above it.
     pub(super) fn sent(&mut self, leaf: u32, bytes: u32, now: Nanos, more: bool) {
         let mut at = self.nearest[leaf as usize];
         while at != NIL {
@@ -534,7 +540,7 @@ impl Ceilings {
         }
     }
 
-    /// `leaf` waits until the nearest ceiling of `blocked` is out of debt, and will return with `balance`.
+    /// Parks `leaf` until the nearest ceiling of `blocked` is out of debt. It will return with `balance`.
     pub(super) fn park(&mut self, leaf: u32, balance: i64, blocked: Blocked) {
         let limiter = blocked.nearest;
         let held = &mut self.held[leaf as usize];
@@ -560,22 +566,24 @@ impl Ceilings {
         self.waits.set(limiter, u128::from(at.0) << u32::BITS | u128::from(limiter));
     }
 
-    /// A child of the inner class `class` is parked, or has a first parked leaf below it. True for the first child of which this
-    /// is so.
+    /// Called when a child of the inner class `class` is parked, or gets its first parked leaf below it. Returns true
+    /// for the first such child.
     pub(super) fn child_parked(&mut self, class: u32) -> bool {
         let held = &mut self.held[class as usize];
         held.parked_children += 1;
         held.parked_children == 1
     }
 
-    /// A child of the inner class `class` is no longer parked, nor is a leaf below it. True for the last child of which this was so.
+    /// Called when a child of the inner class `class` is no longer parked and has no parked leaf below it. Returns true
+    /// for the last such child.
     pub(super) fn child_returned(&mut self, class: u32) -> bool {
         let held = &mut self.held[class as usize];
         held.parked_children -= 1;
         held.parked_children == 0
     }
 
-    /// How much of the credits that the inner class `class` has left it keeps, now that no leaf below it is active.
+    /// Returns the part of the remaining credits that the inner class `class` keeps, now that no leaf below it is
+    /// active.
     pub(super) fn keep(&mut self, class: u32, credits: i64) -> i64 {
         match self.held.get_mut(class as usize) {
             Some(held) if held.parked_children > 0 => {
@@ -586,7 +594,8 @@ impl Ceilings {
         }
     }
 
-    /// A ceiling that is out of debt by `now`: its first parked leaf, from which [`Ceilings::next_parked`] leads on.
+    /// Wakes a ceiling that is out of debt by `now`. Returns its first parked leaf; [`Ceilings::next_parked`] returns
+    /// the others.
     pub(super) fn wake(&mut self, now: Nanos) -> Option<u32> {
         if self.next_wake()? > now {
             return None;
@@ -598,18 +607,18 @@ impl Ceilings {
         Some(core::mem::replace(&mut waiting.first, NIL))
     }
 
-    /// The leaf that was parked after `leaf` at the same ceiling.
+    /// Returns the leaf that was parked after `leaf` at the same ceiling.
     pub(super) fn next_parked(&self, leaf: u32) -> Option<u32> {
         let next = self.held[leaf as usize].next;
         (next != NIL).then_some(next)
     }
 
-    /// What `class` kept when it was parked; zero from then on.
+    /// Removes and returns the credits that `class` kept when it was parked.
     pub(super) fn take_balance(&mut self, class: u32) -> i64 {
         self.held.get_mut(class as usize).map_or(0, |held| core::mem::take(&mut held.balance))
     }
 
-    /// When the next ceiling is out of debt, if leaves wait for one.
+    /// Returns the time at which the next ceiling is out of debt, if leaves wait for one.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.waits.first().map(|(_, key)| Nanos((key >> u32::BITS) as u64))
     }

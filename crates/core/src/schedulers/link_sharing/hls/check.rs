@@ -4,7 +4,7 @@ use alloc::{format, string::String};
 
 use super::{Flags, Hls};
 
-/// Q* of Theorem 2 for the classes that are active now, in credits.
+/// Returns Q* of Theorem 2 for the active classes, in credits.
 pub(super) fn round_size(hls: &Hls) -> i128 {
     let active = |flags: Flags| flags.intersects(Flags::ACTIVE) && !flags.intersects(Flags::INNER);
     let leaves = hls.leaves.iter().filter(|leaf| active(leaf.flags));
@@ -13,7 +13,7 @@ pub(super) fn round_size(hls: &Hls) -> i128 {
     leaf_part + inners.map(|inner| i128::from(inner.weight)).sum::<i128>()
 }
 
-/// All of them.
+/// Checks everything.
 pub(super) fn all(hls: &Hls) -> Result<(), String> {
     let balances: i128 = hls.leaves.iter().map(|leaf| i128::from(leaf.balance)).sum();
     let inner: i128 = hls.inners.iter().map(|inner| i128::from(inner.balance) + i128::from(inner.residual)).sum();

@@ -1,11 +1,11 @@
-//! What is true of a class at the moment: a set of flags in 16 bits, which is what a leaf's cache line has room for.
+//! The current state of a class: a set of flags in 16 bits, which is the available room in a leaf's cache line.
 
 /// A set of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags(u16);
 
 impl Flags {
-    /// None.
+    /// The empty set.
     pub(super) const NONE: Self = Self(0);
     /// The leaf counts in this round.
     pub(super) const ACTIVE: Self = Self(1);
@@ -19,8 +19,8 @@ impl Flags {
     pub(super) const LIMITED: Self = Self(1 << 4);
     /// The leaf has a ceiling itself.
     pub(super) const CAPPED: Self = Self(1 << 10);
-    /// The leaf's own ceiling was in debt when something was last taken from it: whether it lets packets through is to be asked. Of
-    /// plain leaves only.
+    /// The leaf's own ceiling was in debt at its last charge: it must be checked before packets pass. Of plain leaves
+    /// only.
     pub(super) const IN_DEBT: Self = Self(1 << 12);
     /// The leaf has kept a balance since it was parked.
     pub(super) const KEPT: Self = Self(1 << 11);
@@ -41,15 +41,15 @@ impl Flags {
     pub(super) const NOT_PLAIN: Self = Self::LIMITED.union(Self::URGENT).union(Self::MANAGED);
     /// Queueing at it takes more than appending to a FIFO.
     pub(super) const NOT_FIFO: Self = Self::INNER.union(Self::URGENT).union(Self::MANAGED);
-    /// What never changes.
+    /// Flags that never change.
     pub(super) const CONSTANT: Self = Self::NOT_PLAIN.union(Self::INNER).union(Self::CAPPED);
 
-    /// These and `others`.
+    /// Returns the union with `others`.
     pub(super) const fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// `self` if `asked`, else none.
+    /// Returns `self` if `asked`, else the empty set.
     pub(super) const fn if_so(self, asked: bool) -> Self {
         if asked { self } else { Self::NONE }
     }
@@ -60,7 +60,7 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// The leaf no longer counts.
+    /// Sets the leaf idle.
     #[inline(always)]
     pub(super) const fn idle(&mut self) {
         self.clear(Self::ACTIVE);

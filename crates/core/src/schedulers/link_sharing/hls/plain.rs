@@ -1,8 +1,9 @@
-//! Plain leaves, which are not latency-critical, below no ceiling, and FIFOs: what nearly every packet passes, in loops of their own.
+//! Separate loops for plain leaves, which are not latency-critical, below no ceiling, and FIFOs: nearly every packet
+//! passes one.
 //!
-//! Nothing here is a rule of its own. Each loop does what `hls.rs` does for one leaf at a time, and stops at a leaf that is not plain.
-//! Kept apart, with the slab open and its state in registers, the loops take half the instructions. In a large tree they ask for cache
-//! lines one batch ahead.
+//! These loops add no rules. Each does the same as `hls.rs` does for one leaf at a time, and stops at a leaf that is
+//! not plain. Kept apart, with the slab open and its state in registers, the loops take half the instructions. In a
+//! large tree they prefetch one batch ahead.
 
 use core::mem;
 
@@ -12,16 +13,16 @@ use crate::bases::batches::{GO, PlainIn};
 use crate::contract::{ClassId, DropSink, Nanos, Packet};
 use crate::parts::prefetch::prefetch;
 
-/// In a large tree, the leaves of so many visits are asked for ahead of time ...
+/// Prefetch distance for leaves in a large tree, in visits ...
 const LEAVES_AHEAD: usize = 64;
 /// ... and the packets behind their heads half as far ahead, when the leaves are there.
 const PACKETS_AHEAD: usize = 32;
 
-/// What is done for all leaves of a batch together, when they have sent.
+/// Work that is done for all leaves of a batch together, when they have sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Later {
     charges: [Charge; GO],
-    /// Leaves that have nothing left.
+    /// Leaves that have become empty.
     pub(super) idle: [u32; GO],
 }
 
@@ -29,7 +30,7 @@ impl Later {
     pub(super) const NOTHING: Self = Self { charges: [Charge { leaf: 0, ceiling: 0, bytes: 0 }; GO], idle: [0; GO] };
 }
 
-/// What a visit takes out of the buckets of ceilings.
+/// A charge of a visit to the buckets of ceilings.
 #[derive(Clone, Copy, Debug)]
 struct Charge {
     leaf: u32,
@@ -44,12 +45,12 @@ enum End {
     Exhausted,
     /// There is no slot for it.
     Full,
-    /// There is none.
+    /// No leaf.
     Idle,
 }
 
 impl Hls {
-    /// Asks for what the next visits of the round need.
+    /// Prefetches for the next visits of the round.
     #[inline]
     fn look_ahead(&mut self) {
         let Self { order, leaves, slab, asked, cursor, .. } = self;
@@ -67,7 +68,7 @@ impl Hls {
         asked.packets = end;
     }
 
-    /// What a leaf is that is not plain: with one of these flags.
+    /// Returns the flags of which at least one marks a leaf as not plain.
     pub(super) fn special(&self) -> Flags {
         if self.also_limited() { Flags::URGENT.union(Flags::MANAGED) } else { Flags::NOT_PLAIN }
     }
@@ -96,8 +97,8 @@ impl Hls {
         }
     }
 
-    /// The loop of [`Hls::serve_plain`]. `LIMITED`: leaves below ceilings are served, too, as long as none of these is blocked. `LATER`: their
-    /// ceilings are charged at the end, when they have come into the cache.
+    /// The loop of [`Hls::serve_plain`]. `LIMITED`: also serves leaves below ceilings, as long as none of these is
+    /// blocked. `LATER`: charges their ceilings at the end, when they have come into the cache.
     #[inline(never)]
     fn visit_all<const LIMITED: bool, const LATER: bool>(&mut self, slots: &mut [Packet]) -> (usize, u64) {
         let special = const { if LIMITED { Flags::URGENT.union(Flags::MANAGED) } else { Flags::NOT_PLAIN } };
@@ -105,7 +106,8 @@ impl Hls {
         let Self { leaves, inners, inner_classes, order, ceilings, later, .. } = self;
         let (leaves, inners, order) = (&mut leaves[..], &mut inners[..], &mut order[..]);
         let (round, in_main_round) = (self.round, self.in_main_round);
-        // `gap`: how many of the leaves before the cursor are no longer in the round. The list of a surplus round is not needed again.
+        // `gap`: number of leaves before the cursor that are no longer in the round. The list of a surplus round is not
+        // needed again.
         let (mut cursor, mut gap) = (self.cursor, self.cursor - self.kept);
         let (mut charges, mut idle) = (later.charges.iter_mut(), later.idle.iter_mut());
         let mut slab = self.slab.open(0);
@@ -118,7 +120,7 @@ impl Hls {
                     break;
                 }
                 if leaf.flags.intersects(Flags::IDLE) {
-                    // It has gone idle since it was listed.
+                    // It has become idle since it was listed.
                     leaf.flags.clear(Flags::LISTED);
                     (cursor, gap) = (cursor + 1, gap + 1);
                     continue;
@@ -132,7 +134,7 @@ impl Hls {
             }
             let mut inner = &mut inners[leaf.parent as usize];
             if inner.round != round {
-                // Whom a round has reached, no ceiling above holds back in it.
+                // If a round has reached a leaf, no ceiling above blocks it in this round.
                 if LIMITED
                     && leaf.flags.intersects(Flags::LIMITED)
                     && !ceilings.are_open(inner_classes[leaf.parent as usize], cycle, now)
@@ -193,7 +195,7 @@ impl Hls {
         }
         let packets = room - slots.len();
         slab.leave(packets as u32, bytes);
-        // The root hands out at the start of a round only, and the loop ends with the round.
+        // The root distributes only at the start of a round, and the loop ends with the round.
         inners[ROOT as usize].balance += (bytes as i64) << CREDIT_SHIFT;
         (self.cursor, self.kept) = (cursor, cursor - gap);
         self.sent_in_round |= packets > 0;
@@ -207,8 +209,8 @@ impl Hls {
         (packets, bytes)
     }
 
-    /// Takes what the first `charges` visits sent out of the buckets. A ceiling is asked once in a cycle, and before anything is sent below
-    /// it, so that all visits of a batch may be charged together.
+    /// Charges the buckets for the first `charges` visits. A ceiling is checked once per cycle, and before anything is
+    /// sent below it, so that all visits of a batch may be charged together.
     fn charge(&mut self, charges: usize) {
         let (cycle, now) = (self.rounds.main, self.now);
         for &Charge { leaf, ceiling, bytes } in &self.later.charges[..charges] {
@@ -219,8 +221,8 @@ impl Hls {
         }
     }
 
-    /// A visit was under way when the slots were full. It begins again, so that the loop need not ask whether it goes on: what the leaf
-    /// got is taken back first. False where the leaf is not plain.
+    /// Resumes a visit that was interrupted because the slots were full. It begins again, so that the loop need not
+    /// distinguish the cases: the leaf's quota is taken back first. Returns false if the leaf is not plain.
     #[cold]
     fn resume(&mut self, also_limited: bool) -> bool {
         let leaf = &mut self.leaves[self.order[self.cursor] as usize];

@@ -1,4 +1,4 @@
-//! Rounds: who takes part in the next one, what each inner class hands out in it, and which surplus rounds follow.
+//! Rounds: the participants of the next one, the quotas of each inner class in it, and the surplus rounds that follow.
 
 use core::mem;
 
@@ -7,16 +7,16 @@ use super::{Asked, Flags, Hls, Inner, Leaf, ROOT};
 use crate::parts::memory::Stack;
 use crate::parts::prefetch::prefetch;
 
-/// So many leaves that become active are asked for ahead of time.
+/// Prefetch distance in leaves that become active.
 const LEAVES_AHEAD: usize = 16;
 
 impl Hls {
-    /// [`replenish`] in this round.
+    /// Like [`replenish`], in this round.
     pub(super) fn replenish(&mut self, index: u32) {
         replenish(&mut self.inners, index, self.round, self.in_main_round);
     }
 
-    /// Starts the next round; false if no leaf is backlogged.
+    /// Starts the next round; returns false if no leaf is backlogged.
     #[cold]
     pub(super) fn start_round(&mut self) -> bool {
         if self.in_main_round && !self.sent_in_round && !self.order.is_empty() {
@@ -53,8 +53,8 @@ impl Hls {
         true
     }
 
-    /// Takes the weights that [`Scheduler::retune`](crate::contract::Scheduler::retune) has brought. Q* grows by what those of the active classes
-    /// have grown by, through the root's residual.
+    /// Adopts the weights from [`Scheduler::retune`](crate::contract::Scheduler::retune). Q* grows by the increase of
+    /// the active classes' weights, through the root's residual.
     #[cold]
     pub(super) fn take_weights(&mut self) {
         if !mem::take(&mut self.are_weights_due) {
@@ -76,8 +76,9 @@ impl Hls {
         }
     }
 
-    /// If an inner class can hand out what its children gave back, a surplus round begins: puts the active leaves below such classes that
-    /// can send in `order` and lets the leaves of the next main round wait. Where nobody can send, the surplus round is over.
+    /// Begins a surplus round if an inner class can distribute credits that its children gave back. Puts the active
+    /// leaves below such classes that can send in `order` and lets the leaves of the next main round wait. If no leaf
+    /// can send, the surplus round is over.
     fn start_surplus_round(&mut self) -> bool {
         self.waiting.clear();
         let mut any = false;
@@ -117,15 +118,16 @@ impl Hls {
         false
     }
 
-    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with their quota get it at
-    /// once and need not be visited. Quotas of a round depend on nothing that happens in it, so that this is as good (Lemma 1).
+    /// Appends the active leaves below an inner class to `waiting`, depth first. Plain leaves that cannot send with
+    /// their quota get it at once and need not be visited. Quotas of a round do not depend on events in it, so that the
+    /// result is the same (Lemma 1).
     fn hand_out_below(&mut self, top: u32) {
         let (round, cycle, special) = (self.round, self.rounds.main, self.special());
         let Self { leaves, inners, inner_classes, siblings, waiting, ceilings, .. } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         let (mut index, mut place) = (top, siblings.end_of(top));
         loop {
-            // A class that a ceiling may hold back is asked in its turn, and those below it.
+            // A class that a ceiling may block is checked in its turn, as are those below it.
             if inners[index as usize].round != round && ceilings.stay_open(inner_classes[index as usize], cycle) {
                 replenish(inners, index, round, false);
             }
@@ -176,7 +178,7 @@ impl Hls {
         } = self;
         let (leaves, inners) = (&mut leaves[..], &mut inners[..]);
         let listed = order.len();
-        // Q* grows by what Theorem 2 asks for, through the root's residual (Section V-B).
+        // Q* grows as required by Theorem 2, through the root's residual (Section V-B).
         let mut grown = 0;
         for (at, &id) in pending.iter().enumerate() {
             if *looks_ahead && let Some(&ahead) = pending.get(at + LEAVES_AHEAD) {
@@ -223,20 +225,20 @@ impl Hls {
         inners[ROOT as usize].residual += grown;
     }
 
-    /// [`wait_for_next_round`].
+    /// Like [`wait_for_next_round`].
     pub(super) fn wait_for_next_round(&mut self, id: u32, parent: u32) {
         wait_for_next_round(&mut self.inners, &mut self.pending, id, parent);
     }
 
-    /// The leaf `id` has emptied or is parked.
+    /// Deactivates the leaf `id`, which has emptied or is parked.
     pub(super) fn deactivate(&mut self, id: u32) {
         self.later.idle[0] = id;
         self.deactivate_all(1);
     }
 
-    /// The first `count` leaves of `Later::idle` have emptied or are parked: equations (10), (11), and Q* shrinks through the root's residual,
-    /// by the largest packet among others. Nothing of this changes what the rest of the round hands out, so that the leaves of a batch may
-    /// come together.
+    /// Deactivates the first `count` leaves of `Later::idle`, which have emptied or are parked: equations (10), (11).
+    /// Q* shrinks through the root's residual, by the largest packet among others. This does not change the quotas in
+    /// the rest of the round, so that the leaves of a batch may be deactivated together.
     #[inline(never)]
     pub(super) fn deactivate_all(&mut self, count: usize) {
         let largest = self.max_packet_credits();
@@ -295,16 +297,16 @@ pub(super) fn replenish(inners: &mut [Inner], index: u32, round: u64, in_main_ro
     let inner = &mut inners[index as usize];
     inner.round = round;
     if index == ROOT && !in_main_round {
-        // The root hands out nothing in a surplus round; what came back to it waits for the next main round.
+        // The root distributes nothing in a surplus round; credits returned to it wait for the next main round.
         inner.fair_quota = 0;
         return;
     }
     inner.balance += mem::take(&mut inner.residual) + quota;
-    // Q* shrinks when classes go idle, which can leave the root in debt: nothing is handed out then.
+    // Q* shrinks when classes go idle, which can leave the root in debt: nothing is distributed then.
     inner.fair_quota = if inner.balance > 0 { (inner.balance as u64 / inner.active_weight as u64) as i64 } else { 0 };
 }
 
-/// A packet arrived at an idle leaf below `parent`.
+/// Handles a packet that arrived at an idle leaf below `parent`.
 pub(super) fn wait_for_next_round(inners: &mut [Inner], pending: &mut Stack<u32>, id: u32, mut parent: u32) {
     pending.push(id);
     loop {

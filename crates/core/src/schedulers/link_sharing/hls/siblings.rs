@@ -1,7 +1,7 @@
 //! Active siblings: of each inner class a list of its children that are active, in the order in which they became so.
 //!
-//! The lists are rings. A class is linked in and taken out without a question whether it is the first or the last, which nobody could
-//! foretell. Children of the root are in no list: the root has nothing to hand out in a surplus round.
+//! The lists are rings. So a class is linked in and taken out without an unpredictable branch for the first and the
+//! last. Children of the root are in no list: the root distributes nothing in a surplus round.
 
 use alloc::boxed::Box;
 
@@ -16,13 +16,13 @@ struct Link {
     next: u32,
 }
 
-/// What comes next in a list.
+/// The next element of a list.
 pub(super) enum Next {
     /// A leaf.
     Leaf(u32),
     /// An inner class, by its index.
     Inner(u32),
-    /// Nothing.
+    /// The end of the list.
     End,
 }
 
@@ -31,14 +31,14 @@ pub(super) enum Next {
 pub(super) struct Siblings {
     /// By place: that of a leaf is its class, and each inner class has one for the ends of its list and one as a child.
     links: Box<[Link]>,
-    /// Where the ends of lists begin.
+    /// Index of the first list end.
     ends: u32,
-    /// Where the inner classes as children begin.
+    /// Index of the first inner class as a child.
     inners: u32,
 }
 
 impl Siblings {
-    /// Empty lists for a tree of so many classes, some of which are inner ones.
+    /// Makes empty lists for a tree of `classes` classes, `inners` of them inner ones.
     pub(super) fn new(classes: usize, inners: usize) -> Result<Self, OutOfMemory> {
         let alone = |place: usize| Link { prev: place as u32, next: place as u32 };
         let links = slice(classes + 2 * inners, alone)?;
@@ -50,7 +50,7 @@ impl Siblings {
         bytes_of::<Link>(classes + 2 * inners)
     }
 
-    /// Where the inner class `index` is in its parent's list.
+    /// Place of the inner class `index` in its parent's list.
     #[inline(always)]
     pub(super) const fn place_of(&self, index: u32) -> u32 {
         self.inners + index
@@ -74,13 +74,13 @@ impl Siblings {
         links[next as usize].prev = prev;
     }
 
-    /// Where the list of the inner class `index` ends: its first child comes after.
+    /// Place of the end of the list of the inner class `index`: its first child comes after.
     #[inline(always)]
     pub(super) const fn end_of(&self, index: u32) -> u32 {
         self.ends + index
     }
 
-    /// What comes after `place`.
+    /// Returns the element after `place`.
     #[inline(always)]
     pub(super) fn after(&self, place: u32) -> Next {
         let next = self.links[place as usize].next;

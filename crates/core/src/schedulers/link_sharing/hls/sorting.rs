@@ -1,26 +1,28 @@
-//! The order of visits of a large tree: by class, where it lasts.
+//! The order of visits of a large tree: by class, if the list lasts.
 //!
-//! The paper visits the active leaves in an arbitrary order (Section IV), and its bounds hold for any: Theorem 5 adds up two whole rounds.
-//! Small trees have the order in which leaves became active. In a large tree leaves are visited by the numbers of their classes, so that those of
-//! one inner class come one after the other: what is above them, and their ceilings, are in the cache then. Leaves that come and go would have
-//! to be sorted in again in each round, which costs as much as it gains. So the list of a main round is sorted only where few are new in it.
+//! The paper visits the active leaves in an arbitrary order (Section IV), and its bounds hold for any: Theorem 5 adds
+//! up two whole rounds. Small trees have the order in which leaves became active. In a large tree leaves are visited by
+//! the numbers of their classes, so that those of one inner class are adjacent: the classes above them, and their
+//! ceilings, are then in the cache. Leaves that come and go would have to be re-sorted in each round, which costs as
+//! much as it gains. So the list of a main round is sorted only if few are new in it.
 //!
-//! **Cost.** Some ten instructions for each leaf of a list that is sorted, all of which are visited next; none where nobody is new.
+//! **Cost.** About ten instructions for each leaf of a sorted list, all of which are visited next; none if no leaf is
+//! new.
 
 use alloc::boxed::Box;
 
 use crate::contract::{Hierarchy, OutOfMemory};
 use crate::parts::memory::{bytes_of, filled};
 
-/// From so many leaves on. What is above fewer is in the cache in any order.
+/// Minimum number of leaves for sorting to pay; smaller trees fit in the cache.
 const FROM: usize = 1 << 11;
-/// One leaf of so many may be new in a list that is sorted.
+/// One leaf in this many may be new in a list that is sorted.
 const NEW_ONE_IN: usize = 8;
 
-/// True if lists of visits are to be sorted, and what it takes.
+/// The state for sorted lists of visits, if they are used.
 #[derive(Debug)]
 pub(super) struct Sorting {
-    /// By class, a bit, in a tree whose lists are sorted; none of them is set between two calls.
+    /// A bit per class, in a tree whose lists are sorted; all are clear between two calls.
     bits: Box<[u64]>,
     /// Leaves that were appended since the latest main round began.
     new: usize,
@@ -37,19 +39,19 @@ fn words(classes: usize) -> usize {
     classes.div_ceil(64)
 }
 
-/// Returns true if a list of `len` leaves, `new` of which are at its end, is worth sorting.
+/// Returns true if sorting a list of `len` leaves, `new` of which are at its end, pays off.
 pub(super) const fn is_worth(new: usize, len: usize) -> bool {
     new * NEW_ONE_IN <= len
 }
 
 impl Sorting {
-    /// For `tree`.
+    /// Makes the order for `tree`.
     pub(super) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let bits = filled(if sorts(tree) { words(tree.len()) } else { 0 }, 0)?;
         Ok(Self { bits, new: 0, due: false })
     }
 
-    /// One for a tree of `classes` classes, however few.
+    /// Makes an order for a tree of `classes` classes, even for few classes.
     #[cfg(test)]
     pub(super) fn always(classes: usize) -> Self {
         Self { bits: alloc::vec![0; words(classes)].into_boxed_slice(), new: 0, due: false }
@@ -60,13 +62,13 @@ impl Sorting {
         if sorts(tree) { bytes_of::<u64>(words(tree.len())) } else { 0 }
     }
 
-    /// `leaves` were appended to the list.
+    /// Records that `leaves` were appended to the list.
     pub(super) fn appended(&mut self, leaves: usize) {
         self.new += leaves;
         self.due |= leaves > 0;
     }
 
-    /// A main round begins that visits the leaves of `list` in its order.
+    /// Begins a main round that visits the leaves of `list` in its order.
     #[inline]
     pub(super) fn begin_main_round(&mut self, list: &mut [u32]) {
         let new = core::mem::take(&mut self.new);
@@ -97,7 +99,7 @@ impl Sorting {
         }
     }
 
-    /// As if just made.
+    /// Resets to the initial state.
     pub(super) fn reset(&mut self) {
         (self.new, self.due) = (0, false);
     }

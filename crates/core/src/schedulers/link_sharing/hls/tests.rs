@@ -100,7 +100,7 @@ fn run(tree: &Hierarchy, steps: &[Step], each: impl FnMut(&mut Hls, Event)) {
     run_sorted(tree, false, steps, each);
 }
 
-/// [`run`] with visits as in a large tree where `sorted`.
+/// [`run`] with visits as in a large tree if `sorted`.
 fn run_sorted(tree: &Hierarchy, sorted: bool, steps: &[Step], mut each: impl FnMut(&mut Hls, Event)) {
     let mut hls = Hls::new(tree).unwrap();
     if sorted {
@@ -172,7 +172,7 @@ pub(super) struct FairnessWatch<'a> {
 struct Pair {
     siblings: (ClassId, ClassId),
     bound: i128,
-    /// The least and the most that the first was ahead of the other since both are backlogged.
+    /// The minimum and maximum lead of the first over the other since both are backlogged.
     range: Option<(i128, i128)>,
 }
 
@@ -252,7 +252,7 @@ pub(super) fn check_fairness(tree: &Hierarchy, steps: &[Step], ahead: impl Fn(Cl
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Lemma 1, and with it that visiting only the leaves below a surplus changes nothing.
+    /// Lemma 1, and that visiting only the leaves below a surplus gives the same result.
     #[test]
     fn packets_leave_in_the_order_of_the_replenish_then_transmit_form(
         tree in trees(),
@@ -378,8 +378,8 @@ fn a_leaf_that_empties_stays_idle_until_the_next_round() {
 fn leaves_that_take_turns_do_not_cost_their_parent_its_share() {
     let tree = figure_1();
     let mut hls = Hls::new(&tree).unwrap();
-    // B1 and B2 take turns: a packet comes to one just before the other's only packet leaves, so that B is backlogged all the
-    // time. C always is. They are to share 3 : 4.
+    // B1 and B2 take turns: a packet comes to one just before the other's only packet leaves, so that B is always
+    // backlogged, as is C. They are to share 3 : 4.
     let (mut sent_b, mut sent_c, mut turn) = (0u64, 0u64, 6);
     hls.enqueue(Nanos::ZERO, packet(turn, 100), &mut no_drops);
     for _ in 0..40 {
@@ -414,7 +414,8 @@ pub(super) fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
     let weights = RunWeights::of(tree).unwrap();
     let round = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum::<u64>()
         + 1500 * tree.leaves().len() as u64;
-    // Largest excess over ceiling * t so far seen from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus it.
+    // Largest excess over ceiling * t so far from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus
+    // it.
     let mut lowest = alloc::vec![0i128; tree.len()];
     let mut now = Nanos::ZERO;
     let mut seed = 1u32;
@@ -436,7 +437,7 @@ pub(super) fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
                         let depth = i128::from(tree.config(at).ceiling_burst.unwrap());
                         let before = lowest[at.index()].min(excess - i128::from(packet.len));
                         lowest[at.index()] = before;
-                        // One round may carry all of Q* to one class; Lemma 7 says no more.
+                        // One round may carry all of Q* to one class; Lemma 7 does not exclude it.
                         assert!(excess - before <= depth + 2 * i128::from(round), "{at:?} {excess} {before}");
                     }
                     at = tree.parent(at).unwrap();

@@ -1,5 +1,5 @@
-//! HLS in its first form, to hold the scheduler against: Lemma 1 of [hls] says that both send packets in the same order. It is neither fast
-//! nor bounded in memory, and it is not a scheduler of this crate's registry.
+//! HLS in its first form, as a reference for the scheduler: by Lemma 1 of [hls] both send packets in the same order. It
+//! is neither fast nor bounded in memory, and it is not in this crate's registry.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -9,9 +9,9 @@ use super::weights::{CREDITS_PER_BYTE, RunWeights};
 use super::{Rounds, sorting};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 
-/// The scheduler of Section V-A, written from the equations and for clarity only: every round starts with a replenishment
-/// phase over all classes, top down, and then visits every active leaf. Shares the order of visits with `Hls`, which the
-/// paper leaves open, and nothing else.
+/// The scheduler of Section V-A, written from the equations, for clarity only. Every round starts with a replenishment
+/// phase over all classes, top down, and then visits every active leaf. It shares with `Hls` only the order of visits,
+/// which the paper leaves open.
 #[derive(Clone, Debug)]
 pub struct TwoPhase {
     parent: Vec<usize>,
@@ -30,7 +30,7 @@ pub struct TwoPhase {
     may_send: usize,
     main: bool,
     rounds: Rounds,
-    /// Leaves by visit, until somebody takes them.
+    /// Leaves by visit, until they are taken.
     visited: Vec<ClassId>,
     serving: bool,
     /// True if the order of visits is sorted as that of a large tree is.
@@ -40,10 +40,10 @@ pub struct TwoPhase {
 }
 
 impl TwoPhase {
-    /// For `tree`, without its ceilings and latency-critical leaves.
+    /// Makes a scheduler for `tree`, without its ceilings and latency-critical leaves.
     ///
     /// # Errors
-    /// Where there is no memory for the weights.
+    /// Fails if there is no memory for the weights.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let n = tree.len();
         let weights = RunWeights::of(tree)?;
@@ -72,25 +72,25 @@ impl TwoPhase {
         })
     }
 
-    /// With visits in the order of a large tree.
+    /// Sorts visits in the order of a large tree.
     #[cfg(test)]
     pub(super) fn sorted(self) -> Self {
         Self { sorts: true, ..self }
     }
 
-    /// What balances and residuals add up to: Q* by equation (12).
+    /// Returns the sum of balances and residuals: Q* by equation (12).
     #[must_use]
     pub fn credits(&self) -> i128 {
         self.balance.iter().chain(&self.residual).sum()
     }
 
-    /// How many rounds there were.
+    /// Returns the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> Rounds {
         self.rounds
     }
 
-    /// The leaves that were visited since this was last asked, in order, whether they sent anything or not.
+    /// Returns the leaves visited since the last call, in order, including those that sent nothing.
     pub fn take_visits(&mut self) -> Vec<ClassId> {
         core::mem::take(&mut self.visited)
     }
@@ -217,10 +217,10 @@ impl TwoPhase {
         true
     }
 
-    /// The next packet: its class and its handle.
+    /// Removes the next packet and returns its class and its handle.
     ///
     /// # Panics
-    /// Where a leaf could send that HLS would not visit.
+    /// If a leaf could send that HLS would not visit.
     pub fn dequeue(&mut self) -> Option<(ClassId, u64)> {
         loop {
             let Some(&class) = self.visits.front() else {

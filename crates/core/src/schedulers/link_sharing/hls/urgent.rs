@@ -2,12 +2,12 @@
 //!
 //! # The rule
 //!
-//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. As soon as
-//! one arrives it is the next to be sent, and its length is written down as the leaf's *debt*. When the leaf is
-//! visited, its quota pays the debt off. As long as there is debt the leaf counts as backlogged, whether or not a
-//! packet is queued. To everybody else it looks as if the packet were still there and left when it was paid. A leaf may
-//! be ahead by its *advance* at most. What arrives beyond that waits for debt to be paid. When nothing is queued in the
-//! whole scheduler, the rounds that would pay all debt take no time, so the debt is gone.
+//! A latency-critical leaf takes part in the rounds like any other, but its packets do not wait for them. An arriving
+//! packet is sent next, and its length is added to the leaf's *debt*. When the leaf is visited, its quota pays the debt
+//! off. As long as there is debt the leaf counts as backlogged, even if no packet is queued. For all others the effect
+//! is the same as if the packet left when it was paid. A leaf may be ahead by at most its *advance*. Further packets
+//! wait until debt is paid. When no packet is queued in the whole scheduler, the rounds that would pay all debt take no
+//! time, so the debt is gone.
 //!
 //! # Names
 //!
@@ -23,50 +23,52 @@
 //!
 //! # Bounds
 //!
-//! *Fairness.* The rounds see payments in the place of packets. For them this is HLS, so Theorem 3 holds for what is
-//! paid. What was sent differs from what was paid by the change of the debt, which is between 0 and A_i. So siblings i,
-//! j that stay backlogged differ by at most alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of
-//! the latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances
-//! over C.
+//! *Fairness.* The rounds see payments in place of packets. For them this is HLS, so Theorem 3 holds for payments. The
+//! sent bytes differ from the paid bytes by the change of the debt, which is between 0 and A_i. So siblings i, j that
+//! stay backlogged differ by at most alpha_ij + E_i / w_i + E_j / w_j, where E_i is the sum of the advances of the
+//! latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances over
+//! C.
 //!
 //! *Payment.* Let leaf i owe or have packets queued all through (s, t], but not at s, and let the rounds spend S bytes
-//! in that time. What is spent comes back to the root. The *reserve* U is what Q* lacks of Q. What the root and the reserve hold
-//! only grows between two hand-outs of the root, and it is never negative. What they and all others hold adds up to Q. So what is
-//! spent up to the first hand-out after s, and what all others hold then, is Q at most together. From there on at most as much is
-//! spent as the root hands out and as the others held then. After the last hand-out at most Q is spent. The leaf takes part from the
-//! first hand-out on. What the root hands out reaches it in proportion s_i, except for less than the weight W_a of its children that
-//! each class a on the path, the root left out, may keep. So
+//! in that time. Spent credit returns to the root. The *reserve* U is Q - Q*. The sum of the root's credit and the
+//! reserve only grows between two distributions, and it is never negative. With the credit of all others it adds up to
+//! Q. So the bytes spent up to the first distribution after s, plus the credit of all others then, are at most Q. From
+//! there on at most the root's distributions plus the others' credit is spent. After the last distribution at most Q is
+//! spent. The leaf takes part from the first distribution on. The root's credit reaches it in proportion s_i, except
+//! for an amount that each class a on the path, the root left out, may keep. That is less than the weight W_a of its
+//! children. So
 //!
 //! > paid >= s_i (S - 2 Q) - sum over a of W_a s_i / s_a.
 //!
-//! The link is busy all that time: C (t - s) <= S + E + L. If at most sigma_i + s_i C (t - s) bytes arrive in
-//! any (s, t], what the leaf owes or has queued is therefore at most
+//! The link is busy all that time: C (t - s) <= S + E + L. If at most sigma_i + s_i C (t - s) bytes arrive in any (s,
+//! t], the owed or queued bytes of the leaf are therefore at most
 //!
 //! > A_i = sigma_i + s_i (2 Q + L + E) + sum over a of W_a s_i / s_a.
 //!
-//! Advances are set to that, or to L where that is more: a leaf that owes nothing may send any packet. This is an equation in E, their
-//! sum. So such traffic is never kept waiting by the advance.
+//! Advances are set to that, or to L if that is more: a leaf without debt may send any packet. This is an equation in
+//! E, their sum. So such traffic is never delayed by the advance.
 //!
-//! *Delay of a latency-critical leaf.* While a latency-critical packet is to be sent, no leaf is visited and nothing is paid. So a
-//! packet of such traffic waits for the packet being sent, for at most the advances of the others, and for its own leaf's packets
-//! before it:
+//! *Delay of a latency-critical leaf.* While a latency-critical packet is to be sent, no leaf is visited and no debt is
+//! paid. So a packet of such traffic waits for the packet being sent, for at most the advances of the others, and for
+//! its own leaf's packets before it:
 //!
 //! > delay <= (L + sigma_i + sum of A_j over the other latency-critical leaves j) / C, its own transmission included,
 //!
-//! whatever anybody else sends. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
-//! advances are those of 7/8, and there is no such bound. Nor is there one for a leaf that has a ceiling at it or above it.
+//! for any traffic of the others. `DIFFERENCE`: the last term of A's equation needs sum of s_j < 1. Above 7/8 the
+//! advances are those of 7/8, and there is no such bound. Nor is there one for a leaf that has a ceiling at it or above
+//! it.
 //!
 //! *Delay of any other leaf.* In the same way such a leaf sends at least s_i (C (t - s) - 2 Q - L - E) - L - sum over a of W_a s_i / s_a
 //! bytes in (s, t]. So a packet of traffic of at most sigma_i + s_i C (t - s) bytes has left after
 //!
 //! > delay <= (sigma_i + L) / (s_i C) + sum over a of W_a / (s_a C) + (2 Q + L + E) / C, its own transmission included.
 //!
-//! This holds without a ceiling at the leaf or above it, whatever ceilings others have.
+//! This holds without a ceiling at the leaf or above it; ceilings of others do not matter.
 //!
 //! # Cost
 //!
-//! O(1) per packet. A main round may now pay debt and send nothing. Every round hands out what is left of Q*. So debts
-//! of a few packets' length are gone after a few rounds.
+//! O(1) per packet. A main round may now pay debt and send nothing. Every round distributes the rest of Q*. So debts of
+//! a few packets' length are gone after a few rounds.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -84,23 +86,23 @@ const WHOLE: u128 = 1 << 32;
 const MOST: u128 = WHOLE / 8 * 7;
 /// The longest advance in bytes: debts are counted in credits, and fit as the round does.
 const LONGEST: u128 = 1 << 38;
-/// How often the sum of all advances is looked for; it is nearly always found at the third time.
+/// Maximum number of iterations for the sum of all advances; the third nearly always finds it.
 const TRIES: usize = 64;
 
-/// How far ahead of their turn the latency-critical leaves of a tree may be.
+/// Advances of the latency-critical leaves of a tree.
 #[derive(Clone, Debug)]
 pub struct Advances {
-    /// By class; empty where no leaf is latency-critical.
+    /// By class; empty if no leaf is latency-critical.
     bytes: Box<[u64]>,
     total: u64,
     bounded: bool,
 }
 
 impl Advances {
-    /// The advances for `tree` with the weights `run`.
+    /// Makes the advances for `tree` with the weights `run`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
         let urgent = || tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical);
         let count = urgent().count();
@@ -111,7 +113,7 @@ impl Advances {
         let weight = |class: ClassId| u128::from(run.credits(class));
         let largest = u128::from(tree.link().max_packet);
         let ahead = 2 * longest_round(tree, run) + largest;
-        // By leaf: sigma and what the classes on its path may keep, and its share.
+        // By leaf: sigma plus the amounts that the classes on its path may keep, and its share.
         let need = |leaf: ClassId| {
             let (mut kept, mut share, mut at) = (0, WHOLE, leaf);
             while let Some(parent) = tree.parent(at) {
@@ -139,36 +141,36 @@ impl Advances {
         Ok(Self { bytes, total, bounded })
     }
 
-    /// The most that `class` may be ahead by, in bytes; 0 for a class that is not a latency-critical leaf.
+    /// Returns the advance of `class`, in bytes; 0 for a class that is not a latency-critical leaf.
     #[must_use]
     pub fn bytes(&self, class: ClassId) -> u64 {
         self.bytes.get(class.index()).copied().unwrap_or(0)
     }
 
-    /// The sum of all advances, in bytes.
+    /// Returns the sum of all advances, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The most bytes that a packet of `leaf` has before it, packets of `leaf` itself left out. This holds if the
-    /// leaf's traffic never exceeds its burst and its share of the link when all are busy, and no ceiling is at it or above it. The
-    /// sum of it and the burst, over the link's rate, is the delay bound. `None` for a class that is not a latency-critical leaf,
-    /// and where such leaves have more than 7/8 of the link.
+    /// Upper bound on the bytes ahead of a packet of `leaf`, packets of `leaf` itself left out. It holds if the leaf's
+    /// traffic never exceeds its burst and its share of the link when all are busy, and no ceiling is at it or above
+    /// it. The sum of it and the burst, over the link's rate, is the delay bound. `None` for a class that is not a
+    /// latency-critical leaf, and if such leaves have more than 7/8 of the link.
     fn bytes_late(&self, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
         let own = self.bytes(leaf);
         (own > 0 && self.bounded).then(|| u64::from(tree.link().max_packet) + (self.total - own))
     }
 }
 
-/// The terms by which HLS serves `tree`, for its theorems.
+/// Returns the terms by which HLS serves `tree`, for its theorems.
 pub(super) fn round_terms(tree: &Hierarchy) -> Result<RoundTerms, OutOfMemory> {
     let run = RunWeights::of(tree)?;
     let advances = Advances::of(tree, &run)?.bytes;
     Ok(RoundTerms { weights: run.into_credits(), units_per_byte: CREDITS_PER_BYTE, advances })
 }
 
-/// What the advance of a leaf depends on.
+/// The inputs of a leaf's advance.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     /// All but its share of the sum of all advances, in bytes.
@@ -177,14 +179,14 @@ struct Need {
 }
 
 impl Need {
-    /// A_i without the lower limit L, where all advances add up to `sum`.
+    /// A_i without the lower limit L, if all advances add up to `sum`.
     fn advance(&self, sum: u128) -> u128 {
         self.own + self.share * sum / WHOLE
     }
 }
 
-/// A sum that the advances to which it leads do not exceed: the least, where [`TRIES`] suffice. Each leaf's advance is `largest` at
-/// least.
+/// Returns a sum that the resulting advances do not exceed: the least, if [`TRIES`] suffice. Each leaf's advance is at
+/// least `largest`.
 fn sum_of_advances(needs: &[Need], largest: u128) -> u128 {
     let solve = |own: u128, shares: u128| (own * WHOLE).div_ceil(WHOLE - shares.min(MOST));
     // The sum is a convex function of itself. So the leaves above `largest` become more from try to try, until they stay.
@@ -205,14 +207,14 @@ fn sum_of_advances(needs: &[Need], largest: u128) -> u128 {
     solve(needs.iter().map(|need| need.own.max(largest)).sum(), needs.iter().map(|need| need.share).sum())
 }
 
-/// Q in bytes: the longest round, of all weights and of a largest packet per leaf.
+/// Returns Q in bytes: the longest round, of all weights and of a largest packet per leaf.
 fn longest_round(tree: &Hierarchy, run: &RunWeights) -> u128 {
     let weights: u128 = tree.classes().map(|class| u128::from(run.credits(class))).sum();
     weights.div_ceil(CREDITS_PER_BYTE.into()) + u128::from(tree.link().max_packet) * tree.leaves().len() as u128
 }
 
-/// The delays of the leaves of `tree` that have no ceiling at them or above them. A latency-critical leaf has the whole link, late by a
-/// largest packet and the advances of the others. Any other has its share.
+/// Returns the delays of the leaves of `tree` without a ceiling at or above them. A latency-critical leaf has the whole
+/// link, late by a largest packet and the advances of the others. Any other has its share.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
     let Ok(run) = RunWeights::of(tree) else { return none() };
@@ -228,7 +230,7 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
             tree.children(class).iter().for_each(|child| paths[child.index()] = None);
             continue;
         };
-        // How long it takes to get so many bytes, in bytes of the link.
+        // Time to get `bytes`, in bytes of the link.
         let time = |bytes: u128| (bytes * share.denominator).div_ceil(share.numerator.max(1));
         // Weights of siblings add up to less than 2^62 credits, which are 2^38 bytes.
         let children: u64 = tree.children(class).iter().map(|&child| run.credits(child)).sum();
@@ -256,10 +258,10 @@ struct Account {
     advance: i64,
 }
 
-/// What latency-critical leaves owe, and which of them may send.
+/// Debts of latency-critical leaves, and the leaves among them that may send.
 #[derive(Debug)]
 pub(super) struct Urgent {
-    /// By class; empty where no leaf is latency-critical.
+    /// By class; empty if no leaf is latency-critical.
     accounts: Box<[Account]>,
     /// Leaves that may send ahead of their turn, each at most once.
     ready: Queue<u32>,
@@ -275,7 +277,7 @@ impl Urgent {
         Ok(Self { accounts, ready: Queue::with_room(urgent)?, in_debt: 0 })
     }
 
-    /// Bytes that those of `tree` take, with what it takes to find their advances.
+    /// Memory of the accounts of `tree`, in bytes, including the computation of their advances.
     pub(super) fn memory(tree: &Hierarchy) -> u64 {
         let urgent = tree.leaves().iter().filter(|&&leaf| tree.config(leaf).latency_critical).count();
         if urgent == 0 {
@@ -300,30 +302,30 @@ impl Urgent {
         self.accounts.get(leaf as usize).map_or(0, |account| account.debt)
     }
 
-    /// Returns true if a packet of `len` bytes is within the leaf's advance. Any packet is, once nothing is owed.
+    /// Returns true if a packet of `len` bytes is within the leaf's advance. Without debt, any packet is.
     pub(super) fn is_within_advance(&self, leaf: u32, len: u32) -> bool {
         let Account { debt, advance } = self.accounts[leaf as usize];
         debt == 0 || debt + cost(len) <= advance
     }
 
-    /// `leaf`, which is not ready yet, may send.
+    /// Makes `leaf` ready to send. It is not ready yet.
     pub(super) fn push_ready(&mut self, leaf: u32) {
         self.ready.push(leaf);
     }
 
-    /// The leaf whose turn it is to send ahead.
+    /// Removes and returns the next leaf to send ahead.
     pub(super) fn pop_ready(&mut self) -> Option<u32> {
         self.ready.pop()
     }
 
-    /// `leaf` sent `len` bytes ahead of its turn.
+    /// Records that `leaf` sent `len` bytes ahead of its turn.
     pub(super) fn owe(&mut self, leaf: u32, len: u32) {
         let debt = &mut self.accounts[leaf as usize].debt;
         self.in_debt += u32::from(*debt == 0);
         *debt += cost(len);
     }
 
-    /// Pays with up to `balance` credits; returns what was paid.
+    /// Pays with up to `balance` credits; returns the paid amount.
     pub(super) fn pay(&mut self, leaf: u32, balance: i64) -> i64 {
         let debt = &mut self.accounts[leaf as usize].debt;
         let paid = balance.min(*debt);
@@ -338,7 +340,7 @@ impl Urgent {
         self.accounts.iter_mut().for_each(|account| account.debt = 0);
     }
 
-    /// What must always hold, where the largest packet is of `largest` credits.
+    /// Checks the invariants, for a largest packet of `largest` credits.
     #[cfg(feature = "invariants")]
     pub(super) fn check(&self, largest: i64) -> Result<(), &'static str> {
         if self.accounts.iter().filter(|account| account.debt != 0).count() != self.in_debt as usize {
@@ -349,7 +351,7 @@ impl Urgent {
     }
 }
 
-/// What a packet of `bytes` is paid with. One of no length is paid for, too: the leaf counts as backlogged until then.
+/// Debt for a packet of `bytes`. One of no length is paid for, too: the leaf counts as backlogged until then.
 fn cost(bytes: u32) -> i64 {
     (i64::from(bytes) * CREDITS_PER_BYTE as i64).max(1)
 }

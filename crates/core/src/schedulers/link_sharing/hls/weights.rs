@@ -10,21 +10,22 @@ pub const CREDITS_PER_BYTE: u64 = 1 << 24;
 
 /// The weight of every class as HLS runs with it: bytes, in credits.
 ///
-/// In \[hls\] a weight carries the unit byte: the longest round is the sum of all weights plus the sum of the leaves' largest
-/// packets (Theorem 2), and the bounds of Theorems 3 and 5 grow with it. So each group of siblings is divided by the
-/// smallest power of ten that brings its sum down to its *share of the round*: the largest packets of the leaves below its
-/// parent, divided by the number of levels. All weights together are then at most the sum of the largest packets, whatever
-/// unit they were written in, and a weight that is small enough already is used as it stands. Only weights of siblings are
-/// ever compared, so groups may be divided by different powers.
+/// In \[hls\] a weight has the unit byte: the longest round is the sum of all weights plus the sum of the leaves'
+/// largest packets (Theorem 2), and the bounds of Theorems 3 and 5 grow with it. So each group of siblings is divided
+/// by the smallest power of ten that brings its sum down to its *share of the round*: the largest packets of the leaves
+/// below its parent, divided by the number of levels. All weights together are then at most the sum of the largest
+/// packets, for any unit in the configuration. A weight that is small enough already is used unchanged. Only weights of
+/// siblings are ever compared, so groups may be divided by different powers.
 ///
-/// Where the link asks for [long rounds](RoundLength::Long), each group is scaled up or down so that it adds up to its share of the
-/// round. A round then hands out twice what it must, and nearly every visit sends a packet. The trade: of 1,024 backlogged leaves in
-/// three levels with weights of a byte, a packet takes 28 % fewer instructions, and 34 % fewer where leaves come and go. The bounds of
-/// Theorems 3 and 5, as times, grow by what Q grows by: each is at most twice its limit for small weights. Half of the share would make
-/// that one and a half times, for 25 % and 29 % fewer instructions.
+/// If the link has [long rounds](RoundLength::Long), each group is scaled up or down so that it adds up to its share of
+/// the round. A round then distributes twice the minimum, and nearly every visit sends a packet. The trade-off: with
+/// 1,024 backlogged leaves in three levels with weights of a byte, a packet takes 28 % fewer instructions, and 34 %
+/// fewer if leaves come and go. The bounds of Theorems 3 and 5, as times, grow in proportion to Q: each is at most
+/// twice its limit for small weights. Half of the share would make that one and a half times, for 25 % and 29 % fewer
+/// instructions.
 ///
-/// Rounding to whole credits changes the weight of a class by at most half a credit, or up to one credit where it would have
-/// been zero.
+/// Rounding to whole credits changes the weight of a class by at most half a credit, or up to one credit if it would
+/// have been zero.
 #[derive(Clone, Debug)]
 pub struct RunWeights {
     credits: Box<[u64]>,
@@ -33,10 +34,10 @@ pub struct RunWeights {
 }
 
 impl RunWeights {
-    /// The weights for `tree`.
+    /// Makes the weights for `tree`.
     ///
     /// # Errors
-    /// Where there is no memory for them.
+    /// Fails if there is not enough memory.
     pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut leaves_below = filled(tree.len(), 0u64)?;
         for class in tree.classes().rev() {
@@ -74,23 +75,24 @@ impl RunWeights {
         Ok(Self { credits, powers })
     }
 
-    /// Bytes that they take for `tree`, with what it takes to find them.
+    /// Memory of the weights for `tree`, in bytes, including their computation.
     pub(super) const fn memory(tree: &Hierarchy) -> u64 {
         2 * bytes_of::<u64>(tree.len()) + bytes_of::<u8>(tree.len())
     }
 
-    /// The weight of `class` in credits; 0 for the root, which has none.
+    /// Weight of `class` in credits; 0 for the root, which has none.
     #[must_use]
     pub fn credits(&self, class: ClassId) -> u64 {
         self.credits[class.index()]
     }
 
-    /// By class id, the weights in credits.
+    /// Returns the weights in credits, by class id.
     pub(super) fn into_credits(self) -> Box<[u64]> {
         self.credits
     }
 
-    /// In short rounds, the children of `parent` run with their weight divided by ten to this power.
+    /// Returns a power of ten. In short rounds, the weights of the children of `parent` are divided by ten to this
+    /// power.
     #[must_use]
     pub fn power_of_ten(&self, parent: ClassId) -> u8 {
         self.powers[parent.index()]

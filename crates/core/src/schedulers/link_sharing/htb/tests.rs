@@ -62,7 +62,7 @@ impl Flow {
     }
 }
 
-/// What was sent: when it was given to the link, by which class, how long, and how long it had waited.
+/// A sent packet: start of transmission, class, length, and queueing delay.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Nanos,
@@ -178,7 +178,7 @@ fn within(value: f64, expected: f64, part: f64) -> bool {
     (value - expected).abs() <= expected * part
 }
 
-/// How far off 67 : 33 the shares are while both send, as a part of the whole.
+/// Deviation of the shares from 67 : 33 while both send, as a part of the whole.
 fn sharing_error(deficits: Deficits) -> f64 {
     let (tree, classes) = setup_of_2001([1, 1]);
     let link = run(&tree, deficits, script_of_2001(classes), 14);
@@ -225,7 +225,7 @@ fn the_spike_at_a_start_is_the_burst_and_nothing_beyond_it() {
         sent += u128::from(packet.len);
         largest = largest.max(sent as i128 - bytes_in(kbps(80), packet.at) as i128);
     }
-    // The burst of 2 kB and the packet that goes into debt.
+    // The burst of 2 kB and the packet that causes debt.
     assert!((2_000..=3_000).contains(&largest), "{largest}");
 }
 
@@ -258,8 +258,8 @@ fn experiment_2(a1: u64, a2: u64, equal_quanta: Option<u32>) -> (f64, f64) {
 
 #[test]
 fn without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves() {
-    // 30 each, and 40 by the quanta. The kernel's HTB gives the same where A and B lend nothing: 48.6, 43.1, 37.8. Where they lend, it
-    // passes them over at times: 47.0, 38.0, 32.9 (`scripts/oracle-htb`).
+    // 30 each, and 40 by the quanta. The kernel's HTB gives the same if A and B lend nothing: 48.6, 43.1, 37.8. If they
+    // lend, it skips them at times: 47.0, 38.0, 32.9 (`scripts/oracle-htb`).
     for (a1, a2) in [(140, 160), (100, 200), (60, 240)] {
         let split = experiment_2(a1, a2, None);
         let by_quanta = 30.0 + 40.0 * a1 as f64 / (a1 + a2) as f64;
@@ -320,7 +320,7 @@ fn a_pool_of_two_links_holds_ratio_and_total_once_its_meters_have_settled() {
     assert!(within(first + second, 62.5, 0.1) && within(third, 37.5, 0.1), "{first} + {second}, {third}");
     assert!(within(first, 46.9, 0.1) && within(second, 15.6, 0.1), "{first}, {second}");
     assert!(within(first + second + third, 100.0, 0.02), "{first} + {second} + {third}");
-    // What flow 1 leaves is not used: flow 2 is kept at the same ratio to its base.
+    // Bandwidth that flow 1 leaves is not used: flow 2 is kept at the same ratio to its base.
     let (_, second, third) = kbps(11_000, 14_000);
     assert!(within(second, 50.0, 0.02) && within(third, 30.0, 0.1), "{second}, {third}");
     // Never more than the pool and its burst, and of each member a burst and a packet.
@@ -329,7 +329,7 @@ fn a_pool_of_two_links_holds_ratio_and_total_once_its_meters_have_settled() {
     assert_bucket(&all, self::kbps(100), 2_000 + 2 * (2_000 + 500)).unwrap();
 }
 
-/// What the counters of the root's only child say of its meter, when it has sent 100 packets of 500 B, one every 10 ms.
+/// Meter reading in the counters of the root's only child, when it has sent 100 packets of 500 B, one every 10 ms.
 fn metered(rule: Option<PoolRule>) -> Option<u64> {
     let mut links = builder(10_000_000, 1000);
     let leaf = links.add(ClassId::ROOT, class(kbps(50), None)).unwrap();
@@ -355,7 +355,7 @@ fn metered(rule: Option<PoolRule>) -> Option<u64> {
 fn the_meter_of_a_slot_is_told_and_an_exact_pool_has_none() {
     assert_eq!(metered(None), None);
     assert_eq!(metered(Some(PoolRule::Exact)), None);
-    // Nine whole periods of 5 kB each, of a mean that goes to 50 kB/s by a sixtieth of the rest each time.
+    // Nine whole periods of 5 kB each, of a mean that approaches 50 kB/s by a sixtieth of the rest each time.
     let expected = 400_000.0 * (1.0 - (59.0f64 / 60.0).powi(9));
     for rule in [PoolRule::Ratio, PoolRule::Greedy] {
         let read = metered(Some(rule)).unwrap() as f64;
@@ -394,9 +394,9 @@ fn random_trees() -> impl Strategy<Value = RandomTree> {
 }
 
 impl RandomTree {
-    /// Guarantees share out what the parent has; `limits` says whether ceilings, bursts, priorities and quanta are set.
+    /// Guarantees divide the parent's; `limits` is true if ceilings, bursts, priorities and quanta are set.
     fn build(&self, limits: bool) -> Hierarchy {
-        // Without limits, shares lie closer together, so that the lag allowed is small beside what a run sends.
+        // Without limits, shares are closer together, so that the allowed lag is small beside the bytes of a run.
         let weight = |weight: u64| weight % if limits { 16 } else { 8 } + 1;
         let parents: Vec<usize> = self
             .classes
@@ -459,8 +459,8 @@ fn a_ceiling_that_comes_with_a_reload_stops_a_class_of_a_tree_that_had_none() {
     assert!(sent < 3 && matches!(wait, Dequeued::WaitUntil(time) if time > Nanos::ZERO), "{sent} {wait:?}");
 }
 
-/// Runs a random tree at the pace of its link for so many steps. At each step some leaves get packets; before packets are
-/// given out, `look` is shown the scheduler and the time.
+/// Runs a random tree at the pace of its link for `steps` steps. At each step some leaves get packets; before packets
+/// are dequeued, `look` is called with the scheduler and the time.
 fn run_random(
     tree: &Hierarchy,
     (arrivals, steps): (&[(u8, u32, u32)], usize),

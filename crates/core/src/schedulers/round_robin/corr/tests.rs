@@ -28,7 +28,7 @@ fn fractions_are_carried_over_from_cycle_to_cycle() {
     let packets: Vec<_> = (0..12).flat_map(|_| [(1, 100), (2, 100)]).collect();
     let sent = order(&mut corr(&[3, 1]), &packets);
     assert_eq!(sent[..12], [[1, 1, 1, 2], [1, 1, 1, 2], [1, 1, 1, 2]].concat());
-    // 1.5, 0.9 and 0.6 of 3 slots: what the major cycle leaves over goes to the largest fraction.
+    // 1.5, 0.9 and 0.6 of 3 slots: the rest of the major cycle goes to the largest fraction.
     let packets: Vec<_> = (0..20).flat_map(|_| [(1, 100), (2, 100), (3, 100)]).collect();
     let sent = order(&mut corr(&[5, 3, 2]), &packets);
     assert_eq!(sent[..12], [[1, 2, 3], [1, 1, 2], [1, 3, 2], [1, 1, 2]].concat());
@@ -49,7 +49,7 @@ fn a_debt_is_paid_while_the_class_is_idle() {
     }
     let cycles = corr.cycle as i64 - 1;
     put(&mut corr, 1);
-    // Nothing but a rounding of 2^-32 slot is left of it.
+    // Only a rounding of 2^-32 slot is left of it.
     assert_eq!((cycles, corr.flows.state(1).credit), (4, -1));
 }
 
@@ -90,7 +90,7 @@ proptest! {
     fn a_class_that_comes_with_single_packets_gets_its_rate_and_not_a_slot_per_cycle(
         weights in prop::collection::vec(2u64..9, 2..6), own in 1u64..1_000
     ) {
-        // The class of the smallest share has a new packet whenever it has none; the others always have some.
+        // The class of the smallest share has a new packet whenever it has none; the others are always backlogged.
         let weights: Vec<u64> = core::iter::once(own).chain(weights.iter().map(|weight| weight * 1_000)).collect();
         let mut corr = corr(&weights);
         (2..=weights.len() as u32).for_each(|class| (0..2).for_each(|_| put(&mut corr, class)));
@@ -112,7 +112,7 @@ proptest! {
 
     #[test]
     fn in_the_long_run_packets_are_shared_exactly(weights in prop::collection::vec(1u64..20, 2..8)) {
-        // After as many cycles as the weights add up to, nobody has anything coming.
+        // After as many cycles as the sum of the weights, no class is owed anything.
         let mut corr = corr(&weights);
         (1..=weights.len() as u32).for_each(|class| (0..2).for_each(|_| put(&mut corr, class)));
         let all: u64 = weights.iter().sum();

@@ -212,9 +212,9 @@ proptest! {
         lens in proptest::collection::vec(1u32..=L_MAX, 500),
         start in 0usize..50,
     ) {
-        // W >= (Q_1 / F) (B - (3 F - 2 Q_1)) once the link has sent B bytes since class 1 became backlogged: a latency of
-        // (3 F - 2 phi) / r at the rate r Q_1 / F. W counts bits as they are sent, so that it lags most when a packet of the
-        // class starts.
+        // W >= (Q_1 / F) (B - (3 F - 2 Q_1)) once the link has sent B bytes since class 1 became backlogged: a latency
+        // of (3 F - 2 phi) / r at the rate r Q_1 / F. W counts bits as they are sent, so that it lags most when a
+        // packet of the class starts.
         let mut drr = Drr::new(&flat(NANOS_PER_SEC, sizes.iter().map(|&size| quantum(size)))).unwrap();
         let round: i128 = sizes.iter().map(|&size| i128::from(size)).sum();
         let own = i128::from(sizes[0]);

@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// How late a packet of class 1 leaves after a link of the rate r Q_1 / (sum of Q_LC + Q_BE) of its own would have sent it, at
-/// most; in units of ns / Q_1.
+/// Maximum lateness of a packet of class 1, compared with a private link of the rate r Q_1 / (sum of Q_LC + Q_BE); in
+/// units of ns / Q_1.
 fn latest(served: &[Served], own: u32, round: u64) -> i128 {
     let (own, mut alone, mut latest) = (i128::from(own), 0, 0);
     for packet in served.iter().filter(|packet| packet.class == 1) {
@@ -174,7 +174,7 @@ fn quanta(count: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(prop_oneof![Just(L_MAX), L_MAX..3 * L_MAX], count)
 }
 
-/// Holds back what class 1 sends so that its traffic is within `sigma` bytes and `rho` bytes per second; in order again.
+/// Delays class 1's packets so that its traffic is within `sigma` bytes and `rho` bytes per second; sorted again.
 fn shaped(mut arrivals: Vec<Arrival>, sigma: u64, rho: u64) -> Vec<Arrival> {
     // Tokens in bytes times 10^9.
     let (mut tokens, mut last) = (sigma * 1_000_000_000, 0);

@@ -58,7 +58,7 @@ struct Paper<'a> {
     credits: Vec<u64>,
     quanta: &'a [u32],
     number: usize,
-    /// The class whose packet is under way, and the best-effort class that is being visited.
+    /// The class whose packet is in transmission, and the best-effort class that is being visited.
     sending: usize,
     visited: usize,
     /// Visits left in this round.
@@ -192,7 +192,7 @@ proptest! {
                 break;
             }
             if class == 2 {
-                // The class has sent what it could.
+                // The class has sent as much as it could.
                 let all = rounds * i128::from(own) * best_effort.len() as i128;
                 prop_assert!(sent <= all && sent > all - i128::from(L_MAX), "{sent} of {all} in {rounds} rounds");
             }

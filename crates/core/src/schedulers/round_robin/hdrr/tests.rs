@@ -20,7 +20,7 @@ fn put(hdrr: &mut Hdrr, class: u32, len: u32) {
     hdrr.enqueue(Nanos::ZERO, Packet { handle: 0, len, class: ClassId(class) }, &mut never);
 }
 
-/// The next packet, and whether a visit begins with it.
+/// Returns the next packet, and true if a visit begins with it.
 fn take(hdrr: &mut Hdrr) -> Option<(u32, u32, bool)> {
     let begins = hdrr.visited == NIL;
     let dequeued = hdrr.dequeue(Nanos::ZERO, &mut never);

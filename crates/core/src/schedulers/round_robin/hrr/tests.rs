@@ -27,7 +27,8 @@ fn a_class_is_in_the_topmost_list_that_serves_its_share_within_one_in_32() {
     }
 }
 
-/// Sends for `frames` frames of the topmost list with packets of `len` in all classes at all times; what was sent, and when it ended.
+/// Sends for `frames` frames of the topmost list with packets of `len` in all classes at all times; returns the packets
+/// and their end times.
 fn busy(hrr: &mut Hrr, classes: u32, frames: u64, lens: &[u32]) -> Vec<(u32, u64)> {
     let put = |hrr: &mut Hrr, class: u32, now: u64, number: usize| {
         let packet = Packet { handle: 0, len: lens[number % lens.len()], class: ClassId(class) };

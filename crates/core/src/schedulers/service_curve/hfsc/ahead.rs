@@ -1,22 +1,22 @@
-//! Asking for cache lines before they are needed, where there are many classes.
+//! Prefetching, if there are many classes.
 //!
-//! The classes below the root are in the order of their virtual times, and the first below each of them is known. So it is known who is
-//! probably sent in a while. What is asked for in vain costs little, and nothing here decides anything.
+//! The classes below the root are in the order of their virtual times, and the first below each of them is known. So
+//! the next leaves can be predicted. A useless prefetch costs little, and this module decides nothing.
 
 use super::{Hfsc, LEAF, NONE, Work};
 use crate::contract::Packet;
 use crate::parts::prefetch::prefetch_all;
 
-/// A leaf is asked for so many packets ahead ...
+/// Prefetch distance for a leaf, in packets ...
 const LEAF_AHEAD: u32 = 16;
-/// ... and so many packets later the packet behind its head.
+/// ... and the number of packets after that for the packet behind its head.
 const THEN_PACKET: usize = 8;
-/// What a class two levels below the root has of its children, so many packets ahead ...
+/// Prefetch distance, in packets, for the children's data of a class two levels below the root ...
 const INNER_AHEAD: u32 = 24;
-/// ... and so many packets later that class.
+/// ... and the number of packets after that for that class.
 const THEN_CLASS: usize = 4;
 
-/// Who was asked for, as long as more is to be asked for; [`NONE`] where nobody was.
+/// Prefetches with a second step pending; [`NONE`] if there is none.
 #[derive(Debug)]
 pub(super) struct Asked {
     leaves: [u32; THEN_PACKET],
@@ -29,8 +29,8 @@ impl Asked {
 }
 
 impl<W: Work> Hfsc<W> {
-    /// Who is on the way that link-sharing probably takes when `by` others have been sent: a leaf, with [`LEAF`] set, or the index of the children of
-    /// a class `levels` below the root. Nothing is read of these themselves.
+    /// Returns the likely next class on the path of link-sharing after `by` others: a leaf, with [`LEAF`] set, or the
+    /// index of the children of a class `levels` below the root. Reads neither of these.
     #[inline(always)]
     fn ahead(&self, by: u32, levels: u32) -> Option<u32> {
         let mut children = &self.children[0];
@@ -47,7 +47,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Asks for what the next packets need. To be called for each.
+    /// Prefetches for the next packets. To be called for each packet.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
         let turn = self.asked.packets;
@@ -71,7 +71,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Asks for what packets that arrive need: their leaves, then the tails of their queues, or the places of those that are empty.
+    /// Prefetches for arriving packets: their leaves, then the tails of their queues, or the places of empty ones.
     pub(super) fn look_ahead_of(&self, batch: &[Packet]) {
         for packet in batch {
             prefetch_all(&self.classes, packet.class.index());

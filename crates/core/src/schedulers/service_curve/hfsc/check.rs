@@ -12,7 +12,7 @@ fn children<W: Work>(hfsc: &Hfsc<W>, class: usize) -> Result<bool, String> {
     Ok(children.is_active())
 }
 
-/// All of them.
+/// Checks everything.
 pub(super) fn all<W: Work>(hfsc: &Hfsc<W>) -> Result<(), String> {
     hfsc.asleep.check()?;
     hfsc.eligible.check()?;

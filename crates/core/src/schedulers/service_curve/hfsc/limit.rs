@@ -1,11 +1,12 @@
-//! Upper limits of classes under H-FSC: until when a class is held back, and how much it may save meanwhile.
+//! Upper limits of classes under H-FSC: the time until which a class is blocked, and its savings meanwhile.
 //!
-//! The limit curve U starts anew when the class becomes active, so nothing is saved while it is idle. A class is fit once U has
-//! reached its service. While it is fit and waits for its turn, U goes on, up to the service and a burst B. So for any interval
+//! The limit curve U starts anew when the class becomes active, so an idle class saves nothing. A class is fit once U
+//! has reached its service. While it is fit and waits for its turn, U grows, up to the service and a burst B. So for
+//! any interval
 //!
 //! > W(s, t] <= U(t - s) + B + L_max
 //!
-//! for what is sent by link-sharing.
+//! for service by link-sharing.
 
 use crate::contract::{BuildError, ClassId, Hierarchy};
 use crate::parts::curve::{Curve, SLOPE_BITS, Shape};
@@ -13,7 +14,7 @@ use crate::parts::curve::{Curve, SLOPE_BITS, Shape};
 /// The upper limit of one class.
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// It starts at the service of the class, or above by what is left of the burst.
+    /// It starts at the service of the class, or above by the rest of the burst.
     curve: Curve,
     /// In bytes.
     burst: u64,
@@ -28,7 +29,7 @@ pub(super) fn limits_of(tree: &Hierarchy) -> usize {
     tree.classes().filter(limited).count()
 }
 
-/// The curve of `class`, and its largest slope in bit/s.
+/// Returns the curve of `class`, and its largest slope in bit/s.
 fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, BuildError> {
     let config = tree.config(class);
     let refused = |what| BuildError::Curve { class, what };
@@ -47,11 +48,11 @@ fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, Build
     }
 }
 
-/// What a limit of `bps` brings in the longest time that `class` should wait for its turn while there is room for it to send at its limit:
-/// two largest packets of each child of every class above it, at that class's rate; and two packets. The rate is that when all are busy,
-/// or `bps` where that is more, as the class above has to get that much for the room to be there. So the burst is at most two
-/// packets for each of these children, however small the share is, and a class makes up for no more than that after others kept it
-/// from its limit for long.
+/// Yield of a limit of `bps` in the longest expected wait of `class` for its turn while there is room for it to send at
+/// its limit: two largest packets of each child of every class above it, at that class's rate; and two packets. The
+/// rate is that when all are busy, or `bps` if that is more, as the class above must get that much for the room to
+/// exist. So the burst is at most two packets for each of these children, even for a tiny share. A class makes up for
+/// no more than that after others kept it from its limit for long.
 fn default_burst(tree: &Hierarchy, class: ClassId, bps: u64) -> u64 {
     let largest = u128::from(tree.link().max_packet);
     let (mut burst, mut at) = (2 * largest, class);
@@ -67,7 +68,7 @@ fn default_burst(tree: &Hierarchy, class: ClassId, bps: u64) -> u64 {
 const LARGEST_BURST: u64 = 1 << 62;
 
 impl Limit {
-    /// That of `class`, if it has one.
+    /// Returns the limit of `class`, if it has one.
     ///
     /// # Errors
     /// [`BuildError::Curve`].
@@ -78,33 +79,33 @@ impl Limit {
         Ok(Some(Self { curve: Curve::new(shape), burst }))
     }
 
-    /// Limits as `with` does from `now` on, when `served` bytes were sent of the class. Whether that is something else.
+    /// Adopts the limit of `with` from `now` on, after `served` bytes of the class. Returns true if it changed.
     pub(super) fn retune(&mut self, with: &Self, now: u128, served: u64) -> bool {
         self.burst = with.burst;
         self.curve.retune(&with.curve, now, served)
     }
 
-    /// The class, of which `served` bytes were sent, becomes active at `now`, a time in the curve's unit.
+    /// Activates the class, with `served` bytes sent so far, at `now`, a time in the curve's unit.
     pub(super) fn begin(&mut self, now: u128, served: u64) {
         self.curve.lower_below(now, served);
     }
 
-    /// A packet of the class is about to be sent at `now`.
+    /// Called when a packet of the class is about to be sent at `now`.
     pub(super) fn send(&mut self, now: u128, served: u64) {
         self.curve.lower_to(now, served.wrapping_add(self.burst));
     }
 
-    /// When the class is fit.
+    /// Returns the time from which the class is fit.
     pub(super) fn fit_time(&self, served: u64) -> u128 {
         if self.saved(served) > 0 { 0 } else { self.curve.time_of(served) }
     }
 
-    /// Nothing was sent yet.
+    /// Resets to the state before the first packet.
     pub(super) fn reset(&mut self) {
         self.curve = Curve::new(self.curve.shape());
     }
 
-    /// By how many bytes the curve starts above `service`, which may wrap.
+    /// Bytes by which the curve starts above `service`, which may wrap.
     fn saved(&self, service: u64) -> u64 {
         let above = self.curve.start_service().wrapping_sub(service);
         if above >> 63 == 0 { above } else { 0 }

@@ -73,13 +73,13 @@ fn figure_3_sced_starves_session_1_and_h_fsc_does_not_and_keeps_both_curves() {
     let gap = longest_gap(&sent, 1, t0, t0 + 500 * MS);
     assert!((210 * MS..=215 * MS).contains(&gap), "{gap}");
 
-    // S_2(t - d_0): by virtual time alone. Nobody starves, and session 2's curve is broken.
+    // S_2(t - d_0): by virtual time alone. No session starves, and session 2's curve is violated.
     let shared = flat(|curve| ClassConfig { link_share: Some(curve), ..ClassConfig::default() });
     let sent = run(&mut Hfsc::new(&shared).unwrap(), 1_000, &arrivals, 2_000 * MS);
     assert!(longest_gap(&sent, 1, t0, t0 + 500 * MS) <= 2 * MS);
     assert!(breaches(&sent)[1] > 5_000, "{:?}", breaches(&sent));
 
-    // H-FSC: session 1 keeps what session 2's curve leaves, 3/8 of the link.
+    // H-FSC: session 1 keeps the rest of session 2's curve, 3/8 of the link.
     let sent = run(&mut Hfsc::new(&flat(both)).unwrap(), 1_000, &arrivals, 2_000 * MS);
     assert_eq!(breaches(&sent), [0, 0]);
     assert!(longest_gap(&sent, 1, t0, t0 + 500 * MS) <= 3 * MS);
@@ -99,7 +99,7 @@ fn figure_4_every_leaf_keeps_its_curve_where_the_inner_classes_cannot() {
     for (class, curve) in [(3, steep), (4, late), (5, steep), (6, late)] {
         assert_eq!(worst_breach(class, &curve, &arrivals, &sent, MS / 2), 0, "class {class}");
     }
-    // Until then B has what its curve asks for.
+    // Until then B's curve is met.
     let of = |inner: [u32; 2], from, to| inner.iter().map(|&class| bytes(&sent, class, from, to)).sum::<u64>();
     assert!(of([5, 6], 0, t0) >= 500_000 - 500);
     // Then 1's steep piece is paid by B, which falls behind its curve, 4 Mbit/s, by far more than a packet.
@@ -114,7 +114,7 @@ fn figure_12_an_idle_class_gives_its_share_to_its_siblings() {
     let mut classes: Vec<_> = rates[..4].iter().map(|&bps| (0, reserved(bps))).collect();
     classes.push((0, guaranteed(rates[4])));
     classes.extend(below.iter().map(|&bps| (5, reserved(bps))));
-    // Backlogged but for the last, which is off in every second phase of two seconds.
+    // Backlogged except the last, which is off in every second phase of two seconds.
     let phase = 2_000 * MS;
     let mut arrivals: Vec<Arrival> =
         [1, 2, 3, 4, 6, 7, 8].into_iter().flat_map(|class| backlog(0, class, 512, 8_000)).collect();
@@ -162,7 +162,7 @@ fn experiment_2_of_hls_is_shared_half_and_half_whatever_the_leaf_guarantees() {
 
 #[test]
 fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
-    // Its share is nine tenths and its limit one half; then a third class joins, and nobody waits for long.
+    // Its share is nine tenths and its limit one half; then a third class joins, and no class waits for long.
     let limited = ClassConfig { upper_limit: Some(line(LINK / 2)), ..weighted(9) };
     let classes = [(0, limited), (0, weighted(1)), (0, weighted(1))];
     let join = 1_000 * MS;
@@ -179,7 +179,7 @@ fn a_class_at_its_upper_limit_gets_it_and_does_not_pull_others_back() {
 
 #[test]
 fn a_class_gets_to_its_ceiling_however_often_it_waits_behind_others() {
-    // A may have what it is guaranteed and no more; its packets are shorter than those of the other.
+    // A may have its guarantee and no more; its packets are shorter than those of the other.
     let three_tenths = Rate::from_bps(LINK / 10 * 3).unwrap();
     let a = ClassConfig { ceiling: Some(three_tenths), ..guaranteed(LINK / 10 * 3) };
     let arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1_000).chain(backlog(0, 2, 1_400, 1_000)).collect();
@@ -197,7 +197,7 @@ fn a_class_gets_to_its_ceiling_however_often_it_waits_behind_others() {
 
 #[test]
 fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
-    // One packet, nothing for a second, then many: they are spaced by the ceiling from the first on.
+    // One packet, a pause of a second, then many: they are spaced by the ceiling from the first on.
     let a = ClassConfig { ceiling: Some(Rate::from_bps(LINK / 10).unwrap()), ..weighted(1) };
     let mut arrivals: Vec<Arrival> = backlog(0, 1, 1_000, 1).collect();
     arrivals.extend(backlog(1_000 * MS, 1, 1_000, 20));
@@ -209,7 +209,7 @@ fn a_class_saves_nothing_for_its_ceiling_while_it_is_idle() {
 
 #[test]
 fn a_class_that_others_kept_from_its_ceiling_for_long_makes_up_for_no_more_than_packets() {
-    // For a second it gets next to nothing of a share of next to nothing. Then it has the link alone, and a ceiling of half.
+    // For a second it gets a tiny share. Then it has the link alone, and a ceiling of half.
     let half = Rate::from_bps(LINK / 2).unwrap();
     let limited = ClassConfig { ceiling: Some(half), ..weighted(1) };
     let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1_000, ..LinkConfig::new(rate(LINK)) });
@@ -219,7 +219,7 @@ fn a_class_that_others_kept_from_its_ceiling_for_long_makes_up_for_no_more_than_
     }
     let arrivals: Vec<Arrival> = backlog(0, 2, 1_000, 1_000).chain(backlog(0, 3, 1_000, 2_000)).collect();
     let sent = run(&mut Hfsc::new(&tree.build().unwrap()).unwrap(), 1_000, &arrivals, 2_000 * MS);
-    // Two packets for each of two children on two levels at most, two more, and what is on the link.
+    // At most two packets for each of two children on two levels, two more, and the packet on the link.
     let got = bytes(&sent, 3, 1_000 * MS, 2_000 * MS);
     assert!((500_000..=500_000 + 11_000).contains(&got), "{got} B");
 }
@@ -360,7 +360,7 @@ proptest! {
         arrivals in some_arrivals(0, 4),
         ceilings in any::<bool>(),
     ) {
-        // Theorems 1 and 2: the service curves are kept within tau_max, also below ceilings, whatever is shared how.
+        // Theorems 1 and 2: the service curves are kept within tau_max, also below ceilings, for any link-sharing.
         let (curves, weights): (Vec<_>, Vec<_>) = curves.into_iter().unzip();
         let curves = fitting(curves, LINK);
         let config = |(&curve, &weight)| ClassConfig { real_time: Some(curve), ..weighted(weight) };
@@ -379,9 +379,9 @@ proptest! {
         places in prop::collection::vec(any::<u32>(), 4),
         steps in prop::collection::vec((0u32..8, 1u32..=1_500), 1..200),
     ) {
-        // Theorem 3 for link-sharing: the smallest is served, so v_max <= v_min + the largest step of any sibling, which is
-        // its flat piece and one packet on its lower slope; a class that becomes active starts between the two, or where
-        // it stopped when v_min was lower still.
+        // Theorem 3 for link-sharing: the smallest is served, so v_max <= v_min + the largest step of any sibling,
+        // which is its flat piece and one packet on its lower slope. A class that becomes active starts between the
+        // two, or at its last position if v_min was lower still.
         let config = |&curve: &ServiceCurve| ClassConfig { link_share: Some(curve), ..weighted(1) };
         let (tree, first) = deep(curves.iter().map(config).collect(), &inner, &places, false);
         let mut hfsc = Hfsc::new(&tree).unwrap();
@@ -504,16 +504,17 @@ proptest! {
     }
 }
 
-/// The slope that a class without a curve shares by: as the module's page says.
+/// The link-sharing slope of a class without a curve, as documented in the module.
 fn hfsc_rate(tree: &Hierarchy, class: ClassId) -> u64 {
     let siblings = tree.children(tree.parent(class).unwrap());
     let curves = siblings.iter().any(|&sibling| tree.config(sibling).link_share.is_some());
     if curves { tree.rate_all_busy(class).max(1) } else { tree.weight(class) }
 }
 
-/// How far virtual times of `sessions` siblings are apart when each joins and has a packet served in real time at once, over the step of one packet.
+/// Maximum difference of the virtual times of `sessions` siblings, in steps of one packet, if each joins and has a
+/// packet served in real time at once.
 fn apart_after_joining(sessions: u32, joins: Joins) -> u128 {
-    // A packet in no time to speak of, and then hardly anything: real time serves whoever comes, and never more.
+    // A packet in a negligible time, and then almost no rate: real time serves each arrival, and never more.
     let rate = LINK / (2 * u64::from(sessions));
     let real_time = ServiceCurve {
         m1: Rate::from_bps(rate).ok(),
@@ -531,7 +532,7 @@ fn apart_after_joining(sessions: u32, joins: Joins) -> u128 {
         for _ in 0..50 {
             hfsc.enqueue(now, Packet { handle: 0, len: 1_000, class: ClassId(session) }, &mut drops);
         }
-        // Real time alone is asked: the newcomer's first packet is the only one that is due.
+        // Only real time is queried: the newcomer's first packet is the only one that is due.
         let Dequeued::Packet(packet) = hfsc.dequeue(now, &mut drops) else { panic!("packets are queued") };
         assert_eq!(packet.class, ClassId(session), "{joins:?}");
         now = now.saturating_add(Nanos(8_000));

@@ -83,8 +83,8 @@ proptest! {
 
     #[test]
     fn with_lines_the_order_is_that_of_virtual_clock(steps in prop::collection::vec((0u32..6, 0u64..2_000_000, 1u32..=1_500), 1..200)) {
-        // They part only where a packet arrives at a class whose last stamp has passed while it still has packets, which
-        // a link that keeps its pace allows for one largest packet at most: such arrivals are left out.
+        // They differ only if a packet arrives at a class whose last stamp has passed while it still has packets, which
+        // a link that keeps its pace allows for at most one largest packet: such arrivals are left out.
         let rates = [LINK / 2, LINK / 4, LINK / 8, LINK / 8];
         let share = |&bps: &u64| (0, ClassConfig { share: Rate::from_bps(bps).ok().map(Share::Guarantee), ..ClassConfig::default() });
         let tree = tree(LINK, &rates.iter().map(share).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Who gets what the guarantees leave: the state-dependent schedulers of \[sds\] Section II-C.
+//! Distribution of the bandwidth beyond the guarantees: the state-dependent schedulers of \[sds\] Section II-C.
 
 #[cfg(feature = "invariants")]
 use alloc::string::String;
@@ -12,7 +12,7 @@ use crate::parts::{
 
 use super::TIME_PER_BIT_S;
 
-/// How the class that gets the excess is chosen.
+/// The choice of the class that gets the excess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// LDF: the longest delay, Q_i / g_i.
@@ -34,14 +34,14 @@ pub(super) struct Session {
     pub(super) pace: Pace,
     /// D_i, in 2^-16 ns.
     pub(super) max_delay: u128,
-    /// Where the class's buckets are among those of all classes.
+    /// Range of the class's buckets among those of all classes.
     buckets: (u32, u32),
     /// Time that a byte takes at the peak rate, the least of all buckets.
     peak: Pace,
 }
 
-/// What a bucket still lets the class send at its peak rate: arrivals empty it, and it never goes below zero. Delta B_i is the least of
-/// the class's buckets.
+/// The amount that the class may still send at its peak rate: arrivals empty the bucket, and its level never goes below
+/// zero. Delta B_i is the least of the class's buckets.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     depth: u128,
@@ -57,7 +57,7 @@ impl Burst {
         self.updated = self.updated.max(now);
     }
 
-    /// From when on it is above `bytes`, if ever.
+    /// Time from which the level is above `bytes`, if ever.
     fn above(&self, bytes: u64) -> Option<u128> {
         let bytes = u128::from(bytes) * LEVEL_PER_BYTE;
         if bytes >= self.depth {
@@ -81,7 +81,7 @@ pub(super) struct Excess {
     bursts: Stack<Burst>,
 }
 
-/// Buckets of all classes of `tree`; a class that names none has one.
+/// Number of buckets of all classes of `tree`; a class without one counts as one.
 fn buckets(tree: &Hierarchy) -> usize {
     (0..tree.len()).map(|index| tree.config(ClassId(index as u32)).leaky_buckets.iter().count().max(1)).sum()
 }
@@ -99,14 +99,14 @@ impl Excess {
         })
     }
 
-    /// Bytes that one takes, of the leaky-bucket policy where `LEAKY_BUCKETS`.
+    /// Memory of an instance, in bytes; of the leaky-bucket policy if `LEAKY_BUCKETS`.
     pub(super) fn memory<const LEAKY_BUCKETS: bool>(tree: &Hierarchy) -> u64 {
         let order = Heap::memory(tree.len());
         if LEAKY_BUCKETS { 3 * order + bytes_of::<Burst>(buckets(tree)) } else { order + 2 * Heap::memory(0) }
     }
 
-    /// The state of a class whose traffic keeps all of `buckets`, of which there is at least one. Each class of the tree is
-    /// made once.
+    /// Makes the state of a class whose traffic conforms to all of `buckets`, of which there is at least one. To be
+    /// called once for each class of the tree.
     pub(super) fn session(&mut self, pace: Pace, max_delay: u128, buckets: LeakyBuckets) -> Session {
         let first = self.bursts.len() as u32;
         let mut peak = u64::MAX;
@@ -128,7 +128,7 @@ impl Excess {
         }
     }
 
-    /// From when on all buckets of a class let it send more than `bytes`, if ever.
+    /// Time from which all buckets of a class allow more than `bytes`, if ever.
     fn above(&self, session: &Session, bytes: u64) -> Option<u128> {
         let (first, end) = session.buckets;
         let mut latest = 0;
@@ -138,7 +138,7 @@ impl Excess {
         Some(latest)
     }
 
-    /// A class has `backlog` queued and room for `free` more bytes.
+    /// Records that a class has `backlog` queued and room for `free` more bytes.
     pub(super) fn changed(&mut self, class: u32, session: &Session, backlog: Amount, free: u64) {
         if backlog.packets == 0 {
             self.order.remove(class);
@@ -164,7 +164,8 @@ impl Excess {
         }
     }
 
-    /// The class that gets the excess at `now`: the first in the order, or the second where there are two and that is asked for.
+    /// Returns the class that gets the excess at `now`: the first in the order, or the second if that is requested and
+    /// there are two.
     pub(super) fn choose(&mut self, now: Nanos) -> Option<u32> {
         while let Some((class, at)) = self.safe.first()
             && at <= now.0.into()

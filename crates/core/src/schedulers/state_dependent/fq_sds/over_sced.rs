@@ -1,12 +1,12 @@
 //! `fq-ldf-sced`, `fq-lto-sced`, `fq-lto-lb-sced`: the redistribution of FQ-SDS on top of service curves, which \[sds\] suggests in
 //! Section V and does not build. Flat.
 //!
-//! Every class has its service curve, as under SCED. What the curves leave goes to the class whose state needs it most.
-//! The shaper of FQ-SDS becomes the eligible curve, and the server's finish tags become deadlines. A class's head
-//! packet waits until its curve demands that it be served, and then goes by its deadline. While no packet is eligible,
-//! the state-dependent scheduler picks one. That does not count against the curve: the next packet of the class is
-//! eligible when that one would have been. This is H-FSC's real-time criterion with the policies of \[sds\] in the
-//! place of link-sharing. It does not punish classes that got excess, as SCED does.
+//! Every class has its service curve, as under SCED. The rest goes to the class whose state needs it most. The shaper
+//! of FQ-SDS becomes the eligible curve, and the server's finish tags become deadlines. A class's head packet waits
+//! until its curve requires service, and is then ordered by its deadline. While no packet is eligible, the
+//! state-dependent scheduler picks one. That does not count against the curve: the next packet of the class becomes
+//! eligible at that one's eligible time. This is H-FSC's real-time criterion with the policies of \[sds\] in place of
+//! link-sharing. It does not punish classes that got excess, as SCED does.
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
@@ -14,17 +14,15 @@
 //! | e, d of the head packet, \[hfsc\] equations (8) to (10) | keys of `waiting` and `eligible` | 2^-12 ns |
 //! | D_i, Q_i / g_i, beta_i, Delta B_i, P_i of \[sds\] | `excess.rs` | |
 //!
-//! **Cost per packet.** O(log n). A call may make many heads eligible, each once.
-//! **Invariants.** A class with packets is in exactly one of `waiting` and `eligible`, under the time of its head.
-//! **Bounds.** With curves that fit the link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service
-//! curve is kept up to one largest packet, under all policies.
-//! **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
-//! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with nothing but lines, the guarantees; the
+//! **Cost per packet.** O(log n). A call may make many heads eligible, each once. **Invariants.** A class with packets
+//! is in exactly one of `waiting` and `eligible`, under the time of its head. **Bounds.** With curves that fit the
+//! link, no deadline is missed by more than L_max / r (\[hfsc\] Theorem 2): every service curve is kept up to one
+//! largest packet, under all policies. **Overflow budget and errors.** Those of `parts::curve` and of `excess.rs`.
+//! **Validation.** The bound as a property test against equation (1) of \[hfsc\]; with lines only, the guarantees; the
 //! policies' choices on the examples of `tests.rs`.
 //!
-//! DIFFERENCE: \[sds\] names neither eligible times nor what a packet sent as excess counts for. Both are as in
-//! \[hfsc\], so that excess is never paid for later.
-//! DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
+//! DIFFERENCE: \[sds\] names neither eligible times nor the effect of a packet sent as excess. Both are as in \[hfsc\],
+//! so that excess is never paid for later. DIFFERENCE: curves that do not fit the link are refused, as under `sced`.
 
 use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
@@ -43,7 +41,7 @@ use crate::parts::{
 };
 use crate::schedulers::sced;
 
-/// A scheduler of this family whose guarantees are service curves.
+/// Makes the entry of a scheduler of this family whose guarantees are service curves.
 const fn info(name: &'static str, summary: &'static str, features: &'static [Feature], build: Build) -> SchedulerInfo {
     let promises = Promises { delay: Some(Delay::Curves { lines: true }), ..Promises::NONE };
     let sharing = Sharing::Unknown("what the curves leave goes by the states of queues");
@@ -55,19 +53,19 @@ const fn info(name: &'static str, summary: &'static str, features: &'static [Fea
     }
 }
 
-/// What `fq-ldf-sced` is and supports.
+/// Registry entry of `fq-ldf-sced`.
 pub const LDF: SchedulerInfo =
     info("fq-ldf-sced", "service curves; the rest to the longest delay", &[Feature::ServiceCurves], |tree, _| {
         build(tree, Policy::LongestDelay)
     });
-/// What `fq-lto-sced` is and supports.
+/// Registry entry of `fq-lto-sced`.
 pub const LTO: SchedulerInfo = info(
     "fq-lto-sced",
     "service curves; the rest to the least time to overflow",
     &[Feature::ServiceCurves, Feature::MaxDelay],
     |tree, _| build(tree, Policy::LeastTimeToOverflow),
 );
-/// What `fq-lto-lb-sced` is and supports.
+/// Registry entry of `fq-lto-lb-sced`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSdsSced::memory::<true>,
     ..info(
@@ -103,10 +101,10 @@ pub(crate) struct FqSdsSced {
 }
 
 impl FqSdsSced {
-    /// A scheduler for the leaves of `tree` whose excess goes by `policy`.
+    /// Makes a scheduler for the leaves of `tree` whose excess is given by `policy`.
     ///
     /// # Errors
-    /// [`BuildError::Curve`] and, where classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
+    /// [`BuildError::Curve`] and, if classes set curves, [`BuildError::NotAdmitted`]; [`BuildError::OutOfMemory`].
     pub(crate) fn new(tree: &Hierarchy, policy: Policy) -> Result<Self, BuildError> {
         let shapes = sced::shapes(tree)?;
         let mut excess = Excess::new(policy, false, tree)?;
@@ -131,7 +129,7 @@ impl FqSdsSced {
             + planning_memory(tree)
     }
 
-    /// Time goes on, and heads become eligible.
+    /// Advances the time, and makes heads eligible.
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         while let Some((index, at)) = self.waiting.first()
@@ -165,7 +163,7 @@ impl Scheduler for FqSdsSced {
         let Packet { class: ClassId(index), len, .. } = packet;
         let takes = self.flows.takes(packet.class, len);
         if takes {
-            // What is dropped for want of room has arrived, too.
+            // A packet that is dropped for lack of room has arrived, too.
             self.excess.arrived(&self.flows.state(index).session, self.now, len);
         }
         if self.flows.push(now, packet, drops) == Some(true) {

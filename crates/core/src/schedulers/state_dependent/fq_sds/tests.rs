@@ -1,4 +1,4 @@
-//! The theorems of \[sds\] over random traffic, and what each policy chooses.
+//! The theorems of \[sds\] over random traffic, and the choices of each policy.
 
 use alloc::vec::Vec;
 
@@ -60,7 +60,7 @@ proptest! {
                 let own: Vec<Served> = served.iter().filter(of_class).copied().collect();
                 let (l_i, phi) = (largest(&own), i128::from(weight));
                 for (place, packet) in own.iter().enumerate() {
-                    // Backlog on arrival, the packet and what is being sent of the class included.
+                    // Backlog on arrival, including the packet and the one of the class in transmission.
                     let queued: i128 = own[..=place].iter().filter(|p| p.end > packet.arrival).map(|p| i128::from(p.len)).sum();
                     // In bytes of the link, times the weight.
                     let bound = queued * all + l_max * phi + l_i * (all - phi);
@@ -163,7 +163,7 @@ fn of_several_leaky_buckets_the_emptiest_says_whether_a_class_may_overflow_and_t
     assert_eq!(chosen(&[(4_000, link_rate, tenth)], 0), Some(1));
     assert_eq!(chosen(&[wide, (4_000, link_rate, tenth)], 0), Some(1));
     assert_eq!(chosen(&[(4_000, link_rate, tenth), wide], 0), Some(1));
-    // When both are full again it comes first, but not before the slower one is.
+    // When both are full again it comes first, but not before the slower one is full.
     let full = 4_000 * 8 * 10;
     let (fast, slow) = ((4_000, link_rate, tenth), (4_000, link_rate, tenth / 10));
     assert_eq!(chosen(&[fast, fast], full), Some(3));
@@ -197,8 +197,8 @@ fn a_leaky_bucket_that_another_one_makes_idle_changes_nothing() {
 
 #[test]
 fn the_shaper_does_not_notice_what_the_excess_has_sent() {
-    // A class of half the link with two packets at 0 is released one at 0 and one at 16 us. The second leaves at 8 us, as excess; a
-    // third that comes at 9 us is released at 16 us all the same, not at 32.
+    // A class of half the link with two packets at 0 is released one at 0 and one at 16 us. The second leaves at 8 us,
+    // as excess; a third that comes at 9 us is still released at 16 us, not at 32.
     let tree = link(&[guarantee(2), guarantee(2)]);
     let mut fq = FqSds::new(&tree, Policy::LongestDelay, false).unwrap();
     assert_eq!(sent(&mut fq, &[1, 1], 2), [1, 1]);

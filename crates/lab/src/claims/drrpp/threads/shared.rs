@@ -1,11 +1,12 @@
 //! The flow list between an enqueuing and a dequeuing thread, and the two threads.
 //!
-//! A thread that wants the list takes a number and waits until it is its turn. So it waits only while the other thread uses the list, and for one
-//! call of it at most: whatever the other thread does next stands behind.
+//! A thread that wants the list takes a number and waits for its turn. So it waits only while the other thread uses the
+//! list, and for at most one call of it: the other thread's next call is behind.
 //!
-//! By the link's clock, both threads do what one thread would do. The dequeuing thread asks at time T only after all packets that come by T are
-//! there. Packets of later times may come while it asks, up to the time that a shortest packet takes on the link: where something is queued, the
-//! link is busy at least that long, and what comes by then stands in line behind the call that it waits for.
+//! By the link's clock, both threads do the same as one thread would. The dequeuing thread calls at time T only after
+//! all packets that come by T are there. Packets of later times may come during the call, up to the duration of a
+//! shortest packet on the link. With packets queued, the link is busy at least that long, and packets that come by then
+//! are in line behind the awaited call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,18 +17,18 @@ use fairlink_core::{NANOS_PER_SEC, Nanos, Next, Wake};
 use super::{Coming, FlowList};
 use crate::claims::{ClaimError, Lab};
 
-/// What the threads go by.
+/// The pace of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     /// The clock of the link.
     Link,
-    /// Nothing: each goes as fast as it can.
+    /// No pace: each runs as fast as it can.
     None,
 }
 
 /// The most packets that are queued at full speed, fewer than a queue holds.
 const ROOM: u64 = 64;
-/// So many calls are made between questions whether to end.
+/// Number of calls between checks for the end.
 const ASK_EVERY: u64 = 64;
 
 /// The two threads.
@@ -46,7 +47,7 @@ impl Side {
     }
 }
 
-/// How often the threads met. Pairs are of the enqueuing and of the dequeuing thread.
+/// Counts of the threads' encounters. Pairs are of the enqueuing and of the dequeuing thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waits {
     /// Calls.
@@ -59,7 +60,7 @@ pub(super) struct Waits {
     pub(super) together: usize,
 }
 
-/// What the threads know of each other.
+/// The shared state of the threads.
 #[derive(Debug, Default)]
 struct Line {
     /// Numbers that were taken, and those whose turn is over.
@@ -70,7 +71,7 @@ struct Line {
     left: u64,
     /// Up to when packets may be handed over.
     clock: Nanos,
-    /// When the next packet comes that is not handed over; `None` after the last.
+    /// Time of the next packet that is not handed over; `None` after the last.
     coming: Option<Nanos>,
     /// A thread ended before its work was done.
     failed: bool,
@@ -105,7 +106,7 @@ impl Gate {
         if line.failed { Err(ClaimError::other("the other thread ended early")) } else { Ok(line) }
     }
 
-    /// One call of the list: `work`, when it is this thread's turn, and then `after`.
+    /// Makes one call of the list: `work`, on this thread's turn, and then `after`.
     fn call<T>(
         &self,
         side: Side,
@@ -140,7 +141,7 @@ impl Gate {
     }
 }
 
-/// Lets the other thread end, whatever ended this one.
+/// Lets the other thread end, whatever the reason of this one's end.
 struct Ending<'g> {
     gate: &'g Gate,
     done: bool,
@@ -155,13 +156,13 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The two threads: what comes, and at which pace.
+/// The two threads: their arrivals, and their pace.
 struct Threads<'w, 'l> {
     lab: &'w Lab<'l>,
     gate: &'w Gate,
     coming: &'w [Coming],
     pace: Pace,
-    /// What a shortest packet takes on the link.
+    /// Duration of a shortest packet on the link.
     shortest: Nanos,
 }
 
@@ -173,7 +174,7 @@ impl Threads<'_, '_> {
         result
     }
 
-    /// The enqueuing thread.
+    /// Runs the enqueuing thread.
     fn enqueue(&self) -> Result<(), ClaimError> {
         for (number, packet) in self.coming.iter().enumerate() {
             if (number as u64).is_multiple_of(ASK_EVERY) {
@@ -197,15 +198,15 @@ impl Threads<'_, '_> {
         Ok(())
     }
 
-    /// The dequeuing thread.
+    /// Runs the dequeuing thread.
     fn dequeue(&self) -> Result<(), ClaimError> {
         let mut now = Nanos::ZERO;
-        // A packet takes one call, and one more where the link had nothing to send before it.
+        // A packet takes one call, and one more if the link had nothing to send before it.
         for calls in 0..=2 * self.coming.len() as u64 {
             if calls.is_multiple_of(ASK_EVERY) {
                 self.lab.go_on()?;
             }
-            // All that comes by now is there.
+            // All arrivals by now are there.
             let mut line = self.gate.until(|line| match self.pace {
                 Pace::Link => line.coming.is_none_or(|coming| coming > now),
                 Pace::None => line.handed > line.left || line.coming.is_none(),
@@ -227,7 +228,7 @@ impl Threads<'_, '_> {
                         line.left += 1;
                         line.clock = line.clock.max(*done);
                     }
-                    // Nothing is queued: the time of the next packet is the next at which something happens.
+                    // No packet is queued: the next event is the next arrival.
                     Next::Wait(_) => line.clock = line.clock.max(line.coming.unwrap_or(line.clock)),
                 },
             )?;
@@ -241,11 +242,11 @@ impl Threads<'_, '_> {
     }
 }
 
-/// What two threads did.
+/// The results of two threads.
 pub(super) struct Played {
     /// The list, with all calls.
     pub(super) list: FlowList,
-    /// How often they met.
+    /// Counts of their encounters.
     pub(super) waits: Waits,
 }
 

@@ -1,4 +1,4 @@
-//! Ceilings under a clock: what they do not cost the classes below them, and how long a leaf waits.
+//! Ceilings under a clock: they do not cost the classes below them, and limit the wait of a leaf.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::test_link::invariants;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
-/// Packets that arrive at one time, `after` nanoseconds after those before: leaf, length, how many.
+/// Packets that arrive at one time, `after` nanoseconds after those before: leaf, length, number.
 #[derive(Clone, Debug)]
 struct Arrivals {
     after: u64,
@@ -24,7 +24,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrivals>> {
     proptest::collection::vec((after, packets).prop_map(|(after, packets)| Arrivals { after, packets }), 1..200)
 }
 
-/// What a run shows.
+/// An event of a run.
 enum Seen<'a> {
     Arrived(ClassId),
     /// Its first bit leaves.
@@ -123,7 +123,7 @@ fn ahead_below(tree: &Hierarchy) -> Vec<u64> {
     ahead
 }
 
-/// A class with a ceiling, up to ten classes below it that have none, and a class beside it.
+/// A class with a ceiling, up to ten classes without one below it, and a class beside it.
 fn trees_below_a_ceiling() -> impl Strategy<Value = Hierarchy> {
     let below = proptest::collection::vec((0usize..1 << 20, 100u64..1000, 0u32..6), 2..10);
     (50u64..400, below).prop_map(|(ceiling, below)| {
@@ -169,7 +169,7 @@ fn check_greedy(tree: &Hierarchy, greedy: u32, packets: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// What is lost at each wait for a ceiling would add up.
+    /// Losses at each wait for a ceiling would add up.
     #[test]
     fn siblings_below_a_ceiling_do_not_drift_apart(
         tree in prop_oneof![trees_of(12, some_limits(8)), trees_below_a_ceiling()], greedy in any::<u32>()
@@ -193,7 +193,8 @@ proptest! {
     }
 }
 
-/// The referee's counterexample: c may have 100 of 1000 Mbit/s; a and b share it as 1 : 1, and a1 and a2 what a has.
+/// A counterexample from review: c may have 100 of 1000 Mbit/s; a and b share it as 1 : 1, and a1 and a2 share the rate
+/// of a.
 fn a_and_b_below_a_ceiling() -> (Hierarchy, [ClassId; 5]) {
     let mut tree = builder(1500);
     let c = tree.add(ClassId::ROOT, ceiled(1000, 100)).unwrap();
@@ -214,7 +215,8 @@ fn a_class_whose_leaves_all_wait_for_a_ceiling_loses_nothing_to_its_sibling() {
     }
 }
 
-/// Traffic within a burst and a part of the link, of which a byte takes 8 ns; tokens are bits times the denominator of that part.
+/// Traffic within a burst and a part of the link, of which a byte takes 8 ns; tokens are bits times the denominator of
+/// that part.
 struct Envelope {
     tokens: u128,
     burst: u128,
@@ -247,8 +249,8 @@ fn delay(server: &LatencyRate, burst: u64) -> u128 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Every leaf that is promised a delay has it while it keeps to its traffic, whatever all others send and whatever ceilings they
-    /// have. A third of those leaves do not keep to it.
+    /// The promised delay of a leaf holds while it conforms to its traffic, for any traffic and ceilings of the others.
+    /// A third of those leaves do not conform.
     #[test]
     fn packets_leave_within_the_delay_that_is_promised(
         tree in prop_oneof![trees_of(40, some_limits(12)), trees_of(6, some_limits(12))], steps in arrivals()
@@ -281,7 +283,7 @@ proptest! {
         });
     }
 
-    /// Theorem 5, and what it becomes for leaves that have ceilings at them or above them.
+    /// Theorem 5, and its extension to leaves with ceilings at them or above them.
     #[test]
     fn a_leaf_is_visited_again_in_time_however_many_ceilings_it_waits_for(
         tree in trees_of(15, some_limits(4)), steps in arrivals()

@@ -1,4 +1,4 @@
-//! Latency-critical leaves: their delay bound, and what they do not cost the others.
+//! Latency-critical leaves: their delay bound, and that they do not cost the others.
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::schedulers::hls::{Hls, tests::*};
 use crate::test_link::invariants;
 use proptest::prelude::*;
 
-/// Some leaves are latency-critical, with and without a burst of their own; what inner classes say does not matter.
+/// Some leaves are latency-critical, with and without a burst of their own; settings of inner classes have no effect.
 fn some_urgent() -> impl Strategy<Value = ClassConfig> {
     (0u32..3, proptest::option::of(1u64..5000)).prop_map(|(one_in, burst)| ClassConfig {
         latency_critical: one_in == 0,
@@ -17,7 +17,7 @@ fn some_urgent() -> impl Strategy<Value = ClassConfig> {
     })
 }
 
-/// The delay bound of a leaf times the link's rate: its burst, and what may be before its packets besides.
+/// The delay bound of a leaf times the link's rate: its burst, plus the other bytes ahead of its packets.
 fn bytes_before(advances: &Advances, tree: &Hierarchy, leaf: ClassId) -> Option<u64> {
     let burst = tree.config(leaf).burst.unwrap_or(u64::from(tree.link().max_packet));
     Some(burst + advances.bytes_late(tree, leaf)?)
@@ -69,7 +69,7 @@ fn share(tree: &Hierarchy, run: &RunWeights, leaf: ClassId) -> u128 {
 struct Arrival {
     leaf: usize,
     len: u32,
-    /// True if a latency-critical leaf's traffic is within what was agreed.
+    /// True if a latency-critical leaf's traffic conforms.
     conforming: bool,
 }
 
@@ -88,8 +88,8 @@ proptest! {
         check_fairness(&tree, &steps, |class| below[class.index()]);
     }
 
-    /// The delay bound of every latency-critical leaf that keeps to its traffic, and that it is never ahead of its turn by as
-    /// much as its advance, whatever the other leaves do: some latency-critical ones send as much as they can.
+    /// The delay bound of every conforming latency-critical leaf, and that it is always ahead of its turn by less than
+    /// its advance, for any traffic of the other leaves: some latency-critical ones send as much as they can.
     #[test]
     fn packets_within_the_share_wait_for_nothing_but_what_is_ahead_of_them(
         tree in trees_of(40, some_urgent()), arrivals in arrivals(), greedy in any::<bool>()
@@ -279,7 +279,7 @@ fn an_urgent_leaf_that_always_sends_gets_its_share_and_no_more() {
     for (class, expected) in greedy.into_iter().zip([400, 100, 200, 100, 200]) {
         assert_mbps(&sent, class, expected);
     }
-    // B2 takes what B1 does not; B1 alone takes all of B's.
+    // B2 takes the rest of B1; B1 alone takes all of B's.
     let sent = saturate(&tree, &[ClassId(3), ClassId(4), ClassId(6)]);
     for (class, expected) in [(3, 400), (4, 300), (6, 300)] {
         assert_mbps(&sent, ClassId(class), expected);
@@ -296,7 +296,7 @@ fn light_and_urgent(burst: u64) -> Hierarchy {
 
 #[test]
 fn debt_is_gone_when_nothing_is_queued() {
-    // It sends more and more of an otherwise idle link, far more than its share; this costs it nothing.
+    // It sends increasing amounts on an otherwise idle link, far more than its share, without a penalty.
     for times in 1..20 {
         let mut hls = Hls::new(&light_and_urgent(5000)).unwrap();
         for _ in 0..times {

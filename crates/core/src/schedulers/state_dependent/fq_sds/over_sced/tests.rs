@@ -1,4 +1,4 @@
-//! Service curves are kept whatever the policy, and the policy decides on the rest.
+//! Service curves are kept under every policy, and the policy distributes the rest.
 
 use super::*;
 use crate::contract::{ClassConfig, DropReason, LeakyBucket, Rate, ServiceCurve};
@@ -106,8 +106,8 @@ fn a_leaky_bucket_names_who_may_overflow() {
         let mut fq = FqSdsSced::new(&tree, Policy::LeakyBucket).unwrap();
         test_link::order(&mut fq, &[(1, 1000), (1, 1000), (1, 1000), (2, 1000), (2, 1000), (2, 1000)])
     };
-    // By their curves one packet of each goes at once, and the next later. Of the rest the second has the smaller buffer; but
-    // in the first case it has sent what it may.
+    // By their curves one packet of each goes at once, and the next later. Of the rest the second has the smaller
+    // buffer; but in the first case it has used up its allowance.
     assert_eq!(order(with(4, 3_000)), [1, 2, 1, 1, 2, 2]);
     assert_eq!(order(with(4, 100_000)), [1, 2, 2, 2, 1, 1]);
 }
