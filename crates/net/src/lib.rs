@@ -67,7 +67,8 @@ pub use {
     wire::virtio::VirtioHeader,
 };
 
-/// Interfaces, sockets and netlink messages as `fairlink-testbed` uses them, too. They call the system and check nothing beyond it.
+/// Interfaces, sockets and netlink messages that `fairlink-testbed` uses, too. Thin wrappers of system calls without
+/// further checks.
 #[cfg(target_os = "linux")]
 pub mod system {
     pub use crate::io::ethtool::turn_off;

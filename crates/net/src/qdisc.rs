@@ -1,5 +1,6 @@
-//! The queueing discipline of the kernel module, told by netlink what a link file says and asked what has passed. No other program is
-//! needed. The messages are those of rtnetlink(7), `linux/pkt_sched.h`, and `kernel/module/sched.h` for what is ours.
+//! Controls the queueing discipline of the kernel module over netlink: installs a link file, changes it and reads its
+//! counters. Needs no other program. The messages are those of rtnetlink(7), `linux/pkt_sched.h`, and
+//! `kernel/module/sched.h` for the module's own.
 
 mod filters;
 mod labels;
@@ -25,19 +26,19 @@ pub use filters::{LeftOut, QdiscFilters, Unspoken, filters};
 pub use labels::{QdiscPlan, plan};
 pub use state::{QdiscClass, QdiscContent, QdiscExtension, QdiscReport, QdiscState, QdiscTotals};
 
-/// What the module is called in tc.
+/// Name of the module's queueing discipline in tc.
 pub(crate) const QDISC: &str = "fairlink";
-/// What a queueing discipline is called whose scheduler panicked: its packets pass through a FIFO.
+/// Name of the queueing discipline after its scheduler panicked: its packets pass through a FIFO.
 pub(crate) const BROKEN: &str = "fairlink-broken";
-/// Lateness that the kernel's link makes up for where nobody says otherwise.
+/// Default catch-up: lateness that the kernel's link makes up for.
 pub const QDISC_CATCH_UP: Nanos = Nanos(1_000_000);
-/// By how much its timer may be late where nobody says otherwise.
+/// Default timer slack: permitted lateness of the module's timer.
 pub const QDISC_SLACK: Nanos = Nanos(10_000);
 
-/// How often classes are read that change meanwhile.
+/// Attempts to read a consistent set of classes while they change.
 const READINGS: usize = 5;
 
-/// Why the kernel has no queueing discipline now, or still the old one.
+/// Error of an operation on the kernel's queueing discipline. After a failed change the old one stays.
 #[derive(Debug, Error)]
 pub enum QdiscError {
     /// The interface.
@@ -53,7 +54,7 @@ pub enum QdiscError {
     Refused {
         /// The interface.
         interface: String,
-        /// What it said.
+        /// The kernel's message.
         said: String,
         /// The error number.
         source: io::Error,
@@ -76,7 +77,7 @@ pub enum QdiscError {
     NotThere {
         /// The interface.
         interface: String,
-        /// Where on it.
+        /// Parent: root or class.
         place: String,
     },
     /// There is one already.
@@ -86,7 +87,7 @@ pub enum QdiscError {
     There {
         /// The interface.
         interface: String,
-        /// Where on it.
+        /// Parent: root or class.
         place: String,
         /// The handle.
         handle: String,
@@ -106,9 +107,9 @@ pub enum QdiscError {
     Filter {
         /// The interface.
         interface: String,
-        /// Which one.
+        /// The refused filter.
         what: String,
-        /// What the kernel said.
+        /// The kernel's message.
         said: String,
         /// The error number.
         source: io::Error,
@@ -148,7 +149,7 @@ pub enum QdiscError {
         "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: share it by fewer of them, or use the gateway"
     )]
     Classes {
-        /// How many there are.
+        /// Number of classes.
         classes: usize,
     },
     /// Numbers of classes.
@@ -195,10 +196,10 @@ impl QdiscPlace {
         QdiscError::NotThere { interface: self.interface.clone(), place: self.place() }
     }
 
-    /// Puts a link there, with filters if any are given.
+    /// Adds the queueing discipline for `plan`, with `filters` if given.
     ///
     /// # Errors
-    /// [`QdiscError`]; what was there before stays.
+    /// [`QdiscError`]; nothing has changed then.
     pub fn add(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
         if let Some(parent) = self.parent.filter(|parent| parent.major() == plan.major) {
             return Err(QdiscError::OwnParent { handle: format!("{:x}:", plan.major), parent });
@@ -206,17 +207,17 @@ impl QdiscPlace {
         self.set(plan, libc::NLM_F_CREATE | libc::NLM_F_EXCL)?;
         let Some(filters) = filters else { return Ok(()) };
         self.install(plan.major, filters::FIRST, filters).inspect_err(|_| {
-            // The first error is the one to tell.
+            // Report the first error, not one of this cleanup.
             let _ = self.ask(messages::delete(self.index, self.parent(), plan.major), plan.major);
         })
     }
 
-    /// Changes the link that is there, while packets are queued. Classes of the same number keep theirs. Where filters are given, they take the
-    /// place of those that are there: the new ones are added behind the old, and the old taken away from the last to the first, so that each packet
-    /// goes by the old or by the new ones.
+    /// Changes the configuration while packets are queued. Classes with the same number keep their packets. `filters`,
+    /// if given, replace the present ones: the new ones are added behind the old, then the old are deleted from last to
+    /// first. Each packet is thus classified by the complete old set or the complete new set.
     ///
     /// # Errors
-    /// [`QdiscError`]; what was there before stays.
+    /// [`QdiscError`]; nothing has changed then.
     pub fn change(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
         let Some(filters) = filters else { return self.set(plan, 0) };
         let mut old = Vec::new();
@@ -235,7 +236,7 @@ impl QdiscPlace {
         Ok(())
     }
 
-    /// Adds filters from this priority on: all of them, or none.
+    /// Adds `filters` from priority `first` on: all of them, or none.
     fn install(&self, major: u16, first: u16, filters: &QdiscFilters) -> Result<(), QdiscError> {
         for (priority, group) in (first..).zip(&filters.priorities) {
             for (filter, minor) in group {
@@ -247,7 +248,8 @@ impl QdiscPlace {
         Ok(())
     }
 
-    /// Takes away what was added of these, where something else has failed. That is the error to tell.
+    /// Deletes the filters that were added before another step failed. Ignores errors, because the caller reports the
+    /// first one.
     fn withdraw(&self, major: u16, first: u16, filters: &QdiscFilters) {
         for (priority, group) in (first..).zip(&filters.priorities).collect::<Vec<_>>().into_iter().rev() {
             let kind = group.first().map_or("", |(filter, _)| filter.classifier());
@@ -280,7 +282,7 @@ impl QdiscPlace {
         self.ask(message, plan.major)
     }
 
-    /// Takes the link away; the interface has its default again. What waits is dropped.
+    /// Deletes the queueing discipline; the interface has its default again. Queued packets are dropped.
     ///
     /// # Errors
     /// [`QdiscError`].
@@ -289,10 +291,10 @@ impl QdiscPlace {
         self.ask(messages::delete(self.index, self.parent(), state.major), state.major)
     }
 
-    /// What the kernel says of it.
+    /// Reads counters, rates and configuration from the kernel.
     ///
     /// # Errors
-    /// [`QdiscError::NotThere`] where there is another queueing discipline or none; [`QdiscError::Changing`].
+    /// [`QdiscError::NotThere`] if the place has another queueing discipline or none; [`QdiscError::Changing`].
     pub fn show(&self) -> Result<QdiscState, QdiscError> {
         for _ in 0..READINGS {
             let link = self.own()?;

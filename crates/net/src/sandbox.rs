@@ -1,12 +1,12 @@
-//! A sandbox for a script that is run to see which commands it gives, and that must change nothing.
+//! A sandbox that runs a script to collect its commands, and in which the script can change nothing.
 //!
 //! | layer | effect |
 //! | --- | --- |
-//! | user | root becomes a user without rights, in a network namespace of its own |
-//! | capabilities, `no_new_privs` | none are left in any set, and no program gives new ones |
-//! | landlock(7) | all files are read-only but those in one directory; no TCP ports |
-//! | seccomp(2) | no sockets, signals, mounts, modes, owners, namespaces or processes of others: `EPERM`; no system calls of x32 or of other architectures |
-//! | setrlimit(2) | processor time, memory, length of files |
+//! | user | root becomes an unprivileged user in its own network namespace |
+//! | capabilities, `no_new_privs` | all sets are empty, and no program can gain new ones |
+//! | landlock(7) | files are read-only except in one directory; no TCP ports |
+//! | seccomp(2) | sockets, signals, mounts, modes, owners, namespaces and access to other processes fail with `EPERM`; no system calls of x32 or of other architectures |
+//! | setrlimit(2) | limits of processor time, memory and file length |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,9 +25,9 @@ use seccompiler::{
 
 use crate::io::sys;
 
-/// Newest landlock that is asked for; an older kernel enforces a part of it, and the system calls that it lacks are refused.
+/// Newest landlock ABI in use. An older kernel enforces a part of it and refuses the system calls that it lacks.
 const ABI_KNOWN: ABI = ABI::V6;
-/// User and group without rights, `nobody` everywhere.
+/// Unprivileged user and group, `nobody` on all systems.
 pub const SANDBOX_USER: u32 = 65534;
 /// Longest file that may be written, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -91,7 +91,7 @@ impl Sandbox {
     }
 }
 
-/// Drops root, and all capabilities of a user who has some.
+/// Drops root, or all capabilities of another user.
 fn drop_user() -> Result<(), String> {
     let system = |error: io::Error| error.to_string();
     // SAFETY: takes nothing, and cannot fail.
@@ -139,7 +139,8 @@ fn protect_files(scratch: &Path) -> Result<(), String> {
     }
 }
 
-/// Calls that reach beyond the process: the network, other processes, and what landlock leaves open of files.
+/// Refused system calls, which reach beyond the process: the network, other processes, and file operations that
+/// landlock does not cover.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -164,7 +165,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
     libc::SYS_sched_setaffinity,
-    // The process group is how all of it is ended.
+    // The caller ends the script by its process group.
     libc::SYS_setsid,
     libc::SYS_setpgid,
     libc::SYS_mount,
@@ -235,7 +236,7 @@ fn refuse_calls() -> Result<(), String> {
 }
 
 fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::BackendError> {
-    // The C library then takes clone, whose flags a filter sees.
+    // The C library then falls back to clone, whose flags a filter can check.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let first = SeccompFilter::new(unknown, SeccompAction::Allow, absent, architecture)?;
@@ -268,7 +269,8 @@ fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::Ba
     Ok([first.try_into()?, second.try_into()?, without_x32()])
 }
 
-/// A filter that refuses calls of x32, whose numbers no list of calls has. seccompiler compares a number with one call only.
+/// Builds a filter that refuses x32 calls, whose numbers are in no list of calls. seccompiler can only compare a number
+/// with one call.
 fn without_x32() -> BpfProgram {
     /// The bit that marks them (`__X32_SYSCALL_BIT`).
     const X32: u32 = 0x4000_0000;

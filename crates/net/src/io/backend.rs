@@ -1,5 +1,5 @@
-//! What the gateway needs of an interface: frames in, frames out, something to wait for. `af_packet` is the backend for real
-//! interfaces, `virtual_link` the one for tests.
+//! Interface between the gateway and a network interface: receiving, sending and waiting for frames. `af_packet` and
+//! `af_xdp` are the backends for real interfaces, `virtual_link` is the one for tests.
 
 use std::io;
 use std::ops::Add;
@@ -14,7 +14,7 @@ use crate::wire::segments::Unsplittable;
 /// Most frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
 
-/// What a received frame is fit for.
+/// Condition of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// It is whole and may be sent on.
@@ -30,25 +30,26 @@ pub enum Condition {
 /// A received frame. The pool knows where in the frame its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The frame in the pool. Whoever has this owns it.
+    /// The frame in the pool, owned by the holder of this arrival.
     pub frame: u32,
-    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has less of it.
+    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has
+    /// less of it.
     pub len: u32,
-    /// What it is fit for.
+    /// Usability of the frame.
     pub condition: Condition,
 }
 
-/// How far [`Backend::send`] came.
+/// Result of [`Backend::send`].
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Frames accepted, from the front. They are the backend's now.
     pub accepted: usize,
-    /// What stands in the way of the frame after those, if there is one.
+    /// The obstacle for the next frame, if there is one.
     pub rest: Rest,
 }
 
-/// Why an interface has not accepted a frame.
+/// Reason why an interface has not accepted a frame.
 #[derive(Debug, Default)]
 pub enum Rest {
     /// It has no room for any frame now.
@@ -60,7 +61,7 @@ pub enum Rest {
     Refused(io::Error),
 }
 
-/// Why an interface can no longer be used.
+/// Error after which an interface can no longer be used.
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// It was taken down or removed.
@@ -85,21 +86,21 @@ pub enum BackendError {
     System {
         /// The interface.
         interface: String,
-        /// What was asked.
+        /// The failed operation.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// What a backend did beside moving frames, since it was opened.
+/// Counters of a backend since it was opened, besides moved frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackendCounters {
     /// Frames that the kernel dropped because the gateway did not fetch them in time.
     pub kernel_dropped: u64,
-    /// Frames whose checksum was left to hardware and was computed here.
+    /// Frames whose checksum the sender left to hardware and the backend computed.
     pub checksums_completed: u64,
-    /// Frames whose checksum was left to hardware and is left to the output.
+    /// Frames whose checksum the sender left to hardware and the backend leaves to the output.
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
@@ -140,11 +141,13 @@ impl Add for BackendCounters {
 
 /// One interface, both ways. Never blocks.
 ///
-/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends them to
-/// the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because an interface may
-/// fetch the bytes long after [`Backend::send`] has returned. Nobody else changes a frame that a backend owns, or gives it back.
+/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends
+/// them to the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because
+/// an interface may fetch the bytes long after [`Backend::send`] has returned. Only the backend changes or gives back a
+/// frame that it owns.
 pub trait Backend {
-    /// Most accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs so many frames more.
+    /// Maximum number of accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs this many
+    /// additional frames.
     const MOST_OWNED: u32;
 
     /// Appends frames that have arrived to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
@@ -161,37 +164,38 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
-    /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though nothing becomes
-    /// readable.
+    /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though
+    /// nothing becomes readable.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Returns true if so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
+    /// Returns true if the kernel's buffer is about to overflow, because frames arrive faster than they are fetched.
     fn is_flooded(&self) -> bool;
 
-    /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
-    /// it accepted. The others stay the caller's.
+    /// Accepts `frames` for sending, in order, as many as the interface has room for now. The backend owns the accepted
+    /// frames from then on. The caller keeps the others.
     ///
     /// # Errors
-    /// [`BackendError`] where the interface can no longer be used; none of the frames was accepted then.
+    /// [`BackendError`] if the interface can no longer be used; none of the frames was accepted then.
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
 
     /// Gives the accepted frames that have left the machine back to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
 
-    /// What has gone wrong with the interface since this was last asked, though nothing was received or sent: that it went down or away.
+    /// Returns a failure of the interface since the last call that neither receiving nor sending reported: it went down
+    /// or disappeared.
     fn failure(&self) -> Option<BackendError> {
         None
     }
 
-    /// Returns true if the interface has carrier: whether somebody is at the other end of its cable.
+    /// Returns true if the interface has carrier: the other end of its cable is connected.
     fn has_carrier(&self) -> bool;
 
     /// Frames that were accepted and not given back yet.
     fn owned(&self) -> usize;
 
-    /// What becomes readable when a frame has arrived.
+    /// The descriptor that becomes readable when a frame has arrived.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
 
     /// Frames held ready for reception.

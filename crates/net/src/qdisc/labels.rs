@@ -1,4 +1,4 @@
-//! A link file as the module takes it: numbers for the classes, and the bytes.
+//! A link file in the module's format: class numbers and the encoded configuration.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,15 +15,15 @@ pub struct QdiscPlan {
     pub major: u16,
     /// By class id, the link included: the minor number.
     pub minors: Vec<u16>,
-    /// What the kernel is told.
+    /// The encoded configuration.
     pub bytes: Vec<u8>,
 }
 
-/// Numbers the classes of `link` and writes it down. A class has the `classid` that the file says; else the number of the class of the
-/// same name in `running`; else the first free one.
+/// Assigns class numbers to `link` and encodes it. A class has the `classid` of the file, else the number of the class
+/// of the same name in `running`, else the first free number.
 ///
 /// # Errors
-/// More classes than numbers or than a message takes.
+/// More classes than numbers, or more than fit into a message.
 pub fn plan(
     link: &LinkFile,
     running: Option<&QdiscState>,

@@ -1,12 +1,12 @@
 //! The Internet checksum (RFC 1071), and SCTP's CRC32c (RFC 9260, Appendix A).
 
-/// A checksum that was left to hardware. It covers the packet from `start` on, and stands `offset` bytes behind that. There the
-/// packet has the sum of the pseudo-header meanwhile.
+/// A checksum left to hardware. It covers the packet from `start` on, and its field is `offset` bytes behind that.
+/// Until the checksum is computed, the field holds the sum of the pseudo-header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Where the bytes begin that it covers.
+    /// First byte that it covers.
     pub start: u16,
-    /// Where it is, from there on.
+    /// Position of the field, relative to `start`.
     pub offset: u16,
 }
 
@@ -26,12 +26,13 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Where SCTP's header has its checksum. No other protocol has one there, so the place tells which kind is asked for.
+/// Position of the checksum in SCTP's header. No other protocol has a checksum at this position, so that it identifies
+/// the algorithm.
 const SCTP_OFFSET: u16 = 8;
 
-/// Computes the checksum of `bytes` from `start` on and puts it at `offset` after `start`. There the sender has left the sum of the
-/// pseudo-header, or for SCTP, which has none, anything. Returns whether those places are inside the packet. If not, nothing is
-/// changed.
+/// Computes the checksum of `bytes` from `start` on and stores it at `offset` behind `start`. The sender has left the
+/// sum of the pseudo-header there, or any value for SCTP, which has none. Returns false, and changes nothing, if the
+/// positions are outside the packet.
 #[must_use]
 pub fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };

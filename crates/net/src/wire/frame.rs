@@ -1,9 +1,9 @@
-//! The frames that the generator sends and the receiver knows. They have an Ethernet header, up to two VLAN tags, IPv4 or IPv6,
-//! UDP or TCP (or none of these, but an EtherType of their own), and a stamp of [`STAMP`] bytes. The stamp says which class the frame belongs to, its number in that class, and
-//! when it was sent.
+//! Frames that the generator sends and the receiver recognizes. They have an Ethernet header, up to two VLAN tags, IPv4
+//! or IPv6, UDP or TCP (or none of these, but an EtherType of their own), and a stamp of [`STAMP`] bytes. The stamp
+//! holds the frame's class, its number in that class and the time of sending.
 //!
-//! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check sequence.
-//! That is what a packet socket sees and what the kernel's queueing disciplines count.
+//! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check
+//! sequence. That is what a packet socket sees and what the kernel's queueing disciplines count.
 //!
 //! The stamp is in network byte order: `"FL"` (2 bytes), number of the run (1), class (3), sequence number (4),
 //! `CLOCK_MONOTONIC` in ns (8), `CLOCK_REALTIME` in us modulo 2^32 (4). It fits into the smallest Ethernet frames.
@@ -47,7 +47,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// What all frames of one class have in common.
+/// The headers that all frames of one class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// Destination, then source, of the Ethernet header.
@@ -90,7 +90,7 @@ impl Headers {
     }
 }
 
-/// What a frame's stamp says.
+/// Contents of a frame's stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Number of the generator's run, so that a new run is not taken for disorder.
@@ -99,9 +99,9 @@ pub struct Stamp {
     pub class: ClassId,
     /// Number of the frame in its class and run, from 0, modulo 2^32.
     pub sequence: u32,
-    /// When it was sent, by the sender's `CLOCK_MONOTONIC`, in ns.
+    /// Time of sending by the sender's `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// When it was sent, by the sender's `CLOCK_REALTIME`, in us modulo 2^32.
+    /// Time of sending by the sender's `CLOCK_REALTIME`, in us modulo 2^32.
     pub realtime_us: u32,
 }
 
@@ -155,7 +155,7 @@ impl Stamp {
 pub struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
-    /// True if the stamp follows the Ethernet header; what follows here means nothing then.
+    /// True if the stamp follows the Ethernet header; the fields below are unused then.
     bare: bool,
     ip: usize,
     transport: usize,
@@ -272,7 +272,7 @@ impl FrameTemplate {
     }
 }
 
-/// Makes the frames that stand for packets of a simulation: headers and zeros.
+/// Template for frames that represent packets of a simulation: headers and zeros.
 #[derive(Clone, Debug)]
 pub struct PlainFrames(FrameTemplate);
 
@@ -289,8 +289,8 @@ impl PlainFrames {
         Self::new(&Headers { bare: Some(0x88b5), ..Headers::udp(0) })
     }
 
-    /// Writes a frame over `frame`, which holds zeros. A frame shorter than its headers has the first bytes of them. In one of more than 65,535 B, IP
-    /// and UDP say 65,535 B.
+    /// Writes a frame over `frame`, which holds zeros. A frame shorter than its headers gets their first bytes. The
+    /// length fields of IP and UDP saturate at 65,535 B.
     pub fn write(&self, frame: &mut [u8]) {
         let Self(template) = self;
         let headers = template.headers.len();
@@ -322,7 +322,7 @@ mod tests {
         let mut frame = [0; 64];
         template.write(&mut frame, &stamp(MAX_CLASS, u32::MAX));
         assert_eq!(Stamp::read(&frame), Some(stamp(MAX_CLASS, u32::MAX)));
-        // A frame that is cut off behind the stamp still tells.
+        // A frame cut off behind the stamp is still recognized.
         let mut frame = [0; 1514];
         template.write(&mut frame, &stamp(3, 9));
         assert_eq!(Stamp::read(&frame[..MAX_HEADERS]), Some(stamp(3, 9)));

@@ -1,22 +1,22 @@
-//! Checksums that a sender has left to hardware, where nobody says so.
+//! Detects checksums left to hardware if the kernel does not report them.
 //!
-//! A frame that another system on the same machine has sent over a veth carries the sum of the pseudo-header where its checksum is to be.
-//! A packet socket says with each frame whether that is so. XDP does not. So the field is compared: where it has just that sum, the
-//! checksum is taken for unfinished.
+//! A frame sent over a veth by another system on the same machine carries the sum of the pseudo-header in its checksum
+//! field. A packet socket reports this with each frame; XDP does not. So the field is compared with that sum. If they
+//! are equal, the checksum is taken for unfinished.
 //!
-//! A finished checksum has that value once in 65,536. Then finishing it again does no harm. Let P be the sum of the pseudo-header, and
-//! S that of the packet with P in the field. The packet is right if P + S = 0 in one's complement, and finishing it writes -S, which is
-//! then P: the bytes stay as they are.
+//! A finished checksum has that value once in 65,536. Finishing it again is harmless. Let P be the sum of the
+//! pseudo-header, and S that of the packet with P in the field. The packet is right if P + S = 0 in one's complement,
+//! and finishing it writes -S, which is then P: the bytes stay as they are.
 //!
-//! DIFFERENCE: the packet's length is that of its IP header, and not what lies behind it as padding, which the kernel's own offload
-//! sums too: a frame off a wire may have any bytes there.
+//! DIFFERENCE: the packet ends where its IP header says. The kernel's own offload also sums the padding behind it, but
+//! a frame from a wire may have any bytes there.
 
 use fairlink_config::matching::{TCP, UDP, ethernet::be16};
 
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::segments::Layout;
 
-/// SCTP, whose checksum is a CRC over the packet. A sender that leaves it to hardware leaves zero.
+/// SCTP, whose checksum is a CRC over the packet. A sender that leaves it to hardware stores zero.
 const SCTP: u8 = 132;
 
 const TCP_CHECKSUM: u16 = 16;
@@ -26,9 +26,9 @@ const SCTP_CHECKSUM: u16 = 8;
 /// A checksum to be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finishing {
-    /// Where.
+    /// Position of the checksum.
     pub(crate) place: Unfinished,
-    /// Where the packet ends that it covers, in bytes from the beginning of the frame.
+    /// End of the covered packet, in bytes from the beginning of the frame.
     pub(crate) end: usize,
 }
 
@@ -98,7 +98,7 @@ mod tests {
                 assert_eq!(find(&frame), None, "it is finished");
                 let mut left = unfinished(&frame, place);
                 assert_eq!(find(&left), Some(Finishing { place, end: frame.len() }));
-                // What a frame is padded with is not part of the packet.
+                // Padding of a frame is not part of the packet.
                 let mut padded = left.clone();
                 padded.extend([0xaa; 5]);
                 assert_eq!(find(&padded), Some(Finishing { place, end: frame.len() }));

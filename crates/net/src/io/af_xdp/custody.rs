@@ -1,14 +1,15 @@
-//! Which frames of the pool an AF_XDP socket has, and the rings by which they come and go.
+//! Ownership of the pool's frames at an AF_XDP socket, and the rings that exchange them with the kernel.
 //!
-//! | ring | entries | way |
+//! | ring | entries | direction |
 //! | --- | --- | --- |
 //! | fill | frames to receive into | to the kernel |
 //! | reception | frames that were received into | back |
 //! | transmission | frames to send | to the kernel |
 //! | completion | frames that were sent | back |
 //!
-//! The ledger notes of each frame whether it is on the one way or on the other. What the kernel gives back counts only if it is noted:
-//! whatever the rings say, no frame gets two owners, and none is lost for good, because [`Custody::release`] takes back all that are noted.
+//! The ledger records for each frame whether the kernel has it for reception or for transmission. A frame that the
+//! kernel gives back counts only if it is recorded. So, whatever the rings contain, no frame gets two owners. None is
+//! lost for good, because [`Custody::release`] takes back all recorded frames.
 
 use fairlink_core::Nanos;
 
@@ -26,7 +27,7 @@ pub(super) const SENDING: u32 = 512;
 /// A descriptor that the kernel passes over: it is of no bytes, in no frame.
 const NOTHING: libc::xdp_desc = libc::xdp_desc { addr: u64::MAX, len: 0, options: 0 };
 
-/// Where a frame is.
+/// Location of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Elsewhere,
@@ -54,7 +55,7 @@ pub(super) struct Custody {
 }
 
 impl Custody {
-    /// Nothing is here yet.
+    /// Creates a ledger without frames.
     pub(super) fn new(rings: Rings, pool: &FramePool) -> Self {
         Self {
             rings,
@@ -124,7 +125,7 @@ impl Custody {
                     info.unfinished = Some(place);
                     pool.set_info(frame, info);
                 }
-                // What is behind the packet does not belong to it.
+                // The bytes behind the packet do not belong to it.
                 Some(Finishing { place, end }) => {
                     let done = checksum::complete(&mut pool.packet_mut(frame)[..end], place.start, place.offset);
                     counters.checksums_completed += u64::from(done);
@@ -152,8 +153,8 @@ impl Custody {
         count
     }
 
-    /// Takes `frames` back, the last ones that were submitted, which the kernel has not taken; they are the caller's again. Only for a
-    /// kernel that looks at the ring in this thread's own calls. It passes over what stands in their place.
+    /// Takes back `frames`, the last ones submitted, which the kernel has not taken. Only for a kernel that reads the
+    /// ring in this thread's own calls. The kernel skips the entries left in their place.
     pub(super) fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.rings.transmission.overwrite(frames.len() as u32, NOTHING);
         for &frame in frames {
@@ -164,7 +165,7 @@ impl Custody {
         self.sending -= frames.len();
     }
 
-    /// Takes back what the kernel has sent.
+    /// Takes back the frames that the kernel has sent.
     pub(super) fn complete(&mut self, pool: &mut FramePool) {
         self.completed(pool, FramePool::give_back);
     }

@@ -1,4 +1,4 @@
-//! Whether an interface is fit for AF_XDP, and if not, what to do about it.
+//! Checks that AF_XDP can use an interface; errors name the action to take.
 
 use crate::io::af_xdp::Unfit;
 use crate::io::ethtool::{self, Offload, ReceiveQueues};
@@ -9,10 +9,10 @@ const KEPT_FREE: u32 = 256;
 /// Sizes that frames of the pool may have, so that none lies across two pages.
 const SIZES: [u32; 2] = [2048, 4096];
 
-/// Size of the pool's frames for these two interfaces.
+/// Returns the size of the pool's frames for these two interfaces.
 ///
 /// # Errors
-/// [`Unfit`]: one of them cannot be used, with what to do.
+/// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
 pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     let mut all = SIZES[0];
     for interface in interfaces {
@@ -56,8 +56,8 @@ fn one_queue(name: &str) -> Result<(), Unfit> {
     }
 }
 
-/// Returns true if VLAN tags may come beside a frame instead of in it. A veth hands over what its other end has sent, whatever its own
-/// settings are; only that end knows.
+/// Returns true if VLAN tags may arrive beside a frame instead of in it. A veth hands over what its other end sent,
+/// whatever its own settings are; only that end knows.
 pub(super) fn takes_tags_out(interface: &Interface) -> bool {
     interface.driver == "veth" || ethtool::is_on(&interface.name, Offload::RxVlan).unwrap_or(true)
 }

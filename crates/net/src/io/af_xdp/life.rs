@@ -1,8 +1,9 @@
-//! What tells programs in the kernel that this process lives: an entry of a map that the kernel takes out as soon as the process closes
-//! its files, before anything that takes long.
+//! Sign of life for programs in the kernel: a map entry that the kernel removes as soon as this process closes its
+//! files, before anything slow.
 //!
-//! It is an AF_XDP socket of no interface. To close one that has an interface, the kernel waits for all processors, so that the
-//! direction whose turn comes last would be without traffic for some 20 ms after kill -9. The kernel closes the highest descriptor first.
+//! The entry is an AF_XDP socket without an interface. To close a socket with an interface, the kernel waits for all
+//! processors. The direction closed last would then be without traffic for some 20 ms after kill -9. The kernel closes
+//! the highest descriptor first.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +27,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// # Errors
-    /// What was refused, and the kernel's answer.
+    /// The refused operation, and the kernel's answer.
     pub(crate) fn begin() -> Result<Self, String> {
         let map = Map::new(MapKind::XdpSockets, "fairlink_life", 1, 4).map_err(|error| error.to_string())?;
         let socket = || -> io::Result<_> {

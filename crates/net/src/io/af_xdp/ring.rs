@@ -1,8 +1,8 @@
-//! A ring that this process shares with the kernel: one side puts entries in, the other takes them out, and neither waits.
+//! A ring shared with the kernel: one side puts entries in, the other takes them out, and neither waits.
 //!
-//! Two counters, which only ever grow, say how far each side has come. An entry's place is its number modulo the ring's length, a power
-//! of two. Each side writes one counter and reads the other's. No counter of the other side is believed: a ring never seems to hold
-//! more than its length.
+//! Two counters, which only grow, hold the progress of each side. An entry's place is its number modulo the ring's
+//! length, a power of two. Each side writes one counter and reads the other's. The other side's counter is not trusted:
+//! a ring never appears to hold more than its length.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +25,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Where in its mapping a ring has what, in bytes.
+/// Offsets of a ring's parts in its mapping, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub(super) producer: u64,
@@ -42,14 +42,14 @@ pub(super) struct Ring<T: Plain> {
     flags: NonNull<AtomicU32>,
     entries: NonNull<T>,
     length: u32,
-    /// How far this side has come, which the other may not have been told yet.
+    /// Progress of this side, possibly not published yet.
     own: u32,
     #[expect(dead_code, reason = "held, not read")]
     mapping: Option<Mapping>,
 }
 
-// SAFETY: the counters are atomic, and entries are read and written as a whole through pointers that this value alone has in this
-// process. Nothing of it is bound to a thread.
+// SAFETY: the counters are atomic. Entries are read and written as a whole through pointers that only this value has in
+// this process. Nothing in it is bound to a thread.
 unsafe impl<T: Plain + Send> Send for Ring<T> {}
 
 impl<T: Plain> Ring<T> {
@@ -110,16 +110,16 @@ impl<T: Plain> Ring<T> {
     }
 
     fn write(&mut self, number: u32, value: T) {
-        // SAFETY: the place lies within the ring's memory and is aligned; nobody has a reference to it.
+        // SAFETY: the place lies within the ring's memory and is aligned; no reference to it exists.
         unsafe { self.entry(number).write_volatile(value) };
     }
 
-    /// Returns true if the other side asks to be woken.
+    /// Returns true if the other side needs a wakeup.
     pub(super) fn wants_waking(&self) -> bool {
         self.load(self.flags) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Entries that the other side has not taken yet, of those that it was told of.
+    /// Number of published entries that the other side has not taken yet.
     pub(super) fn pending(&self) -> u32 {
         self.load(self.producer).wrapping_sub(self.load(self.consumer)).min(self.length)
     }
@@ -129,13 +129,13 @@ impl<T: Plain> Ring<T> {
         self.length.saturating_sub(self.own.wrapping_sub(self.load(self.consumer)))
     }
 
-    /// Puts `value` in. There must be room. The other side hears of it by [`Ring::publish`].
+    /// Puts `value` in. There must be room. The other side sees it after [`Ring::publish`].
     pub(super) fn put(&mut self, value: T) {
         self.write(self.own, value);
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Tells the other side what was put in.
+    /// Publishes the new entries to the other side.
     pub(super) fn publish(&mut self) {
         self.store(self.producer, self.own);
     }
@@ -148,12 +148,12 @@ impl<T: Plain> Ring<T> {
         }
     }
 
-    /// Entries that wait to be taken out. Only for the side that takes out, as the next one.
+    /// Number of entries that can be taken out. Only for the consuming side, as [`Ring::take`] is.
     pub(super) fn waiting(&self) -> u32 {
         self.load(self.producer).wrapping_sub(self.own).min(self.length)
     }
 
-    /// Takes up to `most` entries out, and gives each to `each`.
+    /// Takes up to `most` entries out, and passes each to `each`.
     pub(super) fn take(&mut self, most: u32, mut each: impl FnMut(T)) {
         let count = self.waiting().min(most);
         for number in 0..count {

@@ -82,7 +82,7 @@ fn flower(options: &mut Vec<u8>, fields: &Fields) {
             push_attribute(options, kind, &if big_endian { value.to_be_bytes() } else { value.to_ne_bytes() });
         }
     };
-    // Each type stands where the tag before it says what follows.
+    // The type of each header is in the tag before it.
     let mut types = [outer, inner, ethertype].into_iter().flatten();
     for kind in [ETH_TYPE, VLAN_ETH_TYPE, CVLAN_ETH_TYPE] {
         number(kind, types.next(), true);
@@ -119,7 +119,7 @@ fn prefix(options: &mut Vec<u8>, prefix: Option<Prefix>, v4: u16, v6: u16) {
     push_attribute(options, kind + 1, &mask[from..]);
 }
 
-/// Takes all filters of a priority away.
+/// Builds a request that deletes all filters of a priority.
 pub(crate) fn delete(index: i32, major: u16, present: &Present) -> Vec<u8> {
     let mut message = message(index, major, present.priority);
     push_attribute(&mut message, TCA_KIND, format!("{}\0", present.kind).as_bytes());
@@ -127,7 +127,7 @@ pub(crate) fn delete(index: i32, major: u16, present: &Present) -> Vec<u8> {
     message
 }
 
-/// Asks for all filters of a queueing discipline.
+/// Builds a request for all filters of a queueing discipline.
 pub(crate) fn dump(index: i32, major: u16) -> Vec<u8> {
     let mut message = header(index, 0, u32::from(major) << 16, 0);
     address(&mut message, libc::RTM_GETTFILTER, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);

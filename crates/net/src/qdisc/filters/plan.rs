@@ -11,7 +11,7 @@ use crate::qdisc::QdiscPlan;
 
 /// Most priorities that the matches of a file may take.
 pub(crate) const MOST_PRIORITIES: usize = 8192;
-/// Most kinds of filters of one priority, which are asked one after the other.
+/// Maximum number of kinds in a priority; the kernel looks them up one after the other.
 const MOST_KINDS: usize = 64;
 /// Most filters of another kind that a filter is compared with.
 const MOST_COMPARED: usize = 64;
@@ -23,7 +23,7 @@ pub struct LeftOut {
     pub class: ClassId,
     /// The match.
     pub made: Match,
-    /// Why.
+    /// The reason.
     pub why: Unspoken,
 }
 
@@ -32,12 +32,12 @@ pub struct LeftOut {
 pub struct QdiscFilters {
     /// Filters by priority, with the minor numbers of their classes, in the order in which they are added.
     pub(crate) priorities: Vec<Vec<(Filter, u16)>>,
-    /// What cannot be said.
+    /// Matches without filters.
     pub left_out: Vec<LeftOut>,
 }
 
 impl QdiscFilters {
-    /// How many filters there are.
+    /// Number of filters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.priorities.iter().map(Vec::len).sum()
@@ -50,11 +50,11 @@ impl QdiscFilters {
     }
 }
 
-/// The filters for the matches of `link`, whose classes have the numbers of `plan`.
+/// Returns the filters for the matches of `link`, whose classes have the numbers of `plan`.
 #[must_use]
 pub fn filters(link: &LinkFile, plan: &QdiscPlan) -> QdiscFilters {
     let mut matches = link.matches.as_slice();
-    // What matches nothing is of that class anyway.
+    // Frames that match no filter belong to that class anyway.
     if let Some(((class, made), before)) = matches.split_last()
         && made.is_any()
         && Some(*class) == link.default_class
@@ -93,7 +93,7 @@ pub(crate) fn of_matches(matches: &[(ClassId, Match)], minor: impl Fn(ClassId) -
 #[derive(Default)]
 struct Priority {
     filters: Vec<(Filter, u16)>,
-    /// Kinds in the order in which they came, which is the order in which the kernel asks them.
+    /// Kinds in the order of their first filter, which is the kernel's lookup order.
     kinds: Vec<Asked>,
     places: HashMap<Filter, usize>,
     /// Those that are there.
@@ -101,8 +101,8 @@ struct Priority {
 }
 
 impl Priority {
-    /// Returns true where a filter of `class` may follow: no frame that it takes would have been taken, by the order of the file, by a filter of
-    /// another class that the kernel asks later.
+    /// Returns true if a filter of `class` may be added. File order must then hold: no frame that it matches belongs to
+    /// an earlier filter of another class that the kernel looks up later.
     fn takes(&self, filter: &Filter, class: ClassId) -> bool {
         // Those of another classifier have priorities of their own.
         if self.filters.first().is_some_and(|(first, _)| matches!(first, Filter::All) != matches!(filter, Filter::All))
@@ -165,7 +165,7 @@ impl Asked {
         met || near.next().is_some()
     }
 
-    /// Those that may take frames that `filter` takes, as far as one address tells.
+    /// Returns the filters that may match the same frames as `filter`, judged by one address.
     fn near(&self, filter: &Filter) -> Box<dyn Iterator<Item = &(Filter, ClassId)> + '_> {
         let keys = (self.filters.first().and_then(|(first, _)| key(first)), key(filter));
         let (Some((end, own)), Some((of, prefix))) = keys else { return Box::new(self.filters.iter()) };
@@ -180,7 +180,7 @@ impl Asked {
     }
 }
 
-/// The end of a packet whose address tells filters of a kind apart.
+/// The address that distinguishes filters of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Destination,
@@ -209,7 +209,7 @@ fn apart<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
-/// Returns true where no frame is of both filters. False says nothing.
+/// Returns true if no frame can match both filters. False means unknown.
 fn disjoint(one: &Filter, other: &Filter) -> bool {
     let (Filter::Flower(one), Filter::Flower(other)) = (one, other) else { return false };
     let nets = |one: Option<Prefix>, other: Option<Prefix>| {

@@ -1,4 +1,4 @@
-//! The ledger against a kernel that is one, and against one that does whatever it likes.
+//! The ledger against a correct model of the kernel, and against one with arbitrary behaviour.
 
 use super::*;
 use crate::io::af_xdp::ring::Ring;
@@ -57,7 +57,7 @@ fn what_is_received_is_sent_from_where_it_lies_and_comes_back() {
         let mut addresses = Vec::new();
         kernel.fill.take(7, |address| addresses.push(address));
         for address in addresses {
-            // SAFETY: the frame is lent to be written, so nobody has a reference to it.
+            // SAFETY: the frame is lent for writing, so that no reference to it exists.
             unsafe { pool.as_mut_ptr().add(address as usize + 256).write_bytes(next, 64) };
             next = next.wrapping_add(1);
             kernel.reception.put(libc::xdp_desc { addr: address + 256, len: 64, options: 0 });
