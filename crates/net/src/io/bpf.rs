@@ -1,12 +1,12 @@
-//! Programs and maps in the kernel, by bpf(2). What the gateway needs are some ten instructions each, so they are written here by hand
-//! ([`assembler`]) and no compiler, no C library and no object file is involved.
+//! Programs and maps in the kernel, by bpf(2). The gateway's programs have some ten instructions each, so they are
+//! assembled by hand ([`assembler`]). No compiler, C library or object file is involved.
 //!
-//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees what nobody holds any more: a map is held by the programs
-//! that use it, a program by the sockets, links and program arrays it is attached to. A process that ends in whatever way therefore
-//! takes its links with it.
+//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees an object when its last user is gone: a
+//! map is used by programs, a program by the sockets, links and program arrays that it is attached to. So the links of
+//! a process end with it, however it ends.
 //!
-//! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. The kernel's errors are passed on as they are, with the
-//! verifier's own words where it refused a program.
+//! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. Errors of the kernel are passed on
+//! unchanged, with the verifier's log if it refused a program.
 
 pub(crate) mod assembler;
 pub(crate) mod types;
@@ -36,18 +36,18 @@ const DEVICE_BOUND: u32 = 1 << 6;
 
 /// Bytes of the verifier's words that are kept.
 const LOG: usize = 64 << 10;
-/// Of these the last lines are shown: they say what is wrong.
+/// Number of the log's last lines to show; they name the fault.
 const LOG_LINES: usize = 12;
 
-/// Why something could not be put into the kernel.
+/// Error of an operation on a kernel object.
 #[derive(Debug, Error)]
 #[error("{what}: {source}{log}")]
 pub(crate) struct BpfError {
-    /// What was asked.
+    /// The failed operation.
     pub(crate) what: String,
     /// The kernel's answer.
     pub(crate) source: io::Error,
-    /// What the verifier said, on lines of its own; empty where it said nothing.
+    /// The verifier's log, on separate lines; empty if there is none.
     pub(crate) log: String,
 }
 
@@ -62,7 +62,8 @@ impl BpfError {
 pub(crate) enum MapKind {
     /// Values by number.
     Array = 2,
-    /// Programs by number, for tail calls. It is emptied when the last descriptor is closed, whoever else uses it.
+    /// Programs by number, for tail calls. The kernel empties it when the last descriptor is closed, even while others
+    /// use it.
     Programs = 3,
     /// Values by number, others on each processor.
     PerProcessorArray = 6,
@@ -75,25 +76,25 @@ pub(crate) enum MapKind {
 pub(crate) enum ProgramKind {
     /// Decides how many bytes of a frame a socket gets.
     SocketFilter = 1,
-    /// Decides about a frame where an interface has received it or is about to send it.
+    /// Decides about a frame that an interface has received or is about to send.
     Classifier = 3,
     /// Decides about a frame before the kernel has made a packet of it.
     Xdp = 6,
 }
 
-/// Where a link holds a program (`enum bpf_attach_type`).
+/// Attachment point of a link (`enum bpf_attach_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attachment {
     /// Frames that an interface has received, after packet sockets have seen them (Linux 6.6).
     TcxIngress = 46,
-    /// Frames that an interface is about to send, before its queueing discipline has them (Linux 6.6).
+    /// Frames that an interface is about to send, before its queueing discipline (Linux 6.6).
     TcxEgress = 47,
     /// Frames as the driver receives them, before all else. One program has the place (Linux 5.9).
     Xdp = 37,
 }
 
 impl Attachment {
-    /// What a link there is made with: XDP in the driver, which alone sees frames that no offload has joined (`XDP_FLAGS_DRV_MODE`).
+    /// Flags for creating a link: XDP in the driver, where no offload has joined frames yet (`XDP_FLAGS_DRV_MODE`).
     fn flags(self) -> u32 {
         match self {
             Self::TcxIngress | Self::TcxEgress => 0,
@@ -102,8 +103,8 @@ impl Attachment {
     }
 }
 
-/// The argument of bpf(2), a union whose members begin at fixed offsets. What is not set is zero. Kernels that know a longer one take
-/// this, and so do those that know a shorter one, as long as the rest is zero.
+/// The argument of bpf(2), a union whose members begin at fixed offsets. Unset bytes are zero. Kernels with a longer
+/// union accept this, and so do those with a shorter one if the rest is zero.
 #[repr(C, align(8))]
 struct Attributes([u8; 128]);
 
@@ -144,7 +145,7 @@ impl Attributes {
     /// # Safety
     /// Each pointer that was set is to memory as large as the command says, alive for the call, and writable where the kernel writes.
     unsafe fn run(&self, command: libc::c_int) -> io::Result<libc::c_int> {
-        // SAFETY: the attributes are readable for their length; what they point to is the caller's promise.
+        // SAFETY: the attributes are readable for their length; the caller guarantees what they point to.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         sys::check(result as libc::c_int)
     }
@@ -156,7 +157,7 @@ impl Attributes {
     unsafe fn open(&self, command: libc::c_int) -> io::Result<OwnedFd> {
         // SAFETY: passed on to the caller.
         let fd = unsafe { self.run(command) }?;
-        // SAFETY: the kernel has just made this descriptor, closed on exec, and nobody else has it.
+        // SAFETY: the kernel has just made this descriptor, closed on exec, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -199,24 +200,24 @@ impl Map {
         Ok(Self { fd, kind, value_bytes })
     }
 
-    /// Sets the value of this number. A program array takes a program's descriptor as its value.
+    /// Sets the value at `number`. The value of a program array is a program's descriptor.
     ///
     /// # Errors
-    /// [`BpfError`]: a number beyond the map (`E2BIG`); a value that is not of its length, a map with others on each processor
-    /// (`EINVAL`).
+    /// [`BpfError`]: a number beyond the map (`E2BIG`); a value of the wrong length, or a map with values for each
+    /// processor (`EINVAL`).
     pub(crate) fn set(&self, number: u32, value: &[u8]) -> Result<(), BpfError> {
         let failed = BpfError::of(format!("setting value {number} of a map"));
         if value.len() != self.value_bytes as usize || self.kind == MapKind::PerProcessorArray {
             return Err(failed(io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let attributes = Attributes::new().fd(0, &self.fd).pointer(8, &raw const number).pointer(16, value.as_ptr());
-        // SAFETY: key and value are readable for the lengths that the map was made with, four bytes and what was just checked. The
-        // kernel would read more for a map with other values on each processor, which was refused.
+        // SAFETY: key and value are readable for the lengths that the map was made with: four bytes, and the length
+        // just checked. The kernel would read more for a map with values for each processor, which was refused.
         unsafe { attributes.run(MAP_UPDATE_ELEM) }.map_err(failed)?;
         Ok(())
     }
 
-    /// Makes a program what a tail call of this number goes on with.
+    /// Sets the program for tail calls with `number`.
     ///
     /// # Errors
     /// As [`Map::set`].
@@ -235,7 +236,7 @@ impl Map {
     /// Maps the values of a [`Map::shared_array`] into this process, as far as they fit into one page.
     ///
     /// # Errors
-    /// [`BpfError`]: the map was not made for it (`EPERM`), no memory (`ENOMEM`).
+    /// [`BpfError`]: the map cannot be mapped (`EPERM`), no memory (`ENOMEM`).
     pub(crate) fn share(&self) -> Result<SharedPage, BpfError> {
         // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
         let at = unsafe {
@@ -261,7 +262,7 @@ pub(crate) struct SharedPage {
     page: NonNull<AtomicU64>,
 }
 
-// SAFETY: it is memory that only atomic operations touch, and nothing of it is bound to a thread.
+// SAFETY: only atomic operations access the memory, and nothing of it is bound to a thread.
 unsafe impl Send for SharedPage {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPage {}
@@ -272,8 +273,8 @@ impl SharedPage {
 
     /// The first eight bytes, as a number.
     pub(crate) fn first(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the kernel
-        // read the number as a whole, and nobody there writes it.
+        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the
+        // kernel read the number as a whole and never write it.
         unsafe { self.page.as_ref() }
     }
 }
@@ -292,10 +293,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Has the kernel check and take what `code` holds. `attachment` is where it is to go, for kinds that ask for it.
+    /// Loads `code` into the kernel, which verifies it. `attachment` is the expected attachment point, for the kinds
+    /// that need one.
     ///
     /// # Errors
-    /// [`BpfError`]: no permission (`EPERM`); refused by the verifier (`EACCES`, `EINVAL`), with the last lines of what it says.
+    /// [`BpfError`]: no permission (`EPERM`); refused by the verifier (`EACCES`, `EINVAL`), with the last lines of its
+    /// log.
     pub(crate) fn load(
         kind: ProgramKind,
         name: &str,
@@ -318,7 +321,7 @@ impl Program {
     ) -> Result<Self, BpfError> {
         let code = code.finish();
         let what = || format!("loading the program {name}");
-        // The kernel takes instructions from whoever says that they may be combined with its own.
+        // The kernel accepts these instructions only under a license compatible with its own.
         let license = c"Dual MIT/GPL";
         let load = |log: &mut [u8]| {
             let attributes = Attributes::new()
@@ -382,8 +385,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns whether the program is still in its place. It is not where somebody has detached it (`bpftool link detach`), or where
-    /// the interface has gone.
+    /// Returns true if the program is still attached. It is not after a detachment (`bpftool link detach`), or without
+    /// the interface.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -419,9 +422,9 @@ pub(crate) fn move_up(fd: OwnedFd) -> io::Result<OwnedFd> {
     sys::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     let most = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
     let at = HIGH.min(most.saturating_sub(8)).max(0);
-    // SAFETY: takes a descriptor that is open and a number.
+    // SAFETY: the arguments are an open descriptor and a number.
     let moved = sys::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at) })?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 

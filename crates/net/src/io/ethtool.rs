@@ -1,4 +1,4 @@
-//! What ethtool(8) does, by the same requests: the driver of an interface, and its offloads.
+//! Reads drivers and offloads of interfaces and sets offloads, by the requests of ethtool(8).
 
 use std::io;
 
@@ -17,17 +17,17 @@ pub enum Offload {
     Gro,
     /// Large receive offload: the same, by the hardware, beyond recovery.
     Lro,
-    /// Generic segmentation offload of what this machine sends.
+    /// Generic segmentation offload of this machine's own packets.
     Gso,
-    /// TCP segmentation offload of what this machine sends; needs scatter-gather.
+    /// TCP segmentation offload of this machine's own packets; needs scatter-gather.
     Tso,
-    /// Checksums of what is received.
+    /// Receive checksums.
     RxChecksum,
-    /// Checksums of what is sent.
+    /// Transmit checksums.
     TxChecksum,
-    /// Scatter-gather; needs checksums of what is sent.
+    /// Scatter-gather; needs transmit checksums.
     ScatterGather,
-    /// VLAN tags of what is received are taken out and handed over beside the frame.
+    /// VLAN tags of received frames are taken out and handed over beside the frame.
     RxVlan,
 }
 
@@ -133,7 +133,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Runs the request at the start of `value`, which is the structure that the kernel expects for it.
+/// Runs the request at the start of `value`, the structure that the kernel expects for it.
 fn request<T>(name: &str, value: &mut T) -> io::Result<()> {
     sys::interface_request(libc::SIOCETHTOOL, name, |message| {
         message.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();

@@ -1,14 +1,16 @@
-//! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
+//! The packet pool: one contiguous piece of memory for all frames, from reception to departure.
 //!
-//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction, unless another thread brings
-//! more frames ([`FramePool::growth`]); their room is reserved from the start, so that no frame ever moves. When no frame is free,
-//! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction, unless another
+//! thread brings more frames ([`FramePool::growth`]). Their address space is reserved from the start, so that no frame
+//! ever moves. When no frame is free, nothing more is received; the interface's own queue fills up and drops frames,
+//! which the kernel counts.
 //!
-//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
-//! them. The pool notes of each frame who has it, so that a frame given back twice is found at once.
+//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch in transit
+//! between them. The pool records the owner of each frame, so that a frame given back twice is detected at once.
 //!
-//! A backend may share the memory with the kernel. Then the pool notes, too, which frames the kernel may write or read: it gives no
-//! reference to bytes that the kernel may write, and none to change them where the kernel may read.
+//! A backend may share the memory with the kernel. Then the pool also records which frames the kernel may write or
+//! read. It gives no reference to bytes that the kernel may write, and no mutable reference to bytes that the kernel
+//! may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,20 +29,20 @@ pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
 /// frame need not move.
 pub(crate) const HEADROOM: usize = 16;
 
-/// Where a packet lies in its frame, and when it came.
+/// Position of a packet in its frame, and its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
     /// Offset of its first byte.
     pub start: u32,
     /// Its length in bytes; `start + len` is within the frame.
     pub len: u32,
-    /// When it was received.
+    /// Time of reception.
     pub received: Nanos,
-    /// Its checksum, if that is left to whoever sends it.
+    /// Its checksum, if the sending side shall compute it.
     pub unfinished: Option<Unfinished>,
 }
 
-/// Why a pool was refused.
+/// Reason why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FramePoolError {
     /// No frame, or more than 2^24.
@@ -63,12 +65,12 @@ pub enum FramePoolError {
     },
 }
 
-/// Who has a frame.
+/// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
-    /// Nobody.
+    /// No owner.
     Free,
-    /// Somebody in this process.
+    /// A part of this process.
     Process,
     /// The kernel, which only reads it.
     Reader,
@@ -79,7 +81,7 @@ enum Holder {
 /// Frames of equal size; see the module.
 #[derive(Debug)]
 pub struct FramePool {
-    /// Tells it from all other pools of this process, also from those before it at the same address.
+    /// Unique among all pools of this process, including earlier ones at the same address.
     id: u64,
     memory: Region,
     frame_bytes: usize,
@@ -91,7 +93,7 @@ pub struct FramePool {
     least_free: usize,
 }
 
-/// What a pool needs to have more frames, made on another thread than the pool's.
+/// Additional memory for a pool, prepared on another thread than the pool's.
 #[derive(Debug)]
 pub(crate) struct Growth {
     free: Vec<u32>,
@@ -117,8 +119,8 @@ impl FramePool {
         Self::with_room(frames, frames, frame_bytes)
     }
 
-    /// As [`FramePool::new`], with addresses reserved for up to `room` frames where the system allows it. They take memory only
-    /// once there are so many frames, and these are used.
+    /// As [`FramePool::new`], with address space reserved for up to `room` frames if the system allows it. The
+    /// additional frames take memory only after [`FramePool::grow`], once they are used.
     pub(crate) fn with_room(frames: u32, room: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         if frames == 0 || frames > MAX_FRAMES {
             return Err(FramePoolError::Frames { frames });
@@ -156,8 +158,8 @@ impl FramePool {
         self.room
     }
 
-    /// Has as many frames as `growth` was made for, at most [`FramePool::room`]; nothing is done where those are not more. What it leaves in
-    /// `growth` is to be freed.
+    /// Grows to the number of frames that `growth` was made for, at most [`FramePool::room`]; a smaller number changes
+    /// nothing. The caller frees what is left in `growth`.
     pub(crate) fn grow(&mut self, growth: &mut Growth) {
         let (before, after) = (self.holders.len(), growth.holders.len());
         if after <= before || after > self.room as usize {
@@ -173,7 +175,7 @@ impl FramePool {
         self.least_free += after - before;
     }
 
-    /// Bytes that a pool of `frames` frames of at least `frame_bytes` takes, bookkeeping included.
+    /// Bytes of a pool of `frames` frames of at least `frame_bytes`, bookkeeping included.
     pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
         let each = (frame_bytes as u64).next_multiple_of(64)
             + (size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
@@ -248,8 +250,9 @@ impl FramePool {
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {
         assert!(self.holders[frame as usize] != Holder::Writer, "the kernel may write frame {frame}");
-        // SAFETY: frames do not overlap. The kernel writes those that were lent to it to be written and no others, and this one was
-        // not; lending it takes `&mut self`, which the slice borrows. This process writes frames through `&mut self` alone.
+        // SAFETY: frames do not overlap. The kernel writes only the frames that were lent for writing, and this one was
+        // not; lending takes `&mut self`, which the slice borrows. This process writes frames through `&mut self`
+        // alone.
         unsafe { self.memory.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
@@ -265,7 +268,7 @@ impl FramePool {
         unsafe { self.memory.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
-    /// Where the packet lies in `frame`.
+    /// Position of the packet in `frame`.
     #[inline]
     #[must_use]
     pub fn info(&self, frame: u32) -> FrameInfo {
@@ -301,7 +304,7 @@ impl FramePool {
     /// Computes the checksum of the packet in `frame`, if it is unfinished.
     pub fn finish_checksum(&mut self, frame: u32) {
         if let Some(Unfinished { start, offset }) = self.info[frame as usize].unfinished.take() {
-            // One whose place is not in the packet was never noted.
+            // A checksum whose position is outside the packet is never recorded.
             let _ = checksum::complete(self.packet_mut(frame), start, offset);
         }
     }

@@ -1,5 +1,5 @@
-//! What rtnetlink says of an interface. The few messages that are needed are written by hand here and not through a netlink
-//! library. Their layout is in rtnetlink(7) and `linux/if_link.h`.
+//! Reads properties of interfaces by rtnetlink. The few messages are built by hand here, without a netlink library.
+//! Their layout is in rtnetlink(7) and `linux/if_link.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,12 +17,12 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINK_NETNSID: u16 = 37;
 
-/// How an interface hangs together with others.
+/// Relations of an interface to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relations {
     /// Index of the bridge, bond or the like that it is a port of.
     pub(crate) master: Option<i32>,
-    /// Index of the interface in this network namespace that it is joined to: the other end of a veth, or what a VLAN sits on.
+    /// Index of the related interface in this network namespace: the other end of a veth, or the parent of a VLAN.
     pub(crate) link: Option<i32>,
 }
 
@@ -65,9 +65,9 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel sends next, one message or several.
+/// Receives the next datagram of the kernel: one message or several.
 pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    // More than all attributes of one interface take; what is cut off is not read.
+    // Larger than all attributes of one interface; truncated bytes are not read.
     let mut answer = vec![0u8; 32_768];
     // SAFETY: the buffer is writable for its length.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
@@ -78,7 +78,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
+/// Reads the code of an `NLMSG_ERROR` message: 0 for success, otherwise a negative error number.
 pub fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
@@ -116,7 +116,7 @@ pub fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     nested(message, kind, |message| message.extend(value));
 }
 
-/// An attribute whose value `body` appends; padded to four bytes as all are.
+/// Appends an attribute whose value `body` appends; padded to four bytes.
 pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = message.len();
     message.extend([0, 0]);

@@ -1,6 +1,6 @@
-//! The few messages of nf_tables (linux/netfilter/nf_tables.h) that the gateway needs, written by hand. Several messages make a batch,
-//! which the kernel carries out as a whole or not at all. Tables are of the family `netdev`, whose chains see what an
-//! interface receives or is about to send.
+//! The few messages of nf_tables (linux/netfilter/nf_tables.h) that the gateway needs, built by hand. Several messages
+//! make a batch, which the kernel executes as a whole or not at all. Tables are of the family `netdev`, whose chains
+//! see the frames that an interface receives or is about to send.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ const GET_RULE: u16 = 7;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
 
-/// `NFT_TABLE_F_OWNER`: the table vanishes with the socket that made it, and nobody else changes it.
+/// `NFT_TABLE_F_OWNER`: the table vanishes with the socket that made it, and only that socket can change it.
 const OWNED: u32 = 2;
 /// `NFT_SET_TIMEOUT`
 const WITH_TIMEOUT: u32 = 0x10;
@@ -44,12 +44,12 @@ const REGISTER: u32 = 1;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 
-/// What a chain sees.
+/// Hook of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// What an interface has received.
+    /// Received frames of an interface.
     Ingress = 0,
-    /// What an interface is about to send (Linux 5.17).
+    /// Frames that an interface is about to send (Linux 5.17).
     Egress = 1,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Hook {
 #[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// Where the last message begins.
+    /// Beginning of the last message.
     last: usize,
 }
 
@@ -96,17 +96,18 @@ impl Batch {
         self.add(DELETE_TABLE, 0, |message| string(message, 1, name));
     }
 
-    /// A chain of what `interface` receives, called like it; lower priorities see it first.
+    /// Adds a chain for the frames that `interface` receives, with the interface's name; lower priorities see frames
+    /// first.
     pub(crate) fn chain(&mut self, table: &str, interface: &str, priority: i32) {
         self.base_chain(table, interface, (Hook::Ingress, interface, priority), NF_ACCEPT);
     }
 
-    /// A chain of what `interface` is about to send, called like it.
+    /// Adds a chain for the frames that `interface` is about to send, with the interface's name.
     pub(crate) fn egress_chain(&mut self, table: &str, interface: &str) {
         self.base_chain(table, interface, (Hook::Egress, interface, 0), NF_ACCEPT);
     }
 
-    /// A chain that drops what `interface` receives, called like it.
+    /// Adds a chain that drops the frames that `interface` receives, with the interface's name.
     pub(crate) fn closed_chain(&mut self, table: &str, interface: &str) {
         self.base_chain(table, interface, (Hook::Ingress, interface, 0), NF_DROP);
     }
@@ -137,7 +138,7 @@ impl Batch {
         });
     }
 
-    /// Puts interfaces into a set, for so many milliseconds.
+    /// Adds interfaces to a set, for `millis` ms.
     pub(crate) fn put(&mut self, table: &str, set: &str, interfaces: &[i32], millis: u64) {
         self.add(NEW_ELEMENT, libc::NLM_F_CREATE, |message| {
             string(message, 1, table);
@@ -155,7 +156,7 @@ impl Batch {
         });
     }
 
-    /// A rule: what comes from an interface in the set is dropped.
+    /// Adds a rule: drop frames of an interface in the set.
     pub(crate) fn drop_members(&mut self, table: &str, chain: &str, set: &str, id: u32) {
         self.rule(table, chain, |rule| {
             is_member(rule, META_INPUT, set, id);
@@ -163,7 +164,7 @@ impl Batch {
         });
     }
 
-    /// A rule: what has this mark goes on as it is.
+    /// Adds a rule: accept frames with this mark.
     pub(crate) fn pass_marked(&mut self, table: &str, chain: &str, mark: u32) {
         self.rule(table, chain, |rule| {
             load_meta(rule, META_MARK);
@@ -176,7 +177,8 @@ impl Batch {
         });
     }
 
-    /// A rule: what an interface in the set is about to send gets this mark, and leaves by the interface with this index instead.
+    /// Adds a rule: mark frames that an interface in the set is about to send, and send them by the interface with this
+    /// index instead.
     pub(crate) fn redirect_members(&mut self, table: &str, chain: &str, set: (&str, u32), mark: u32, index: i32) {
         self.rule(table, chain, |rule| {
             is_member(rule, META_OUTPUT, set.0, set.1);
@@ -189,7 +191,7 @@ impl Batch {
         });
     }
 
-    /// A rule: whatever comes leaves by the interface with this index.
+    /// Adds a rule: send all frames by the interface with this index.
     pub(crate) fn forward(&mut self, table: &str, chain: &str, index: i32) {
         self.rule(table, chain, |rule| send_by(rule, index));
     }
@@ -248,7 +250,7 @@ fn expression(rule: &mut Vec<u8>, name: &str, data: impl FnOnce(&mut Vec<u8>)) {
     });
 }
 
-/// The rule goes on where the frame's interface, by this key, is in the set.
+/// Continues the rule only if the frame's interface, read by `key`, is in the set.
 fn is_member(rule: &mut Vec<u8>, key: u32, set: &str, id: u32) {
     load_meta(rule, key);
     expression(rule, "lookup", |data| {
@@ -258,7 +260,7 @@ fn is_member(rule: &mut Vec<u8>, key: u32, set: &str, id: u32) {
     });
 }
 
-/// The register becomes what the kernel knows of the frame by this key.
+/// Loads the frame's metadata `key` into the register.
 fn load_meta(rule: &mut Vec<u8>, key: u32) {
     expression(rule, "meta", |data| {
         number(data, 1, REGISTER);
@@ -306,7 +308,7 @@ impl Nftables {
         Ok(Self { socket: to(self.socket)? })
     }
 
-    /// Carries out `batch` and waits until that is done.
+    /// Executes `batch` and waits for the result.
     ///
     /// # Errors
     /// The kernel's answer to the first message that fails; nothing has changed then.

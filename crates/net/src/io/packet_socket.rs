@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::io::sys;
 
-/// A packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
+/// Opens a packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
 pub fn open() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
@@ -28,7 +28,7 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
 pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
     /// `SKF_AD_OFF + SKF_AD_MARK`: where a filter finds the mark.
     const MARK: u32 = (-0x1000_i32 + 20) as u32;
-    // Classic BPF, which needs no rights: load the mark, compare, return so many bytes.
+    // Classic BPF, which needs no rights: load the mark, compare, return the number of bytes to keep.
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let nothing = step(libc::BPF_RET | libc::BPF_K, 0, 0, 0);
     let mut filter = match mark {
@@ -64,12 +64,12 @@ pub fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Asks for a receive buffer of `bytes`; returns what the kernel made of it.
+/// Requests a receive buffer of `bytes`; returns the size that the kernel granted.
 pub fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
-/// Asks for a send buffer of `bytes`; returns what the kernel made of it.
+/// Requests a send buffer of `bytes`; returns the size that the kernel granted.
 pub fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
@@ -90,7 +90,7 @@ pub fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
     Ok((waiting, limit))
 }
 
-/// What `SO_MEMINFO` tells (linux/sock_diag.h): first what is allocated for reception, then how much may be.
+/// Result of `SO_MEMINFO` (linux/sock_diag.h): first the memory allocated for reception, then its limit.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct MemoryInfo([u32; 9]);
@@ -98,7 +98,7 @@ struct MemoryInfo([u32; 9]);
 // SAFETY: any bytes are integers.
 unsafe impl sys::Plain for MemoryInfo {}
 
-/// Frames that the kernel dropped since the last call because nobody fetched them in time.
+/// Frames that the kernel dropped since the last call because the buffer was full.
 pub fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
     // Reading resets the kernel's counter.
     let statistics: PacketStatistics = sys::option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;

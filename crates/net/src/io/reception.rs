@@ -1,14 +1,16 @@
-//! What a packet socket has received and nobody has taken yet, and how it becomes arrivals.
+//! Frames that a packet socket has received and that are not handed over yet, and their conversion to arrivals.
 //!
-//! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and where that is full a
-//! long buffer. A frame is handed over as it lies in the pool. A super-frame, which an offload has joined from several packets,
-//! is moved to the slot's long buffer, and its packets are written into frames of the pool one by one, as many as are asked for
-//! and the pool has. The rest waits here until the next time. Nothing is received before all slots are empty again.
+//! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and a long
+//! buffer for the bytes beyond that. A frame is handed over as it lies in the pool. A super-frame, which an offload has
+//! joined from several packets, is moved to the slot's long buffer, and its packets are written into frames of the pool
+//! one by one, as many as the caller wants and the pool has. The rest waits here until the next call. Nothing is
+//! received before all slots are empty again.
 //!
-//! What the kernel changes on the way is changed back. A VLAN tag that it took out is put in again. A checksum that the sender
-//! left to hardware, as is usual on veth, is left to the output in its turn, if it is that of TCP or UDP, and computed if not.
+//! Changes by the kernel are reverted. A VLAN tag that it took out is put in again. A checksum that the sender left to
+//! hardware, as is usual on veth, is left to the output if it is that of TCP or UDP, and computed otherwise.
 //!
-//! Where the kernel does not describe frames (no `PACKET_VNET_HDR`), super-frames are too long and checksums stay as they are.
+//! If the kernel does not describe frames (no `PACKET_VNET_HDR`), super-frames are too long and checksums stay as they
+//! are.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -33,7 +35,7 @@ struct Control([u8; 64]);
 const _: () =
     assert!(size_of::<Control>() >= unsafe { libc::CMSG_SPACE(size_of::<libc::tpacket_auxdata>() as u32) } as usize);
 
-/// What one `recvmmsg` fills beside the frames. Lives on the heap, at a fixed place, because the messages point into it.
+/// Arguments of one `recvmmsg` besides the frames. On the heap, at a fixed place, because the messages point into it.
 struct Arrays {
     messages: [libc::mmsghdr; BATCH],
     vectors: [[libc::iovec; 3]; BATCH],
@@ -44,7 +46,7 @@ struct Arrays {
 /// A message as it was received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
-    /// What the kernel says of the frame.
+    /// The kernel's description of the frame.
     pub(super) header: VirtioHeader,
     /// The frame's length as it came, which may be more than there is room for.
     pub(super) wire: usize,
@@ -72,16 +74,16 @@ pub(super) struct Reception {
     /// The messages of the slots before `ready` are set, but those of the slots before `used` must be set again.
     ready: usize,
     used: usize,
-    /// The pool whose memory they point into, by its number; 0 before the first.
+    /// Number of the pool that the messages point into; 0 before the first.
     pool: u64,
     /// The long buffers one after the other; none where frames are not described.
     long: Vec<u8>,
-    /// Slots that were filled, and the first of them that is not handed over.
+    /// Filled slots, and the first of them that is not handed over.
     filled: [Received; BATCH],
     count: usize,
     next: usize,
     splitting: Option<Splitting>,
-    /// When they were filled.
+    /// Time of filling.
     at: Nanos,
 }
 
@@ -120,17 +122,17 @@ impl Reception {
         self.armed.iter().flatten().count()
     }
 
-    /// Gives all frames back. What was not handed over is lost.
+    /// Gives all frames back. Frames that were not handed over are lost.
     pub(super) fn release(&mut self, pool: &mut FramePool) {
         (self.count, self.next, self.splitting) = (0, 0, None);
         (self.ready, self.used) = (0, 0);
         self.armed.iter_mut().filter_map(Option::take).for_each(|frame| pool.give_back(frame));
     }
 
-    /// Receives up to `max` messages from `socket` without waiting. Nothing may be here that is not handed over.
+    /// Receives up to `max` messages from `socket` without waiting. All earlier frames must have been handed over.
     ///
     /// # Errors
-    /// The kernel's answer, as of `recvmmsg`; `EAGAIN` where there is no message, or no frame in the pool.
+    /// The error of `recvmmsg`; `EAGAIN` if there is no message, or no frame in the pool.
     pub(super) fn fill(
         &mut self,
         socket: &OwnedFd,
@@ -145,10 +147,10 @@ impl Reception {
         }
         let header = if self.described { VirtioHeader::LEN } else { 0 };
         let arrays = &mut *self.arrays;
-        // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long buffer
-        // each, now or since they were received into last. All of them belong to this value or to this pool: `arm` has compared its
-        // number, and a pool neither moves nor loses frames. Nobody borrows them until the call returns. `armed` holds each frame once, so no
-        // two overlap.
+        // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long
+        // buffer each, now or since they were received into last. All of them belong to this value or to this pool:
+        // `arm` has compared its number, and a pool neither moves nor loses frames. Nothing borrows them until the call
+        // returns. `armed` holds each frame once, so no two overlap.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -176,8 +178,8 @@ impl Reception {
         Ok(())
     }
 
-    /// Sees to it that the first slots have frames and can be received into, `max` of them, or fewer if the pool has no more.
-    /// Returns how many can.
+    /// Prepares the first `max` slots for reception, or fewer if the pool has no more frames. Returns the number of
+    /// prepared slots.
     fn arm(&mut self, pool: &mut FramePool, max: usize) -> usize {
         let max = max.min(BATCH);
         let (base, frame_bytes) = (pool.as_mut_ptr(), pool.frame_bytes());
@@ -186,7 +188,7 @@ impl Reception {
             // They are frames of the pool before, of which this one may have none, or another owner may have them.
             self.armed = [None; BATCH];
         }
-        // What does not fit into the pool's frame goes on in the long buffer where it would go on there.
+        // Bytes beyond the pool's frame continue at the same offset of the long buffer.
         let overflow = if self.described { SLOT.saturating_sub(frame_bytes) } else { 0 };
         let long = self.long.as_mut_ptr();
         let arrays = &mut *self.arrays;
@@ -197,7 +199,7 @@ impl Reception {
             assert!((frame as usize) < pool.frames(), "frame {frame} of a pool of {}", pool.frames());
             // SAFETY: the pool has this frame, so the result is inside its memory.
             let at = unsafe { base.add(frame as usize * frame_bytes + HEADROOM) };
-            // Where `overflow` is not 0 there is a buffer of `SLOT` bytes for each slot, of which the last `overflow` are meant.
+            // If `overflow` is not 0, each slot has a buffer of `SLOT` bytes, of which the last `overflow` are used.
             // Else the address is not used.
             let further = long.wrapping_add(index * SLOT + frame_bytes);
             let header = if self.described { VirtioHeader::LEN } else { 0 };
@@ -217,7 +219,7 @@ impl Reception {
         max
     }
 
-    /// Appends what was received to `out`, oldest first, until there are `max` arrivals in it or the pool has no more frames.
+    /// Appends received frames to `out`, oldest first, until `out` has `max` arrivals or the pool has no more frames.
     pub(super) fn hand_over(
         &mut self,
         pool: &mut FramePool,
@@ -318,7 +320,7 @@ impl Reception {
         Ok(Splitting { segments, start, len, index: 0 })
     }
 
-    /// The next packet of the super-frame in slot `next`; `None` where the pool has no frame for it.
+    /// Returns the next packet of the super-frame in slot `next`, or `None` if the pool has no frame for it.
     fn split(&mut self, pool: &mut FramePool) -> Option<Arrival> {
         let Splitting { segments, start, len, index } = self.splitting.as_mut()?;
         let frame = pool.take()?;

@@ -16,19 +16,19 @@ pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: `socket` takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: `fd` was just returned by the kernel and belongs to nobody else.
+    // SAFETY: `fd` was just returned by the kernel and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A file that is in memory alone and gone when it is closed. `name` is for those who look into /proc.
+/// Creates a file that exists in memory only, until it is closed. `name` is shown in /proc.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
     // SAFETY: the name ends with a zero.
     let fd = check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the kernel has just made it, and nobody else has it.
+    // SAFETY: the kernel has just made it, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// Sets a socket option whose value is `value`.
+/// Sets a socket option to `value`.
 pub fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` points to `length` readable bytes for the whole call.
@@ -63,7 +63,7 @@ pub fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int)
     Ok(value)
 }
 
-/// Returns true if the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
+/// Returns true if `name` is valid for an interface: 1 to 15 bytes, none of them zero.
 pub(crate) fn is_interface_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
 }
@@ -74,7 +74,7 @@ pub(crate) fn interface_request(
     name: &str,
     fill: impl FnOnce(&mut libc::ifreq),
 ) -> io::Result<libc::ifreq> {
-    // A socket of any family takes requests about interfaces, and a unit of systemd may forbid those of the Internet.
+    // A socket of any family accepts requests about interfaces, and a systemd unit may forbid those of the Internet.
     let socket = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)?;
     // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
     let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -125,12 +125,12 @@ pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
     Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
 }
 
-/// Takes the interface `name` up or down.
+/// Sets the interface `name` up or down.
 pub fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
     set_interface_flag(name, libc::IFF_UP, up)
 }
 
-/// Sets a flag of the interface `name` (`IFF_...`), or takes it off.
+/// Sets or clears a flag of the interface `name` (`IFF_...`).
 pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io::Result<()> {
     let before = interface_flags(name)?;
     let flags = if on { before | flag } else { before & !flag };
@@ -181,10 +181,11 @@ pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     }
 }
 
-/// Memory of its own, zero at first, that takes room only where it has been written to.
+/// Mapped memory, initially zero, that takes room only for pages that were written.
 ///
-/// The kernel may be told of it and write parts of it at any time. A reference to such a part would be undefined behaviour, also where
-/// nothing is read through it. So there is no safe way to a slice: the caller says that the bytes are the process's for as long as it lives.
+/// The kernel may be given the region and write parts of it at any time. A reference to such a part would be undefined
+/// behaviour, even if nothing is read through it. So there is no safe way to a slice: the caller guarantees that the
+/// bytes belong to the process as long as the slice lives.
 #[derive(Debug)]
 pub(crate) struct Region {
     at: NonNull<u8>,
@@ -193,7 +194,7 @@ pub(crate) struct Region {
 
 // SAFETY: the memory belongs to this value alone, as that of a `Vec` does.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives out only what an unsafe call asks for, and its caller answers for writers.
+// SAFETY: a shared reference gives access only through unsafe calls, whose callers answer for writers.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -220,13 +221,13 @@ impl Region {
         self.at.as_ptr()
     }
 
-    /// `count` bytes from `start` on.
+    /// Returns `count` bytes from `start` on.
     ///
     /// # Panics
-    /// Where they are not all within the region.
+    /// If they are not all within the region.
     ///
     /// # Safety
-    /// Nobody writes these bytes while the slice lives, neither this process nor the kernel.
+    /// These bytes must not be written while the slice lives, neither by this process nor by the kernel.
     #[inline]
     pub(crate) unsafe fn bytes(&self, start: usize, count: usize) -> &[u8] {
         self.check(start, count);
@@ -235,13 +236,14 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(start), count) }
     }
 
-    /// As [`Region::bytes`], to be changed.
+    /// As [`Region::bytes`], mutable.
     ///
     /// # Panics
     /// As [`Region::bytes`].
     ///
     /// # Safety
-    /// Nobody else reads or writes these bytes while the slice lives, neither this process nor the kernel.
+    /// These bytes must not be read or written elsewhere while the slice lives, neither by this process nor by the
+    /// kernel.
     #[inline]
     pub(crate) unsafe fn bytes_mut(&mut self, start: usize, count: usize) -> &mut [u8] {
         self.check(start, count);

@@ -15,9 +15,9 @@ use crate::io::sys;
 
 /// Version 2 of the ring's layout, whose frames begin with a `tpacket2_hdr`.
 const TPACKET_V2: libc::c_int = 1;
-/// Where a frame's bytes begin: behind its `tpacket2_hdr`.
+/// Offset of a frame's bytes: behind its `tpacket2_hdr`.
 const DATA: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
-/// Where its `tp_status` and `tp_len` are.
+/// Offsets of `tp_status` and `tp_len`.
 const STATUS: usize = 0;
 const LENGTH: usize = 4;
 /// Length of a `virtio_net_hdr`, and where it says how much of the frame is header.
@@ -112,12 +112,12 @@ impl TaggedSender {
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
         let result = match sent {
             ..0 => Err(io::Error::last_os_error()),
-            // It found nothing to send, which does not happen: the caller tries again.
+            // The kernel found nothing to send, which does not happen: the caller tries again.
             0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
             1.. => Ok(()),
         };
         if result.is_err() {
-            // The kernel leaves what it refused in the ring, to be tried again; the caller decides that.
+            // The kernel leaves a refused frame in the ring, to be tried again; the caller decides that.
             self.status().store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
         }
         result
@@ -126,7 +126,7 @@ impl TaggedSender {
 
 impl Drop for TaggedSender {
     fn drop(&mut self) {
-        // SAFETY: mapped in `open` with this size, and nothing points there any more.
+        // SAFETY: mapped in `open` with this size, and no pointers to it remain.
         unsafe { libc::munmap(self.ring.cast(), self.size) };
     }
 }

@@ -13,7 +13,7 @@ use crate::io::netlink::{
 };
 use crate::io::{netlink, sys};
 
-/// How long the kernel may take to bring a pair into service.
+/// Maximum time for the kernel to bring a pair into service.
 const PATIENCE: Nanos = Nanos::from_secs(10);
 
 const IFLA_IFNAME: u16 = 3;
@@ -29,14 +29,14 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 
-/// What both ends of a pair have in common.
+/// Settings of both ends of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
     /// Largest IP packet in bytes; the Ethernet header comes on top.
     pub mtu: u32,
     /// Packets that a queueing discipline without a limit of its own may hold at either end.
     pub queue: u32,
-    /// What `ip link` shows as `alias`; empty for none.
+    /// The `alias` that `ip link` shows; empty for none.
     pub alias: &'a str,
 }
 
@@ -55,7 +55,7 @@ impl Pair<'_> {
         if self.alias.is_empty() {
             return Ok(());
         }
-        // The kernel takes no alias with a new interface.
+        // The kernel does not accept an alias when it creates an interface.
         [name, peer].into_iter().try_for_each(|name| set_alias(name, self.alias)).inspect_err(|_| {
             let _ = sys::interface_index(name).and_then(remove);
         })
@@ -114,7 +114,7 @@ pub fn move_to(name: &str, namespace: &File) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// What `ip link` shows as the `alias` of the interface with this index; `None` where it has none.
+/// Returns the `alias` of the interface with this index, as `ip link` shows it, or `None` if it has none.
 pub(crate) fn alias(index: i32) -> io::Result<Option<String>> {
     let answer = netlink::link(index)?;
     let text = attribute(&answer, IFLA_IFALIAS).map(|value| value.strip_suffix(b"\0").unwrap_or(value));
@@ -131,8 +131,8 @@ pub(crate) fn remove(index: i32) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
-/// has noticed the cable, a few milliseconds later.
+/// Waits until the interface carries frames. After it and its peer were set up, the kernel drops frames until it has
+/// noticed the cable, a few milliseconds later.
 ///
 /// # Errors
 /// The kernel's answer; `TimedOut` after 10 s.

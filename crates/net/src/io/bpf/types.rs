@@ -11,10 +11,10 @@ const MAGIC: u16 = 0xeb9f;
 const RECORD: usize = 12;
 const KIND_FUNCTION: u32 = 12;
 
-/// The number of the kernel's function `name`.
+/// Returns the number of the kernel's function `name`.
 ///
 /// # Errors
-/// The kernel has no such function, or does not tell its types (CONFIG_DEBUG_INFO_BTF).
+/// The kernel has no such function, or does not publish its types (CONFIG_DEBUG_INFO_BTF).
 pub(crate) fn function(name: &str) -> io::Result<u32> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no function {name}"));
     let types = std::fs::read(FILE)?;
