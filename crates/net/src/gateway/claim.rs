@@ -1,13 +1,14 @@
-//! Who forwards what an interface receives: one gateway at a time. Another one may ask it to leave.
+//! Exclusive claims on the received frames of an interface, one gateway at a time. Another gateway may request the
+//! interface.
 //!
-//! A claim is a socket with an abstract name. A network namespace has each name once, as it has each interface, and the kernel frees it
-//! with the process, however that ends. Whoever wants the interface sends a message there. It counts if it comes from the same user, or
-//! from root.
+//! A claim is a socket with an abstract name. A name is unique in a network namespace, as an interface is, and the
+//! kernel frees it with the process, however that ends. A gateway requests an interface by a message to that socket.
+//! The message counts if it comes from the same user, or from root.
 //!
-//! Any user may bind any abstract name, so a name alone proves nothing. It counts if the kernel says that its holder may be a gateway:
-//! root, the own user, or a user who has a packet socket at the interface, which takes CAP_NET_RAW. A stranger's name is passed over: the
-//! claim gets a spare name with a random number, which nobody can bind beforehand. Gateways find each other in the kernel's list of sockets,
-//! whatever their names are.
+//! Any user may bind any abstract name, so a name alone proves nothing. It counts only if its holder, as reported by
+//! the kernel, may be a gateway: root, the own user, or a user with a packet socket at the interface, which needs
+//! CAP_NET_RAW. The name of any other holder is skipped: the claim gets a spare name with a random number, which cannot
+//! be bound beforehand. Gateways find each other in the kernel's list of sockets, whatever their names are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -19,9 +20,9 @@ use crate::io::interface::Interface;
 use crate::io::sock_diag::{self, NamedSocket};
 use crate::io::sys;
 
-/// How long a gateway that was asked to leave may go on sending what it has queued before it frees its claims.
+/// Time for which a gateway that was asked to leave may send queued packets before it must free its claims.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How often whoever waits for that looks.
+/// Interval of checks while waiting for that.
 const NAP: Duration = Duration::from_millis(1);
 /// Most messages that a gateway reads at a time. More than wait by default (`net.unix.max_dgram_qlen`), so that the messages of others do
 /// not keep a gateway's request out for long.
@@ -33,7 +34,7 @@ const LEAVE: &[u8] = b"leave";
 #[derive(Debug)]
 pub(super) struct Claim(OwnedFd);
 
-/// What came of an attempt to claim an interface.
+/// Result of an attempt to claim an interface.
 enum Attempt {
     /// It is claimed. A stranger holds the plain name of the claim, if there is one here.
     Made(Claim, Option<NamedSocket>),
@@ -42,7 +43,7 @@ enum Attempt {
 }
 
 impl Claim {
-    /// Claims what the interface with this index receives.
+    /// Claims the received frames of the interface with this index.
     fn on(index: i32) -> io::Result<Attempt> {
         let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
         let on: libc::c_int = 1;
@@ -56,7 +57,7 @@ impl Claim {
                 None => Attempt::Made(Self(socket), None),
             });
         }
-        // Where the kernel does not list it, nobody can say that its holder is no gateway.
+        // If the kernel does not list the holder, it may be a gateway.
         let Ok(all) = holders(index, "") else { return Ok(Attempt::Taken(None)) };
         let rival = gateway_among(&all, index).cloned();
         let stranger = all.into_iter().find(|holder| holder.name == plain.as_bytes());
@@ -72,12 +73,13 @@ impl Claim {
         })
     }
 
-    /// Returns true if another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
+    /// Returns true if another gateway of this user, or of root, has requested the interface. Reads up to
+    /// [`MOST_MESSAGES`] messages.
     pub(super) fn is_asked_for(&self) -> bool {
         (0..MOST_MESSAGES).map_while(|_| self.receive()).any(|asks| asks)
     }
 
-    /// Reads one message. Returns whether it asks for the interface, `None` if no message waits.
+    /// Reads one message. Returns whether it requests the interface, or `None` if no message waits.
     fn receive(&self) -> Option<bool> {
         let mut text = [0u8; 16];
         let mut vector = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
@@ -93,14 +95,14 @@ impl Claim {
         let received =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
         let length = usize::try_from(received).ok()?;
-        // A gateway passes nothing beside its message, so one that was cut is not from a gateway.
+        // A gateway sends no ancillary data of its own, so a truncated message is not from a gateway.
         let whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
         Some(whole && &text[..length] == LEAVE && control.sender().is_some_and(may_ask))
     }
 }
 
-/// Room for the credentials of a sender, and for nothing else: the kernel closes descriptors that it has no room for. In a larger buffer it
-/// would install them in this process, where nothing closes them.
+/// Buffer for the credentials of a sender, and for nothing else: the kernel closes descriptors for which there is no
+/// room. In a larger buffer it would install them in this process, where they would stay open.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
@@ -108,7 +110,7 @@ struct Control {
 }
 
 impl Control {
-    /// Returns the user who sent the message, by the kernel's word.
+    /// Returns the user who sent the message, as reported by the kernel.
     fn sender(&self) -> Option<libc::uid_t> {
         let header = &self.header;
         let needed = std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
@@ -161,7 +163,8 @@ fn holder_of(socket: &NamedSocket) -> Option<ClaimHolder> {
     socket.user.map(|user| ClaimHolder { user, process: socket.process() })
 }
 
-/// Claims what each of `interfaces` receives. With `force` an interface that another gateway has gets a note.
+/// Claims the received frames of each of `interfaces`. With `force`, an interface that another gateway has gives a note
+/// instead of an error.
 ///
 /// # Errors
 /// [`OpenError::Taken`]: another gateway has one of them.
@@ -195,7 +198,7 @@ fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) ->
     Ok(claims)
 }
 
-/// The note about a stranger who holds the plain name of a claim.
+/// The note about a foreign holder of a claim's plain name.
 fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
     let holder = holder_of(stranger).map_or_else(|| "an unknown process".to_owned(), |holder| holder.to_string());
     format!(
@@ -206,10 +209,10 @@ fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
     )
 }
 
-/// Asks whoever has claims on `interfaces` to leave, and claims them as soon as they are free.
+/// Asks the holders of claims on `interfaces` to leave, and claims the interfaces as soon as they are free.
 ///
 /// # Errors
-/// [`OpenError::NotLeft`] where they are not within 10 s.
+/// [`OpenError::NotLeft`] if they are not free within 10 s.
 pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> Result<Vec<Claim>, OpenError> {
     let mut unasked = interfaces.to_vec();
     let until = Instant::now() + PATIENCE;
@@ -236,7 +239,7 @@ pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> R
 /// Asks each gateway that has a claim on the interface with this index to leave.
 ///
 /// # Errors
-/// That of the first one that could not be asked. `WouldBlock`: its queue is full.
+/// The error of the first failed message. `WouldBlock`: the receiver's queue is full.
 fn ask(index: i32) -> io::Result<()> {
     let names = match holders(index, "") {
         Ok(all) => all.into_iter().filter(|holder| may_be_gateway(holder, index)).map(|holder| holder.name).collect(),
@@ -266,7 +269,7 @@ fn send(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns true if a gateway has what the interface with this index receives.
+/// Returns true if a gateway has a claim on the interface with this index.
 pub(super) fn is_claimed(index: i32) -> bool {
     match holders(index, "") {
         Ok(all) => gateway_among(&all, index).is_some(),
@@ -279,7 +282,7 @@ fn plain_name(index: i32) -> String {
     format!("fairlink-gateway-{index}")
 }
 
-/// A name for the claim on the interface with this index that nobody can have bound beforehand.
+/// A random name for the claim on the interface with this index, which cannot have been bound beforehand.
 fn spare_name(index: i32) -> String {
     format!("{}.{:016x}", plain_name(index), RandomState::new().hash_one(index))
 }

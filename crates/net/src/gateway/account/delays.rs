@@ -1,11 +1,11 @@
-//! Delays, counted by one thread and read by any other at any time.
+//! Histograms of delays, written by one thread and read by any other at any time.
 //!
-//! The count of a delay is a plain addition: there is one writer, so that no two additions can meet, and atomic loads and stores without
-//! ordering are all it takes. A reader sees each count as it was at some moment of its reading.
+//! Counting a delay is a plain addition: there is one writer, so that additions cannot conflict, and relaxed atomic
+//! loads and stores suffice. A reader sees each count as of some moment during its reading.
 //!
-//! [`Buckets`] are logarithmic with 64 linear steps for each doubling, so that a bucket is at most 1/64 as wide as the delays in it are
-//! long. A delay is told as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays below 8 ns and above 137 s count
-//! as those.
+//! [`Buckets`] are logarithmic with 64 linear steps for each doubling, so that a bucket is at most 1/64 as wide as the
+//! delays in it. A delay is reported as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays
+//! below 8 ns and above 137 s count as 8 ns and 137 s.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use fairlink_report::{Buckets, Delay, Tally};
 
 /// 64 steps for each doubling, units of 8 ns.
 const STEPS: Buckets = Buckets::new(6, 3);
-/// The longest delay that is told apart, in ns.
+/// Longest delay that is distinguished, in ns.
 const LONGEST_NS: u64 = (1 << 37) - 1;
 const BUCKETS: usize = STEPS.count(LONGEST_NS);
 
@@ -66,7 +66,7 @@ impl DelayCounts {
         self.longest_ns.store(longest, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn tally(&self) -> DelayTally {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
         DelayTally {
@@ -87,12 +87,12 @@ pub(crate) struct DelayTally {
 }
 
 impl DelayTally {
-    /// How many there are.
+    /// Number of delays.
     pub(crate) fn packets(&self) -> u64 {
         self.counts.iter().map(|&(_, count)| count).sum()
     }
 
-    /// All of them together, in seconds.
+    /// Sum of all delays in seconds.
     pub(crate) fn sum_s(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }

@@ -58,7 +58,7 @@ impl Observation {
         Self { snapshot, totals, removed, all_delays }
     }
 
-    /// What the gateway is.
+    /// The gateway's configuration at that time.
     pub(crate) fn generation(&self) -> &Arc<Generation> {
         &self.snapshot.generation
     }
@@ -72,7 +72,7 @@ impl Observation {
     }
 }
 
-/// What was counted of one class itself.
+/// Counters of one class itself.
 fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
     let generation = &snapshot.generation;
     let counts = &snapshot.classes[class.index()];
@@ -81,7 +81,7 @@ fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
     counts.edges.add_to(&mut causes);
     let delays = match &generation.delays.of[class.index()] {
         Some(delays) => Some(delays.tally()),
-        // Sums begin with nothing.
+        // Sums start empty.
         None => (!generation.tree.is_leaf(class)).then(DelayTally::default),
     };
     let received = inside.received + counts.edges.dropped_before;

@@ -17,7 +17,7 @@ use crate::gateway::remote::Publisher;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 
-/// What must hold of any statistics.
+/// Checks the invariants of any statistics.
 fn check(stats: &GatewayStats) {
     assert!(stats.gateway().balanced, "{stats:?}");
     let sum = |of: fn(&Counts) -> Amount| -> Amount { stats.leaves().map(|leaf| of(&leaf.counts())).sum() };
@@ -46,7 +46,7 @@ fn delay_of(stats: &GatewayStats, class: usize) -> Delay {
     stats.interval().unwrap().class(&stats.classes[class].name).unwrap().delay_s.unwrap()
 }
 
-/// Statistics with what happened since `earlier`, of a link that shares no pool.
+/// Statistics with the interval since `earlier`, of a link that shares no pool.
 fn since(earlier: &Observation, later: &Observation) -> GatewayStats {
     later.stats(Interval::of_links(&[Some((earlier, later))])[0].as_ref())
 }
@@ -75,7 +75,7 @@ fn a_snapshot_copied_in_pieces_while_packets_move_balances_and_takes_the_same_pi
             check(&stats);
             assert!(stats.counts().received.packets > before && stats.counts().dropped.packets > 0 || number == 0);
             before = stats.counts().received.packets;
-            // What the scheduler counts of itself is told of every class once.
+            // The scheduler's own counters are reported once for every class.
             let told = stats.classes.iter().filter(|class| !class.counters.is_empty()).count();
             assert_eq!(told, if scheduler == "hls" { 0 } else { classes - 1 });
             assert_eq!(stats.counters.contains_key("main_rounds"), scheduler == "hls");
@@ -165,7 +165,7 @@ fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
     };
     // 40 frames in 5 ms are 64 Mbit/s, 5 are 8.
     assert_eq!(ideals(&pairs), [[20e6, 60e6], [10e6, 8e6], [30e6, 50e6]]);
-    // Whoever is not asked for has nothing.
+    // A link that is not requested has no demand.
     assert_eq!(ideals(&pairs[1..2]), [[30e6, 8e6]]);
     assert_eq!(ideals(&[pairs[2], pairs[1], pairs[0]]), [[30e6, 50e6], [10e6, 8e6], [20e6, 60e6]]);
     assert!(
