@@ -1,18 +1,19 @@
-//! Fails open: while the gateway does not run, the kernel itself passes frames from one interface to the other, unshaped.
+//! Fail-open forwarding: while the gateway does not run, the kernel forwards frames from one interface to the other,
+//! unshaped.
 //!
-//! The [`wire`] is the kernel's way, which stays when a process ends, however that ends. The [`programs`] keep it idle while the data
-//! thread lives: they give each frame either to the gateway or to the wire. There is no second process that watches the first. Where
-//! programs are not allowed, the [`table`] does the same by nf_tables.
+//! The [`wire`] is the kernel's own path, which stays when the process ends, for whatever reason. The [`programs`] keep
+//! it idle while the data thread lives: they give each frame either to the gateway or to the wire. There is no second
+//! process that watches the first. If programs are not allowed, the [`table`] does the same by nf_tables.
 //!
-//! | what happens | what the kernel does |
+//! | event | action of the kernel |
 //! | --- | --- |
 //! | the process dies | it empties the program array with the process's descriptors: frames pass |
 //! | the data thread stalls, the process is stopped (SIGSTOP), the machine has no processor for it | the heartbeat turns stale after 300 ms: frames pass |
-//! | it goes on | frames taken before the stall are dropped by age, then the heartbeat is written again |
-//! | a clean end | the heartbeat is set to zero, what was taken is sent, then all is closed |
-//! | a start | wire, guard and gate are there before the first heartbeat |
+//! | the data thread resumes | frames accepted before the stall are dropped by age, then the heartbeat is set again |
+//! | a clean end | the heartbeat is set to zero, accepted frames are sent, then all is closed |
+//! | a start | wire, guard and gate are installed before the first heartbeat |
 //!
-//! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
+//! A start, an end or a take-over loses or doubles nothing. Frames overtake those that the gateway still has.
 
 pub(super) mod keep;
 mod place;
@@ -45,7 +46,7 @@ pub enum FailOpen {
     Auto,
     /// It does, or the gateway does not start.
     Require,
-    /// It does not, and nothing passes then.
+    /// No fail-open: nothing passes then.
     #[default]
     Never,
 }
@@ -71,18 +72,18 @@ impl FailOpen {
     }
 }
 
-/// What passes frames while the gateway does not.
+/// State of fail-open forwarding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailOpenStats {
-    /// By which the kernel passes them: `bpf`, or `nftables`, which is less exact; `None` where nothing passes.
+    /// Mechanism: `bpf`, or `nftables`, which is less exact; `None` if nothing passes.
     pub by: Option<String>,
-    /// Why it is not `bpf`, where something was asked for.
+    /// Reason why it is not `bpf`, if fail-open was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
-    /// True where the arrangement was whole when it was compared last, at most a second ago; `None` where nothing passes.
+    /// True if the arrangement was complete at the last check, at most a second ago; `None` if nothing passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<bool>,
-    /// Parts of it that somebody had taken away and that were installed again.
+    /// Parts that were removed externally and installed again.
     #[serde(default)]
     pub repairs: u64,
 }
@@ -92,23 +93,23 @@ impl FailOpenStats {
         Self { by: Some(by.to_owned()), why_not, ..Self::default() }
     }
 
-    /// The same with what was found when the arrangement was compared last.
+    /// The same with the result of the last check.
     pub(super) fn kept(&self, upkeep: Upkeep) -> Self {
         Self { whole: self.by.is_some().then_some(!upkeep.broken), repairs: upkeep.repairs, ..self.clone() }
     }
 }
 
-/// The wires of one gateway, and what keeps them idle. Dropped without more, it leaves the wires, and frames pass.
+/// The wires of one gateway, and the parts that keep them idle. Dropping it leaves the wires, and frames pass.
 #[derive(Debug)]
 pub(super) struct Hold {
     by: By,
     /// The parts that others could take away.
     parts: SharedParts,
-    /// Interfaces whose wires this gateway has laid, and not one before it.
+    /// Interfaces whose wires this gateway has created, rather than an earlier one.
     laid: Vec<(String, i32)>,
 }
 
-/// What keeps the wires idle.
+/// Mechanism that keeps the wires idle.
 #[derive(Debug)]
 enum By {
     Programs(Programs),
@@ -119,17 +120,17 @@ enum By {
         beat: SharedPage,
         life: Life,
     },
-    /// What the host itself sends is redirected.
+    /// The host's own frames are redirected.
     Redirection(Redirection),
     RedirectingTable(Table),
 }
 
 impl Hold {
-    /// Lays wires from the first to the second of each of `directions`, and takes nothing yet. Without a hold, wires that an earlier
-    /// gateway has left are taken away where the interfaces are `claimed`.
+    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. Without fail-open,
+    /// wires of an earlier gateway are removed if the interfaces are `claimed`.
     ///
     /// # Errors
-    /// [`OpenError::FailOpen`] where it is required and cannot be; nothing is left then that was not there before.
+    /// [`OpenError::FailOpen`] if it is required and impossible; nothing new is left then.
     pub(super) fn prepare(
         policy: FailOpen,
         directions: &[(&Interface, &Interface)],
@@ -164,11 +165,11 @@ impl Hold {
         Ok((None, FailOpenStats { why_not: why, ..FailOpenStats::default() }))
     }
 
-    /// Redirects what the host sends by `from` into the cable whose first end has the index `host_end` and whose other is `gateway_end`, while
-    /// there is a heartbeat, and nothing yet.
+    /// Prepares the redirection of the host's frames for `from` into the cable from `host_end` (index) to
+    /// `gateway_end`. It is active while there is a heartbeat, and not yet.
     ///
     /// # Errors
-    /// [`OpenError::OwnTraffic`] where the kernel allows neither way.
+    /// [`OpenError::OwnTraffic`] if the kernel allows neither mechanism.
     pub(super) fn redirect(
         from: &Interface,
         host_end: i32,
@@ -203,7 +204,8 @@ impl Hold {
         }
     }
 
-    /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
+    /// Removes wires of an earlier gateway between these interfaces: they would forward frames that the gateway
+    /// forwards, too.
     pub(super) fn without(directions: &[(&Interface, &Interface)], notes: &mut Vec<String>) {
         for (from, to) in directions {
             match wire::take_up((&from.name, from.index)).map(|taken| table::take_up(&from.name) || taken) {
@@ -227,7 +229,7 @@ impl Hold {
         Self { by, parts: SharedParts::new(Parts { ways, places }), laid: Vec::new() }
     }
 
-    /// Has `keeper` keep what others could take away.
+    /// Has `keeper` maintain the parts that could be removed externally.
     pub(super) fn keep_by(&self, keeper: &Keeper) {
         keeper.begin(&self.parts);
     }
@@ -259,17 +261,17 @@ impl Hold {
                     ));
                 }
             }
-            // That of the other kind would see nothing any more.
+            // The wire of the other kind would see no frames any more.
             table::take_up(&from.name);
         }
         Ok(())
     }
 
-    /// Lays wires as [`Hold::prepare`] does, which programs in the interfaces' drivers keep idle while the heartbeat is fresh: those of
-    /// AF_XDP, which know it from [`Hold::heart`].
+    /// Creates wires as [`Hold::prepare`] does. The programs of AF_XDP in the interfaces' drivers keep them idle while
+    /// the heartbeat, [`Hold::heart`], is fresh.
     ///
     /// # Errors
-    /// Why that cannot be, in words; nothing is left then that was not there before.
+    /// The reason as text; nothing new is left then.
     pub(super) fn in_driver(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
         let beat = map.share().map_err(|error| explain(&error))?;
@@ -279,7 +281,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// What programs in the drivers look at.
+    /// The heartbeat for programs in the drivers.
     pub(super) fn heart(&self) -> Option<Beat<'_>> {
         match &self.by {
             By::Driver { map, life, .. } => Some(Beat { map, stale: STALE, life: &life.map }),
@@ -302,7 +304,7 @@ impl Hold {
                 hold.undo();
                 return Err(failed(source));
             }
-            // Without its wire the other kind passes nothing.
+            // The other kind passes nothing without its wire.
             if !wire::take_up((&from.name, from.index)).unwrap_or(false) {
                 hold.laid.push((from.name.clone(), from.index));
             }
@@ -310,7 +312,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// What receiving sockets have as their filter; `None`: they receive every frame.
+    /// Filter for receiving sockets; `None` if they receive every frame.
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
             By::Programs(programs) => Some(programs.gate()),
@@ -339,7 +341,8 @@ impl Hold {
         }
     }
 
-    /// Takes nothing more: the wires pass all. Returns whether all that the sockets still have was taken before.
+    /// Accepts nothing more: the wires forward all frames. Returns true if all frames still in the sockets were
+    /// accepted before.
     pub(super) fn let_pass(&mut self) -> bool {
         match &mut self.by {
             By::Programs(programs) => {
@@ -365,14 +368,14 @@ impl Hold {
         }
     }
 
-    /// Takes those wires up that this gateway has laid, because it does not start.
+    /// Removes the wires that this gateway has created, because it does not start.
     pub(super) fn undo(mut self) {
         self.take_up();
     }
 
     fn take_up(&mut self) {
         for (name, index) in self.laid.drain(..) {
-            // The error to be told is another.
+            // Another error is to be reported.
             let _ = wire::take_up((&name, index));
             table::take_up(&name);
         }
@@ -384,8 +387,8 @@ pub(super) fn are_laid(directions: &[(&Interface, &Interface)]) -> bool {
     directions.iter().all(|(from, to)| matches!(wire::target(from.index), Ok(Some(Some(target))) if target == to.index))
 }
 
-/// Takes the kernel's own way between the interfaces `names` away, which gateways that fail open leave behind. From then on nothing
-/// passes while no gateway runs. Returns the names of those that had one.
+/// Removes the kernel's own path between the interfaces `names`, which gateways that fail open leave behind. From then
+/// on nothing passes while no gateway runs. Returns the names of the interfaces that had one.
 ///
 /// # Errors
 /// [`OpenError`]: an interface that does not exist, no permission.
@@ -403,7 +406,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
     Ok(closed)
 }
 
-/// What the kernel's refusal means.
+/// Explains the kernel's refusal.
 fn explain(error: &BpfError) -> String {
     let hint = match error.source.raw_os_error() {
         Some(libc::EPERM) => {

@@ -1,10 +1,12 @@
-//! Whether a gateway does its work, as others can see it: when its data thread turned last, whether each direction moves, whether its
-//! interfaces are there.
+//! Liveness of a gateway as seen from outside: time of the last turn, progress of each direction, presence of its
+//! interfaces.
 //!
-//! A thread that turns is not enough. So the watchdog looks at *progress*: a direction in which frames wait, and might go, and of which
-//! none has gone for [`DEFAULT_STALL`], has stalled. Frames that wait for a rate, a ceiling or a carrier may not go, and are no stall.
+//! A running thread is not enough. So the watchdog checks *progress*: a direction has stalled if it has sendable frames
+//! and none has left for [`DEFAULT_STALL`]. Frames that wait for a rate, a ceiling or a carrier are not sendable, and
+//! are no stall.
 //!
-//! The data thread notes the time of each turn, and looks at progress every [`LOOK`]. All else is done by whoever has the [`Vitals`].
+//! The data thread records the time of each turn, and checks progress every [`LOOK`]. Other threads do the rest through
+//! [`Vitals`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,17 +21,17 @@ use crate::gateway::fail_open::STALE;
 use crate::gateway::log::LogEvent;
 use crate::io::clock::{Clock, MonotonicClock};
 
-/// So long a direction may stand still though frames wait and might go.
+/// Default time without progress, though frames could be sent, until a direction counts as stalled.
 pub(crate) const DEFAULT_STALL: Nanos = Nanos::from_millis(500);
-/// How often the data thread looks at progress.
+/// Interval between progress checks of the data thread.
 pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
-/// Messages that are kept for whoever reads them; later ones are lost.
+/// Maximum number of messages kept for the reader; later ones are lost.
 const MESSAGES: usize = 64;
 
 /// Times at which a gateway did not do its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LivenessStats {
-    /// Times that a direction stood still though frames waited and might go (500 ms, or what was configured).
+    /// Stalls of a direction: frames could be sent but none left (for 500 ms, or the configured time).
     pub stalls: u64,
     /// The longest of these, in seconds; 0 where there was none.
     pub longest_stall_s: f64,
@@ -40,7 +42,7 @@ pub struct LivenessStats {
     pub longest_pause_s: f64,
     /// Times that an interface went down or away and came back.
     pub interface_losses: u64,
-    /// How long the gateway was without one of its interfaces, in seconds.
+    /// Time without one of its interfaces, in seconds.
     pub without_interface_s: f64,
     /// Time for which frames waited for an interface that had no carrier, in seconds.
     #[serde(default)]
@@ -49,7 +51,7 @@ pub struct LivenessStats {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When the data thread turned last, in ns of the machine's monotonic clock; zero while it does not run.
+    /// Time of the data thread's last turn, in ns of the machine's monotonic clock; zero while it does not run.
     turned: AtomicU64,
     stalled: AtomicBool,
     without_interface: AtomicBool,
@@ -57,12 +59,12 @@ struct Shared {
     messages: Mutex<VecDeque<LogEvent>>,
 }
 
-/// What another thread sees of a gateway, without asking its data thread.
+/// State of a gateway that other threads can read without its data thread.
 #[derive(Clone, Debug, Default)]
 pub struct Vitals(Arc<Shared>);
 
 impl Vitals {
-    /// How long ago the data thread turned last; `None` before it has begun and after it has ended.
+    /// Time since the data thread's last turn; `None` before its start and after its end.
     #[must_use]
     pub fn since_turn(&self) -> Option<Duration> {
         match self.0.turned.load(Ordering::Acquire) {
@@ -90,7 +92,7 @@ impl Vitals {
         self.0.without_interface.load(Ordering::Acquire)
     }
 
-    /// Has this told with what has happened.
+    /// Queues `event` for the reader.
     pub(super) fn say(&self, event: LogEvent) {
         say(self, event);
     }
@@ -123,7 +125,7 @@ struct Progress {
     stalled: bool,
 }
 
-/// What became of a direction.
+/// Change of a direction's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Stalled(Nanos),
@@ -137,7 +139,7 @@ impl Progress {
         self.moved = seen.moved;
         let Some(may_go) = seen.may_go.filter(|_| !moved) else {
             let before = self.due;
-            // What waits behind what has moved gets the same time.
+            // Frames behind those that have moved get the same time.
             self.due = seen.may_go.map(|may_go| may_go.max(now));
             return std::mem::take(&mut self.stalled).then(|| Turn::MovesAgain(since(before)));
         };
@@ -158,14 +160,14 @@ pub(crate) struct Liveness {
     patience: Nanos,
     turned: Nanos,
     look_at: Nanos,
-    /// When it was seen last that frames wait for a carrier, where they did.
+    /// Last time when frames waited for a carrier, if they did.
     no_carrier: Option<Nanos>,
     directions: [Progress; 2],
     stats: LivenessStats,
 }
 
 impl Liveness {
-    /// For a gateway whose directions may stand still for `patience`.
+    /// Creates the state of a gateway whose directions may make no progress for `patience`.
     pub(crate) fn new(patience: Nanos) -> Self {
         Self {
             vitals: Vitals::default(),
@@ -203,7 +205,7 @@ impl Liveness {
         now >= self.look_at
     }
 
-    /// Looks at both directions, whose frames leave by the interfaces called `outputs`.
+    /// Checks both directions; `outputs` are the names of their sending interfaces.
     pub(crate) fn look(&mut self, now: Nanos, seen: [Motion; 2], outputs: [&str; 2]) {
         self.look_at = now.saturating_add(LOOK);
         for ((progress, seen), output) in self.directions.iter_mut().zip(seen).zip(outputs) {
@@ -238,12 +240,12 @@ impl Liveness {
         self.no_carrier = waits.then_some(now);
     }
 
-    /// What waits may go at other times than before, because the scheduler or its rates have changed.
+    /// Resets the times, because the scheduler or its rates have changed.
     pub(crate) fn begin_anew(&mut self) {
         self.directions.iter_mut().for_each(|progress| progress.due = None);
     }
 
-    /// The data thread did not turn for so long; `what` was done about it.
+    /// Records a pause of the data thread and the consequence `what`.
     pub(crate) fn paused(&mut self, pause: Nanos, what: &str) {
         self.stats.pauses += 1;
         self.stats.longest_pause_s = self.stats.longest_pause_s.max(pause.0 as f64 / 1e9);

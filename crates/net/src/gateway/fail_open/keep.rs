@@ -1,18 +1,18 @@
-//! Keeps the arrangement whole by which a gateway fails open. Most of it belongs to no process, so that anybody who administers the
-//! network can take it away: `tc qdisc del dev IN clsact`, `nft flush ruleset`, `bpftool link detach`. Nobody notices until the gateway
-//! ends, and then nothing passes.
+//! Maintains the fail-open arrangement of a gateway. Most of it belongs to no process, so that an administrator can
+//! remove it: `tc qdisc del dev IN clsact`, `nft flush ruleset`, `bpftool link detach`. That would show only after the
+//! gateway ends, when nothing passes.
 //!
-//! A thread of the process ([`Fleet`](crate::gateway::Fleet)) compares it every [`EVERY`] with what it should be, installs what is
-//! missing, counts that, and has it logged.
+//! A thread of the process ([`Fleet`](crate::gateway::Fleet)) checks it every [`EVERY`], installs missing parts, counts
+//! these repairs and logs them.
 //!
-//! | part | what is compared |
+//! | part | checks |
 //! | --- | --- |
 //! | the wire | its filter leads to the other interface; the interface is promiscuous |
 //! | the wire by nf_tables | its table has the rule that forwards; the interface is promiscuous |
 //! | guards, the redirection, the stopper | each program is attached to its interface |
 //!
-//! The tables that keep wires of nf_tables idle belong to the gateway's socket, and the kernel lets nobody else change them. The program
-//! of AF_XDP in the driver is not compared: without it frames pass unshaped, which the counters show.
+//! The tables that keep wires of nf_tables idle belong to the gateway's socket; the kernel refuses changes by others.
+//! The program of AF_XDP in the driver is not checked: without it frames pass unshaped, which the counters show.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::gateway::log::LogEvent;
 use crate::io::interface::Interface;
 use crate::io::sys;
 
-/// Time between two comparisons of the arrangement with what it should be.
+/// Interval between checks of the arrangement.
 pub(in crate::gateway) const EVERY: Duration = Duration::from_secs(1);
 
 /// The kernel's own way from one interface to another.
@@ -43,7 +43,7 @@ impl Way {
         Self { from, to, by_table }
     }
 
-    /// Returns what is missing; `None` where it is whole.
+    /// Returns the missing part, or `None` if it is complete.
     fn fault(&self) -> io::Result<Option<String>> {
         let ((from, index), (to, target)) = (&self.from, &self.to);
         let fault = if self.by_table {
@@ -90,7 +90,7 @@ impl Parts {
             }
         }
         for way in &self.ways {
-            // What cannot be asked for now is asked for again in a second.
+            // A failed query is repeated after a second.
             if let Ok(Some(fault)) = way.fault()
                 && way.is_possible()
             {
@@ -100,7 +100,7 @@ impl Parts {
     }
 }
 
-/// The parts, shared by whoever laid them and whoever keeps them.
+/// The parts, shared by their owner and the keeper.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedParts(Arc<Mutex<Parts>>);
 
@@ -125,15 +125,16 @@ pub(crate) struct Upkeep {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// `None` while there is nothing to keep: before the first heartbeat, without an interface, and from the gateway's end on.
+    /// `None` while there is nothing to maintain: before the first heartbeat, without an interface, and after the
+    /// gateway's end.
     parts: Mutex<Option<SharedParts>>,
     repairs: AtomicU64,
     broken: AtomicBool,
-    /// The failures that were told last.
+    /// The failures reported last.
     told: Mutex<Vec<String>>,
 }
 
-/// Keeps the arrangement of one gateway whole, whatever is its [`Hold`](super::Hold) at the moment.
+/// Maintains the arrangement of one gateway, whatever its [`Hold`](super::Hold) is at the moment.
 #[derive(Clone, Debug, Default)]
 pub(in crate::gateway) struct Keeper(Arc<Shared>);
 
@@ -142,13 +143,12 @@ impl Keeper {
         *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts.clone());
     }
 
-    /// Keeps nothing from now on. A comparison that is under way ends before this returns.
+    /// Stops maintaining. A check in progress ends before this returns.
     pub(in crate::gateway) fn end(&self) {
         *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Compares the arrangement with what it should be and repairs it. Returns what was found, one message each: each repair, and a
-    /// failure when it is new.
+    /// Checks the arrangement and repairs it. Returns one message for each repair, and for each new failure.
     pub(in crate::gateway) fn look(&self) -> Vec<LogEvent> {
         let Shared { parts, repairs, broken, told } = &*self.0;
         // Held to the end, so that nothing is installed after the gateway has ended.

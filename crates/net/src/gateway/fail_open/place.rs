@@ -35,7 +35,7 @@ impl Place {
         Ok(Self { what, program, attachment, interface: (interface.0.to_owned(), interface.1), high, link })
     }
 
-    /// Returns what is missing; `None` where it is attached, or where the interface is another by now.
+    /// Returns the missing part, or `None` if it is attached, or if the interface has been replaced.
     pub(super) fn fault(&self) -> Option<String> {
         let missing = !self.link.is_attached().unwrap_or(true) && is_there(&self.interface);
         missing.then(|| format!("the program {} was not attached to {} any more", self.what, self.interface.0))

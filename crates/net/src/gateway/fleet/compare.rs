@@ -1,4 +1,4 @@
-//! What a plan means for the links that run: which stay, which come, which go.
+//! Comparison of a plan with the running links: links that stay, start and end.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use crate::gateway::config::GatewayConfig;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) config: &'a GatewayConfig,
-    /// True if it is to go on; else it is about to end, and only its interfaces count.
+    /// True if it continues; else it is about to end, and only its interfaces count.
     pub(super) serves: bool,
 }
 
-/// What becomes of the links. Links that run are named by their places, so are those of the plan.
+/// Steps for the links. Running links and those of the plan are identified by their positions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     /// Places of links that stay, among those that run and in the plan.
@@ -25,7 +25,7 @@ pub(super) struct Steps {
     pub(super) gone: Vec<(usize, Option<String>)>,
 }
 
-/// The interfaces from which a gateway receives, and nobody else may.
+/// Returns the interfaces from which a gateway receives, exclusively.
 pub(super) fn receiving(config: &GatewayConfig) -> impl Iterator<Item = &String> {
     [&config.input].into_iter().chain(config.reverse.then_some(&config.output))
 }
@@ -34,10 +34,10 @@ fn same_way(one: &GatewayConfig, other: &GatewayConfig) -> bool {
     (&one.input, &one.output) == (&other.input, &other.output)
 }
 
-/// Compares what runs with `plan`.
+/// Compares the running links with `plan`.
 ///
 /// # Errors
-/// Two links that would receive from one interface, in words.
+/// Two links that would receive from one interface, as text.
 pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result<Steps, String> {
     let mut steps = Steps::default();
     let stays = |config: &GatewayConfig| {
@@ -70,7 +70,7 @@ pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result
     Ok(steps)
 }
 
-/// Why a link goes that the plan has in another form.
+/// Explains why a link ends that the plan has in another form.
 fn why_gone(config: &GatewayConfig, plan: &[GatewayConfig]) -> Option<String> {
     if let Some(same) = plan.iter().find(|new| same_way(config, new)) {
         let back = match same.reverse {

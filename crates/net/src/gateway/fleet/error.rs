@@ -1,13 +1,13 @@
-//! Why the links of a process were not reloaded.
+//! Errors of a reload of the links of a process.
 
 use thiserror::Error;
 
 use crate::gateway::reload::ReloadError;
 
-/// Why the links of a process were not reloaded. Nothing has changed then, but for [`FleetError::Half`].
+/// Reason why the links of a process were not reloaded. Nothing has changed then, except for [`FleetError::Half`].
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// Somebody else reloads.
+    /// Another reload is in progress.
     #[error("another reload is under way; try again")]
     Busy,
     /// The process ends.
@@ -24,10 +24,10 @@ pub enum FleetError {
     Link {
         /// Its name and a colon, where there are several.
         link: String,
-        /// Why.
+        /// The reason.
         source: ReloadError,
     },
-    /// A class whose packets are to go elsewhere is in no link that stays.
+    /// Packets are to move to a class that is in no remaining link.
     #[error("there is no class {name} before the change in any link that stays, so its packets cannot be moved")]
     NoClass {
         /// The name given.
@@ -39,9 +39,9 @@ pub enum FleetError {
     /// A link failed when others had changed already.
     #[error("{why}; this has changed all the same: {changed}")]
     Half {
-        /// What failed.
+        /// The failure.
         why: String,
-        /// Which links are not as before.
+        /// The changed links.
         changed: String,
     },
 }

@@ -1,11 +1,11 @@
-//! What a plan means for links that run.
+//! Comparisons of plans with running links.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, registry};
 
 use super::compare::{Present, Steps, compare};
 use crate::gateway::config::GatewayConfig;
 
-/// A link from `input` to `output`, which also forwards what `output` receives where it is to `reverse`.
+/// A link from `input` to `output`, which also forwards the other direction if `reverse` is set.
 fn link(name: &str, input: &str, output: &str, reverse: bool) -> GatewayConfig {
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).unwrap()));
     let all = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
