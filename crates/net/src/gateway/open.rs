@@ -29,11 +29,11 @@ use crate::io::sys;
 use crate::wire::labels::Labels;
 
 impl Gateway {
-    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
-    /// in the kernel's buffers until [`Gateway::run`].
+    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on
+    /// wait in the kernel's buffers until [`Gateway::run`].
     ///
     /// # Errors
-    /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
+    /// [`OpenError`], each with the action to take. Nothing is changed on the interfaces then.
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
         let mut notes = Vec::new();
         let looked = examine(&mut config, &mut notes)?;
@@ -95,7 +95,7 @@ impl Gateway {
     }
 }
 
-/// Memory that opening takes beside what grows with the classes: buffers for super-frames, the classifier, threads.
+/// Memory for opening that does not grow with the classes: buffers for super-frames, the classifier, threads.
 const BESIDE: u64 = 16 << 20;
 
 /// Checks all that can be checked before anything is opened.
@@ -114,13 +114,15 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
         ));
     }
     fit_largest_packet(config, input, notes)?;
-    // Before the scheduler takes its memory. Other backends need more, and fall back to packet sockets where that is too much.
+    // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
+    // much.
     let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(looked)
 }
 
-/// Finds out what [`Gateway::open`] would refuse, and opens nothing. What the interfaces in `ours` receive is this process's own.
+/// Checks for errors of [`Gateway::open`] without opening anything. Interfaces in `ours` are already claimed by this
+/// process.
 ///
 /// # Errors
 /// As [`Gateway::open`].
@@ -144,10 +146,11 @@ struct Opened {
 }
 
 impl Opened {
-    /// With the backend that `config` asks for, or the other where that cannot be, and a note then.
+    /// Opens the ports with the backend of `config`, or with the other one and a note if that is impossible.
     fn ports(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let interfaces = [&looked.input, &looked.output];
-        // A driver's program would take what the interface receives, which is not the gateway's where it shares what the host sends.
+        // A driver's program would take the received frames of the interface, which do not belong to a gateway for the
+        // host's own frames.
         if config.backend == BackendChoice::AfXdp && config.own_traffic {
             notes.push(
                 "packet sockets for what this host sends: AF_XDP would take what the interface receives".to_owned(),
@@ -174,7 +177,7 @@ impl Opened {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
         let frame_bytes = af_xdp::frame_bytes(interfaces).map_err(|error| WhyNot::Unfit(error.0))?;
         let needs = Needs::of(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
-        // All of it is registered with the kernel, and what is registered cannot grow.
+        // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
         let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
         Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports })
@@ -183,7 +186,7 @@ impl Opened {
     fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
         let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
-        // What queues may need that are longer later on.
+        // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let ports = Ports::open(config, looked, notes)?;

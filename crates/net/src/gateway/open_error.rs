@@ -1,4 +1,4 @@
-//! Why a gateway cannot start.
+//! Errors of the start of a gateway.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::io::backend::BackendError;
 use crate::io::frame_pool::FramePoolError;
 use crate::io::interface::InterfaceError;
 
-/// Who has the claim on an interface, as the kernel says.
+/// Holder of the claim on an interface, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimHolder {
     /// The user, as this process's user namespace sees him.
@@ -28,12 +28,12 @@ impl fmt::Display for ClaimHolder {
     }
 }
 
-/// The holder in brackets, behind what he holds.
+/// Formats the holder in brackets.
 fn held_by(holder: Option<&ClaimHolder>) -> String {
     holder.map(|holder| format!(" ({holder})")).unwrap_or_default()
 }
 
-/// Why a gateway cannot start: something the user can set right.
+/// Error of the start of a gateway, which the user can correct.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// An interface cannot be used.
@@ -42,12 +42,12 @@ pub enum OpenError {
     /// An interface cannot be opened.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// A pool that links of this process share cannot keep what its members are guaranteed.
+    /// A pool that links of this process share cannot honour its members' guarantees.
     #[error("pool \"{pool}\": {error}; lower a guarantee, or raise the pool's rate in the file")]
     Pool {
         /// The pool.
         pool: String,
-        /// What is wrong.
+        /// The fault.
         error: PoolError,
     },
     /// Input and output are the same.
@@ -56,7 +56,7 @@ pub enum OpenError {
         /// The name given twice.
         name: String,
     },
-    /// Another gateway forwards what this interface receives.
+    /// Another gateway forwards the received frames of this interface.
     #[error(
         "another gateway is already running on interface {name}{}: every frame would be forwarded twice; stop that one, or shape \
          the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)",
@@ -65,10 +65,10 @@ pub enum OpenError {
     Taken {
         /// The interface.
         name: String,
-        /// Who has it. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
     },
-    /// Another gateway has what the host sends by this interface.
+    /// Another gateway shapes the host's own frames for this interface.
     #[error(
         "another gateway already shapes what this host sends by {name}{}; stop that one, or take its place without a break (--take-over)",
         held_by(.holder.as_ref())
@@ -76,10 +76,10 @@ pub enum OpenError {
     OwnTrafficTaken {
         /// The interface.
         name: String,
-        /// Who does. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
     },
-    /// Another gateway was asked to leave and has not.
+    /// Another gateway was asked to leave and has not left.
     #[error(
         "the gateway that runs on interface {name}{} was asked to leave and has not within {} s; is it of another user, or of an older \
          version? Stop it, then start this one",
@@ -89,9 +89,9 @@ pub enum OpenError {
     NotLeft {
         /// The interface.
         name: String,
-        /// Who has it. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
-        /// How long was waited.
+        /// Time waited.
         waited: std::time::Duration,
     },
     /// The kernel cannot pass frames while the gateway does not run, and was required to.
@@ -99,18 +99,18 @@ pub enum OpenError {
         "cannot fail open, as --fail-open require asks: {why}; without (--fail-open auto, or never) nothing passes while the gateway does not run"
     )]
     FailOpen {
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
-    /// What the host itself sends cannot be taken.
+    /// The host's own frames cannot be redirected.
     #[error("what this host sends by {name} cannot be taken: {why}")]
     OwnTraffic {
         /// The interface.
         name: String,
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
-    /// The cable for what the host sends cannot be laid, or removed.
+    /// The cable for the host's own frames cannot be created, or removed.
     #[error(
         "the cable between {} and {}, by which a gateway gets what this host sends, cannot be laid or removed: {source}{}", .ends[0], .ends[1],
         match source.raw_os_error() {
@@ -125,7 +125,7 @@ pub enum OpenError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// An interface of somebody else has the name that the cable needs.
+    /// A foreign interface has the name that the cable needs.
     #[error(
         "interface {name} is in the way: to shape what this host sends by {of}, a gateway makes one of that name, and this one was not \
          made by a gateway; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
@@ -133,10 +133,10 @@ pub enum OpenError {
     InTheWay {
         /// The interface.
         name: String,
-        /// The one whose frames are to be taken.
+        /// The interface whose frames are to be shaped.
         of: String,
     },
-    /// The kernel forwards what this interface receives.
+    /// The kernel also forwards the received frames of this interface.
     #[error(
         "interface {name} is a port of {master}, which forwards its frames too: they would be doubled, half of them unshaped; \
          take it out with `ip link set {name} nomaster` (--force starts all the same)"
@@ -147,7 +147,7 @@ pub enum OpenError {
         /// The bridge, bond or the like.
         master: String,
     },
-    /// What is sent into one interface arrives at the other.
+    /// The two interfaces are the ends of one cable.
     #[error(
         "interfaces {input} and {output} are the two ends of one cable: frames would go round for ever; a gateway goes between \
          two cables (--force starts all the same)"
@@ -199,10 +199,10 @@ pub enum OpenError {
     /// The packet pool is out of range.
     #[error("{0}; lower the queue limits, or the interfaces' mtu")]
     FramePool(#[from] FramePoolError),
-    /// The packet pool is smaller than what the queues may hold.
+    /// The packet pool is smaller than the queues' limits.
     #[error("a packet pool of {frames} frames is too small: queues of up to {queued} packets need {needed}")]
     PoolTooSmall {
-        /// The number asked for.
+        /// Configured number of frames.
         frames: u32,
         /// Most packets that the queues may hold.
         queued: u32,
@@ -228,7 +228,7 @@ pub enum OpenError {
     /// There is no memory for the scheduler's counters or for a batch of packets.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// There is no thread for it.
+    /// The thread cannot be started.
     #[error("no thread could be started: {0}")]
     Thread(std::io::Error),
     /// There is no such processor, or this process may not use it.

@@ -1,5 +1,5 @@
-//! The gateway's ports: whether two interfaces may be, and how they are opened. Nobody else may forward what they receive, and what
-//! leaves must not come back. Otherwise frames would be doubled or go round for ever, and nothing would say so.
+//! The gateway's ports: checks and opens two interfaces. Nothing else may forward the frames that they receive, and
+//! sent frames must not come back. Otherwise frames would be doubled or loop for ever, without a report.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Looked {
         Ok(Self { input: cable::input(&output)?, output, cable: Some(cable) })
     }
 
-    /// Refuses what would double frames or send them in a circle, as [`check`] says. What the host itself sends cannot.
+    /// Rejects configurations that would double frames or loop them, as [`check`] does. The host's own frames cannot.
     pub(super) fn check(&self, force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
         match self.cable {
             Some(_) => Ok(()),
@@ -42,7 +42,7 @@ impl Looked {
     }
 }
 
-/// Refuses what would double frames or send them in a circle. With `force` it is a note.
+/// Rejects configurations that would double frames or loop them. With `force`, adds a note instead.
 fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let mut refuse = |error: OpenError| match force {
         true => {
@@ -74,17 +74,18 @@ fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>)
     Ok(())
 }
 
-/// Both interfaces, opened, and what goes with that.
+/// Both open interfaces, and the resources that belong to them.
 pub(super) struct Ports {
     pub(super) input: RealPort,
     pub(super) output: RealPort,
     pub(super) held: Held,
 }
 
-/// What a gateway has of its interfaces beside their sockets.
+/// Resources of a gateway at its interfaces, besides sockets.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// What keeps the kernel from forwarding too while the gateway lives. `None`: nothing passes while it does not.
+    /// Keeps the kernel from forwarding, too, while the gateway lives. `None`: nothing passes while the gateway does
+    /// not run.
     pub(super) hold: Option<Hold>,
     pub(super) fail_open: Arc<FailOpenStats>,
     /// Dropping them turns the offloads on again.
@@ -97,7 +98,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Another gateway takes the place of this one, and goes on with its cable.
+    /// Leaves the cable to another gateway, which takes the place of this one.
     pub(super) fn give_way(&mut self) {
         if let Some(cable) = &mut self.cable {
             cable.leave();
@@ -106,8 +107,8 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets as `config` says, in an order in which no frame is lost or doubled: the kernel's own way, what keeps it
-    /// idle, the sockets, and last the place of a gateway that still runs.
+    /// Opens both interfaces with packet sockets by `config`. The order ensures that no frame is lost or doubled: the
+    /// kernel's own path, the hold that keeps it idle, the sockets, and last the place of a gateway that still runs.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
@@ -119,8 +120,8 @@ impl Ports {
         }
     }
 
-    /// For what the host sends by `output`, which comes out of the cable at `input`. All is ready before the place of a gateway that still
-    /// runs is taken; what that one redirects has another mark.
+    /// Opens the ports for the host's frames for `output`, which come out of the cable at `input`. All is ready before
+    /// the place of a running gateway is taken; frames redirected by that one have another mark.
     fn of_the_host(
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
@@ -161,7 +162,7 @@ impl Ports {
             Err(OpenError::Taken { .. }) if config.take_over => None,
             claims => Some(claims?),
         };
-        // Beside one that does not fail open, the kernel's own way would double what it forwards.
+        // Together with a gateway without fail-open, the kernel's own path would double the frames that it forwards.
         if claims.is_none() && (config.fail_open == FailOpen::Never || !fail_open::are_laid(&directions)) {
             claims = Some(claim::take_over(&receiving, notes)?);
         }
@@ -176,7 +177,7 @@ impl Ports {
             };
         let intake = hold.as_ref().and_then(Hold::gate).map_or(RxFilter::All, RxFilter::Gated);
         let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
-        // A socket that receives what nobody fetches would count all of it as lost.
+        // A socket whose frames are never fetched would count all of them as lost.
         let back = if config.reverse { intake } else { RxFilter::Nothing };
         let opened = open(input, intake).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
@@ -222,11 +223,11 @@ fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<Off
     Ok(turned_off)
 }
 
-/// Says where the kernel allows less than was asked for.
+/// Adds a note if the kernel allows a smaller buffer than requested.
 fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
     let (received, _) = socket.kernel_buffer_bytes();
     let asked = config.sockets.receive_buffer;
-    // One that receives nothing needs none.
+    // A socket that receives nothing needs no buffer.
     if received > 0 && received < asked {
         notes.push(format!(
             "{}: the kernel allows a receive buffer of {received} B, {asked} were asked for; `sysctl net.core.rmem_max` is \
@@ -236,7 +237,7 @@ fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &
     }
 }
 
-/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
+/// Applies `policy` to offloads that join packets. If joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
     interfaces: &[(&Interface, &AfPacket)],

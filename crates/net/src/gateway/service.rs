@@ -1,5 +1,5 @@
-//! What a service manager is told (sd_notify(3)): that the gateway is ready, that it is well, that it ends. A message is a datagram of
-//! lines to the socket that `NOTIFY_SOCKET` names. Where it names none, nobody is told, and nothing fails.
+//! Notifications to a service manager (sd_notify(3)): ready, alive, stopping. A message is a datagram of lines to the
+//! socket that `NOTIFY_SOCKET` names. Without it no message is sent, and nothing fails.
 
 use std::env;
 use std::io;
@@ -13,16 +13,16 @@ use crate::io::clock::{Clock, MonotonicClock};
 #[derive(Debug, Default)]
 pub struct Service {
     socket: Option<UnixDatagram>,
-    /// How often it wants to hear that all is well.
+    /// Watchdog interval of the manager.
     every: Option<Duration>,
     told: Option<Instant>,
 }
 
 impl Service {
-    /// The one that has started this process.
+    /// Reads the manager's socket and watchdog interval from the environment.
     ///
     /// # Errors
-    /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] tells nobody.
+    /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] sends no messages.
     pub fn from_environment() -> io::Result<Self> {
         let Some(name) =
             env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()).filter(|name| !name.is_empty())
@@ -33,7 +33,7 @@ impl Service {
         let number = |variable| env::var(variable).ok()?.parse::<u64>().ok();
         // The interval may be meant for another process.
         let ours = number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
-        // As is the custom, twice as often as is asked for.
+        // By convention, twice as often as requested.
         service.every = number("WATCHDOG_USEC")
             .filter(|&micros| ours && micros > 0)
             .map(|micros| Duration::from_micros(micros / 2));
@@ -57,7 +57,7 @@ impl Service {
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// How it is going, in a few words.
+    /// Sends a short status text.
     pub fn status(&self, status: &str) {
         self.tell(&format!("STATUS={status}"));
     }
@@ -72,7 +72,7 @@ impl Service {
         self.tell("STOPPING=1");
     }
 
-    /// All is well. Tells it as often as is asked for, however often this is called.
+    /// Sends a watchdog message, at most as often as needed, however often this is called.
     pub fn well(&mut self) {
         let now = Instant::now();
         if let Some(every) = self.every

@@ -1,7 +1,8 @@
-//! The loop that the control socket and the metrics share: one thread, many connections, none of which it ever blocks on.
+//! The loop that the control socket and the metrics share: one thread, many connections, no blocking.
 //!
-//! The loop polls the listener and all connections, accepts what has come, and gives each connection a turn. When all places are taken, a
-//! new connection replaces the one that [`Server::eviction_order`] puts first. A server ends when its [`ServerThread`] is dropped.
+//! The loop polls the listener and all connections, accepts new ones, and gives each connection a turn. When all places
+//! are taken, a new connection replaces the one that [`Server::eviction_order`] puts first. A server ends when its
+//! [`ServerThread`] is dropped.
 
 mod accept_failures;
 
@@ -154,7 +155,7 @@ fn serve<S: Server>(listener: &S::Listener, mut server: S, stop: &AtomicBool) {
     }
 }
 
-/// Returns true where there is only nothing to read, or no room to write.
+/// Returns true if there is merely nothing to read, or no room to write.
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

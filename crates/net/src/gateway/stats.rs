@@ -1,10 +1,10 @@
-//! What the gateway counts, and the form in which it reports: one JSON object that programs can rely on.
+//! Counters of the gateway, and its report: one JSON object with a stable format.
 //!
-//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are accounted
-//! bytes: the frame without its check sequence, plus the link's configured overhead.
+//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are
+//! accounted bytes: the frame without its check sequence, plus the link's configured overhead.
 //!
-//! The core's [`Metered`](fairlink_core::Metered) counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind
-//! it. The identity holds only if both agree. How they come together is in [`crate::gateway::account`].
+//! The core's [`Metered`](fairlink_core::Metered) counts events in the scheduler, [`EdgeCounters`] those before and
+//! behind it. The identity holds only if both agree. [`crate::gateway::account`] combines them.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Deref};
@@ -22,7 +22,7 @@ use crate::io::backend::BackendCounters;
 use crate::io::port::BackendInfo;
 use crate::wire::segments::Unsplittable;
 
-/// What the account of removed classes is called; no class can have this name in a link file.
+/// Name of the account of removed classes; no class of a link file can have it.
 pub(crate) const REMOVED: &str = "(removed)";
 /// Less lost time than this is not worth a word in text.
 const FORFEITED_TO_TELL_S: f64 = 0.001;
@@ -32,7 +32,7 @@ const FORFEITED_TO_TELL_S: f64 = 0.001;
 pub(crate) struct ClassEdges {
     /// Dropped on either side, by the place of the cause in [`EDGE_CAUSES`].
     dropped: [Amount; EDGE_CAUSES.len()],
-    /// The part of it that the scheduler never got.
+    /// Frames among them that were dropped before the scheduler.
     pub(crate) dropped_before: Amount,
     /// Accepted by the output.
     pub(crate) sent: Amount,
@@ -74,9 +74,9 @@ impl AddAssign<&Self> for ClassEdges {
     }
 }
 
-/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts what happens
-/// inside. Only the data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were
-/// removed.
+/// Counts, by class, frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts inside. Only the
+/// data thread writes here. Nothing is allocated after construction. The link's own row holds the counters of removed
+/// classes.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
@@ -111,9 +111,9 @@ impl EdgeCounters {
         self.classes[class.index()].drop(len, cause);
     }
 
-    /// Takes over what `old` has counted: `class_map` has the class that takes over from each of its classes. What nobody takes over counts
-    /// as of removed classes. Delays stay where they are counted for a class that goes on ([`DelayTable::after`]); those of a class
-    /// that is moved are added to its heir's.
+    /// Takes over the counters of `old`; `class_map` maps old classes to their successors. Counters of classes without
+    /// a successor are added to those of removed classes. Delays of a class that continues stay in their histogram
+    /// ([`DelayTable::after`]). Those of a class that is moved are added to its successor's.
     pub(crate) fn inherit(&mut self, old: &Self, class_map: &[Option<ClassId>]) {
         for (class, edges) in old.classes.iter().enumerate() {
             let heir = class_map.get(class).copied().flatten();
@@ -127,7 +127,7 @@ impl EdgeCounters {
         }
     }
 
-    /// What was counted of `class`; of the link: of classes that were removed.
+    /// Returns the counters of `class`; for the link those of removed classes.
     pub(crate) fn edges(&self, class: ClassId) -> ClassEdges {
         self.classes[class.index()]
     }
@@ -141,26 +141,26 @@ impl EdgeCounters {
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReverseStats {
-    /// What came in.
+    /// Received frames.
     pub received: Amount,
-    /// What went out.
+    /// Sent frames.
     pub sent: Amount,
-    /// What was dropped: too long, unfit, or refused by the interface.
+    /// Dropped frames: too long, unfit, or refused by the interface.
     pub dropped: Amount,
     /// The part of `dropped` that the interface refused.
     #[serde(default)]
     pub refused: Amount,
-    /// What is still there.
+    /// Frames that are still queued.
     pub waiting: Amount,
 }
 
-/// What the data thread did with its time, as parts of 1. All but `processor` add up to 1. The first three are measured. The
-/// rest is estimated from one working turn in 61, which is timed in detail.
+/// Time of the data thread by activity, as fractions of 1. All but `processor` add up to 1. The first three are
+/// measured. The rest is estimated from one busy turn in 61, which is timed in detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeShares {
     /// Asleep.
     pub idle: f64,
-    /// Awake with nothing to do: waiting for the next moment to send, or looking for frames where there were none.
+    /// Awake without work: waiting for the next time to send, or polling for frames.
     #[serde(default)]
     pub spinning: f64,
     /// Part of the time for which a processor worked for the data thread, as the kernel counts it. The rest it slept, or waited
@@ -181,7 +181,8 @@ pub struct TimeShares {
     pub sampled_turns: u64,
 }
 
-/// What the stages of the data path took, in nanoseconds, and what passed meanwhile: of a gateway that takes the time of every turn.
+/// Time of each stage of the data path in ns, and the packets that passed meanwhile: of a gateway that times every
+/// turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Turns in which something moved.
@@ -196,7 +197,7 @@ pub struct Profile {
     pub classify_ns: u64,
     /// Giving packets to the scheduler.
     pub enqueue_ns: u64,
-    /// Taking packets from the scheduler; pacing and the driving loop are part of it.
+    /// Taking packets from the scheduler, with pacing and the driving loop.
     pub dequeue_ns: u64,
     /// Handing frames to the kernel.
     pub send_ns: u64,
@@ -205,7 +206,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// By stage: its name, what it took in nanoseconds, and of how many packets.
+    /// Returns name, time in ns and number of packets of each stage.
     #[must_use]
     pub fn stages(&self) -> [(&'static str, u64, Option<u64>); 6] {
         let (received, sent) = (Some(self.received_packets), Some(self.sent_packets));
@@ -220,7 +221,7 @@ impl Profile {
     }
 }
 
-/// The most memory the gateway takes, fixed at start.
+/// Upper bound of the gateway's memory, fixed at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryBound {
     /// Frames in the packet pool.
@@ -275,11 +276,11 @@ pub struct GatewayStats(pub LinkReport<Vec<ClassReport>, GatewayExtension>);
 /// The key that only a gateway's link has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayExtension {
-    /// State of the gateway beside its classes.
+    /// State of the gateway without its classes.
     pub gateway: GatewayState,
 }
 
-/// State of a gateway beside its classes.
+/// State of a gateway without its classes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayState {
     /// Number of changes that were committed since the gateway started. Classes and their order may differ between two statistics with different
@@ -294,10 +295,11 @@ pub struct GatewayState {
     pub uptime_s: f64,
     /// True where received = sent + dropped + queued for every class, in packets and bytes, and the packet pool agrees.
     pub balanced: bool,
-    /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames earlier matches take.
+    /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames all
+    /// match earlier lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreachable: Vec<String>,
-    /// What passes frames while the gateway does not run.
+    /// State of fail-open forwarding.
     #[serde(default)]
     pub fail_open: FailOpenStats,
     /// Times at which the gateway did not do its work.
@@ -341,15 +343,15 @@ pub struct GatewayState {
     pub leaves_without_delays: u64,
     /// The other direction; `None` where it is not forwarded.
     pub reverse: Option<ReverseStats>,
-    /// What the data thread did with its time.
+    /// Time of the data thread by activity.
     pub time: TimeShares,
-    /// What each stage took, where every turn is timed (`--profile`).
+    /// Time of each stage, if every turn is timed (`--profile`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// The memory bound.
     pub memory: MemoryBound,
-    /// Link time lost while there was something to send, in seconds: beyond what `--catch-up` makes up for, because the data
-    /// thread came back late or the output took nothing.
+    /// Link time lost while packets were queued, in seconds, beyond the limit of `--catch-up`: the data thread was late
+    /// or the output accepted nothing.
     #[serde(default)]
     pub forfeited_s: f64,
     /// The most frames of the pool that were in use at once.
@@ -359,7 +361,7 @@ pub struct GatewayState {
     pub removed: Option<ClassReport>,
 }
 
-/// What moves frames at an interface.
+/// Backend of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceStats {
     /// The interface.
@@ -384,7 +386,7 @@ impl Deref for GatewayStats {
 }
 
 impl GatewayStats {
-    /// Returns the state of the gateway beside its classes.
+    /// Returns the state of the gateway without its classes.
     #[must_use]
     pub fn gateway(&self) -> &GatewayState {
         &self.extension.gateway
@@ -414,7 +416,7 @@ pub(crate) fn unsplittable(counters: &BackendCounters) -> BTreeMap<String, u64> 
     named.filter(|&(_, packets)| packets > 0).collect()
 }
 
-/// What is wrong with a frame that cannot be split, and what to do about it.
+/// The fault of a frame that cannot be split, and the action to take.
 fn remedy(why: Unsplittable) -> &'static str {
     match why {
         Unsplittable::Tunnel => {

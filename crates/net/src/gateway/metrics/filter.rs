@@ -1,21 +1,22 @@
-//! `/metrics?class=GLOB&depth=N`: of which classes a scraper wants to be told. The link's and the gateway's own metrics always come.
+//! `/metrics?class=GLOB&depth=N`: selects the classes in the answer. Metrics of the link and of the gateway are always
+//! included.
 
 use fairlink_core::{ClassId, Hierarchy};
 
-/// Classes that are asked for. The default is all of them.
+/// Selected classes. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     /// Names, with `*` for any letters and `?` for any one.
     class: Option<String>,
-    /// So many levels below the link.
+    /// Maximum number of levels below the link.
     depth: Option<usize>,
 }
 
 impl Filter {
-    /// Reads what stands behind the `?` of a request.
+    /// Parses the query of a request, behind the `?`.
     ///
     /// # Errors
-    /// In words: an unknown parameter, one that is there twice, a depth that is no number from 1 on.
+    /// As text: an unknown parameter, a duplicate, a depth that is no number from 1 on.
     pub(super) fn read(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -39,7 +40,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Returns whether metrics of `class`, which has this name, are asked for.
+    /// Returns true if `class`, called `name`, is selected.
     pub(super) fn takes(&self, tree: &Hierarchy, class: ClassId, name: &str) -> bool {
         let depth = || std::iter::successors(tree.parent(class), |&above| tree.parent(above)).count();
         self.class.as_deref().is_none_or(|glob| matches(glob, name)) && self.depth.is_none_or(|most| depth() <= most)

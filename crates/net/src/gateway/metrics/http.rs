@@ -1,4 +1,4 @@
-//! One connection of the metrics: as much of HTTP/1.1 as a scraper needs, without ever waiting for it.
+//! One connection of the metrics: the part of HTTP/1.1 that a scraper needs, without blocking.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,15 +11,15 @@ use super::{LONGEST_REQUEST, PATIENCE, TAKING};
 use crate::gateway::links::Links;
 use crate::gateway::serving::{Connection, would_block};
 
-/// How long the other side has to close a connection after its answer.
+/// Time for the client to close a connection after its answer.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Pieces that one connection may take before the next has its turn.
 const PIECES: u32 = 16;
 
-/// What a connection needs next.
+/// Next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// That its socket becomes ready.
+    /// Wait until its socket is ready.
     Stays,
     /// The metrics.
     Wants,
@@ -27,15 +27,15 @@ pub(super) enum Step {
     Over,
 }
 
-/// What a connection is at.
+/// State of a connection.
 enum State {
-    /// What has come of the request.
+    /// The request so far.
     Reading(Vec<u8>),
     /// It wants the metrics; whether with the body.
     Waiting { body: bool, filter: Filter },
     /// The head, the body, and how much of both was written.
     Writing { head: Vec<u8>, body: Arc<Vec<u8>>, written: usize },
-    /// All was written. Closing at once could take the answer back from who has not read it yet.
+    /// All was written. Closing at once could discard an answer that the client has not read yet.
     Closing,
 }
 
@@ -43,7 +43,7 @@ enum State {
 pub(super) struct Client {
     stream: TcpStream,
     state: State,
-    /// When it is closed, if the other side has not done its part by then.
+    /// Time when it is closed, unless the client has finished its part.
     deadline: Instant,
 }
 
@@ -201,7 +201,7 @@ fn head_end(input: &[u8]) -> Option<usize> {
     crlf.into_iter().chain(lf).min()
 }
 
-/// Reads the first line of a request; nothing else of it matters.
+/// Reads the first line of a request; the rest is ignored.
 fn read(head: &[u8]) -> Target {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else { return Target::Nonsense };

@@ -22,7 +22,7 @@ use crate::gateway::links::Reloads;
 /// Limits of the histograms' buckets are these powers of two, in ns.
 const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
 
-/// What is known of one link.
+/// Data of one link.
 #[derive(Debug)]
 pub(super) struct LinkPage {
     pub(super) name: String,
@@ -31,7 +31,7 @@ pub(super) struct LinkPage {
     pub(super) interval: Option<Interval>,
 }
 
-/// What is known of all links.
+/// Data of all links.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     links: Arc<Vec<LinkPage>>,
@@ -44,7 +44,7 @@ impl Page {
         Self { links: Arc::new(links), reloads, filter: Filter::default() }
     }
 
-    /// As OpenMetrics text, with the classes that `filter` takes.
+    /// Formats OpenMetrics text, with the classes that `filter` selects.
     pub(super) fn text(&self, filter: &Filter) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Self { filter: filter.clone(), ..self.clone() }));
@@ -78,7 +78,7 @@ impl Page {
     }
 }
 
-/// A name, what it is, and how it is found.
+/// Name, description and accessor.
 type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 /// The same with its unit in the second place.
 type Gauge = (&'static str, Option<&'static str>, &'static str, fn(&Observation) -> f64);
@@ -399,7 +399,7 @@ impl Page {
         Ok(())
     }
 
-    /// Of reloads of the link files, by whatever way they were asked for.
+    /// Writes the metrics of reloads of the link files, however they were requested.
     fn of_process(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let Reloads { done, refused, last } = &self.reloads;
         let none: [(&str, &str); 0] = [];

@@ -1,4 +1,4 @@
-//! Scrapers of every temper, and what they are told.
+//! Well-behaved and misbehaving scrapers, and their answers.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -52,7 +52,7 @@ impl Playing {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut played = Played::new(tree, "hls");
-            // What it counts is what the publisher tells of.
+            // It counts for the generation of the publisher.
             played.generation = Arc::clone(publisher.generation());
             played.data_path.counters = crate::gateway::stats::EdgeCounters::new(played.generation.delays.clone());
             played.answer(publisher, &stopped)
@@ -60,7 +60,7 @@ impl Playing {
         Self { thread: Some(thread), stop, remote }
     }
 
-    /// How many answers it gave, and the most pieces of answers between two turns.
+    /// Returns the number of answers, and the largest number of pieces of answers between two turns.
     fn end(mut self) -> (u64, usize) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -239,7 +239,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
         hanging.iter_mut().skip(2 * MAX_CLIENTS).for_each(|stream| drop(stream.write_all(b"G")));
         let mut stream = connected(address);
         let mut text = String::new();
-        // It may be the one whose place another took.
+        // It may be the connection that another replaced.
         if stream.write_all(GET).is_ok() && stream.read_to_string(&mut text).is_ok() && text.ends_with("# EOF\n") {
             scraped += 1;
         }
@@ -251,7 +251,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
     assert!(lasted < PATIENCE * MAX_CLIENTS as u32, "{lasted:?}");
     let (answers, most) = playing.end();
     assert_eq!(most, 1, "64 classes at most between two turns");
-    // So many answers there can be, however many asked.
+    // Maximum number of answers, whatever the number of requests.
     let possible = lasted.as_millis() / FRESH.as_millis() + 2;
     assert!(u128::from(answers) <= possible, "{answers} answers in {lasted:?}");
 }
@@ -310,7 +310,7 @@ fn the_page_is_as_it_was_reviewed() {
     let interval = Interval::of_links(&[Some((&earlier, &later))]).remove(0);
     let link = LinkPage { name: "out".to_owned(), observation: Some(Arc::new(later)), interval };
     let text = Page::new(vec![link], crate::gateway::links::Reloads::default()).text(&Filter::default());
-    // When the process began is not the same each time.
+    // The start time of the process differs each time.
     let lines = text.lines().filter(|line| !line.starts_with("fairlink_process") && !line.starts_with("process"));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }

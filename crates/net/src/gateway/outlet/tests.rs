@@ -1,4 +1,4 @@
-//! What becomes of frames that an interface takes, does not take now, or never takes.
+//! Frames that an interface accepts, does not accept now, or never accepts.
 
 use super::*;
 use crate::io::frame_pool::{FrameInfo, HEADROOM};
@@ -61,7 +61,7 @@ impl Bench {
         waiting.drain(..done);
     }
 
-    /// Offers whenever the outlet wants to be asked again, until nothing waits. Returns how long that took.
+    /// Offers frames at each time of the next attempt, until none waits. Returns the time that this took.
     fn until_empty(&mut self) -> Nanos {
         let start = self.now;
         self.offer();
@@ -84,7 +84,7 @@ fn a_frame_that_is_never_taken_is_given_up_and_those_behind_it_leave() {
     assert_eq!((bench.accepted, bench.refused), (3, 1));
     assert!(took >= PATIENCE && took <= PATIENCE.saturating_add(LONGEST_RETRY), "{took}");
     assert_eq!(bench.pool.free(), 64);
-    // Not asked all the time: with pauses that double from 50 us to 1 ms.
+    // It does not try all the time: the pauses double from 50 us to 1 ms.
     assert!(bench.link.tries < 15, "{}", bench.link.tries);
 }
 
@@ -112,7 +112,7 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
         }
         bench.push(2);
         took = took.saturating_add(bench.until_empty());
-        // The first batch tells: no shorter frame has been taken after the first long one until its end.
+        // The first batch is decisive: until its end, no shorter frame has been accepted after the first long one.
         if n == 0 {
             assert!(took < Nanos::from_millis(250), "{took}");
             took = Nanos::ZERO;
@@ -120,7 +120,7 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
     }
     assert_eq!((bench.accepted, bench.refused), (200, 4000));
     assert_eq!(took, Nanos::ZERO);
-    // An interface that takes long frames again is believed.
+    // The outlet adapts to an interface that accepts long frames again.
     bench.link.unwilling.clear();
     bench.push_long();
     bench.until_empty();

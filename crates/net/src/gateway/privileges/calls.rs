@@ -11,8 +11,8 @@ use seccompiler::{
 use super::Privileges;
 use crate::io::sys;
 
-/// Calls that are allowed whatever their arguments are. Those of each frame are among them, which the kernel then allows without asking
-/// the filter.
+/// Calls that are allowed with any arguments. They include those needed for each frame, which the kernel then allows
+/// without running the filter.
 const ALLOWED: &[libc::c_long] = &[
     // Frames, sockets and files that are open.
     libc::SYS_recvmmsg,
@@ -114,7 +114,7 @@ const OLDER: &[libc::c_long] = &[];
 /// Families of sockets.
 const FAMILIES: [libc::c_int; 6] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
-/// What a thread sets of itself: its name, how punctually it is woken, names of its memory.
+/// Settings that a thread makes for itself: its name, its timer slack, names of its memory.
 const SETTINGS: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA];
 
 // Flags of seccomp(2).
@@ -160,7 +160,7 @@ fn filters(with_programs: bool, architecture: TargetArch) -> Result<[BpfProgram;
     rules.extend(ALLOWED.iter().chain(OLDER).map(|&call| (call, Vec::new())));
     rules.insert(libc::SYS_socket, one_of(0, &FAMILIES)?);
     rules.insert(libc::SYS_prctl, one_of(0, &SETTINGS)?);
-    // Nothing that can be run.
+    // No executable memory.
     let not_executable =
         || Ok::<_, seccompiler::BackendError>(vec![SeccompRule::new(vec![masked(2, libc::PROT_EXEC, 0)?])?]);
     rules.insert(libc::SYS_mmap, not_executable()?);
@@ -172,7 +172,7 @@ fn filters(with_programs: bool, architecture: TargetArch) -> Result<[BpfProgram;
     if with_programs {
         rules.insert(libc::SYS_bpf, Vec::new());
     }
-    // clone3 has its answer from the first filter; the other one's is not asked for.
+    // clone3 is answered by the first filter; the other filter's answer is not used.
     rules.insert(libc::SYS_clone3, Vec::new());
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let second = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?;

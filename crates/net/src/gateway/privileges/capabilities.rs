@@ -41,7 +41,8 @@ pub(super) fn keep(needs: &Privileges) -> Result<Vec<String>, String> {
     kept.sort_by_key(|capability| capability.index());
     kept.dedup();
 
-    // Without the right to (a program with capabilities of its own has none), there is nothing that a new program could get anyway.
+    // Without the right to do so (a program with its own capabilities may lack it), a new program could gain nothing
+    // anyway.
     if permitted.contains(&Capability::CAP_SETPCAP) {
         let mut others: Vec<_> =
             caps::runtime::thread_all_supported().into_iter().filter(|one| !kept.contains(one)).collect();

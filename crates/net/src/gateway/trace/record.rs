@@ -1,4 +1,4 @@
-//! Records of a trace, as they stand in the ring and go over the control socket: words of 8 bytes, little-endian.
+//! Format of a trace's records in the ring and on the control socket: words of 8 bytes, little-endian.
 //!
 //! ```text
 //! begin    time                              kind
@@ -28,12 +28,12 @@ pub(super) const QUEUED: u64 = 4;
 pub(super) const MISSED: u64 = 5;
 pub(super) const END: u64 = 6;
 
-/// What became of a packet.
+/// End of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// When the scheduler gave it away, and when the interface had accepted it.
+    /// Times when the scheduler gave it to the link, and when the interface had accepted it.
     Sent { start: Nanos, done: Nanos },
-    /// When, and why, as statistics call it.
+    /// Time and reason, by its name in the statistics.
     Dropped { at: Nanos, reason: &'static str },
     /// It was queued when the gateway ended.
     Queued,
@@ -61,7 +61,7 @@ pub(crate) enum Item {
     Missed {
         number: u64,
     },
-    /// Nothing more comes.
+    /// The last record.
     End {
         /// Packets for which there was no room, those with a number among them.
         missed: u64,

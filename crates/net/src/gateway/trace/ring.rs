@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What both threads have.
+/// State shared by both threads.
 #[derive(Debug)]
 pub(crate) struct Ring {
     words: Box<[AtomicU64]>,
@@ -14,17 +14,17 @@ pub(crate) struct Ring {
     head: AtomicU64,
     /// Words read.
     tail: AtomicU64,
-    /// Nothing more is written.
+    /// No more records follow.
     closed: AtomicBool,
     /// The reader wants no more.
     stop: AtomicBool,
-    /// Told with `closed`: packets that are missing, and packets whose end was not seen.
+    /// Published with `closed`: number of missing packets, and of packets without an end.
     missed: AtomicU64,
     unfinished: AtomicU64,
 }
 
 impl Ring {
-    /// An empty ring of at least so many words, rounded up to a power of two.
+    /// Creates an empty ring of at least `words` words, rounded up to a power of two.
     pub(crate) fn new(words: u64) -> Self {
         let words = words.next_power_of_two();
         Self {
@@ -63,7 +63,7 @@ impl Ring {
         end - tail
     }
 
-    /// The reader's: how many packets are missing and how many unfinished, once nothing more is written. What was written may still
+    /// For the reader: numbers of missing and of unfinished packets, once the ring is closed. Written records may still
     /// have to be read.
     pub(crate) fn end(&self) -> Option<(u64, u64)> {
         let counts = || (self.missed.load(Ordering::Relaxed), self.unfinished.load(Ordering::Relaxed));
@@ -111,12 +111,12 @@ impl Writer {
         self.head += 1;
     }
 
-    /// Lets the reader have what was written.
+    /// Publishes written records to the reader.
     pub(crate) fn publish(&self) {
         self.ring.head.store(self.head, Ordering::Release);
     }
 
-    /// Says that nothing more comes.
+    /// Closes the ring: no more records follow.
     pub(crate) fn close(&self, missed: u64, unfinished: u64) {
         self.ring.missed.store(missed, Ordering::Relaxed);
         self.ring.unfinished.store(unfinished, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use fairlink_report::DropCause;
 
 const FRAMES: usize = 8;
 
-/// Both ends, with room for so many words beside what is kept free.
+/// Both ends, with room for `words` words besides the reserve.
 fn ends(words: u64, snap: u32) -> (TraceWriter, TraceReader) {
     let ring = Arc::new(Ring::new(words + SHORT_WORDS * FRAMES as u64));
     (TraceWriter::new(Arc::clone(&ring), FRAMES, 0, snap), TraceReader::new(ring))
@@ -24,7 +24,7 @@ fn items(bytes: &[u8]) -> Vec<Item> {
     all
 }
 
-/// A packet of so many bytes, which tell which it is.
+/// A packet of `len` bytes that identify it.
 fn bytes(which: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (which * 31 + at) as u8).collect()
 }
