@@ -1,4 +1,4 @@
-//! When frames really leave: how long after their time they are stamped, and how long after that the kernel hands them to the driver.
+//! Departure times of frames: from due time to stamp, and from stamp to the handover to the driver.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,11 +9,11 @@ use fairlink_net as clock;
 use fairlink_net::system as sys;
 use fairlink_net::{MAX_HEADERS, Stamp};
 
-/// Longest time that is told apart, in ns.
+/// Longest time that is distinguished, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
 /// Most stamps taken from the kernel at once.
 const AT_ONCE: usize = 4096;
-/// Room for the kernel's answers beside a frame.
+/// Buffer for the kernel's ancillary data of a frame.
 const CONTROL: usize = 256;
 
 /// Quantiles are exact to 1 % of the value or 1 ns, whichever is more.
@@ -38,7 +38,7 @@ impl Times {
     }
 }
 
-/// Asks for the time at which each frame sent through `socket` is handed to the driver.
+/// Requests the time at which each frame sent through `socket` is handed to the driver.
 pub(crate) fn ask_for_stamps(socket: &OwnedFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     sys::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
@@ -47,7 +47,7 @@ pub(crate) fn ask_for_stamps(socket: &OwnedFd) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// Takes the stamps that the kernel has. It gives each frame back with its time, so nothing has to be remembered.
+/// Reads the kernel's stamps. The kernel returns each frame with its time, so that no state is needed.
 pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()> {
     let offset = clock::realtime_offset_ns();
     for _ in 0..AT_ONCE {

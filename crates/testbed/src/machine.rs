@@ -1,4 +1,4 @@
-//! Machines of their own: network namespaces beside the one of this process, each with an interface and an address.
+//! Simulated machines: additional network namespaces, each with an interface and an address.
 
 use std::fs::File;
 use std::io;
@@ -52,7 +52,7 @@ impl Machine {
         std::thread::scope(|scope| join(scope.spawn(entered)))
     }
 
-    /// Moves the interface `name` of this thread's namespace into the machine, gives it `address`/24 and takes it up.
+    /// Moves the interface `name` of this thread's namespace into the machine, gives it `address`/24 and sets it up.
     ///
     /// # Errors
     /// The kernel's answer.

@@ -1,5 +1,5 @@
-//! Private network namespaces. One is a network of the process's own, which vanishes with it: nothing has to be cleaned up, and
-//! nothing outside is touched. Where the kernel allows it, no root is needed.
+//! Private network namespaces. Such a network belongs to the process and vanishes with it: no cleanup is needed, and
+//! nothing outside is affected. If the kernel allows it, no root is needed.
 
 use std::io;
 use std::marker::PhantomData;
@@ -14,13 +14,13 @@ pub struct PrivateNamespace {
     not_send: PhantomData<*const ()>,
 }
 
-/// Why there is no private network namespace.
+/// Reason why there is no private network namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// A user namespace can only be entered by a process of one thread.
     #[error("this process has {threads} threads, and without root a namespace can only be entered with 1")]
     Threads {
-        /// How many there are.
+        /// Number of threads.
         threads: usize,
     },
     /// The kernel refused the namespace.
@@ -28,7 +28,7 @@ pub enum NamespaceError {
     Refused {
         /// The step that failed.
         what: &'static str,
-        /// The likely reason on this system, in parentheses and after a space; empty when nothing is known.
+        /// The likely reason on this system, in parentheses and after a space; empty if unknown.
         hint: String,
         /// The kernel's answer.
         source: io::Error,
@@ -43,10 +43,11 @@ pub enum NamespaceError {
     },
 }
 
-/// Puts the calling thread into a network namespace of its own, with the loopback interface up and IPv6 off (so that the
-/// kernel sends nothing of its own on interfaces made there).
+/// Moves the calling thread into a new network namespace, with the loopback interface up and IPv6 off (so that the
+/// kernel itself sends nothing on new interfaces).
 ///
-/// As root only the calling thread moves. Without root this must be called before any other thread exists. There is no way back.
+/// As root only the calling thread moves. Without root this must be called before any other thread exists. There is no
+/// way back.
 ///
 /// # Errors
 /// [`NamespaceError`]: which step failed, the kernel's answer, and the setting that is the likely reason.

@@ -1,13 +1,15 @@
-//! Puts datagrams together from their fragments, as far as a measurement needs: which parts have come, never their content.
+//! Reassembles datagrams from their fragments, as far as a measurement needs: it tracks which parts have arrived, never
+//! their content.
 //!
-//! A datagram is known by source, destination, protocol and identification (RFC 791, RFC 8200). It is whole when its last missing fragment comes.
-//! It is incomplete where that does not happen within [`TIMEOUT_NS`], where [`MAX_DATAGRAMS`] newer ones have come since its first fragment, or at the end of
-//! the run. A datagram that was whole is remembered as long, so that a fragment that comes again is refused.
+//! A datagram is identified by source, destination, protocol and identification (RFC 791, RFC 8200). It is complete
+//! when its last missing fragment arrives. It counts as incomplete if that does not happen within [`TIMEOUT_NS`], if
+//! [`MAX_DATAGRAMS`] newer ones have arrived since its first fragment, or at the end of the run. A complete datagram is
+//! remembered as long, so that a repeated fragment is refused.
 //!
-//! Refused are fragments that come again, that overlap others, or that contradict what is known of the datagram. An overlap spoils the datagram
-//! (RFC 5722): nothing tells which of the two is right.
+//! Fragments are refused if they are repeated, overlap others, or contradict earlier fragments of the datagram. An
+//! overlap invalidates the datagram (RFC 5722), because the correct one of the two is unknown.
 //!
-//! Frames are never trusted: memory is at most 1.2 kB for each datagram, under 6 MB in all, whoever sends.
+//! Frames are never trusted: memory is at most 1.2 kB for each datagram, under 6 MB in all, for any sender.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -19,14 +21,14 @@ use fairlink_net::Stamp;
 
 /// Most datagrams that are remembered at a time.
 pub(crate) const MAX_DATAGRAMS: usize = 4096;
-/// How long a datagram may take from its first fragment to its last, in ns.
+/// Maximum time of a datagram from its first fragment to its last, in ns.
 pub(crate) const TIMEOUT_NS: u64 = 10_000_000_000;
 /// Longest datagram content, in units of 8 B.
 const MAX_UNITS: usize = 1 << 13;
 /// Length of a UDP header in bytes.
 const UDP_HEADER: usize = 8;
 
-/// What tells a datagram from others.
+/// Identity of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
@@ -47,7 +49,7 @@ struct Fragment {
     stamp: Option<Stamp>,
 }
 
-/// What became of a frame.
+/// Result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is no fragment.
@@ -71,7 +73,7 @@ pub(crate) struct Datagram {
     pub bytes: u64,
 }
 
-/// What became of the datagrams of one class that came in fragments.
+/// Counters of one class's fragmented datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClassDatagrams {
     /// Its name, or its number where it has none.
@@ -86,7 +88,7 @@ pub struct ClassDatagrams {
     pub fragments: u64,
 }
 
-/// What came in fragments.
+/// Counters of fragmented datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Datagrams {
     /// Per class, in the order of their numbers.
@@ -95,7 +97,7 @@ pub struct Datagrams {
     pub incomplete_of_unknown_class: u64,
     /// All fragments that came.
     pub fragments: u64,
-    /// Those that were refused: they came again, overlapped others, or contradicted what was known of their datagram.
+    /// Refused fragments: repeated, overlapping, or contradicting earlier ones of their datagram.
     pub refused_fragments: u64,
 }
 
@@ -123,7 +125,7 @@ impl DatagramCounts {
         }
     }
 
-    /// The counts with names, where there were fragments: so many in all, so many refused.
+    /// Builds the report, if there were fragments.
     pub(crate) fn report(
         self,
         (fragments, refused_fragments): (u64, u64),
@@ -143,7 +145,7 @@ impl DatagramCounts {
     }
 }
 
-/// How a datagram stands.
+/// State of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -208,7 +210,7 @@ impl Reassembly {
         while self.forget_oldest(&mut incomplete) {}
     }
 
-    /// Forgets what is too old, and the oldest where a new datagram finds no room.
+    /// Forgets datagrams that are too old, and the oldest if a new datagram finds no room.
     fn make_room(&mut self, key: &Key, now_ns: u64, incomplete: &mut impl FnMut(Datagram)) {
         let is_old = |pieces: &Pieces| now_ns.saturating_sub(pieces.first_ns) > TIMEOUT_NS;
         while self.order.front().and_then(|oldest| self.datagrams.get(oldest)).is_some_and(is_old) {
@@ -253,7 +255,7 @@ impl Pieces {
         let known = (from..to).filter(|&unit| self.has(unit)).count();
         let beyond = self.total.is_some_and(|total| to > total || (!fragment.more && to != total));
         if known == to - from || beyond || (!fragment.more && self.reach > to) {
-            // Again, or behind the end: what is there stays.
+            // Repeated, or behind the end: the state stays.
             return Outcome::Refused;
         }
         if known > 0 {
@@ -324,7 +326,8 @@ mod tests {
         frames.map(|(slot, len)| (slot[..len.min(MAX_HEADERS)].to_vec(), len as u64)).collect()
     }
 
-    /// What became of these frames at these times, how often each sequence number was whole, and the datagrams that ended incomplete.
+    /// Returns the result of these frames at these times, how often each sequence number was completed, and the
+    /// datagrams that ended incomplete.
     fn play<'a>(frames: impl IntoIterator<Item = (&'a (Vec<u8>, u64), u64)>) -> (Reassembly, Vec<u32>, Vec<Datagram>) {
         let (mut reassembly, mut whole, mut incomplete) = (Reassembly::default(), Vec::new(), Vec::new());
         for ((frame, bytes), at) in frames {
@@ -387,7 +390,7 @@ mod tests {
         let (reassembly, whole, incomplete) =
             play(frames[..2].iter().chain([&overlap]).chain(&frames[2..]).map(|f| (f, 0)));
         assert_eq!((whole.len(), incomplete.len(), reassembly.counts()), (0, 1, (12, 10)));
-        // Beyond the end that the last fragment said; another end; an end before what has come.
+        // Beyond the end given by the last fragment; another end; an end before bytes that have arrived.
         for stranger in [moved(&frames[1], 4000, true), moved(&frames[1], 4000, false), moved(&frames[10], 200, false)]
         {
             let (reassembly, whole, incomplete) =

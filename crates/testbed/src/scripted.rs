@@ -23,7 +23,7 @@ pub struct NoInterface {
     pub flow: u32,
 }
 
-/// What was sent out of one interface.
+/// Report of one sending interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct InterfaceReport {
     /// The interface.
@@ -78,7 +78,7 @@ pub fn script_generators(
     Ok(configs)
 }
 
-/// Runs several generators at once. `progress` is told what the first has sent.
+/// Runs several generators at once. `progress` gets the first one's progress.
 ///
 /// # Errors
 /// The first [`GeneratorError`]; the others end at `stop`, which is set then.

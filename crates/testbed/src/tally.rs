@@ -1,4 +1,4 @@
-//! What a receiver measures of the frames that it sees: counts, delays, loss, duplicates, order. The socket is not its concern.
+//! Measurements of a receiver: counts, delays, loss, duplicates, order. Independent of the socket.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,36 @@ use crate::clock_report::{ClockReport, SampledDelays};
 use crate::reassembly::{DatagramCounts, Datagrams, Outcome, Reassembly};
 use fairlink_net::Stamp;
 
-/// Most classes that one receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`]. A class takes under
-/// 400 B, all together under 26 MB.
+/// Maximum number of classes that a receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`].
+/// A class takes under 400 B, all together under 26 MB.
 pub(crate) const MAX_CLASSES: usize = 65_536;
-/// So many classes, the first ones, have delays. Delays take 139 kB per class, all together 72 MB.
+/// Maximum number of classes with delays: the first ones. Delays take 139 kB per class, all together 72 MB.
 pub(crate) const MAX_DELAYS: usize = 512;
-/// Most flows of all classes together that one receiver counts. A flow takes under 400 B, all together under 26 MB.
+/// Maximum number of flows, of all classes together. A flow takes under 400 B, all together under 26 MB.
 pub(crate) const MAX_FLOWS: usize = 65_536;
-/// Most senders, told apart by the numbers of their runs, whose clocks are watched; 200 kB each.
+/// Maximum number of senders whose clocks are tracked, identified by their run numbers; 200 kB each.
 pub(crate) const MAX_CLOCKS: usize = 8;
-/// So many classes, the first ones, have corrected delays; 131 kB each, all together 9 MB.
+/// Maximum number of classes with corrected delays: the first ones; 131 kB each, all together 9 MB.
 pub(crate) const MAX_CORRECTED: usize = 64;
-/// The longest delay that the histogram tells apart, in ns.
+/// Longest delay that the histogram distinguishes, in ns.
 const MAX_DELAY_NS: u64 = 60_000_000_000;
 
-/// Which clock of the sender delays are measured by.
+/// The sender's clock by which delays are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DelayClock {
     /// `CLOCK_MONOTONIC`: sender and receiver run on the same machine.
     #[default]
     Monotonic,
-    /// `CLOCK_REALTIME`: two machines. Where their clocks do not agree, what delays say of them is found out, and delays are corrected.
+    /// `CLOCK_REALTIME`: two machines. If their clocks disagree, the difference is estimated from the delays, and
+    /// delays are corrected.
     Realtime,
 }
 
 /// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
 const BUCKETS: Buckets = Buckets::new(10, 10);
 
-/// What was received of one class. A datagram that came in fragments is one frame here, once it is whole: with the bytes of all its fragments, and the
-/// delay of the last.
+/// Frames received of one class. A fragmented datagram counts as one frame, once it is complete: with the bytes of all
+/// its fragments, and the delay of the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Delivered {
     /// Its name, or its number where it has none.
@@ -52,10 +53,11 @@ pub struct Delivered {
     pub received_bytes: u64,
     /// Mean rate in bit/s from the first to the last frame of any class.
     pub rate_bps: f64,
-    /// Delays; absent if no frame had one that the clock can tell, and for classes beyond the first 512.
+    /// Delays; absent if no frame had a measurable delay, and for classes beyond the first 512.
     pub delay_s: Option<Delay>,
-    /// Delays beyond the shortest one of all classes, corrected for the two clocks; absent where delays are measured by
-    /// `CLOCK_MONOTONIC`, where the clocks cannot be told, and for classes beyond the first 64. Packets are those of the class's first run.
+    /// Delays beyond the shortest one of all classes, corrected for the two clocks. Absent if delays are measured by
+    /// `CLOCK_MONOTONIC`, if the clocks cannot be estimated, and for classes beyond the first 64. Packets are those of
+    /// the class's first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrected_delay_s: Option<SampledDelays>,
     /// Frames missing between the first and the last received of each run.
@@ -68,7 +70,7 @@ pub struct Delivered {
     pub negative_delays: u64,
 }
 
-/// What was received of one flow.
+/// Frames received of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowReport {
     /// The name of its class, or the number where it has none.
@@ -98,39 +100,39 @@ pub struct FlowReport {
 pub struct SenderClock {
     /// Number of the sender's run.
     pub run: u8,
-    /// What the delays say.
+    /// The clock's estimate.
     #[serde(flatten)]
     pub clock: ClockReport,
 }
 
-/// What was received.
+/// Report of a receiver.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReceiverReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
     /// Per class, in the order of their numbers.
     pub classes: Vec<Delivered>,
-    /// Per flow, where flows are asked for, in the order of classes and numbers.
+    /// By flow, if flows are distinguished, in the order of classes and numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowReport>,
     /// Frames of flows beyond the first 65,536, which are counted in their classes only.
     pub beyond_flow_packets: u64,
-    /// The senders' clocks, where delays are measured by `CLOCK_REALTIME`: the first 8 whose delays tell.
+    /// The senders' clocks, if delays are measured by `CLOCK_REALTIME`: the first 8 that can be estimated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<SenderClock>,
-    /// What came in fragments of IP datagrams; absent where nothing did.
+    /// Datagrams that arrived in IP fragments; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
     /// Frames that the generator did not send.
     pub foreign_packets: u64,
-    /// Frames of classes that are not measured: of numbers that `names` does not have, where it has any, or of classes beyond
-    /// the first 65,536. Memory does not grow with them, whoever sends them.
+    /// Frames of classes that are not measured: with numbers that are not in `names`, if it has any, or of classes
+    /// beyond the first 65,536. They take no memory, whatever the sender.
     pub beyond_packets: u64,
     /// Classes that are counted without delays, because only the first 512 have them.
     pub classes_without_delays: u64,
     /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
     pub socket_drops: u64,
-    /// Per span of [`crate::receiver::ReceiverConfig::spans`] what was received of each class.
+    /// Frames received of each class in each span of [`crate::receiver::ReceiverConfig::spans`].
     #[serde(skip)]
     pub spans: Vec<BTreeMap<ClassId, Amount>>,
 }
@@ -143,7 +145,7 @@ impl ReceiverReport {
     }
 }
 
-/// What is known of the sequence numbers of one class in one run. Numbers go on beyond 2^32 here.
+/// State of the sequence numbers of one class in one run. Numbers continue beyond 2^32 here.
 #[derive(Clone, Debug)]
 struct Sequence {
     run: u8,
@@ -154,7 +156,7 @@ struct Sequence {
     missing: u64,
 }
 
-/// How a frame stands to those before it.
+/// Order of a frame relative to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Next,
@@ -296,12 +298,12 @@ impl Class {
     }
 }
 
-/// What was received of a class in a window.
+/// Frames received of a class in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Frames and bytes.
     pub amount: Amount,
-    /// Frames whose delays are not negative, and the sum of these in seconds.
+    /// Number of frames with non-negative delays, and the sum of these delays in seconds.
     delayed: (u64, f64),
     /// The longest delay, in seconds.
     pub longest_s: Option<f64>,
@@ -332,7 +334,7 @@ pub(crate) struct Tally {
     /// Names of classes; where there are any, no others are measured.
     names: BTreeMap<ClassId, String>,
     classes: BTreeMap<ClassId, Class>,
-    /// Flows of each class; none are told apart where it is one.
+    /// Flows of each class; with 1, flows are not distinguished.
     flows_of_class: u32,
     flows: BTreeMap<(ClassId, u32), Class>,
     beyond_flows: u64,
@@ -442,7 +444,7 @@ impl Tally {
         }
     }
 
-    /// Frames take the flows of their class in turn, so a frame's number tells its flow and its number there.
+    /// Frames use the flows of their class in turn, so a frame's number gives its flow and its number there.
     fn see_flow(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
         let key = (stamp.class, stamp.sequence % self.flows_of_class);
         let stamp = Stamp { sequence: stamp.sequence / self.flows_of_class, ..*stamp };
@@ -458,7 +460,7 @@ impl Tally {
         }
     }
 
-    /// Times are told by this machine's `CLOCK_MONOTONIC`, which nobody sets.
+    /// Times are those of this machine's `CLOCK_MONOTONIC`, which cannot be set.
     fn see_clock(&mut self, stamp: &Stamp, monotonic_ns: u64, delay_ns: i64) {
         if self.clocks.len() < MAX_CLOCKS || self.clocks.contains_key(&stamp.run) {
             self.clocks.entry(stamp.run).or_default().see(monotonic_ns, delay_ns);
@@ -472,12 +474,12 @@ impl Tally {
         }
     }
 
-    /// How long ago `now`, by this machine's `CLOCK_MONOTONIC`, the first frame came.
+    /// Time from the first frame to `now`, by this machine's `CLOCK_MONOTONIC`.
     pub(crate) fn since_first_ns(&self, now: u64) -> Option<u64> {
         self.first_ns.map(|first| now.saturating_sub(first))
     }
 
-    /// What was received in the window that ends now.
+    /// Returns the frames received in the window that ends now.
     pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Seen> {
         std::mem::take(&mut self.window)
     }
@@ -553,7 +555,7 @@ mod tests {
         assert_eq!(order_of(&[4, 2, 5, 2]), (4, 1, 1, 1));
         // Numbers are modulo 2^32.
         assert_eq!(order_of(&[u32::MAX - 1, u32::MAX, 0, 2, 1]), (5, 0, 1, 0));
-        // A gap longer than what is remembered; a late one of which nothing is known any more.
+        // A gap longer than the remembered range; a late frame outside of it.
         assert_eq!(order_of(&[0, 5000, 5001, 4999, 4999, 1]), (6, 4997, 2, 1));
     }
 
@@ -676,7 +678,7 @@ mod tests {
             let report = tally.report(1.0, 0);
             assert_eq!((report.beyond_packets, report.foreign_packets), (200_000 - most as u64, 0));
             assert_eq!(report.classes_without_delays, most.saturating_sub(MAX_DELAYS) as u64);
-            // What has a name is measured, whatever came before it.
+            // A class with a name is measured, whatever came before it.
             assert_eq!(report.class(ClassId(150_000)).is_some_and(|class| class.delay_s.is_some()), known);
         }
     }

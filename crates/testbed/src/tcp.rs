@@ -1,8 +1,8 @@
-//! TCP of this machine's kernel as traffic: connections that send as much as they can, or that ask and wait for answers, and the other end of
-//! both.
+//! TCP traffic of this machine's kernel: connections that send as much as they can, or that send requests and wait for
+//! answers, and the server for both.
 //!
-//! A connection starts with [`HELLO`] bytes that say what it does. What follows has no meaning. Every number that the other side
-//! sends is checked, and each side looks at its stop flag every [`WAIT`].
+//! A connection starts with [`HELLO`] bytes that describe it. The following bytes have no meaning. Every number from
+//! the other side is checked, and each side checks its stop flag every [`WAIT`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ const HELLO: usize = 12;
 const MAGIC: [u8; 4] = *b"FLT1";
 /// Longest wait before the stop flag is looked at again.
 const WAIT: Duration = Duration::from_millis(20);
-/// How long the other side may take to answer the first packet, and to say what it wants.
+/// Maximum time for the other side to answer the first packet, and to send its hello.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at the kernel's round-trip time.
 const SAMPLE: Duration = Duration::from_millis(10);
@@ -47,10 +47,10 @@ pub struct TcpExchange {
     pub think: Nanos,
 }
 
-/// What a client does.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Where the server listens.
+    /// Address of the server.
     pub to: SocketAddr,
     /// Connections, 1 to 64.
     pub connections: u32,
@@ -58,13 +58,13 @@ pub struct TcpConfig {
     pub congestion_control: Option<String>,
     /// Requests and responses; where absent, each connection sends as much as it can.
     pub exchange: Option<TcpExchange>,
-    /// DSCP of what is sent, 0 to 63.
+    /// DSCP of sent packets, 0 to 63.
     pub dscp: u8,
-    /// How long.
+    /// Duration.
     pub duration: Nanos,
 }
 
-/// Why there is no TCP traffic.
+/// Error of TCP traffic.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpError {
     /// The server cannot be reached.
@@ -88,7 +88,7 @@ pub enum TcpError {
     CongestionControl {
         /// Its name.
         name: String,
-        /// What there is.
+        /// Available algorithms.
         available: String,
         /// The kernel's answer.
         source: io::Error,
@@ -96,7 +96,7 @@ pub enum TcpError {
     /// A number is out of its range.
     #[error("{what}: {value}; {least} to {most} are possible")]
     Range {
-        /// Of what.
+        /// The quantity.
         what: &'static str,
         /// The number.
         value: u64,
@@ -119,7 +119,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> TcpError {
     move |source| TcpError::System { what, source }
 }
 
-/// What one connection of a client did.
+/// Counters of one connection of a client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpSent {
     /// Its own address.
@@ -137,7 +137,7 @@ pub struct TcpSent {
     /// Requests that were answered, and the time from the first byte of each to the last byte of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<TcpExchanges>,
-    /// Why it ended before its time.
+    /// Reason why it ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
 }
@@ -145,15 +145,15 @@ pub struct TcpSent {
 /// Requests and responses of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TcpExchanges {
-    /// How many.
+    /// Number of transactions.
     pub transactions: u64,
-    /// How many per second.
+    /// Transactions per second.
     pub transactions_per_s: f64,
-    /// How long each took.
+    /// Time of each transaction.
     pub latency_s: Option<Delay>,
 }
 
-/// What a client did.
+/// Report of a client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpClientReport {
     /// Length of the run in seconds.
@@ -187,7 +187,7 @@ fn info(socket: &OwnedFd) -> io::Result<Info> {
     sys::option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
 }
 
-/// A client whose connections are open.
+/// A client with open connections.
 #[derive(Debug)]
 pub struct TcpClient {
     config: TcpConfig,
@@ -196,7 +196,7 @@ pub struct TcpClient {
 }
 
 impl TcpClient {
-    /// Opens the connections. Nothing but what they will do is sent yet.
+    /// Opens the connections. Sends only their hellos.
     ///
     /// # Errors
     /// [`TcpError`].
@@ -215,10 +215,11 @@ impl TcpClient {
         Ok(Self { config, connections })
     }
 
-    /// Sends until `stop` is set or the time is over. `progress` is told the seconds since the start and the bytes written, a few times per second.
+    /// Sends until `stop` is set or the time is over. Calls `progress` with the seconds since the start and the bytes
+    /// written, a few times per second.
     ///
     /// # Errors
-    /// [`TcpError::System`]. A connection that breaks is told in the report.
+    /// [`TcpError::System`]. A broken connection is in the report.
     pub fn run(self, stop: &AtomicBool, mut progress: impl FnMut(f64, u64)) -> Result<TcpClientReport, TcpError> {
         let begin = Instant::now();
         let end = begin + Duration::from_nanos(self.config.duration.0);
@@ -263,7 +264,7 @@ fn connect(config: &TcpConfig) -> Result<(TcpStream, OwnedFd), TcpError> {
         };
         sys::set_option(&socket, level, option, &(libc::c_int::from(config.dscp) << 2)).map_err(system("IP_TOS"))?;
     }
-    // What has not been sent when the time is over is not worth waiting for.
+    // Unsent data at the end is discarded.
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger).map_err(system("SO_LINGER"))?;
     let lengths = config.exchange.map_or([0, 0], |exchange| [exchange.request, exchange.response]);
@@ -290,7 +291,7 @@ fn choose_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TcpErro
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &text).map_err(failed)
 }
 
-/// Returns true if a call may be made again: nothing is wrong, it only took its time.
+/// Returns true if the call can be repeated: it only timed out or was interrupted.
 fn again(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -348,7 +349,7 @@ impl Connection {
         })
     }
 
-    /// Sends so many bytes, or fewer where the time is over.
+    /// Sends `bytes` bytes, or fewer if the time is over.
     fn send(&mut self, bytes: u64, over: &impl Fn() -> bool, written: &AtomicU64) -> io::Result<()> {
         let chunk = [0; CHUNK];
         let mut left = bytes;
@@ -405,7 +406,7 @@ impl Connection {
     }
 }
 
-/// What a server received of one connection.
+/// Counters of one connection of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpReceived {
     /// The client's address.
@@ -418,7 +419,7 @@ pub struct TcpReceived {
     pub requests: u64,
 }
 
-/// What a server received.
+/// Report of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpServerReport {
     /// Length of the run in seconds.
@@ -459,7 +460,8 @@ impl TcpServer {
         Ok(self.listener.local_addr().map_err(system("getsockname"))?.port())
     }
 
-    /// Serves until `stop` is set or `duration` is over. `progress` is told the bytes received, a few times per second.
+    /// Serves until `stop` is set or `duration` is over. Calls `progress` with the bytes received, a few times per
+    /// second.
     ///
     /// # Errors
     /// [`TcpError::System`].
@@ -574,7 +576,7 @@ fn take(mut stream: &TcpStream, buffer: &mut [u8], over: &impl Fn() -> bool) -> 
     Some(())
 }
 
-/// Sends so many zeros; `None` where the connection or the time ends before.
+/// Sends `bytes` zeros; returns `None` if the connection or the time ends before.
 fn give(mut stream: &TcpStream, bytes: usize, over: &impl Fn() -> bool) -> Option<()> {
     let chunk = [0; CHUNK];
     let mut left = bytes;
