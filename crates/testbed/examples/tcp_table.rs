@@ -1,12 +1,14 @@
-//! TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge: three classes guaranteed 60, 30 and
-//! 10 % of the link, FQ-CoDel or one queue of 1000 packets in each, and small packets that are echoed in
-//! the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute of a machine that is not busy.
+//! Measures TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge. Three classes
+//! are guaranteed 60, 30 and 10 % of the link, with FQ-CoDel or one queue of 1000 packets in each, and small packets
+//! are echoed in the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute on an idle
+//! machine.
 //!
-//! Goodput is what the user gets. The ideal is the link's rate times the class's part times 1448/1514, which full frames leave to
-//! the user. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add up to the link.
+//! Goodput is the rate of user data. The ideal is the link's rate times the class's part times 1448/1514, the fraction
+//! of user data in full frames. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add
+//! up to the link.
 //!
 //! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5], connections in each class with
-//! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise], by what it moves frames with `--backend NAME`
+//! `--connections N` [1], the gateway's waiting mode with `--pacing MODE` [precise], its backend with `--backend NAME`
 //! [af_packet].
 #![forbid(unsafe_code)]
 
@@ -31,7 +33,7 @@ use crate::shared_tcp::{LIMIT, PERCENT, PORTS, Shared, USERS_PART, config, share
 
 /// Says which run a process is; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TCP_TABLE_RUN";
-/// Who shares, by what leaves.
+/// Schedulers and queues.
 const SHARERS: [[&str; 2]; 7] = [
     ["bridge", ""],
     ["kernel-htb", FIFO],
@@ -44,7 +46,7 @@ const SHARERS: [[&str; 2]; 7] = [
 const FIFO: &str = "fifo";
 const FQ_CODEL: &str = "fq_codel";
 
-/// What all runs have in common.
+/// Settings shared by all runs.
 #[derive(Clone, Copy)]
 struct Run {
     seconds: u64,
@@ -121,7 +123,7 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
     show(&format!("{sharer} {leaf}"), mbit, &shared);
     match stats {
         Some(stats) if stats.gateway().balanced => {
-            // What did move frames: another backend may have taken the place of the one that was asked for.
+            // The backend in use: another may have replaced the requested one.
             let movers: Vec<&str> =
                 stats.gateway().interfaces.iter().map(|interface| interface.backend.as_str()).collect();
             let movers = movers.join(", ");

@@ -1,12 +1,13 @@
-//! Experiment 4 of \[hls\] as the text runs it: TCP connections of the kernel that send a byte each way in turn, one for each leaf, through the
-//! gateway, in a perfect binary tree of classes and in a flat one. `scripts/transactions` runs it.
+//! Experiment 4 of \[hls\] as in the text: TCP connections of the kernel that alternately send a byte in each
+//! direction, one for each leaf, through the gateway, in a perfect binary tree of classes and in a flat one.
+//! `scripts/transactions` runs it.
 //!
-//! What is counted are transactions: a byte to the server and a byte back. The link has 10 Gbit/s, so that nothing but the work is in the way.
-//! Weights are one; under `htb` and `cbq-top-level` guarantees are divided evenly, as the text has it. FIFO has one class. `bridge` is the kernel's own
-//! way, without a gateway.
+//! It counts transactions: a byte to the server and a byte back. The link has 10 Gbit/s, so that only the processing
+//! limits. Weights are one; under `htb` and `cbq-top-level` guarantees are divided evenly, as in the text. FIFO has one
+//! class. `bridge` is the kernel's own path, without a gateway.
 //!
-//! Arguments: numbers of leaves, powers of two up to 1024 [2 8 32 128 512]; `--seconds N` of each run [2]; `--profile` prints what each stage of the
-//! gateway takes.
+//! Arguments: numbers of leaves, powers of two up to 1024 [2 8 32 128 512]; `--seconds N` of each run [2]; `--profile`
+//! prints the time of each stage of the gateway.
 
 #[path = "../tests/support/machines.rs"]
 mod machines;
@@ -34,9 +35,9 @@ const MOST_LEAVES: u16 = 1024;
 /// The text's link.
 const LINK_BPS: u64 = 10_000_000_000;
 const BRIDGE: &str = "bridge";
-/// Who shares.
+/// Schedulers.
 const SHARERS: [&str; 5] = [BRIDGE, "fifo", "hls", "htb", "cbq-top-level"];
-/// How long connections may take to be there, and the first transactions that are not counted.
+/// Maximum time for setting up the connections, and duration of the first transactions that are not counted.
 const READY: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -83,7 +84,7 @@ fn config(scheduler: &str, leaves: u16, binary: bool, profile: bool) -> Result<G
     })
 }
 
-/// Connections that are looked at together: which of them can be read.
+/// A set of connections polled for readability.
 struct Watched {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,

@@ -83,7 +83,7 @@ pub enum GatewayBenchError {
     /// A number outside its range.
     #[error("{what} of {value} is outside {min} .. {max}")]
     Range {
-        /// The failed step.
+        /// The quantity.
         what: &'static str,
         /// The value given.
         value: u64,

@@ -3,7 +3,7 @@
 use fairlink_traffic::clocks::{Clocks, Corrected, Known};
 use serde::Serialize;
 
-/// A value and its 95 % confidence interval; `null` if the interval is unknown.
+/// A value and the half-width of its 95 % confidence interval; `null` if that is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct KnownValue {
     /// The value.

@@ -1,5 +1,5 @@
-//! What is peculiar to AF_XDP: frames whose VLAN tags a driver hands over beside them, and interfaces, rights and changes that it cannot be
-//! used with. What it has in common with packet sockets is tried by the suites of the gateway, over both.
+//! Properties specific to AF_XDP: frames whose VLAN tags a driver delivers beside them, and interfaces, privileges and
+//! changes that it does not support. The suites of the gateway test the common properties over both backends.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -36,7 +36,7 @@ fn over_af_xdp() -> GatewayConfig {
     GatewayConfig { backend: BackendChoice::AfXdp, ..config(100_000_000, "hls") }
 }
 
-/// Why the gateway uses packet sockets; `None` where it uses AF_XDP.
+/// Returns the reason why the gateway uses packet sockets; `None` if it uses AF_XDP.
 fn why_not(gateway: &Gateway) -> Option<String> {
     let is_used = gateway.interfaces().iter().all(|interface| interface.backend == "af_xdp");
     let why = gateway.notes().iter().find(|note| note.starts_with("falls back to AF_PACKET: ")).cloned();
@@ -158,7 +158,7 @@ fn whoever_has_the_interface(_: &PrivateNamespace) {
     assert!(why.contains("another AF_XDP socket has this interface"), "{why}");
     drop((first, second));
     assert_eq!(why_not(&Gateway::open(one_way("out", "in")).unwrap()), None, "it is free again");
-    // One program has the place, whoever forced a second gateway on it.
+    // Only one program can be attached, even if a second gateway is forced.
     let both = || GatewayConfig { force: true, ..over_af_xdp() };
     let first = Gateway::open(both()).unwrap();
     assert_eq!(why_not(&first), None);
@@ -197,7 +197,7 @@ fn frames_of_the_longest_mtu(_: &PrivateNamespace) {
 }
 
 fn without_rights(_: &PrivateNamespace) {
-    // The root of a user namespace of its own, who may do what he likes with its networks and nothing with the kernel.
+    // The root of a new user namespace, with all rights over its networks and none over the kernel.
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net"])
         .arg(std::env::current_exe().unwrap())

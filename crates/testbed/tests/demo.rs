@@ -98,7 +98,7 @@ fn between_generator_and_receiver_hls_loses_no_packet(namespace: &PrivateNamespa
     assert!(windows > 0 && run.accounting.unwrap().received_packets > 0);
     let shape: Vec<_> = run.phases.iter().map(|phase| (phase.start_s, phase.end_s, phase.classes.len())).collect();
     assert_eq!(shape, [(0.0, 0.6, 5), (0.6, 1.2, 5), (1.2, 1.8, 5)]);
-    // Nothing is received of what does not send.
+    // A class that does not send receives nothing.
     for class in run.phases.iter().flat_map(|phase| &phase.classes) {
         assert!(!["A2", "B1"].contains(&class.name.as_str()) || class.rate_bps == 0.0, "{class:?}");
     }

@@ -1,5 +1,6 @@
-//! What the generator says of its own frames, recordings that are replayed, and TCP of the kernel through the gateway, in private network
-//! namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine and are printed.
+//! The generator's statements about its own frames, replayed recordings, and the kernel's TCP through the gateway, in
+//! private network namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine
+//! and are printed.
 #![forbid(unsafe_code)]
 
 #[path = "support/both_ends.rs"]
@@ -73,7 +74,7 @@ fn flows_of_a_class_arrive_each_in_order(_: &PrivateNamespace) {
 
 fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
     lay_cables(&[("gen", "sink")]).unwrap();
-    // Packets of 40 to 90 B, of which those below 64 B are padded; and three times what a policer lets through.
+    // Packets of 40 to 90 B, of which those below 64 B are padded; and a load three times the rate of a policer.
     let packets = (0..51).map(|n| Arrival { at: Nanos::from_millis(4 * n), len: 40 + n as u32 }).collect();
     let trace = Model::Trace(Trace::new(packets, false).unwrap());
     let limit = ArrivalLimit::Bucket { rate_bps: 1_000_000, burst: 2000 };
@@ -111,7 +112,7 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     let class = &sent.classes[0];
     let due = sent.departure_after_due_s.unwrap();
     assert_eq!(due.packets, class.sent_packets + class.refused_packets);
-    // What is later than 20 ms when it is looked at is not sent.
+    // A packet that is overdue by more than 20 ms is not sent.
     assert!(due.p50 <= due.p99 && due.p99 <= due.p999 && due.p999 <= due.max, "{due:?}");
     println!("stamped after their time: {due:?}");
     match sent.driver_after_stamp_s {
@@ -123,7 +124,7 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     }
 }
 
-/// Records what arrives at `interface` while `play` runs; `None` where tcpdump is missing.
+/// Records arrivals at `interface` while `play` runs; `None` if tcpdump is missing.
 fn record<T>(interface: &str, file: &Path, play: impl FnOnce() -> T) -> Option<T> {
     let arguments =
         ["-i", interface, "-n", "-U", "--immediate-mode", "--time-stamp-precision=nano", "-Z", "root", "-w"];
@@ -237,7 +238,7 @@ fn noted(file: &Path) -> Vec<Noted> {
     all
 }
 
-/// What `play` does while the gateway whose socket is at `path` is traced into `file`.
+/// Runs `play` while the gateway with the socket at `path` is traced into `file`.
 fn traced<T: Send>(path: &Path, file: &Path, play: impl FnOnce() -> T + Send) -> (Recorded, T) {
     let (begun, begin) = mpsc::channel();
     let stop = AtomicBool::new(false);
@@ -261,7 +262,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     let dir = std::env::temp_dir().join(format!("fairlink-traced-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (socket, file, seen) = (dir.join("s"), dir.join("t.pcapng"), dir.join("t.pcap"));
-    // Class 1 sends twice what the link carries and loses packets, 3 has no match.
+    // Class 1 sends twice the link's rate and loses packets, 3 has no match.
     let gateway = Gateway::open(config(3_000_000, "hls")).unwrap();
     let control = Control::start(&socket, gateway.remote()).unwrap();
     let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
@@ -282,7 +283,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
                 None => (false, play.take().unwrap()()),
             }
         });
-        // What is still queued leaves within the second that the trace waits for.
+        // Queued packets leave within the second that the trace waits for.
         stop.store(true, Ordering::Relaxed);
         (forwarded.join().unwrap(), recorded, captured, sent)
     });
@@ -312,7 +313,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     }
     assert!(trace.is_sorted_by_key(|noted| noted.at));
     if captured && stats.gateway().kernel_dropped_packets + recorded.unfinished == 0 {
-        // The same frames as another program saw them come, none of them before that.
+        // The same frames as captured by another program, none of them earlier.
         let captured = frames(&seen);
         assert_eq!(captured.len(), trace.len());
         let mut after: Vec<i64> = Vec::new();
@@ -389,7 +390,7 @@ fn tcp_through_the_gateway_shares_by_weights(_: &PrivateNamespace) {
         assert_eq!((received.connections.len(), received.refused_connections), (2, 0));
         let acknowledged: u64 = sent.connections.iter().map(|connection| connection.acknowledged_bytes).sum();
         let got: u64 = received.connections.iter().map(|connection| connection.received_bytes).sum();
-        // What is acknowledged has arrived; a connection may count its hello too.
+        // Acknowledged bytes have arrived; a connection may count its hello, too.
         assert!(acknowledged > 0 && acknowledged <= got + 64, "{acknowledged} {got}");
         for connection in &sent.connections {
             assert_eq!(connection.ended_early, None);
@@ -448,7 +449,7 @@ fn impossible_connections_are_refused(_: &PrivateNamespace) {
         let error = TcpClient::open(config).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    // A stranger is turned away, and a client whose server goes says so.
+    // A stranger is rejected, and a client whose server disappears reports it.
     let (stop, gone) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let served = scope.spawn(|| server.run(&gone, None, |_, _| ()).unwrap());

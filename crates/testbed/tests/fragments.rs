@@ -1,6 +1,6 @@
-//! What is measured of a gateway from outside, in private network namespaces: packets longer than the MTU as fragments of IP datagrams, through the gateway to a
-//! receiver and to a plain socket of the kernel; and recordings before and behind the gateway beside what the receiver says. Counts and bytes are
-//! asserted, and delays against each other.
+//! Measurements of a gateway from outside, in private network namespaces. Packets longer than the MTU pass as fragments
+//! of IP datagrams through the gateway to a receiver and to a plain socket of the kernel. Recordings before and behind
+//! the gateway are compared with the receiver's report. Counts and bytes are asserted, and delays against each other.
 
 #[path = "support/both_ends.rs"]
 mod both_ends;
@@ -115,7 +115,7 @@ fn pictures_pass_the_gateway_as_fragments(_: &PrivateNamespace) {
     println!("{lost} frames lost");
 }
 
-/// Sends one datagram of 15,000 B, and what a socket of the kernel receives.
+/// Sends one datagram of `len` bytes, and returns the bytes that a socket of the kernel receives.
 fn to_a_socket(addresses: Addresses, port: u16, len: u32) -> Vec<u8> {
     let socket = match addresses {
         Addresses::V4(_, to) => UdpSocket::bind((to, port)),
@@ -282,13 +282,13 @@ fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// When the generator stamped a frame, by `CLOCK_MONOTONIC` in ns; its UDP port.
+/// The generator's stamp of a frame, by `CLOCK_MONOTONIC` in ns, and its UDP port.
 fn stamped(frame: &[u8]) -> (u64, u32) {
     let at = u64::from_be_bytes(frame[52..60].try_into().unwrap());
     (at, u32::from(u16::from_be_bytes([frame[36], frame[37]])))
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in ns: the reading of both that took the shortest time.
+/// Offset of `CLOCK_REALTIME` from `CLOCK_MONOTONIC` in ns: from the fastest of several readings of both.
 fn realtime_ahead() -> u64 {
     let read = |clock| {
         // SAFETY: a `timespec` is integers, for which all zeros is valid.
@@ -308,7 +308,7 @@ fn realtime_ahead() -> u64 {
 
 fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
     cables();
-    // Class 1 sends twice what the link carries.
+    // Class 1 sends twice the link's rate.
     let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
     let sources = [
         (1, Model::poisson(rate(6_000_000)), sizes(), headers(v4(), 5001)),

@@ -1,5 +1,5 @@
-//! The gateway with real packets between two cables, in a private network namespace. What is asserted is what holds on any
-//! machine: every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
+//! The gateway with real packets between two cables, in a private network namespace. Assertions hold on any machine:
+//! every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
 //! delays depend on the machine and are printed.
 
 #[path = "support/cables.rs"]
@@ -103,12 +103,13 @@ fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, G
     })
 }
 
-/// What holds for every run: nothing is made up, lost unseen, put into the wrong class, or out of order.
+/// Checks the invariants of every run: no frame is made up, lost without a count, put into the wrong class, or out of
+/// order.
 fn check(sent: &GeneratorReport, stats: &GatewayStats, received: &ReceiverReport) {
     assert!(stats.gateway().balanced, "{stats:?}");
     assert_eq!(received.foreign_packets, 0);
     let from_generator: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
-    // What the gateway had not fetched when it was stopped is in neither.
+    // Frames that the gateway had not fetched at its stop are in neither.
     assert!(stats.counts().received.packets + stats.gateway().kernel_dropped_packets <= from_generator);
     let at_receiver: u64 = received.classes.iter().map(|class| class.received_packets).sum();
     assert_eq!(at_receiver + received.socket_drops, stats.counts().sent.packets);
@@ -207,7 +208,7 @@ fn vlan_tags_macs_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
         assert!([base.mac.1, mac.1].iter().any(|source| frame[6..12] == source[..]), "{frame:?}");
         assert!(matches!(frame[12..16], [0x88, 0xa8, 0, 5] | [0x81, 0, 0, 7] | [0x88, 0xa8, 0, 6]), "{frame:?}");
     }
-    // A packet socket gets the tag beside the frame, and AF_XDP the frame as it was sent.
+    // A packet socket gets the tag beside the frame, AF_XDP gets the frame as it was sent.
     assert_eq!(stats.gateway().vlan_tags_restored, if over_af_xdp() { 0 } else { stats.counts().received.packets });
     assert!(stats.classes.iter().all(|class| class.counts().sent.packets > 0));
 }
@@ -287,7 +288,7 @@ fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &Private
         (packet_sockets, std::fs::read_dir("/proc/self/fd").unwrap().count())
     };
     let before = open();
-    // Once it is told to stop, and once it loses an interface; the second run starts where the first has ended.
+    // First it is stopped, then it loses an interface; the second run starts where the first has ended.
     for dies in [false, true] {
         let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
         assert!(open().0 > before.0);
@@ -305,7 +306,7 @@ fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &Private
                 forwarded.join().unwrap().unwrap()
             }
         });
-        // The link takes 37 frames in that time, the queue 100.
+        // The link sends 37 frames in that time, the queue holds 100.
         assert!(
             stats.gateway().balanced && stats.counts().queued.packets > 0 && stats.counts().sent.packets > 0,
             "{stats:?}"
@@ -410,7 +411,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         while arrived() < sent.classes[0].sent_packets {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What came between two answers on one connection.
+        // The changes between two answers on one connection.
         let second = told();
         let interval = second.interval().unwrap();
         let (counts, rates) = (interval.counts.unwrap(), interval.rates);
@@ -421,7 +422,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         assert!(error.to_string().contains("there is no link \"up\"; there are: out"), "{error}");
         stop.store(true, Ordering::Relaxed);
         let last = forwarded.join().unwrap();
-        // What is told after the end is what the run returned.
+        // The final report equals the result of the run.
         let told = control::stats(&path).unwrap();
         assert_eq!(
             (told.counts().received, told.counts().sent, told.counts().dropped, told.counts().queued),
@@ -433,8 +434,8 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     assert!(!path.exists());
 }
 
-/// A frame of UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone, and the header that
-/// says so. With a `segment`, it was joined from datagrams of so many bytes.
+/// A UDP frame from 10.0.0.1 to 10.0.0.2 whose checksum field holds the sum of the pseudo-header alone, and the header
+/// that describes it. With a `segment`, it was joined from datagrams of that many bytes.
 fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
     let mut frame = vec![2; 12];
     let total = (20 + len).to_be_bytes();
@@ -479,12 +480,12 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     }
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(256, 2000).unwrap();
-    // The output finishes checksums itself, or leaves them to whoever is at its other end.
+    // The output computes checksums itself, or leaves them to its peer.
     for on in [false, true] {
         set_offload("out", Offload::TxChecksum, on).unwrap();
         let stats = until_received(config(10_000_000, "hls"), 5);
         assert_eq!((stats.counts().received.packets, stats.counts().sent.packets), (5, 5));
-        // To AF_XDP nobody says that a checksum is unfinished, and it finishes those that are.
+        // AF_XDP gets no report of unfinished checksums, and finishes those that it finds.
         assert_eq!(
             (stats.gateway().checksums_completed, stats.gateway().super_packets),
             (if over_af_xdp() { 5 } else { 0 }, 0)

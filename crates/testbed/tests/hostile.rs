@@ -1,5 +1,5 @@
-//! The gateway against frames, neighbours and interfaces that mean it harm, with real packets in a private network namespace.
-//! What is asserted holds on any machine: the gateway goes on, and what is lost is counted.
+//! The gateway against hostile frames, neighbours and interfaces, with real packets in a private network namespace.
+//! Assertions hold on any machine: the gateway continues, and lost frames are counted.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -104,7 +104,7 @@ fn frames_never_taken(_: &PrivateNamespace) {
     let reverse = stats.gateway().reverse.unwrap();
     assert!(reverse.refused.packets > 0 && reverse.sent.packets > 0, "{reverse:?}");
     assert_eq!((reverse.dropped, reverse.received), (reverse.refused, reverse.refused + reverse.sent));
-    // As many of the one as of the other were offered, and no short one was lost.
+    // Equal numbers of both were offered, and no short one was lost.
     assert!(reverse.sent.packets + 1 >= reverse.refused.packets, "{reverse:?}");
     assert!(stats.to_string().contains("in refused"), "{stats}");
 }
@@ -181,7 +181,8 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
         });
         frame
     };
-    // Two tags of a full packet are more than a veth of 1500 receives, whoever sends; so the input has 1508 then.
+    // A full packet with two tags exceeds the receive limit of a veth of 1500, for any sender; so the input has 1508
+    // then.
     for (input_mtu, frames) in [
         (1500, vec![tagged(&[0x8100], 1500), tagged(&[0x88a8], 1500), tagged(&[0x88a8, 0x8100], 1496)]),
         (1508, vec![tagged(&[0x88a8, 0x8100], 1500), tagged(&[0x8100, 0x8100], 1500), tagged(&[], 1500)]),
@@ -227,7 +228,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
     assert!(matches!(refused(config("gen", "in")), OpenError::SameCable { .. }));
     assert!(matches!(refused(config("out", "sink")), OpenError::SameCable { .. }));
 
-    // A second one on the same ports, or on one of them, whichever way round, as long as the first one lives.
+    // A second one on the same ports, or on one of them, in either direction, as long as the first one lives.
     let first = Gateway::open(config("in", "out")).unwrap();
     for (input, output) in [("in", "out"), ("out", "in")] {
         let error = refused(config(input, output));
@@ -248,7 +249,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
     });
     let error = refused(config("in", "out"));
     assert!(error.to_string().contains("out has the address 10.9.8.7"), "{error}");
-    // The kernel would answer for it at a port that has none as well.
+    // The kernel would answer for it at a port without an address, too.
     let other = Gateway::open(config("in", "sink")).unwrap();
     let answers = |gateway: &Gateway| gateway.notes().iter().filter(|note| note.contains("arp_ignore")).count();
     assert_eq!(answers(&other), 2, "{:?}", other.notes());
@@ -285,7 +286,8 @@ fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {
         assert!(stats.to_string().contains("out has no carrier"), "{stats}");
         assert_eq!((stats.counts().sent.packets, stats.counts().queued.packets > 0), (0, true), "{stats:?}");
         println!("{:?}", stats.gateway().time);
-        // What it says of its time is what the kernel says. On a crowded machine it gets less of a processor, never more.
+        // Its report of its time agrees with the kernel's. On a crowded machine it gets less of a processor, never
+        // more.
         assert!(
             stats.gateway().time.processor < 0.5 && stats.gateway().time.idle + stats.gateway().time.processor < 1.1,
             "{:?}",

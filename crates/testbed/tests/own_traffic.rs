@@ -1,6 +1,7 @@
-//! A gateway that shares what its own host sends (`--egress`): killed, stopped, ended, replaced, without interfaces, with numbered frames
-//! that the host sends and others that it receives. What is asserted is what holds on any machine: no frame is doubled, none is lost by a
-//! start, an end or a take-over, what the interface receives is never touched, and nothing is left behind.
+//! A gateway that shares its own host's frames (`--egress`): killed, stopped, ended, replaced, without interfaces, with
+//! numbered frames that the host sends and others that it receives. Assertions hold on any machine: no frame is
+//! doubled, none is lost by a start, an end or a take-over, received frames are never touched, and nothing is left
+//! behind.
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// What the host sends by `out` at up to 1 Gbit/s.
+/// The host's frames for `out` at up to 1 Gbit/s.
 fn config() -> GatewayConfig {
     let mut config = cables::config(1_000_000_000, "hls");
     (config.own_traffic, config.reverse) = (true, false);
@@ -119,7 +120,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         }
         assert!(!exists("fl0-out") && !exists("fl1-out"));
     }
-    // Without a next one, whoever asks has it removed.
+    // Without a successor, the cable is removed on request.
     let gateway = start(PLAIN).unwrap();
     assert!(remove_cables(["out"]).unwrap().is_empty(), "it is in use");
     gateway.signal(libc::SIGKILL);
@@ -146,13 +147,13 @@ fn frames_go_on_while_it_is_stopped(_: &PrivateNamespace) {
             "{:?}",
             stats.gateway().liveness
         );
-        // What was taken before the pause is too old, and told. Nothing else is lost.
+        // Frames accepted before the pause are too old, and are reported. Nothing else is lost.
         all_lost_are_told(&outcomes, &[stats]);
     }
 }
 
-/// Asserts that nothing was lost but by data threads that got no processor for so long that they had to drop. On a machine with time that
-/// is nothing.
+/// Asserts that frames were lost only by data threads that were so late that they had to drop. On an idle machine there
+/// are none.
 fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     tell(what, outcomes);
     all_lost_are_told(outcomes, ended);
@@ -224,7 +225,7 @@ fn wait_for_cable() {
 fn interfaces_that_come_back(_: &PrivateNamespace) {
     host();
     let Some(gateway) = start(PLAIN) else { return };
-    // Nothing is sent, so that nothing but the kernel's word tells that the interface went down.
+    // Nothing is sent, so that only the kernel's event shows that the interface went down.
     interface::set_down("out").unwrap();
     for _ in 0..2000 {
         if !exists("fl0-out") {
@@ -261,7 +262,7 @@ fn interfaces_that_come_back(_: &PrivateNamespace) {
 
 fn tags_and_long_frames(_: &PrivateNamespace) {
     host();
-    // As by its queueing discipline, so that only its mark keeps what the gateway sends from being taken again.
+    // Sends by the queueing discipline, so that only the mark keeps the gateway's frames from being redirected again.
     let Some(gateway) = start(BY_THE_QDISC) else { return };
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(256, 2000).unwrap();
@@ -274,10 +275,10 @@ fn tags_and_long_frames(_: &PrivateNamespace) {
     let frames = [
         frame(&[0x88, 0xb5], 60),
         frame(&[0x88, 0xb5], 1514),
-        // In a VLAN, as what the host sends by a VLAN on top of its interface.
+        // With a VLAN tag, as frames that the host sends by a VLAN on top of its interface.
         frame(&[0x81, 0, 0, 7, 0x88, 0xb5], 64),
         frame(&[0x81, 0, 0, 7, 0x88, 0xb5], 1518),
-        // To everybody, which the host's own stack would hear once more out of the cable.
+        // A broadcast, which the host's own stack would receive again out of the cable.
         [vec![0xff; 6], frame(&[0x08, 0x06], 60)[6..].to_vec()].concat(),
     ];
     for frame in &frames {

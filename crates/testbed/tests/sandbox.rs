@@ -1,4 +1,4 @@
-//! What a script in the sandbox cannot do, tried in a process of its own.
+//! Actions that a script in the sandbox cannot do, each tried in a process of its own.
 
 mod support;
 

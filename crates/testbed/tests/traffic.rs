@@ -59,7 +59,7 @@ fn tc(arguments: &[&str], input: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The oracle of `tc export`: what the kernel made of the commands, imported again, is the link file.
+/// The oracle of `tc export`: the kernel's classes and filters from the commands, imported again, give the link file.
 fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) {
     cable();
     let text = "[link]\nrate = \"100mbit\"\nscheduler = \"htb\"\ndefault = \"c\"\n\
@@ -95,7 +95,7 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
     for quantum in ["quantum 3000 ", "quantum 1514 ", "quantum 60000 "] {
         assert!(detailed.contains(quantum), "{quantum}: {detailed}");
     }
-    // What the kernel shows, as commands: `class htb 1:1f parent 1:1 leaf 8001: prio 1 quantum 3000 rate ...`.
+    // Rewrites the kernel's output as commands: `class htb 1:1f parent 1:1 leaf 8001: prio 1 quantum 3000 rate ...`.
     let mut commands = "tc qdisc add dev left root handle 1: htb default 3\n".to_owned();
     for line in detailed.lines().filter(|line| line.starts_with("class htb ")) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -160,7 +160,7 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
     );
 }
 
-/// Two interfaces, each with a queue; what the second one sends outgrows its socket.
+/// Two interfaces, each with a queue; the second one's traffic exceeds its socket.
 fn a_script_leaves_by_its_interfaces(_: &PrivateNamespace) {
     lay_cables(&[("left", "right"), ("up", "down")]).unwrap();
     let script = "0 i 1 up\n0 P 0 0x10002\n0 P 1 0x10002\n0 S 0 200\n0 S 1 1000\n0 R 0 20000\n0 R 1 2000000\n250 R 0 0\n600 X 0 0\n";
@@ -298,7 +298,7 @@ fn sources_beyond_any_machine_end_on_time(_: &PrivateNamespace) {
         stop.store(true, Ordering::Relaxed);
         sent.join().unwrap()
     });
-    // It was told to end, and did not fall behind its own time.
+    // It was stopped, and did not fall behind its own time.
     assert_eq!(report.unreached_s, 0.0);
 }
 

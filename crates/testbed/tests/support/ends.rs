@@ -1,4 +1,4 @@
-//! The two ends of a path that something between them breaks: numbered frames both ways, and what became of each.
+//! The two ends of a path with faults: numbered frames both ways, and the fate of each.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,10 +15,10 @@ const EVERY: Duration = Duration::from_micros(200);
 const KIND: [u8; 2] = [0x88, 0xb5];
 const LENGTH: usize = 100;
 
-/// What one end has sent and received.
+/// Frames that one end has sent and received.
 #[derive(Debug, Default)]
 struct Log {
-    /// When each frame was sent, by its number.
+    /// Time of sending of each frame, by its number.
     sent: Vec<Instant>,
     /// The numbers that came from the other end, as they came.
     received: Vec<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Ends {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What became of the frames of one direction.
+/// Results for the frames of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) sent: u64,
@@ -74,7 +74,7 @@ impl Ends {
         }
     }
 
-    /// Stops, and says what became of each direction's frames: those of the first end first.
+    /// Stops, and returns the results of each direction: that of the first end's frames first.
     pub(crate) fn stop(self) -> [Outcome; 2] {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -114,7 +114,7 @@ impl Outcome {
     }
 }
 
-/// One end: sends every 200 us, and notes what comes. An end that goes away is looked for.
+/// Runs one end: sends every 200 us, and records arrivals. Waits for an end that disappears.
 fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     let (mut next, mut last) = (Instant::now(), None);
     let mut bytes = [0; 2048];

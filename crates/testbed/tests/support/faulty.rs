@@ -1,4 +1,4 @@
-//! A gateway in a process of its own, which is to meet with faults, and what is told of them.
+//! A gateway in a process of its own for fault tests, and its reports.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,12 +11,13 @@ use fairlink_net::{Control, FailOpen, Gateway, GatewayConfig, GatewayStats};
 use crate::cables::{self, config, over_af_xdp};
 use crate::ends::Outcome;
 
-/// Says that a process is a gateway of these tests, and which: `auto`, `require` or `never`, and whether it takes over (`+`).
+/// Environment variable that makes a process a gateway of these tests: `auto`, `require` or `never`, and `+` to take
+/// over.
 pub(crate) const ROLE: &str = "FAIRLINK_FAULTY_GATEWAY";
-/// Where its control socket is to be, if it is to have one.
+/// Environment variable with the path of its control socket, if it shall have one.
 const CONTROL: &str = "FAIRLINK_FAULTY_CONTROL";
 
-/// Runs this process as a gateway, if that is what it is for.
+/// Runs this process as a gateway, if the variable is set.
 pub(crate) fn as_gateway() -> Option<ExitCode> {
     std::env::var(ROLE).ok().map(|role| gateway_process(&role))
 }
@@ -30,7 +31,7 @@ fn gateway_process(role: &str) -> ExitCode {
     be_gateway(config)
 }
 
-/// This process is this gateway until a line comes. Tells how it is going, a line each; at the end its statistics.
+/// Runs this gateway in this process until a line arrives. Prints events, a line each, and its statistics at the end.
 pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
     let control = std::env::var(CONTROL).ok();
     let gateway = match Gateway::open(config) {
@@ -46,7 +47,7 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
         let thread = || std::thread::Builder::new().stack_size(256 << 10);
         // A thread that cannot be had is a refusal, and not a panic that waits for the others.
         let waiting = thread().spawn_scoped(scope, || {
-            // Also where whoever started it is gone.
+            // Also returns when the parent is gone.
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             stop.store(true, Ordering::Relaxed);
         });
@@ -161,12 +162,12 @@ pub(crate) fn times() -> usize {
     std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
 }
 
-/// Prints what became of the frames of both directions, and asserts that none was doubled.
+/// Prints the results of both directions, and asserts that no frame was doubled.
 pub(crate) fn tell(fault: &str, outcomes: &[Outcome; 2]) {
     tell_of(["forth", "back"], fault, outcomes);
 }
 
-/// The same, with what the two ways are called.
+/// As above, with names of the two directions.
 pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
     for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ways.iter().zip(outcomes) {
         println!(

@@ -18,7 +18,7 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Turns on what every veth has on by default: segmentation and checksums are left to others.
+/// Turns on the default offloads of a veth: segmentation and checksums are left to others.
 pub(crate) fn default_offloads(names: &[&str]) {
     for name in names {
         for offload in
@@ -42,7 +42,7 @@ pub(crate) fn between<A: Send, B: Send>(
     Ok((one, other, stats))
 }
 
-/// The same with anything in the middle, which passes frames between `in` and `out` until it is told to stop.
+/// As above, with any middle that passes frames between `in` and `out` until it is stopped.
 pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
     middle: impl FnOnce(&AtomicBool) -> M + Send,
     at_gen: impl FnOnce() -> A + Send,

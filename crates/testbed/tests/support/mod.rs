@@ -16,7 +16,7 @@ pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 /// Some tests once more, over something else.
 #[derive(Clone, Copy)]
 pub(crate) struct Also {
-    /// What it is over.
+    /// The variant, such as the backend.
     pub(crate) over: &'static str,
     /// The variable that says so in the test's process.
     pub(crate) variable: &'static str,
@@ -26,13 +26,14 @@ pub(crate) struct Also {
     pub(crate) tests: &'static [&'static str],
 }
 
-/// Runs `tests`, one after the other (there are few processors and much traffic), unless this process is one of them.
+/// Runs `tests` one after the other (there are few processors and much traffic), or the single test for which this
+/// process was started.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     main_also(tests, None)
 }
 
-/// As [`main`], and some of them again.
+/// As [`main`], and runs some of them again.
 pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
     if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
         && name == PROBE
@@ -76,8 +77,8 @@ pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode 
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs tests of this suite once more, each as the root of a user namespace of its own, who may do what he likes with its networks and
-/// nothing with the kernel: by nftables instead of programs.
+/// Runs tests of this suite once more, each as the root of a new user namespace, with all rights over its networks and
+/// none over the kernel: by nftables instead of programs.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn in_user_namespaces(tests: &[&str]) {
     for test in tests {
@@ -112,7 +113,7 @@ fn probe() -> Option<String> {
     }
 }
 
-/// Runs a test's process; what it printed is shown.
+/// Runs a test's process and shows its output.
 fn run(mut command: Command) -> Result<(), libtest_mimic::Failed> {
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairlink_net::{Interface, VirtioHeader, interface};
 
-/// A tap whose writer says how its frames are to be finished, as a virtual machine does.
+/// Creates a tap whose writer describes the pending work on its frames, as a virtual machine does.
 pub(crate) fn tap(name: &str) -> File {
     let tap = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
     // SAFETY: an `ifreq` is integers, for which all zeros is valid.
@@ -30,7 +30,7 @@ pub(crate) fn sender(name: &str, described: bool) -> OwnedFd {
     socket(name, 0, (libc::PACKET_VNET_HDR, described))
 }
 
-/// A packet socket that receives what comes in at the interface `name`.
+/// Opens a packet socket for frames that arrive at the interface `name`.
 pub(crate) fn listener(name: &str) -> OwnedFd {
     socket(name, libc::ETH_P_ALL as u16, (libc::PACKET_IGNORE_OUTGOING, true))
 }
@@ -83,7 +83,7 @@ pub(crate) fn bytes(header: VirtioHeader) -> [u8; VirtioHeader::LEN] {
     bytes
 }
 
-/// Sends `frame` out of the interface `name`, with what `header` says is left to be done to it.
+/// Sends `frame` out of the interface `name`, with the pending work described by `header`.
 pub(crate) fn send_described(name: &str, header: VirtioHeader, frame: &[u8]) -> io::Result<()> {
     send(&sender(name, true), &[&bytes(header)[..], frame].concat())
 }
@@ -117,7 +117,8 @@ pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)>
     frames
 }
 
-/// A packet socket that receives what comes in at the interface `name`, with stamps and a large buffer, for [`record`].
+/// Opens a packet socket for frames that arrive at the interface `name`, with stamps and a large buffer, for
+/// [`record`].
 pub(crate) fn recorder(name: &str) -> OwnedFd {
     let socket = listener(name);
     for (option, value) in [(libc::SO_TIMESTAMPNS, 1), (libc::SO_RCVBUFFORCE, 64 << 20)] {

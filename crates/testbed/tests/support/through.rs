@@ -1,4 +1,4 @@
-//! A gateway that runs while something goes on.
+//! Runs a gateway during an action.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// What the gateway says while `config` runs and `during` goes on, and at the end.
+/// Runs `config` during `during`, and returns the final statistics.
 pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats {
     let gateway = Gateway::open(config).unwrap();
     let remote = gateway.remote();
