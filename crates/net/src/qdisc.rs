@@ -50,7 +50,7 @@ pub enum QdiscError {
         source: io::Error,
     },
     /// The kernel refused, and said why.
-    #[error("the kernel refuses it on {interface}: {said} ({source})")]
+    #[error("the kernel refuses the queueing discipline on {interface}: {said} ({source})")]
     Refused {
         /// The interface.
         interface: String,
@@ -65,7 +65,7 @@ pub enum QdiscError {
     )]
     NoModule,
     /// The user may not.
-    #[error("queueing disciplines of {interface} may be changed by root alone (CAP_NET_ADMIN)")]
+    #[error("only root (CAP_NET_ADMIN) can change queueing disciplines of {interface}")]
     Permission {
         /// The interface.
         interface: String,
@@ -82,7 +82,7 @@ pub enum QdiscError {
     },
     /// There is one already.
     #[error(
-        "{interface} has a queueing discipline {place} already, or another one of the handle {handle}: use `fairlink qdisc change`, `fairlink qdisc del` before, or another --handle"
+        "{interface} already has a queueing discipline {place}, or one with the handle {handle}: use `fairlink qdisc change`, delete it with `fairlink qdisc del`, or give another --handle"
     )]
     There {
         /// The interface.
@@ -94,7 +94,7 @@ pub enum QdiscError {
     },
     /// The handle is that of the parent.
     #[error(
-        "the handle {handle} is that of the queueing discipline of the parent {parent}; say another one with --handle"
+        "the handle {handle} is that of the queueing discipline of the parent {parent}; give another one with --handle"
     )]
     OwnParent {
         /// The handle.
@@ -103,7 +103,7 @@ pub enum QdiscError {
         parent: Classid,
     },
     /// A filter.
-    #[error("the kernel refuses {what} on {interface}: {said} ({source}); with --no-filters none is made")]
+    #[error("the kernel refuses {what} on {interface}: {said} ({source}); --no-filters creates none")]
     Filter {
         /// The interface.
         interface: String,
@@ -116,7 +116,7 @@ pub enum QdiscError {
     },
     /// The kernel does not know the classifiers.
     #[error(
-        "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or make no filters with --no-filters"
+        "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or use --no-filters"
     )]
     NoClassifier {
         /// The interface.
@@ -124,7 +124,7 @@ pub enum QdiscError {
     },
     /// There are filters left over at both ends.
     #[error(
-        "the priorities {} to {} of {interface} are taken by filters at both ends; take them away with `tc filter del dev {interface}`",
+        "the priorities {} to {} of {interface} are used by filters at both ends; delete them with `tc filter del dev {interface}`",
         filters::FIRST,
         filters::LAST
     )]
@@ -139,14 +139,14 @@ pub enum QdiscError {
         interface: String,
     },
     /// Another failure.
-    #[error("cannot ask the kernel: {0}")]
+    #[error("netlink request failed: {0}")]
     Io(#[from] io::Error),
     /// The configuration does not fit.
-    #[error("{0}; give the classes shorter names, share the link by fewer of them, or use the gateway")]
+    #[error("{0}; use shorter class names or fewer classes, or use the gateway")]
     Write(#[from] WriteError),
     /// More classes than there are numbers.
     #[error(
-        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: share it by fewer of them, or use the gateway"
+        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: use fewer classes, or use the gateway"
     )]
     Classes {
         /// Number of classes.

@@ -215,7 +215,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let mut control = Vec::new();
     let mut wrong = Vec::new();
     let mut largest = 0.0f64;
-    head("\nControl, judged: the rates of A1 and B2 are those of A and B, so that A and B lend nothing.");
+    head("\nControl, asserted: the rates of A1 and B2 are those of A and B, so that A and B lend nothing.");
     for row in ROWS {
         let (kernel, ours) = match measure(&mut stage, row, true)? {
             Ok(both) => both,
@@ -235,7 +235,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
     println!("largest difference: {largest:.1} points; at most {POINTS} are allowed");
     let (mut largest, mut moved) = (0.0f64, 0.0f64);
-    head("\nAs in the paper, shown: A and B lend to A1 and B2. The kernel's shares are not judged here.");
+    head("\nAs in the paper, printed only: A and B lend to A1 and B2. The kernel's shares are not asserted here.");
     for (row, control) in ROWS.into_iter().zip(&control) {
         let (kernel, ours) = measure(&mut stage, row, false)??;
         show(row, &kernel, &ours);

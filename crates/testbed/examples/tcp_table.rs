@@ -133,7 +133,7 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
                 stats.gateway().forfeited_s * 1e3
             );
         }
-        Some(stats) => return Err(format!("the account is wrong: {stats:?}")),
+        Some(stats) => return Err(format!("the counters are inconsistent: {stats:?}")),
         None => println!(),
     }
     Ok(())
@@ -153,7 +153,7 @@ fn show(sharer: &str, mbit: u64, shared: &Shared) {
 /// Starts a process for each run, one after the other.
 fn all(rates: &[u64], run: Run) -> Result<(), String> {
     println!(
-        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, what moves frames in and out",
+        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, backends in and out",
         "Mbit", "", "60 %", "30 %", "10 %", "all", " echo p50, p99 ms", "lost"
     );
     for mbit in rates {
@@ -173,11 +173,11 @@ fn all(rates: &[u64], run: Run) -> Result<(), String> {
 }
 
 fn mode(name: &str) -> Result<Pacing, String> {
-    Pacing::named(name).ok_or_else(|| format!("{name}: precise, busy and eco are possible"))
+    Pacing::named(name).ok_or_else(|| format!("{name}: must be precise, busy or eco"))
 }
 
 fn backend_named(name: &str) -> Result<BackendChoice, String> {
-    BackendChoice::named(name).ok_or_else(|| format!("{name}: auto, af_packet and af_xdp are possible"))
+    BackendChoice::named(name).ok_or_else(|| format!("{name}: must be auto, af_packet or af_xdp"))
 }
 
 fn run() -> Result<(), String> {
@@ -198,10 +198,7 @@ fn run() -> Result<(), String> {
     while let Some(word) = arguments.next() {
         let number = |text: Option<String>| {
             let text = text.ok_or("a number is missing at the end")?;
-            text.parse::<u64>()
-                .ok()
-                .filter(|&number| number > 0)
-                .ok_or(format!("{text}: a number from 1 on is possible"))
+            text.parse::<u64>().ok().filter(|&number| number > 0).ok_or(format!("{text}: must be a number, at least 1"))
         };
         match word.as_str() {
             "--pacing" => run.pacing = mode(&arguments.next().unwrap_or_default())?,

@@ -69,7 +69,7 @@ fn tree(scheduler: &str, leaves: u16, binary: bool) -> Result<Hierarchy, String>
 
 fn config(scheduler: &str, leaves: u16, binary: bool, profile: bool) -> Result<GatewayConfig, String> {
     let tree = tree(scheduler, leaves, binary)?;
-    let info = registry::find(scheduler).ok_or_else(|| format!("no scheduler is called {scheduler}"))?;
+    let info = registry::find(scheduler).ok_or_else(|| format!("there is no scheduler {scheduler}"))?;
     let ports = |place: u16| {
         let port = FIRST_PORT + place;
         Match { proto: Some(TCP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY }
@@ -241,7 +241,7 @@ fn play(sharer: &str, leaves: u16, binary: bool, seconds: u64, profile: bool) ->
     let stats = stats.filter(|stats| !stats.gateway().balanced || profile);
     if let Some(stats) = stats {
         if !stats.gateway().balanced {
-            return Err(format!("the account is wrong: {stats:?}"));
+            return Err(format!("the counters are inconsistent: {stats:?}"));
         }
         let profile = stats.gateway().profile.unwrap_or_default();
         for (stage, ns, packets) in profile.stages() {
@@ -299,7 +299,11 @@ fn run() -> Result<(), String> {
             "--profile" => profile = true,
             "--seconds" => {
                 let text = arguments.next().unwrap_or_default();
-                seconds = text.parse().ok().filter(|&seconds| seconds > 0).ok_or("--seconds: a number from 1 on")?;
+                seconds = text
+                    .parse()
+                    .ok()
+                    .filter(|&seconds| seconds > 0)
+                    .ok_or("--seconds: must be a number, at least 1")?;
             }
             number => {
                 let count: Option<u16> = number.parse().ok();

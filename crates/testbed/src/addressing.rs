@@ -15,7 +15,7 @@ pub(crate) const FIRST_PORT: u16 = 5001;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressingError {
     /// The class has no match.
-    #[error("class {} has no match and is not the default class: nothing that is sent would reach it", class.0)]
+    #[error("class {} has no match and is not the default class: no frame can reach it", class.0)]
     NoMatch {
         /// The class.
         class: ClassId,
@@ -23,7 +23,7 @@ pub enum AddressingError {
     /// No match of the class gives a frame. Either the generator does not support its protocol, or an earlier match
     /// covers all of its frames.
     #[error(
-        "no frame found for class {}: it takes UDP or TCP that no earlier match takes (the last one tried: {tried})",
+        "no frame found for class {}: it needs UDP or TCP that no earlier match covers (last one tried: {tried})",
         class.0
     )]
     NoFrame {
@@ -34,7 +34,7 @@ pub enum AddressingError {
     },
     /// The class's matches, and those before them, leave too few free fields for this number of flows.
     #[error(
-        "class {} has room for {found} flows, not {flows}: its matches fix ports and addresses, or earlier matches take them", class.0
+        "class {} has room for {found} flows, not {flows}: its matches fix ports and addresses, or earlier matches cover them", class.0
     )]
     TooFewFlows {
         /// The class.

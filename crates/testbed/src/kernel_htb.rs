@@ -31,7 +31,7 @@ const QUEUE: u32 = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum TcError {
     /// There is no `tc`.
-    #[error("the kernel's HTB needs the program tc (package iproute2), which is not there")]
+    #[error("the kernel's HTB needs the program tc (package iproute2), which is not installed")]
     Missing,
     /// More classes than HTB has numbers for.
     #[error("{classes} classes; the kernel's HTB has numbers for {MAX_CLASSES}")]
@@ -220,7 +220,8 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcErro
     .map_err(failed)?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        let message = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a word").to_owned();
+        let message =
+            text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").to_owned();
         return Err(TcError::Failed { message });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

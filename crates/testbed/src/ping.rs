@@ -153,7 +153,7 @@ pub enum PingError {
         source: io::Error,
     },
     /// The plan has more echoes than numbers for them.
-    #[error("ping: {echoes} echoes in a run; at most {MAX_ECHOES} are possible: take a longer interval")]
+    #[error("ping: {echoes} echoes in a run; the limit is {MAX_ECHOES}: use a longer interval")]
     TooMany {
         /// Number of echoes.
         echoes: u128,

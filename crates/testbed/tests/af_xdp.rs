@@ -192,7 +192,10 @@ fn frames_of_the_longest_mtu(_: &PrivateNamespace) {
     assert_eq!((stats.gateway().memory.frame_bytes, stats.counts().dropped.packets), (4096, 0), "{stats:?}");
     set_mtu(9000).unwrap();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap()).expect("frames across pages");
-    assert!(why.contains("in: a frame of AF_XDP lies within one page, so the mtu may be 3818 and is 9000"), "{why}");
+    assert!(
+        why.contains("in: a frame of AF_XDP lies within one page, which limits the mtu to 3818, but it is 9000"),
+        "{why}"
+    );
     assert!(why.contains("`ip link set in mtu 3818`"), "{why}");
 }
 

@@ -276,7 +276,7 @@ fn a_removed_interface_ends_the_run(_: &PrivateNamespace) {
         generator.run(&AtomicBool::new(false), |_| ()).unwrap();
         interface::set_down("out").unwrap();
         let error: RunError = forwarded.join().unwrap().unwrap_err();
-        assert!(error.to_string().contains("out went down or away"), "{error}");
+        assert!(error.to_string().contains("out went down or disappeared"), "{error}");
         assert!(error.stats.gateway().balanced && error.stats.counts().received.packets > 0, "{:?}", error.stats);
     });
 }

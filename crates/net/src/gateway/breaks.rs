@@ -74,9 +74,8 @@ impl Gateway {
         }
         if pause.is_some() || lapsed {
             let count = self.data_path.discard(now, &mut self.driver);
-            let what = format!(
-                "; the kernel passed frames meanwhile, and {count} that had been taken before are dropped as too old"
-            );
+            let what =
+                format!("; the kernel forwarded frames meanwhile, and {count} accepted before were dropped as too old");
             let before = now;
             now = self.data_path.clock.now();
             self.liveness.begin(now);
@@ -168,7 +167,7 @@ impl Gateway {
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
                     self.begin_taking();
-                    let text = format!("all interfaces are there again, after {}", liveness::time(after));
+                    let text = format!("all interfaces are back after {}", liveness::time(after));
                     self.liveness.found(after, text);
                     return now;
                 }

@@ -191,8 +191,7 @@ fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) ->
                 }
                 notes.push(format!("as you wish (--force): {}", taken(&rival)));
             }
-            Err(error) => notes
-                .push(format!("{}: it is not known whether another gateway is running there: {error}", interface.name)),
+            Err(error) => notes.push(format!("{}: cannot check for another gateway: {error}", interface.name)),
         }
     }
     Ok(claims)
@@ -202,8 +201,7 @@ fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) ->
 fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
     let holder = holder_of(stranger).map_or_else(|| "an unknown process".to_owned(), |holder| holder.to_string());
     format!(
-        "{}: {holder} holds the name @{} that gateways use, and receives nothing there: the name is passed over; find out \
-         what that process is for, and end it",
+        "{}: {holder} holds the socket name @{} of a gateway but receives no packets there, so the name is ignored; check what that process is for, and end it",
         interface.name,
         plain_name(interface.index)
     )
@@ -224,7 +222,7 @@ pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> R
             Ok(claims) => {
                 let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
                 notes.append(&mut said);
-                notes.push(format!("took over {} from the gateway that ran", names.join(" and ")));
+                notes.push(format!("took over {} from the running gateway", names.join(" and ")));
                 return Ok(claims);
             }
             Err(rival) if Instant::now() >= until => {

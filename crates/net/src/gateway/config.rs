@@ -228,7 +228,7 @@ impl GatewayConfig {
     #[must_use]
     pub fn way(&self) -> String {
         match self.own_traffic {
-            true => format!("what this host sends by {}", self.output),
+            true => format!("this host's traffic on {}", self.output),
             false => format!("{} to {}", self.input, self.output),
         }
     }

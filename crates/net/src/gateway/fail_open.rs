@@ -145,7 +145,7 @@ impl Hold {
                     Ok(hold) => return opened(hold, "bpf", None),
                     Err(programs) => match Self::by_table(directions) {
                         Ok(hold) => {
-                            notes.push(format!("fails open by nftables and not by programs in the kernel, which is less exact: {programs}"));
+                            notes.push(format!("fail-open uses nftables instead of programs in the kernel, which is less exact: {programs}"));
                             return opened(hold, "nftables", Some(programs));
                         }
                         Err(table) => Some(format!("{programs}; nor by nftables: {table}")),
@@ -157,7 +157,7 @@ impl Hold {
             if policy == FailOpen::Require {
                 return Err(OpenError::FailOpen { why: why.clone() });
             }
-            notes.push(format!("does not fail open, so nothing passes while the gateway does not run: {why}"));
+            notes.push(format!("no fail-open, so no frame passes while the gateway does not run: {why}"));
         }
         if claimed {
             Self::without(directions, notes);
@@ -189,14 +189,14 @@ impl Hold {
         match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
             Ok(table) => {
                 notes.push(format!(
-                    "{}: takes what this host sends by nftables and not by programs in the kernel: {programs}",
+                    "{}: redirects this host's traffic by nftables instead of programs in the kernel: {programs}",
                     from.name
                 ));
                 Ok(of(By::RedirectingTable(table), Vec::new(), "nftables", Some(programs)))
             }
             Err(table) => {
                 let why = format!(
-                    "{programs}; nor by nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
+                    "{programs}; nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
                      (CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS, CONFIG_NFT_FWD_NETDEV), Linux 5.17"
                 );
                 Err(OpenError::OwnTraffic { name: from.name.clone(), why })
@@ -210,13 +210,12 @@ impl Hold {
         for (from, to) in directions {
             match wire::take_up((&from.name, from.index)).map(|taken| table::take_up(&from.name) || taken) {
                 Ok(true) => notes.push(format!(
-                    "took away the kernel's own way from {} to {}, which a gateway that failed open had left",
+                    "removed the kernel's own path from {} to {}, which an earlier gateway with fail-open had left",
                     from.name, to.name
                 )),
                 Ok(false) => {}
                 Err(error) => notes.push(format!(
-                    "{}: it is not known whether a gateway that failed open left the kernel's own way there, which doubles \
-                     frames: {error}",
+                    "{}: cannot check for the kernel's own path of an earlier gateway with fail-open, which would double frames: {error}",
                     from.name
                 )),
             }
@@ -255,7 +254,7 @@ impl Hold {
                 Err(source) => {
                     self.take_up();
                     return Err(format!(
-                        "{} to {}: the kernel's own way cannot be laid: {source}; it needs clsact, u32 and mirred \
+                        "{} to {}: cannot create the kernel's own path: {source}; it needs clsact, u32 and mirred \
                          (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
                         from.name, to.name
                     ));
@@ -398,7 +397,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
         let failed =
             |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
         let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
-        let taken = wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))?;
+        let taken = wire::take_up((name, index)).map_err(failed("removing the kernel's own path"))?;
         if table::take_up(name) || taken {
             closed.push(name.to_owned());
         }

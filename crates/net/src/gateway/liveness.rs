@@ -216,14 +216,14 @@ impl Liveness {
                     say(
                         &self.vitals,
                         LogEvent::warn(format!(
-                            "frames wait for {output} and none has left for {}, though they might: is its driver stuck?",
+                            "no frame has left by {output} for {}, although frames could be sent; check its driver",
                             time(since)
                         )),
                     );
                 }
                 Some(Turn::MovesAgain(since)) => {
                     self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
-                    let text = format!("frames leave by {output} again, after {}", time(since));
+                    let text = format!("frames leave by {output} again after {}", time(since));
                     say(&self.vitals, LogEvent::info(text));
                 }
                 None => {}

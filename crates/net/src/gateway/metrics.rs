@@ -64,12 +64,12 @@ const WAITING_POLL_MS: i32 = 2;
 pub enum MetricsError {
     /// The address cannot be listened at.
     #[error("metrics at {address}: {source}{}", match source.kind() {
-        io::ErrorKind::AddrInUse => "; somebody else listens there, name another port",
-        io::ErrorKind::AddrNotAvailable => "; name an address of this machine, or 0.0.0.0 or [::] for all of them",
+        io::ErrorKind::AddrInUse => "; the port is in use, choose another",
+        io::ErrorKind::AddrNotAvailable => "; use an address of this machine, or 0.0.0.0 or [::] for all of them",
         _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
-            "; in a unit of systemd, RestrictAddressFamilies= must have AF_INET and AF_INET6"
+            "; in a systemd unit, RestrictAddressFamilies= must include AF_INET and AF_INET6"
         }
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, name a higher one",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, choose a higher one",
         _ => "",
     })]
     Address {
@@ -79,7 +79,7 @@ pub enum MetricsError {
         source: io::Error,
     },
     /// No thread could be started.
-    #[error("metrics: no thread: {0}")]
+    #[error("metrics: cannot start a thread: {0}")]
     Thread(io::Error),
 }
 

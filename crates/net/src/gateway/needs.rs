@@ -118,15 +118,13 @@ pub(super) fn fit_largest_packet(
             let tagged = config.overhead.accounted(input.largest_frame());
             config.tree = config.tree.clone().with_max_packet(tagged)?;
             notes.push(format!(
-                "{name} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
-                 link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
-                 set mtu = \"{}B\" to have those printed",
+                "{name} carries frames of up to {} B, up to {tagged} B on the link with VLAN tags, above the link file's maximum of {limit} B; they are accepted, but bounds are printed for {limit} B: set mtu = \"{}B\" to print larger ones",
                 input.untagged_frame(),
                 input.largest_frame()
             ));
         }
         LongFrames::Drop => notes.push(format!(
-            "{name} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
+            "{name} carries frames of up to {} B; those above {limit} B on the link are dropped as too long",
             input.untagged_frame()
         )),
     }

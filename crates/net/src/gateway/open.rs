@@ -52,8 +52,7 @@ impl Gateway {
         let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
-                "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
-                 only in the link's"
+                "only the first {MAX_HISTOGRAMS} leaves have their own delay histogram; delays of the other {without_delays} count only in the link's"
             ));
         }
         let counted = counters.memory_bytes() + queues.memory_bytes();
@@ -153,7 +152,8 @@ impl Opened {
         // host's own frames.
         if config.backend == BackendChoice::AfXdp && config.own_traffic {
             notes.push(
-                "packet sockets for what this host sends: AF_XDP would take what the interface receives".to_owned(),
+                "packet sockets for this host's traffic: AF_XDP would take the frames that the interface receives"
+                    .to_owned(),
             );
         } else if config.backend == BackendChoice::AfXdp {
             let noted = notes.len();

@@ -51,7 +51,7 @@ pub enum OpenError {
         error: PoolError,
     },
     /// Input and output are the same.
-    #[error("input and output are both {name}; a gateway goes between two interfaces")]
+    #[error("input and output are both {name}; a gateway needs two interfaces")]
     SameInterface {
         /// The name given twice.
         name: String,
@@ -59,7 +59,7 @@ pub enum OpenError {
     /// Another gateway forwards the received frames of this interface.
     #[error(
         "another gateway is already running on interface {name}{}: every frame would be forwarded twice; stop that one, or shape \
-         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)",
+         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts anyway)",
         held_by(.holder.as_ref())
     )]
     Taken {
@@ -70,7 +70,7 @@ pub enum OpenError {
     },
     /// Another gateway shapes the host's own frames for this interface.
     #[error(
-        "another gateway already shapes what this host sends by {name}{}; stop that one, or take its place without a break (--take-over)",
+        "another gateway already shapes this host's traffic on {name}{}; stop that one, or take its place without a break (--take-over)",
         held_by(.holder.as_ref())
     )]
     OwnTrafficTaken {
@@ -81,8 +81,7 @@ pub enum OpenError {
     },
     /// Another gateway was asked to leave and has not left.
     #[error(
-        "the gateway that runs on interface {name}{} was asked to leave and has not within {} s; is it of another user, or of an older \
-         version? Stop it, then start this one",
+        "the gateway running on interface {name}{} was asked to leave but has not within {} s; it may belong to another user or be an older version: stop it, then start this one",
         held_by(.holder.as_ref()),
         .waited.as_secs()
     )]
@@ -96,14 +95,14 @@ pub enum OpenError {
     },
     /// The kernel cannot pass frames while the gateway does not run, and was required to.
     #[error(
-        "cannot fail open, as --fail-open require asks: {why}; without (--fail-open auto, or never) nothing passes while the gateway does not run"
+        "cannot fail open, which --fail-open require demands: {why}; with --fail-open auto or never the gateway starts, but no frame passes while it does not run"
     )]
     FailOpen {
         /// The reason.
         why: String,
     },
     /// The host's own frames cannot be redirected.
-    #[error("what this host sends by {name} cannot be taken: {why}")]
+    #[error("this host's traffic on {name} cannot be redirected: {why}")]
     OwnTraffic {
         /// The interface.
         name: String,
@@ -112,7 +111,7 @@ pub enum OpenError {
     },
     /// The cable for the host's own frames cannot be created, or removed.
     #[error(
-        "the cable between {} and {}, by which a gateway gets what this host sends, cannot be laid or removed: {source}{}", .ends[0], .ends[1],
+        "the cable between {} and {} for this host's traffic cannot be created or removed: {source}{}", .ends[0], .ends[1],
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "; that needs CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep`)",
             Some(libc::EOPNOTSUPP) => "; this kernel is built without veth (CONFIG_VETH)",
@@ -127,8 +126,7 @@ pub enum OpenError {
     },
     /// A foreign interface has the name that the cable needs.
     #[error(
-        "interface {name} is in the way: to shape what this host sends by {of}, a gateway makes one of that name, and this one was not \
-         made by a gateway; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
+        "interface {name} is in the way: to shape this host's traffic on {of}, a gateway creates an interface of that name, but this one is foreign; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
     )]
     InTheWay {
         /// The interface.
@@ -139,7 +137,7 @@ pub enum OpenError {
     /// The kernel also forwards the received frames of this interface.
     #[error(
         "interface {name} is a port of {master}, which forwards its frames too: they would be doubled, half of them unshaped; \
-         take it out with `ip link set {name} nomaster` (--force starts all the same)"
+         take it out with `ip link set {name} nomaster` (--force starts anyway)"
     )]
     Bridged {
         /// The interface.
@@ -149,8 +147,7 @@ pub enum OpenError {
     },
     /// The two interfaces are the ends of one cable.
     #[error(
-        "interfaces {input} and {output} are the two ends of one cable: frames would go round for ever; a gateway goes between \
-         two cables (--force starts all the same)"
+        "interfaces {input} and {output} are the two ends of one cable: frames would loop for ever; a gateway connects two cables (--force starts anyway)"
     )]
     SameCable {
         /// The input.
@@ -161,7 +158,7 @@ pub enum OpenError {
     /// The kernel answers for addresses of a port.
     #[error(
         "interface {name} has the address {}: the kernel would also answer frames that the gateway forwards, and send its own \
-         past the scheduler; remove it with `ip address flush dev {name}` (--force starts all the same)",
+         past the scheduler; remove it with `ip address flush dev {name}` (--force starts anyway)",
         .addresses.join(", ")
     )]
     Addressed {
@@ -172,8 +169,7 @@ pub enum OpenError {
     },
     /// Offloads that join packets are on, and joined packets cannot be split.
     #[error(
-        "interface {name} joins packets before the gateway sees them ({}), and the kernel does not tell how they are to be \
-         split; turn that off with `ethtool -K {name} {}`, or \
+        "interface {name} joins packets before the gateway sees them ({}), and the kernel does not report how to split them; turn that off with `ethtool -K {name} {}`, or \
          let the gateway do it while it runs (--fix-offloads)",
         .offloads.join(", "),
         .offloads.iter().map(|name| format!("{name} off")).collect::<Vec<_>>().join(" ")
@@ -229,7 +225,7 @@ pub enum OpenError {
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
     /// The thread cannot be started.
-    #[error("no thread could be started: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     /// There is no such processor, or this process may not use it.
     #[error("processor {processor} cannot be used: {source}")]

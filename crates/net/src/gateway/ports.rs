@@ -66,7 +66,7 @@ fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>)
     for Interface { name, answers_for_others, .. } in [input, output] {
         if *answers_for_others {
             notes.push(format!(
-                "the kernel answers ARP requests at {name} for this host's other addresses; to have it silent there: `sysctl -w \
+                "the kernel answers ARP requests at {name} for this host's other addresses; to prevent that: `sysctl -w \
                  net.ipv4.conf.{name}.arp_ignore=1`"
             ));
         }
@@ -230,8 +230,7 @@ fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &
     // A socket that receives nothing needs no buffer.
     if received > 0 && received < asked {
         notes.push(format!(
-            "{}: the kernel allows a receive buffer of {received} B, {asked} were asked for; `sysctl net.core.rmem_max` is \
-             the limit without CAP_NET_ADMIN",
+            "{}: the kernel allows a receive buffer of {received} B instead of {asked} B; without CAP_NET_ADMIN the limit is `sysctl net.core.rmem_max`",
             interface.name
         ));
     }
@@ -248,9 +247,7 @@ fn offloads(
         let name = interface.name.clone();
         if let Some(why) = socket.undescribed() {
             notes.push(format!(
-                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
-                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
-                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
+                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too long, and checksums left to hardware stay unfinished; turn that off at the sender, for a veth at its other end (`ethtool -K PEER tso off gso off tx off`)"
             ));
         }
         let harmful = interface.offloads.harmful();
@@ -262,8 +259,7 @@ fn offloads(
             _ if socket.undescribed().is_none() => {
                 if interface.offloads.lro {
                     notes.push(format!(
-                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
-                         lost as unreadable_packets if not; --fix-offloads turns it off"
+                        "{name}: lro is on; joined packets are split only if the driver reports how they were joined, and are otherwise lost as unreadable_packets; --fix-offloads turns it off"
                     ));
                 }
             }

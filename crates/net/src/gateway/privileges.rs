@@ -68,12 +68,12 @@ impl Privileges {
         let mut dropped = Dropped::default();
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         if threads > 1 {
-            dropped.notes.push(format!("{} threads that run already keep their rights", threads - 1));
+            dropped.notes.push(format!("{} threads were already running and keep their rights", threads - 1));
         }
         // In this order, because the last step forbids the others.
         match capabilities::keep(self) {
             Ok(kept) => dropped.kept = Some(kept),
-            Err(why) => dropped.notes.push(format!("capabilities are kept: {why}")),
+            Err(why) => dropped.notes.push(format!("capabilities were not dropped: {why}")),
         }
         match files::close_others(self) {
             Ok(None) => dropped.files = true,
@@ -81,7 +81,7 @@ impl Privileges {
                 dropped.files = true;
                 dropped.notes.push(part);
             }
-            Err(why) => dropped.notes.push(format!("all files may be opened: {why}")),
+            Err(why) => dropped.notes.push(format!("file access is not restricted: {why}")),
         }
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
         let refused = calls::refuse_others(self);
@@ -89,7 +89,7 @@ impl Privileges {
         let refused = Err(format!("those of {} are not known here", std::env::consts::ARCH));
         match refused {
             Ok(()) => dropped.calls = true,
-            Err(why) => dropped.notes.push(format!("all system calls may be made: {why}")),
+            Err(why) => dropped.notes.push(format!("system calls are not restricted: {why}")),
         }
         dropped
     }
@@ -128,12 +128,12 @@ impl fmt::Display for Dropped {
             Some([]) => "no capabilities".to_owned(),
             Some(kept) => kept.join(", "),
         };
-        write!(f, "keeps {kept}")?;
+        write!(f, "sandboxed: {kept}")?;
         if self.files {
-            write!(f, "; other files than its own are closed to it")?;
+            write!(f, "; no other files")?;
         }
         if self.calls {
-            write!(f, "; other system calls than its own are refused")?;
+            write!(f, "; syscall filter on")?;
         }
         Ok(())
     }

@@ -20,6 +20,6 @@ pub enum RemoteError {
     #[error("the gateway has ended")]
     Ended,
     /// Another trace is being recorded.
-    #[error("a trace is under way; one at a time, end it first (Ctrl-C where it runs)")]
+    #[error("another trace is in progress; one at a time, end it first (Ctrl-C in its terminal)")]
     Tracing,
 }

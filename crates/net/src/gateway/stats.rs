@@ -420,17 +420,15 @@ pub(crate) fn unsplittable(counters: &BackendCounters) -> BTreeMap<String, u64> 
 fn remedy(why: Unsplittable) -> &'static str {
     match why {
         Unsplittable::Tunnel => {
-            "they are of a tunnel, whose inner packets were joined; where the tunnel begins, turn that off (`ethtool -K IF \
+            "they belong to a tunnel whose inner packets were joined; turn that off where the tunnel begins (`ethtool -K IF \
              tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off tx-gre-segmentation off tx-ipxip4-segmentation off`)"
         }
         Unsplittable::Protocol => {
-            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off where they come from (`ethtool -K IF gso off`)"
+            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off at the sender (`ethtool -K IF gso off`)"
         }
-        Unsplittable::Malformed => {
-            "their headers are cut short or contradict themselves; whoever sends them is broken or means harm"
-        }
+        Unsplittable::Malformed => "their headers are truncated or inconsistent; the sender is faulty or hostile",
         Unsplittable::TooLong => {
-            "they, or the packets in them, are too long; where they come from, keep gso_max_size and gro_max_size at 65536 \
+            "they, or the packets in them, are too long; at the sender, keep gso_max_size and gro_max_size at 65536 \
              (`ip link set IF gso_max_size 65536 gro_max_size 65536`) and the mtu no larger than here"
         }
     }
@@ -452,8 +450,7 @@ impl std::fmt::Display for GatewayStats {
         if gateway.kernel_dropped_packets > 0 {
             write!(
                 f,
-                "; the kernel dropped {} before the gateway could fetch them: it got too little of a processor \
-                 (--cpu puts it on one that nobody else uses)",
+                "; the kernel dropped {} before the gateway fetched them: it got too little processor time (--cpu gives it a processor of its own)",
                 gateway.kernel_dropped_packets
             )?;
         }
@@ -462,7 +459,7 @@ impl std::fmt::Display for GatewayStats {
         if shed.packets > 0 {
             write!(
                 f,
-                "; frames came faster than this processor handles them: {} were shed early, of classes that had long queues",
+                "; frames arrived faster than this processor handles them: {} of classes with long queues were shed early",
                 shed.packets
             )?;
         }
@@ -471,33 +468,31 @@ impl std::fmt::Display for GatewayStats {
             [(&gateway.output, refused.packets), (&gateway.input, gateway.reverse.unwrap_or_default().refused.packets)]
         {
             if packets > 0 {
-                write!(f, "; {name} refused {packets} for good: is the mtu at its other end smaller?")?;
+                write!(f, "; {name} permanently refused {packets}: check for a smaller mtu at its other end")?;
             }
         }
         if gateway.unreadable_packets > 0 {
             write!(
                 f,
-                "; the kernel threw away {} that an offload had joined in a way it cannot describe: turn ufo off where they \
-                 come from (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
+                "; the kernel discarded {} that an offload had joined in a way that it cannot describe: turn ufo off at the sender (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
                 gateway.unreadable_packets
             )?;
         }
         if gateway.forfeited_s >= FORFEITED_TO_TELL_S {
             write!(
                 f,
-                "; {:.3} s of the link's time were lost beyond what is made up for: the data thread came back late, or {} took \
-                 nothing (a longer --catch-up makes up for more, --cpu gives the thread a processor of its own)",
+                "; {:.3} s of link time were lost beyond the --catch-up limit: the data thread was late, or {} accepted nothing (raise --catch-up, or give the thread a processor of its own with --cpu)",
                 gateway.forfeited_s, gateway.output
             )?;
         }
         for name in &gateway.waiting_for_carrier {
-            write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
+            write!(f, "; {name} has no carrier, and frames wait for it: check its cable and its other end")?;
         }
         let LivenessStats { stalls, longest_stall_s, pauses, longest_pause_s, .. } = gateway.liveness;
         if stalls > 0 {
             write!(
                 f,
-                "; a direction stood still {stalls} times though frames might have gone, for up to {longest_stall_s:.1} s"
+                "; a direction stalled {stalls} times although frames could be sent, for up to {longest_stall_s:.1} s"
             )?;
         }
         if pauses > 0 {
@@ -506,7 +501,7 @@ impl std::fmt::Display for GatewayStats {
         if gateway.fail_open.repairs > 0 {
             write!(
                 f,
-                "; fail-open was repaired {} times: somebody takes away what the kernel needs to pass frames without the gateway",
+                "; fail-open was repaired {} times: another program removes parts that pass frames without the gateway",
                 gateway.fail_open.repairs
             )?;
         }
@@ -525,7 +520,7 @@ impl std::fmt::Display for GatewayStats {
         }
         for why in Unsplittable::ALL {
             let Some(packets) = gateway.super_packets_by_reason.get(why.key()) else { continue };
-            write!(f, "; {packets} were several packets joined by an offload and could not be split: {}", remedy(why))?;
+            write!(f, "; {packets} joined by an offload could not be split: {}", remedy(why))?;
         }
         Ok(())
     }

@@ -109,8 +109,7 @@ impl Strays {
         let name = &generation.names[generation.default_class.index()];
         let since = if generation.number == 0 { "the start" } else { "the last change" };
         let text = format!(
-            "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since \
-             {since}: do the matches fit the traffic?",
+            "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since {since}: check that the matches fit the traffic",
             named(&silent)
         );
         Some(LogEvent::warn(text).of_class(name.as_str()))

@@ -123,14 +123,14 @@ impl AfPacket {
         let receiver = packet_socket::open().map_err(failed("opening a packet socket"))?;
         let on: libc::c_int = 1;
         for (option, what) in [
-            (libc::PACKET_IGNORE_OUTGOING, "leaving out outgoing frames (Linux 4.20 and later)"),
-            (libc::PACKET_AUXDATA, "asking for VLAN tags"),
+            (libc::PACKET_IGNORE_OUTGOING, "ignoring outgoing frames (Linux 4.20 and later)"),
+            (libc::PACKET_AUXDATA, "requesting VLAN tags"),
         ] {
             sys::set_option(&receiver, libc::SOL_PACKET, option, &on).map_err(failed(what))?;
         }
         let describe = |socket| match options.split {
             true => sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on),
-            false => Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for")),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "not requested")),
         };
         let undescribed = describe(&receiver).err();
         let received = match intake {
@@ -144,7 +144,7 @@ impl AfPacket {
             RxFilter::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
             RxFilter::Nothing => packet_socket::accept_marked(&receiver, None),
         }
-        .map_err(failed("putting a filter before its socket"))?;
+        .map_err(failed("attaching a filter to its socket"))?;
         let protocol = if matches!(intake, RxFilter::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
         packet_socket::bind(&receiver, interface.index, protocol).map_err(failed("binding the receiving socket"))?;
         if matches!(intake, RxFilter::All | RxFilter::Gated(_)) {
@@ -158,10 +158,10 @@ impl AfPacket {
         }
         if options.mark != 0 {
             sys::set_option(&sender, libc::SOL_SOCKET, libc::SO_MARK, &options.mark)
-                .map_err(failed("marking what is sent"))?;
+                .map_err(failed("marking sent frames"))?;
         }
         if undescribed.is_none() {
-            describe(&sender).map_err(failed("asking for headers that describe frames, of the sending socket"))?;
+            describe(&sender).map_err(failed("requesting headers that describe frames, for the sending socket"))?;
         }
         let sending =
             packet_socket::set_send_buffer(&sender, options.send_buffer).map_err(failed("sizing the send buffer"))?;

@@ -296,11 +296,11 @@ fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Re
                 "; XDP needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW in the machine's first user namespace, which root has".to_owned()
             }
             Some(libc::EBUSY) => format!(
-                "; another XDP program is there, which `ip link show {name}` names and `ip link set dev {name} xdp off` takes away"
+                "; another XDP program is attached: `ip link show {name}` shows it, `ip link set dev {name} xdp off` removes it"
             ),
-            Some(libc::EOPNOTSUPP) if !tags => format!("; the driver {:?} has no XDP of its own", interface.driver),
+            Some(libc::EOPNOTSUPP) if !tags => format!("; the driver {:?} has no native XDP", interface.driver),
             Some(libc::EOPNOTSUPP | libc::ENOENT | libc::EINVAL) if tags => format!(
-                "; VLAN tags that are taken out on receive would be lost: `ethtool -K {name} rxvlan off`, or Linux 6.8"
+                "; VLAN tags that the driver takes out on receive would be lost: `ethtool -K {name} rxvlan off`, or Linux 6.8"
             ),
             _ => String::new(),
         };
@@ -314,7 +314,7 @@ fn explain(interface: &Interface, Refused { what, source }: &Refused) -> Unfit {
         Some(libc::EPERM) => "; AF_XDP needs CAP_NET_RAW",
         Some(libc::EAFNOSUPPORT) => "; this kernel is built without AF_XDP (CONFIG_XDP_SOCKETS)",
         Some(libc::ENOBUFS) => {
-            "; the pool takes more locked memory than this process may have: raise `ulimit -l`, give it CAP_IPC_LOCK, or lower buffer in [link]"
+            "; the pool exceeds this process's limit of locked memory: raise `ulimit -l`, give it CAP_IPC_LOCK, or lower buffer in [link]"
         }
         Some(libc::EBUSY) => {
             "; another AF_XDP socket has this interface, such as that of the link in the other direction"

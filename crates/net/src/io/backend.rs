@@ -65,7 +65,7 @@ pub enum Rest {
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// It was taken down or removed.
-    #[error("interface {interface} went down or away: {source}")]
+    #[error("interface {interface} went down or disappeared: {source}")]
     Gone {
         /// The interface.
         interface: String,

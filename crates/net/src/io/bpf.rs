@@ -196,7 +196,7 @@ impl Map {
             .u32(16, flags)
             .name(28, name);
         // SAFETY: this command follows no pointer.
-        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("making the map {name}")))?;
+        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("creating the map {name}")))?;
         Ok(Self { fd, kind, value_bytes })
     }
 

@@ -140,7 +140,7 @@ pub fn wait_until_running(name: &str) -> io::Result<()> {
     let clock = MonotonicClock::start();
     while queueing_discipline(name)? == b"noop" {
         if clock.now() >= PATIENCE {
-            let message = format!("interface {name} carries nothing after {PATIENCE}");
+            let message = format!("interface {name} carries no frames after {PATIENCE}");
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -44,13 +44,12 @@ pub enum Unspoken {
 impl fmt::Display for Unspoken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SeenThrough(ethertype) => write!(
-                f,
-                "the kernel's classifier looks into frames of the EtherType {ethertype:#06x} and does not see that type"
-            ),
+            Self::SeenThrough(ethertype) => {
+                write!(f, "the kernel's classifier skips headers of the EtherType {ethertype:#06x} and cannot match it")
+            }
             Self::Priorities => write!(
                 f,
-                "the matches before it take the {} priorities that there are; matches of one kind that follow each other share one",
+                "the matches before it use all {} priorities; consecutive matches of one kind share one",
                 plan::MOST_PRIORITIES
             ),
         }

@@ -61,7 +61,7 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
         let data = match data {
             Ok(data) => data,
             Err(why) => {
-                println!("refused no thread could be started: {why}");
+                println!("refused cannot start a thread: {why}");
                 std::process::exit(1);
             }
         };

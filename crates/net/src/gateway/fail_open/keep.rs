@@ -51,13 +51,13 @@ impl Way {
         } else {
             match wire::target(*index)? {
                 Some(Some(found)) if found == *target => None,
-                Some(Some(_)) => Some(format!("the filter of {from} led to another interface than {to}")),
+                Some(Some(_)) => Some(format!("the filter of {from} forwarded to an interface other than {to}")),
                 Some(None) | None => Some(format!("the filter that forwards from {from} to {to} was missing")),
             }
         };
         Ok(match fault {
             None if sys::interface_flags(from)? & libc::IFF_PROMISC == 0 => {
-                Some(format!("{from} was not promiscuous any more"))
+                Some(format!("{from} was no longer promiscuous"))
             }
             fault => fault,
         })
@@ -161,8 +161,7 @@ impl Keeper {
                 news.push(LogEvent::warn(format!("fail-open repaired: {fault}; it was installed again")));
             }
             Err(why) => failures.push(format!(
-                "fail-open is broken: {fault}, and cannot be installed again: {why}; until it can, frames may not pass \
-                 when this gateway ends"
+                "fail-open is broken: {fault}, and reinstalling failed: {why}; until it is repaired, frames may not pass when this gateway ends"
             )),
         });
         broken.store(!failures.is_empty(), Ordering::Relaxed);

@@ -38,7 +38,7 @@ impl Place {
     /// Returns the missing part, or `None` if it is attached, or if the interface has been replaced.
     pub(super) fn fault(&self) -> Option<String> {
         let missing = !self.link.is_attached().unwrap_or(true) && is_there(&self.interface);
-        missing.then(|| format!("the program {} was not attached to {} any more", self.what, self.interface.0))
+        missing.then(|| format!("the program {} was no longer attached to {}", self.what, self.interface.0))
     }
 
     /// Attaches the program again.

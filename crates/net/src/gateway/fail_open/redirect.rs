@@ -75,7 +75,7 @@ impl Redirection {
         let stopper = Place::new("that ends the cable", &stopper, Attachment::TcxIngress, gateway_end, false)?;
         // The redirection is closed first when the process ends.
         let redirection =
-            Place::new("that takes what this host sends", &redirection, Attachment::TcxEgress, from, true)?;
+            Place::new("that redirects this host's traffic", &redirection, Attachment::TcxEgress, from, true)?;
         Ok((Self { beat: beat.share()? }, vec![redirection, stopper]))
     }
 

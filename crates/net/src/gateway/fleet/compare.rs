@@ -52,7 +52,7 @@ pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result
         for interface in receiving(config) {
             if !planned.insert(interface) {
                 return Err(format!(
-                    "two links would forward what {interface} receives; each frame can go one way only"
+                    "two links would forward the received frames of {interface}; each frame can take one path only"
                 ));
             }
         }
@@ -74,11 +74,11 @@ pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result
 fn why_gone(config: &GatewayConfig, plan: &[GatewayConfig]) -> Option<String> {
     if let Some(same) = plan.iter().find(|new| same_way(config, new)) {
         let back = match same.reverse {
-            true => "it forwards the other direction from now on",
-            false => "the other direction is shared by a link of its own from now on",
+            true => "it now forwards the other direction",
+            false => "the other direction now has a link of its own",
         };
-        return Some(format!("closed and opened anew: {back}"));
+        return Some(format!("closed and reopened: {back}"));
     }
     let other = plan.iter().find(|new| new.link_name() == config.link_name())?;
-    Some(format!("closed and opened anew: it takes {} now", other.way()))
+    Some(format!("closed and reopened: it is now {}", other.way()))
 }

@@ -8,16 +8,16 @@ use crate::gateway::reload::ReloadError;
 #[derive(Debug, Error)]
 pub enum FleetError {
     /// Another reload is in progress.
-    #[error("another reload is under way; try again")]
+    #[error("another reload is in progress; try again")]
     Busy,
     /// The process ends.
-    #[error("the gateway ends; nothing has changed")]
+    #[error("the gateway is stopping; nothing has changed")]
     Ending,
     /// The files are wrong, or their links cannot be together.
     #[error("{0}")]
     Plan(String),
     /// There would be no link.
-    #[error("there is no link in it; to end the gateway, stop it (Ctrl-C, SIGTERM)")]
+    #[error("the configuration has no link; to end the gateway, stop it (Ctrl-C, SIGTERM)")]
     NoLinks,
     /// A link that stays refuses its change.
     #[error("{link}{source}")]
@@ -28,7 +28,7 @@ pub enum FleetError {
         source: ReloadError,
     },
     /// Packets are to move to a class that is in no remaining link.
-    #[error("there is no class {name} before the change in any link that stays, so its packets cannot be moved")]
+    #[error("no remaining link had a class {name} before the change, so its packets cannot be moved")]
     NoClass {
         /// The name given.
         name: String,
@@ -37,7 +37,7 @@ pub enum FleetError {
     #[error("{0}")]
     Open(String),
     /// A link failed when others had changed already.
-    #[error("{why}; this has changed all the same: {changed}")]
+    #[error("{why}; these changes were already made: {changed}")]
     Half {
         /// The failure.
         why: String,

@@ -110,7 +110,7 @@ impl Shared {
             match change.commit() {
                 Ok(done) => {
                     link.reloaded = done;
-                    changed.push(format!("{} has taken its change", link.link));
+                    changed.push(format!("{} was changed", link.link));
                     self.rename(&before[at].config, &plan[place]);
                 }
                 Err(error) => {
@@ -167,8 +167,8 @@ impl Shared {
             let config = GatewayConfig { take_over: true, ..link.config.clone() };
             let again = Gateway::open(config).and_then(|gateway| self.run(gateway, link.config.clone()));
             said += &match again {
-                Ok(()) => format!("; {} was opened again as it was", link.config.link_name()),
-                Err(error) => format!("; {} is closed, and cannot be opened again: {error}", link.config.link_name()),
+                Ok(()) => format!("; {} was reopened unchanged", link.config.link_name()),
+                Err(error) => format!("; {} is closed and cannot be reopened: {error}", link.config.link_name()),
             };
         }
         said

@@ -41,7 +41,7 @@ fn a_link_that_shares_an_interface_with_one_that_goes_takes_its_place() {
     let steps = steps(&running, &[link("a", "i", "p", true)]).unwrap();
     assert_eq!((&steps.kept[..], &steps.free[..], &steps.replacing[..]), (&[][..], &[][..], &[0][..]));
     let (at, why) = &steps.gone[0];
-    assert_eq!((*at, why.as_deref()), (0, Some("closed and opened anew: it takes i to p now")));
+    assert_eq!((*at, why.as_deref()), (0, Some("closed and reopened: it is now i to p")));
     // One that has not ended yet has its interfaces until then.
     let ending = [(link("a", "i", "o", true), false)];
     let again = self::steps(&ending, &[link("a", "i", "o", true)]).unwrap();
@@ -54,7 +54,7 @@ fn the_other_direction_gets_a_link_of_its_own_and_is_given_back() {
     let one = [link("down", "i", "o", true)];
     let come = steps(&[(one[0].clone(), true)], &both).unwrap();
     assert_eq!((&come.kept[..], &come.replacing[..]), (&[][..], &[0, 1][..]));
-    assert!(come.gone[0].1.as_deref().unwrap().contains("shared by a link of its own"), "{come:?}");
+    assert!(come.gone[0].1.as_deref().unwrap().contains("now has a link of its own"), "{come:?}");
     let running = both.clone().map(|config| (config, true));
     let go = steps(&running, &one).unwrap();
     assert_eq!((&go.kept[..], &go.replacing[..], go.gone.len()), (&[][..], &[0][..], 2));

@@ -56,7 +56,7 @@ fn others_see_a_thread_that_does_not_turn_and_a_direction_that_does_not_move() {
     liveness.look(MS(700), waits, ["out", "in"]);
     assert!(!vitals.is_well());
     let text = vitals.messages()[0].message.clone();
-    assert!(text.contains("none has left for 600"), "{text}");
+    assert!(text.contains("no frame has left by out for 600"), "{text}");
     assert!(vitals.messages().is_empty());
     liveness.look(MS(800), [seen(1, None), seen(0, None)], ["out", "in"]);
     assert!(vitals.is_well() && vitals.messages()[0].message.contains("again"));

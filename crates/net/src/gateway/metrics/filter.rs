@@ -25,16 +25,14 @@ impl Filter {
                 "depth" => {
                     let depth = value.parse().ok().filter(|&depth: &usize| depth > 0);
                     let depth = depth.ok_or_else(|| {
-                        format!(
-                            "depth={value}: write a number of levels from 1 on, which are the classes below the link"
-                        )
+                        format!("depth={value}: must be a number of levels below the link, at least 1")
                     })?;
                     filter.depth.replace(depth).is_some()
                 }
-                other => return Err(format!("unknown parameter {other:?}; there are class=GLOB and depth=N")),
+                other => return Err(format!("unknown parameter {other:?}; the parameters are class=GLOB and depth=N")),
             };
             if twice {
-                return Err(format!("{name} is given twice; write one"));
+                return Err(format!("{name} is given twice; give it once"));
             }
         }
         Ok(filter)

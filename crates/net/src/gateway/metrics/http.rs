@@ -152,15 +152,19 @@ impl Client {
                 true,
                 (
                     "404 Not Found",
-                    "There are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
+                    "The paths are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
                 ),
             ),
-            Target::Otherwise => {
-                (true, ("405 Method Not Allowed", "GET /metrics, /healthz and /readyz are what there is.\n".to_owned()))
-            }
-            Target::Nonsense => (true, ("400 Bad Request", "This is no HTTP request.\n".to_owned())),
+            Target::Otherwise => (
+                true,
+                (
+                    "405 Method Not Allowed",
+                    "The methods are GET and HEAD, for /metrics, /healthz and /readyz.\n".to_owned(),
+                ),
+            ),
+            Target::Nonsense => (true, ("400 Bad Request", "Not an HTTP request.\n".to_owned())),
             Target::TooLong => {
-                (true, ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n".to_owned()))
+                (true, ("431 Request Header Fields Too Large", "The limit of a request is 8 KiB.\n".to_owned()))
             }
         };
         let head = format!(

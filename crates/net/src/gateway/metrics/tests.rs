@@ -261,7 +261,7 @@ fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
     let publisher = Publisher::new(Generation::flat(1));
     let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
     let taken = Metrics::start(metrics.address(), publisher.remote()).unwrap_err();
-    assert!(taken.to_string().contains("name another port"), "{taken}");
+    assert!(taken.to_string().contains("choose another"), "{taken}");
     let foreign = Metrics::start("192.0.2.1:9400".parse().unwrap(), publisher.remote()).unwrap_err();
     assert!(foreign.to_string().contains("an address of this machine"), "{foreign}");
 }

@@ -31,7 +31,7 @@ pub(super) fn close_others(needs: &Privileges) -> Result<Option<String>, String>
     match status {
         RulesetStatus::FullyEnforced => Ok(None),
         RulesetStatus::PartiallyEnforced => {
-            Ok(Some("this kernel's landlock is older than Linux 6.12 and takes away a part".to_owned()))
+            Ok(Some("this kernel's landlock is older than Linux 6.12 and restricts only a part".to_owned()))
         }
         RulesetStatus::NotEnforced => {
             Err("this kernel has no landlock, or it is not switched on (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=)"

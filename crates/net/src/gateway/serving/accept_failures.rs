@@ -50,12 +50,12 @@ impl AcceptFailures {
         };
         let remedy = match error.raw_os_error() {
             Some(libc::EMFILE) => {
-                "; this process has as many files open as it may: `ulimit -n`, or LimitNOFILE= in a unit"
+                "; this process has reached its limit of open files: `ulimit -n`, or LimitNOFILE= in a unit"
             }
-            Some(libc::ENFILE) => "; this machine has as many files open as it may: `sysctl fs.file-max`",
+            Some(libc::ENFILE) => "; this machine has reached its limit of open files: `sysctl fs.file-max`",
             _ => "",
         };
-        Some(format!("{} cannot take a connection{times}: {error}{remedy}", self.what))
+        Some(format!("{} cannot accept a connection{times}: {error}{remedy}", self.what))
     }
 }
 

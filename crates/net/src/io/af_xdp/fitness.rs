@@ -21,14 +21,14 @@ pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
         let Some(size) = SIZES.into_iter().find(|&size| longest <= size) else {
             let most = SIZES[1] - KEPT_FREE - (interface.largest_frame() - interface.mtu);
             return Err(Unfit(format!(
-                "{name}: a frame of AF_XDP lies within one page, so the mtu may be {most} and is {}: `ip link set {name} mtu {most}`",
+                "{name}: a frame of AF_XDP lies within one page, which limits the mtu to {most}, but it is {}: `ip link set {name} mtu {most}`",
                 interface.mtu
             )));
         };
         all = all.max(size);
         if driver == "tun" {
             return Err(Unfit(format!(
-                "{name} is a tap: what a virtual machine sends into it in one piece does not reach an XDP program whole"
+                "{name} is a tap: super-frames of a virtual machine do not reach an XDP program whole"
             )));
         }
         if offloads.lro {
@@ -44,14 +44,14 @@ fn one_queue(name: &str) -> Result<(), Unfit> {
     match ethtool::receive_queues(name) {
         Ok(ReceiveQueues { alone, combined }) if alone + combined == 1 => Ok(()),
         Ok(ReceiveQueues { alone, combined: 0 }) => Err(Unfit(format!(
-            "{name} receives by {alone} queues, of which a socket serves one: `ethtool -L {name} rx 1`"
+            "{name} has {alone} receive queues, and a socket serves only one: `ethtool -L {name} rx 1`"
         ))),
         Ok(ReceiveQueues { alone, combined }) => Err(Unfit(format!(
-            "{name} receives by {} queues, of which a socket serves one: `ethtool -L {name} combined 1`",
+            "{name} has {} receive queues, and a socket serves only one: `ethtool -L {name} combined 1`",
             alone + combined
         ))),
         Err(error) => Err(Unfit(format!(
-            "{name}: its driver does not say by how many queues it receives ({error}), and a socket serves one"
+            "{name}: its driver does not report its number of receive queues ({error}), and a socket serves only one"
         ))),
     }
 }

@@ -69,7 +69,7 @@ impl Redirection {
         let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", 1, 4)?;
         let function = match tags {
             true => Some(types::function(TAG_FUNCTION).map_err(|source| BpfError {
-                what: "finding the function that tells VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
+                what: "finding the function that returns VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
                 source,
                 log: String::new(),
             })?),

@@ -94,15 +94,15 @@ impl Socket {
                 .map_err(refused("registering the packet pool with the kernel"))?;
         }
         for (option, length, what) in [
-            (libc::XDP_UMEM_FILL_RING, RECEIVING, "making the fill ring"),
-            (libc::XDP_UMEM_COMPLETION_RING, COMPLETIONS, "making the completion ring"),
-            (libc::XDP_RX_RING, RECEIVING, "making the ring of received frames"),
-            (libc::XDP_TX_RING, SENDING, "making the ring of frames to send"),
+            (libc::XDP_UMEM_FILL_RING, RECEIVING, "creating the fill ring"),
+            (libc::XDP_UMEM_COMPLETION_RING, COMPLETIONS, "creating the completion ring"),
+            (libc::XDP_RX_RING, RECEIVING, "creating the ring of received frames"),
+            (libc::XDP_TX_RING, SENDING, "creating the ring of frames to send"),
         ] {
             sys::set_option(&fd, libc::SOL_XDP, option, &length).map_err(refused(what))?;
         }
-        let offsets: Offsets = sys::option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
-            .map_err(refused("asking how rings are laid out"))?;
+        let offsets: Offsets =
+            sys::option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS).map_err(refused("querying the layout of rings"))?;
         let mapping = "mapping a ring into memory";
         let rings = Rings {
             reception: Ring::map(&fd, libc::XDP_PGOFF_RX_RING as u64, offsets.of(0), RECEIVING)
@@ -131,7 +131,7 @@ impl Socket {
         sys::check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
             .map_err(refused("binding an AF_XDP socket to queue 0"))?;
         let options: libc::c_int =
-            sys::option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS).map_err(refused("asking whether frames are copied"))?;
+            sys::option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS).map_err(refused("querying the copy mode"))?;
         Ok((Self { fd, zero_copy: options as u32 & libc::XDP_OPTIONS_ZEROCOPY != 0 }, rings))
     }
 
