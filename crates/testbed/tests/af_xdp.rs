@@ -123,7 +123,7 @@ fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
     };
     for (input, output) in [("many", "out"), ("in", "many")] {
         let why = open(input, output);
-        assert!(why.contains("many receives by 2 queues") && why.contains("`ethtool -L many rx 1`"), "{why}");
+        assert!(why.contains("many has 2 receive queues") && why.contains("`ethtool -L many rx 1`"), "{why}");
     }
     if std::path::Path::new("/dev/net/tun").exists() {
         let _tap = raw::tap("tap");

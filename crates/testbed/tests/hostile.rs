@@ -94,7 +94,7 @@ fn frames_never_taken(_: &PrivateNamespace) {
     assert!(long.counts().received.packets > 0 && short.counts().received.packets > 0, "{stats:?}");
     assert_eq!(long.counts().dropped_for(DropCause::RefusedByInterface), long.counts().received);
     assert_eq!(short.counts().sent, short.counts().received);
-    assert!(stats.to_string().contains("out refused"), "{stats}");
+    assert!(stats.to_string().contains("out permanently refused"), "{stats}");
     set_mtu("sink", 1500);
     set_mtu("gen", 1400);
     let stats = through(config(20_000_000, "hls"), |remote| {
@@ -106,7 +106,7 @@ fn frames_never_taken(_: &PrivateNamespace) {
     assert_eq!((reverse.dropped, reverse.received), (reverse.refused, reverse.refused + reverse.sent));
     // Equal numbers of both were offered, and no short one was lost.
     assert!(reverse.sent.packets + 1 >= reverse.refused.packets, "{reverse:?}");
-    assert!(stats.to_string().contains("in refused"), "{stats}");
+    assert!(stats.to_string().contains("in permanently refused"), "{stats}");
 }
 
 /// A UDP datagram of `payload` bytes in one frame, as 10.0.0.1 sends it to port 5001 of 10.0.0.2.

@@ -279,7 +279,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
         (&"vm".into(), &"vl".into()),
         "{turned}"
     );
-    assert!(turned["closed"][0]["why"].as_str().unwrap().contains("takes vm to vl now"), "{turned}");
+    assert!(turned["closed"][0]["why"].as_str().unwrap().contains("is now vm to vl"), "{turned}");
     assert_eq!(turned["links"][0]["link"], "one");
     play.says("renamed.txt", &["link zwei\n", "link two is called zwei from now on"]);
     assert_eq!(only_link(&play.json("zwei.json"))["name"], "zwei");

@@ -194,7 +194,7 @@ mod tests {
         assert!(keeper.look().is_empty(), "it is whole");
         detach(&parts.lock().places[0].link);
         let news = keeper.look();
-        assert!(news.len() == 1 && news[0].message.contains("was not attached to lo any more"), "{news:?}");
+        assert!(news.len() == 1 && news[0].message.contains("was no longer attached to lo"), "{news:?}");
         assert!(parts.lock().places[0].link.is_attached().unwrap());
         assert!(keeper.look().is_empty());
         assert_eq!(keeper.upkeep(), Upkeep { repairs: 1, broken: false });

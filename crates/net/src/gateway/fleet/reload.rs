@@ -15,14 +15,14 @@ use crate::gateway::reload::{LinkChange, ReloadError, ReloadRequest, ReloadedLin
 use crate::gateway::remote::Remote;
 use crate::gateway::run::Gateway;
 
-/// A link as it was when the reload began.
+/// State of a link when the reload began.
 struct Before {
     config: GatewayConfig,
     remote: Remote,
     serves: bool,
 }
 
-/// A link that has been opened and does not run yet. Dropped, it leaves nothing behind.
+/// An opened link that does not run yet. Dropping it leaves nothing behind.
 struct Opened(Option<(GatewayConfig, Gateway)>);
 
 impl Drop for Opened {
@@ -34,7 +34,7 @@ impl Drop for Opened {
 }
 
 impl Shared {
-    /// Makes the links as `plan` says, or says what would happen.
+    /// Changes the links to `plan`, or reports what a reload would change.
     pub(super) fn reload(
         &self,
         mut plan: Vec<GatewayConfig>,
@@ -59,7 +59,7 @@ impl Shared {
         place_threads(&mut plan, &before, &steps);
         let mut reloaded = report(&plan, &before, &steps);
 
-        // All of this may be refused, and has changed nothing then.
+        // Each of the following steps may be refused, and has changed nothing then.
         let moves = moves_of(&before, &steps, &asked.moves)?;
         let mut prepared = Vec::with_capacity(steps.kept.len());
         for (&(at, place), moves) in steps.kept.iter().zip(&moves) {
@@ -83,7 +83,7 @@ impl Shared {
             opened.push(Opened(Some((plan[place].clone(), gateway))));
         }
 
-        // From here on things happen.
+        // From here on the reload has effects.
         if self.lock().ending {
             return Err(FleetError::Ending);
         }
@@ -129,7 +129,7 @@ impl Shared {
         for (at, _) in &steps.gone {
             state.close(&before[*at].config);
         }
-        // Those that have ended by themselves are not links of the files any more, or run anew.
+        // Links that have ended by themselves are no longer in the files, or have been reopened.
         state.running.iter_mut().filter(|running| running.thread.is_finished()).for_each(Running::close);
         state.running.sort_by_key(|running| {
             plan.iter().position(|config| !running.closing && is_of(running, config)).unwrap_or(usize::MAX)
@@ -155,7 +155,7 @@ impl Shared {
         Ok(notes)
     }
 
-    /// Opens those links again that `failed` was to replace. Returns what to say of it.
+    /// Reopens the links that `failed` was to replace. Returns the text for the error.
     fn restore(&self, failed: &GatewayConfig, before: &[Before]) -> String {
         let theirs: BTreeSet<&String> = receiving(failed).collect();
         let mut said = String::new();
@@ -174,7 +174,7 @@ impl Shared {
         said
     }
 
-    /// Runs a gateway that was opened, unless the process ends.
+    /// Runs an opened gateway, unless the process is stopping.
     fn run(&self, gateway: Gateway, config: GatewayConfig) -> Result<(), OpenError> {
         let mut state = self.lock();
         let running = Running::start(gateway, config)?;
@@ -188,7 +188,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A link that goes on is what `plan` says from now on.
+    /// Updates a link that continues to its configuration in `plan`.
     fn rename(&self, before: &GatewayConfig, plan: &GatewayConfig) {
         let mut state = self.lock();
         let goes_on = |running: &&mut Running| running.serves() && is_of(running, before);
@@ -198,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// Tells who has the list of links which there are.
+    /// Publishes the list of links.
     pub(super) fn list(&self, state: &mut State) {
         state.generation += 1;
         let served = state.running.iter().filter(|running| !running.closing);
@@ -208,7 +208,7 @@ impl Shared {
 }
 
 impl Running {
-    /// Ends it, because the files have it no more.
+    /// Ends it, because the files no longer contain it.
     fn close(&mut self) {
         self.closing = true;
         self.stop.store(true, Ordering::Relaxed);
@@ -229,21 +229,21 @@ fn is_of(running: &Running, config: &GatewayConfig) -> bool {
     key(&running.config) == key(config)
 }
 
-/// A link that cannot be opened, with its place in the file.
+/// The error of a link that cannot be opened, with its place in the file.
 fn refused(config: &GatewayConfig, error: &OpenError) -> FleetError {
     let message = format!("link {}: {error}", config.link_name());
     let place = |link: &Arc<LinkFile>| link.refused(message.clone()).lines().trim_end().to_owned();
     FleetError::Open(config.link.as_ref().map(place).unwrap_or(message))
 }
 
-/// A link that refuses its change.
+/// The error of a link that refuses its change.
 fn of_link(plan: &[GatewayConfig], place: usize, source: ReloadError) -> FleetError {
-    // A finding names its place.
+    // A finding has its own place.
     let named = plan.len() > 1 && !matches!(source, ReloadError::File(_));
     FleetError::Link { link: if named { format!("link {}: ", plan[place].link_name()) } else { String::new() }, source }
 }
 
-/// Gives each link that comes a processor that as few others as possible have, where each was to have its own.
+/// Gives each new link the processor with the fewest others, if each was to have its own.
 fn place_threads(plan: &mut [GatewayConfig], before: &[Before], steps: &Steps) {
     let mut used: Vec<usize> = Vec::new();
     for &(at, place) in &steps.kept {
@@ -266,7 +266,7 @@ fn place_of(config: &GatewayConfig) -> Option<usize> {
     }
 }
 
-/// Which links come, stay and go; what changes of those that stay is not known yet.
+/// Lists the links that start, stay and end; changes of those that stay are not known yet.
 fn report(plan: &[GatewayConfig], before: &[Before], steps: &Steps) -> ReloadedLinks {
     let change = |config: &GatewayConfig, why: Option<String>| LinkChange {
         link: config.link_name().to_owned(),
@@ -299,7 +299,7 @@ fn report(plan: &[GatewayConfig], before: &[Before], steps: &Steps) -> ReloadedL
 }
 
 impl ReloadedLinks {
-    /// Adds what to know of a link that comes.
+    /// Adds notes of a new link.
     fn note(&mut self, config: &GatewayConfig, notes: &[String]) {
         let of_it = |link: &&mut LinkChange| (&link.input, &link.output) == (&config.input, &config.output);
         if let Some(link) = self.opened.iter_mut().find(of_it) {
@@ -308,14 +308,14 @@ impl ReloadedLinks {
     }
 }
 
-/// For each link that stays, the classes of it whose packets are to go to others.
+/// For each link that stays, its classes whose packets are to move.
 fn moves_of(
     before: &[Before],
     steps: &Steps,
     moves: &[(String, String)],
 ) -> Result<Vec<Vec<(String, String)>>, FleetError> {
     let mut of: Vec<Vec<(String, String)>> = vec![Vec::new(); steps.kept.len()];
-    // One link says better what there is.
+    // With a single link, its own error is more precise.
     if let [only] = &mut of[..] {
         *only = moves.to_vec();
         return Ok(of);

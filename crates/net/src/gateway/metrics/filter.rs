@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(filter, Filter { class: Some("a*b c*".to_owned()), depth: Some(2) });
         assert_eq!(Filter::read(""), Ok(Filter::default()));
         for (query, says) in [
-            ("depth=0", "from 1 on"),
+            ("depth=0", "at least 1"),
             ("depth=x", "depth=x"),
             ("classes=x", "class=GLOB"),
             ("class=a&class=b", "twice"),

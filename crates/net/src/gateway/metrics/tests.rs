@@ -192,8 +192,8 @@ fn requests_for_anything_else_are_answered_with_what_there_is() {
     for (request, status, part) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "404", "/metrics"),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd", "405", "Allow: GET, HEAD"),
-        (b"rubbish\r\n\r\n", "400", "no HTTP"),
-        (b"\x16\x03\x01\x02\x00\n\n", "400", "no HTTP"),
+        (b"rubbish\r\n\r\n", "400", "Not an HTTP"),
+        (b"\x16\x03\x01\x02\x00\n\n", "400", "Not an HTTP"),
         (&long, "431", "8 KiB"),
     ] {
         let answer = ask(metrics.address(), request);

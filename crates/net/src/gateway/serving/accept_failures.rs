@@ -69,7 +69,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(libc::EMFILE);
         let start = Instant::now();
         let first = failures.message(&full, start).expect("it is said");
-        assert!(first.starts_with("the control socket cannot take a connection: "), "{first}");
+        assert!(first.starts_with("the control socket cannot accept a connection: "), "{first}");
         assert!(first.contains("LimitNOFILE="), "{first}");
         assert!((1..100).all(|_| failures.message(&full, start + QUIET / 2).is_none()));
         let later = failures.message(&full, start + QUIET).expect("it is said again");
