@@ -19,9 +19,10 @@ use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
 use crate::io::port::BackendKind;
 
-/// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
+/// Time after the heartbeat became zero for which programs that have read the previous one may still run and accept
+/// frames.
 const LINGER: Nanos = Nanos::from_millis(5);
-/// Frames that were taken are fetched for so long at most.
+/// Maximum time for fetching accepted frames.
 const LONGEST_LINGER: Nanos = Nanos::from_secs(1);
 /// Default time for which a gateway that fails open sends queued packets after a stop.
 const DRAIN: Nanos = Nanos::from_secs(2);
@@ -30,7 +31,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// A gateway that ends.
 pub(super) struct Ending {
-    /// True if frames that were taken are still fetched.
+    /// True while accepted frames are still fetched.
     lingering: bool,
     began: Nanos,
     deadline: Nanos,
@@ -62,7 +63,7 @@ impl Gateway {
         let beats = self.data_path.receiving && !self.leaving;
         let lapsed = beats && hold.has_lapsed(shared);
         if lapsed {
-            // Only then is it known which frames in the sockets are too many.
+            // Only then is it known which frames in the sockets are surplus.
             hold.beat(shared);
         }
         if !beats {
@@ -92,7 +93,7 @@ impl Gateway {
         let queued = self.driver.scheduler().backlog().packets > 0;
         let next = match wake {
             Wake::At(at) if queued => Some(at),
-            // Only an arrival makes a difference, it says, and has packets: it has forgotten them.
+            // The scheduler reports that only an arrival makes a difference although it has packets: it has lost them.
             Wake::OnArrival if queued => Some(now),
             _ => None,
         };

@@ -17,11 +17,12 @@ use crate::io::interface::Interface;
 use crate::io::veth::{self, Pair};
 use crate::io::{netlink, sys};
 
-/// The longest packets that a veth carries. Frames that the gateway cannot hold are dropped and counted there, not here in silence.
+/// Longest packet of the veth. Frames that the gateway cannot hold are dropped and counted by the gateway, not silently
+/// here.
 const MTU: u32 = 65_535;
 /// Queue length, for a queueing discipline that an administrator may add to an end.
 const QUEUE: u32 = 1000;
-/// The longest name that fits behind `fl0-` into 15 bytes.
+/// Longest name that fits behind `fl0-` into 15 bytes.
 const LONGEST: usize = 11;
 
 /// A cable, removed on drop unless another gateway continues to use it.
@@ -34,7 +35,7 @@ pub(super) struct Cable {
     stays: bool,
 }
 
-/// Names of the two ends for the interface `of`: where frames go in, and where they come out.
+/// Names of the two ends for the interface `of`: entry and exit of frames.
 pub(super) fn names(of: &str) -> [String; 2] {
     let tail = match of.len() {
         ..=LONGEST => format!("-{of}"),
@@ -72,7 +73,7 @@ impl Cable {
         let Some([host_end, gateway_end]) = Self::find(of)? else {
             return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
         };
-        // From here on it is removed where something fails.
+        // From here on a failure removes it.
         let cable = Self { host_end, gateway_end, stays: false };
         for end in &ends {
             // A host without IPv6 has no such file. If it is not writable, frames that the kernel itself sends there
@@ -84,7 +85,7 @@ impl Cable {
         Ok(cable)
     }
 
-    /// The ends of a cable of ours for `of`; `None` where there is none.
+    /// Returns the ends of our cable for `of`, if it exists.
     fn find(of: &str) -> Result<Option<[i32; 2]>, OpenError> {
         let ends = names(of);
         let Ok(indices) = ends.iter().map(|end| sys::interface_index(end)).collect::<io::Result<Vec<_>>>() else {

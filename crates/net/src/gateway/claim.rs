@@ -24,21 +24,21 @@ use crate::io::sys;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval of checks while waiting for that.
 const NAP: Duration = Duration::from_millis(1);
-/// Most messages that a gateway reads at a time. More than wait by default (`net.unix.max_dgram_qlen`), so that the messages of others do
-/// not keep a gateway's request out for long.
+/// Maximum number of messages read at a time. It exceeds the default queue length (`net.unix.max_dgram_qlen`), so that
+/// messages of others do not delay a gateway's request for long.
 const MOST_MESSAGES: usize = 16;
 /// The message.
 const LEAVE: &[u8] = b"leave";
 
-/// As long as it is kept, no other gateway receives from the interface.
+/// While it exists, no other gateway receives from the interface.
 #[derive(Debug)]
 pub(super) struct Claim(OwnedFd);
 
 /// Result of an attempt to claim an interface.
 enum Attempt {
-    /// It is claimed. A stranger holds the plain name of the claim, if there is one here.
+    /// The interface is claimed. The second value is a stranger that holds the plain name, if any.
     Made(Claim, Option<NamedSocket>),
-    /// Another gateway has it: this one, where the kernel says which.
+    /// Another gateway has it; the holder, if the kernel reports it.
     Taken(Option<NamedSocket>),
 }
 
@@ -50,7 +50,7 @@ impl Claim {
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &on)?;
         let plain = plain_name(index);
         if bind(&socket, &plain)? {
-            // Another one may have a spare name, of the time when a stranger had the plain one.
+            // A gateway may have a spare name from a time when a stranger had the plain one.
             let rival = holders(index, &plain).ok().and_then(|all| gateway_among(&all, index).cloned());
             return Ok(match rival {
                 Some(rival) => Attempt::Taken(Some(rival)),
@@ -65,7 +65,8 @@ impl Claim {
         if rival.is_some() || stranger.is_none() || !bind(&socket, &spare)? {
             return Ok(Attempt::Taken(rival));
         }
-        // Of two that pass a stranger over at the same time, each sees the other, as both have bound their names before they look.
+        // Of two gateways that skip a stranger at the same time, each sees the other, because both bind before they
+        // look.
         let Ok(all) = holders(index, &spare) else { return Ok(Attempt::Taken(None)) };
         Ok(match gateway_among(&all, index).cloned() {
             Some(rival) => Attempt::Taken(Some(rival)),
@@ -125,7 +126,7 @@ fn may_ask(user: libc::uid_t) -> bool {
     user == 0 || user == unsafe { libc::geteuid() }
 }
 
-/// Sockets that have a name for a claim on the interface with this index, but for the one with the name `own`.
+/// Sockets with a name for a claim on the interface with this index, except the one with the name `own`.
 fn holders(index: i32, own: &str) -> io::Result<Vec<NamedSocket>> {
     let plain = plain_name(index);
     let spare = format!("{plain}.");
@@ -141,7 +142,7 @@ fn gateway_among(holders: &[NamedSocket], index: i32) -> Option<&NamedSocket> {
     holders.iter().find(|holder| may_be_gateway(holder, index))
 }
 
-/// Returns true if the holder of a name may be a gateway. It may where the kernel does not say.
+/// Returns true if the holder of a name may be a gateway, or if the kernel does not report it.
 fn may_be_gateway(holder: &NamedSocket, index: i32) -> bool {
     holder.user.is_none_or(|user| may_ask(user) || sock_diag::has_packet_socket(user, index).unwrap_or(true))
 }
@@ -153,7 +154,7 @@ struct Rival {
 }
 
 impl Rival {
-    /// Looks its process up, which may take milliseconds.
+    /// Looks up the process, which may take milliseconds.
     fn holder(&self) -> Option<ClaimHolder> {
         self.socket.as_ref().and_then(holder_of)
     }
@@ -285,7 +286,7 @@ fn spare_name(index: i32) -> String {
     format!("{}.{:016x}", plain_name(index), RandomState::new().hash_one(index))
 }
 
-/// Binds `socket` to an abstract name. Returns whether the name was free.
+/// Binds `socket` to an abstract name. Returns true if the name was free.
 fn bind(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let (address, length) = address(name.as_bytes());
     // SAFETY: `address` is readable for `length` bytes during the call.

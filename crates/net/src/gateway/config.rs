@@ -19,12 +19,12 @@ use crate::io::port::BackendKind;
 /// describes them ([`AfPacketOptions::split`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadPolicy {
-    /// Refuse to start where joined packets cannot be split.
+    /// Refuse to start if joined packets cannot be split.
     #[default]
     Refuse,
     /// Turn them off, and on again at the end.
     Fix,
-    /// Start all the same; joined packets that cannot be split are dropped and counted.
+    /// Start anyway; joined packets that cannot be split are dropped and counted.
     Ignore,
 }
 
@@ -41,12 +41,12 @@ pub enum LongFrames {
 /// Backend that moves frames between the interfaces and the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The one that is better, as far as that was measured, and complete: packet sockets on every interface so far.
+    /// The better backend by measurements, if it is complete: packet sockets on every interface so far.
     #[default]
     Auto,
     /// Packet sockets.
     AfPacket,
-    /// AF_XDP sockets, and packet sockets where the interfaces or the kernel are not fit for them; a note says why.
+    /// AF_XDP sockets, or packet sockets with a note if the interfaces or the kernel cannot use AF_XDP.
     AfXdp,
 }
 
@@ -74,7 +74,7 @@ impl BackendChoice {
 /// Processor of the data thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// On the last processor that this process may use.
+    /// The last processor that this process may use.
     #[default]
     Last,
     /// The processor at this distance before the last, wrapping around: one for each of several gateways.
@@ -90,15 +90,15 @@ pub enum Processor {
 pub struct GatewayConfig {
     /// Name of the link in a process with several links; by default the output's name.
     pub link_name: Option<String>,
-    /// Interface that the shared direction comes from. For the host's own traffic, the end of a cable that the gateway makes.
+    /// Input of the shared direction. For the host's own traffic, the end of a cable that the gateway creates.
     pub input: String,
-    /// Interface that it goes to: the link.
+    /// Output of the shared direction: the link.
     pub output: String,
     /// True to share the host's own frames for `output`. See [`GatewayConfig::for_own_traffic`].
     pub own_traffic: bool,
     /// The classes.
     pub tree: Hierarchy,
-    /// Names of the classes by id, the root's included. A class without a name is called by its number.
+    /// Names of the classes by id, including the root. A class without a name is named by its number.
     pub names: Vec<String>,
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
@@ -110,7 +110,7 @@ pub struct GatewayConfig {
     pub default_class: ClassId,
     /// Accounted length of a frame on the link.
     pub overhead: Overhead,
-    /// The most bytes that the scheduler, its queues and the packet pool may take together.
+    /// Maximum number of bytes for the scheduler, its queues and the packet pool together.
     pub memory_limit: u64,
     /// Backend.
     pub backend: BackendChoice,
@@ -118,22 +118,22 @@ pub struct GatewayConfig {
     pub pacing: Pacing,
     /// True to time every turn, so that statistics have the cost of each stage.
     pub profile: bool,
-    /// Lost time that the gateway makes up for; 20 ms when absent.
+    /// Limit of lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
     /// Processor of the data thread.
     pub processor: Processor,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
-    /// Start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
-    /// addresses use, or that are both ends of one cable.
+    /// Start even if frames may be doubled or loop: on ports that another gateway, a bridge or the kernel's own
+    /// addresses use, or on both ends of one cable.
     pub force: bool,
     /// True if the kernel passes frames while the gateway does not run.
     pub fail_open: FailOpen,
     /// True to ask a running gateway on the same interfaces to leave, and to take its place.
     pub take_over: bool,
-    /// True if an interface that goes down or away during the run is waited for. Else it ends the run.
+    /// True to wait for an interface that goes down or disappears during the run. Else it ends the run.
     pub wait_for_interfaces: bool,
-    /// A direction in which frames wait, and might go, and none has for so long has stalled.
+    /// Time without progress, though frames could be sent, after which a direction has stalled.
     pub stall_after: Nanos,
     /// Policy for offloads that join packets.
     pub offloads: OffloadPolicy,
@@ -141,12 +141,12 @@ pub struct GatewayConfig {
     pub long_frames: LongFrames,
     /// The sockets.
     pub sockets: AfPacketOptions,
-    /// Frames in the packet pool; as many as can be needed when absent.
+    /// Number of frames in the packet pool; by default the maximum need.
     pub pool_frames: Option<u32>,
     /// Time for which the gateway sends queued packets after a stop. Packets left after that are counted. Default: 2 s
     /// if it fails open, so that none are lost, otherwise zero.
     pub drain: Option<Nanos>,
-    /// The pools that the links of this process share: those that are to share have the same.
+    /// Pools of the process. Links share pools if they have the same value.
     pub pools: Pools,
     /// The link file of this configuration, if any. A reload reads it again.
     pub link: Option<Arc<LinkFile>>,
@@ -155,8 +155,8 @@ pub struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// A gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`. All frames belong to
-    /// `default_class` until `matches` are set.
+    /// Configures a gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`.
+    /// All frames belong to `default_class` until `matches` are set.
     #[must_use]
     pub fn new(
         input: &str,
@@ -224,7 +224,7 @@ impl GatewayConfig {
         Ok(Self { own_traffic: true, reverse: false, ..Self::from_link_file(link, &input, output)? })
     }
 
-    /// From where to where its frames go, in words.
+    /// Describes the path of its frames.
     #[must_use]
     pub fn way(&self) -> String {
         match self.own_traffic {
@@ -255,7 +255,7 @@ impl GatewayConfig {
         self.link_name.as_deref().unwrap_or(&self.output)
     }
 
-    /// The name of `class`, or its number where it has none.
+    /// Returns the name of `class`, or its number if it has none.
     pub(crate) fn name(&self, class: ClassId) -> String {
         self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
     }

@@ -34,7 +34,7 @@ use crate::wire::labels::{Labels, mark_congestion};
 /// Profiles one in `SAMPLE_EVERY` busy turns in detail. A prime, so that samples do not alias with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
 
-/// Most batches that one turn fetches in addition while it sheds.
+/// Maximum number of additional batches in a turn while it sheds.
 const SHED_BATCHES: usize = 16;
 
 /// Processor time of the turns that were timed in detail, in ns, and the packets that passed in them.
@@ -69,7 +69,7 @@ pub(crate) struct Parts {
     pub(crate) growth: Option<Growth>,
 }
 
-/// All parts of the path but the scheduler; see the module.
+/// All parts of the path except the scheduler; see the module.
 #[derive(Debug)]
 pub(crate) struct DataPath<I, O, C> {
     pub(crate) pool: FramePool,
@@ -81,7 +81,7 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
-    /// `None`: the other direction is not forwarded.
+    /// `None` if the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
     /// True while the kernel's buffer is nearly full, so that frames of classes with long queues are dropped at once.
     shedding: bool,
@@ -236,7 +236,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Gives a batch of arrivals to the scheduler.
+    /// Passes a batch of arrivals to the scheduler.
     fn take_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
         let mut batch = std::mem::take(&mut self.intake);
         self.receive(now, &mut batch);
@@ -301,7 +301,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         [onward, backward, sending].into_iter().flatten().min()
     }
 
-    /// Returns true if an interface owns frames that it has accepted.
+    /// Returns true if an interface owns accepted frames.
     pub(crate) fn is_sending(&self) -> bool {
         self.input.owned() + self.output.owned() > 0
     }
@@ -315,7 +315,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         Some(stats)
     }
 
-    /// Returns true if each frame that is not free is where it should be, with `queued` packets in the scheduler.
+    /// Returns true if each used frame is in its place, with `queued` packets in the scheduler.
     pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
         let in_use = self.pool.frames() - self.pool.free();
         let held = self.input.held() + self.output.held();
@@ -324,7 +324,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         in_use as u64 == known as u64 + queued
     }
 
-    /// Returns true if frames that were fetched wait for the next turn, and the pool has room for them.
+    /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
     pub(crate) fn has_more(&self) -> bool {
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
         more && self.pool.free() > 0
@@ -369,7 +369,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.note(error);
     }
 
-    /// The other direction: fetch and hand over, first in, first out.
+    /// Runs the other direction: fetches and hands over, first in, first out.
     fn reverse_turn(&mut self, now: Nanos) {
         let Some(mut stats) = self.reverse else { return };
         if self.takes_reverse() {
@@ -406,8 +406,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.reverse = Some(stats);
     }
 
-    /// Fetches up to [`BATCH`] frames, finds their classes, and appends those that the scheduler is to have to `batch`. Returns how many
-    /// it fetched.
+    /// Fetches up to [`BATCH`] frames, classifies them, and appends those for the scheduler to `batch`. Returns the
+    /// number of fetched frames.
     fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> usize {
         let started = self.lap();
         let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -473,7 +473,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
-        // The packets of a class that a change removes went with it: its number may be another's now.
+        // Packets of a removed class went with it: its number may now belong to another class.
         if reason != DropReason::ClassRemoved {
             self.queues.left(packet.class);
         }

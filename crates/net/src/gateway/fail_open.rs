@@ -39,12 +39,12 @@ use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
 
-/// True if the kernel passes frames, unshaped, while the gateway does not run.
+/// Policy of fail-open: the kernel passes frames, unshaped, while the gateway does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailOpen {
-    /// It does where it can; a note says why not.
+    /// Fail open if possible; else a note gives the reason.
     Auto,
-    /// It does, or the gateway does not start.
+    /// Fail open, or do not start.
     Require,
     /// No fail-open: nothing passes then.
     #[default]
@@ -103,7 +103,7 @@ impl FailOpenStats {
 #[derive(Debug)]
 pub(super) struct Hold {
     by: By,
-    /// The parts that others could take away.
+    /// The parts that can be removed externally.
     parts: SharedParts,
     /// Interfaces whose wires this gateway has created, rather than an earlier one.
     laid: Vec<(String, i32)>,
@@ -114,7 +114,7 @@ pub(super) struct Hold {
 enum By {
     Programs(Programs),
     Table(Table),
-    /// Programs in the interfaces' drivers, which end with the sockets that they give frames to.
+    /// Programs in the interfaces' drivers, which end with their sockets.
     Driver {
         map: Map,
         beat: SharedPage,
@@ -233,7 +233,7 @@ impl Hold {
         keeper.begin(&self.parts);
     }
 
-    /// The programs first, because it is they that a kernel may refuse.
+    /// Loads the programs first, because the kernel may refuse them.
     fn by_programs(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let programs = Programs::load().map_err(|error| explain(&error))?;
         let mut places = Vec::new();
@@ -245,7 +245,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Lays the wires that are not there. Where one cannot be laid, those that this has laid are taken up again.
+    /// Creates the missing wires. On a failure, removes those that it has created.
     fn lay(&mut self, directions: &[(&Interface, &Interface)]) -> Result<(), String> {
         for (from, to) in directions {
             match wire::lay((&from.name, from.index), to.index) {
@@ -288,7 +288,7 @@ impl Hold {
         }
     }
 
-    /// The hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
+    /// Creates the hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
     fn by_table(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let interfaces: Vec<_> = directions.iter().map(|(from, _)| (from.name.as_str(), from.index)).collect();
         let failed = |source| {
@@ -319,8 +319,8 @@ impl Hold {
         }
     }
 
-    /// Returns true if the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
-    /// they may.
+    /// Returns true if the kernel may have passed frames up to `now` that the sockets have, too. This is only possible
+    /// with a table for wires.
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
@@ -329,7 +329,7 @@ impl Hold {
         }
     }
 
-    /// Says that the data thread lives at `now`, in ns of the machine's monotonic clock.
+    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock.
     #[inline]
     pub(super) fn beat(&mut self, now: u64) {
         match &mut self.by {
@@ -381,7 +381,7 @@ impl Hold {
     }
 }
 
-/// Returns true if the wires of all `directions` are there, as a gateway that fails open has laid them.
+/// Returns true if the wires of all `directions` exist, as a gateway with fail-open creates them.
 pub(super) fn are_laid(directions: &[(&Interface, &Interface)]) -> bool {
     directions.iter().all(|(from, to)| matches!(wire::target(from.index), Ok(Some(Some(target))) if target == to.index))
 }

@@ -85,7 +85,7 @@ pub trait Planner: Send {
     /// The faults and their places, for the user.
     fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String>;
 
-    /// The links are now as this file says.
+    /// Called after the links were changed to this file.
     fn taken(&mut self, text: Option<&(String, String)>);
 }
 
@@ -94,9 +94,9 @@ pub trait Planner: Send {
 pub struct LinkEnd {
     /// Its name.
     pub link: String,
-    /// True if it went by a reload, and others went on.
+    /// True if a reload removed it.
     pub removed: bool,
-    /// Its last statistics, and why it ended where that was not wanted.
+    /// Its last statistics, or the failure that ended it.
     pub outcome: Result<GatewayStats, RunError>,
 }
 
@@ -122,7 +122,7 @@ struct State {
     ended: Vec<LinkEnd>,
     /// True during a reload; others are refused then.
     reloading: bool,
-    /// The process ends: no link comes any more.
+    /// True when the process ends: no link is opened any more.
     ending: bool,
     /// Events of links, until they are read.
     news: Vec<LogEvent>,
@@ -138,16 +138,16 @@ struct Running {
     remote: Remote,
     vitals: Vitals,
     keeper: Keeper,
-    /// For the thread that keeps all whole.
+    /// For the maintenance thread.
     strays: Arc<Mutex<Strays>>,
     stop: Arc<AtomicBool>,
-    /// True if it goes by a reload.
+    /// True if a reload removes it.
     closing: bool,
     thread: JoinHandle<Result<GatewayStats, RunError>>,
 }
 
 impl Running {
-    /// Runs it on a thread of its own.
+    /// Runs it on a new thread.
     fn start(gateway: Gateway, config: GatewayConfig) -> Result<Self, OpenError> {
         let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), Arc::new(AtomicBool::new(false)));
         let keeper = gateway.keeper.clone();
@@ -179,7 +179,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the data thread of this gateway turns, or has ended. Others find it at work then.
+    /// Waits until the data thread of this gateway runs, or has ended.
     fn wait_for_turn(vitals: &Vitals, finished: impl Fn() -> bool) {
         let until = Instant::now() + FIRST_TURN;
         while vitals.since_turn().is_none() && !finished() && Instant::now() < until {
@@ -287,7 +287,7 @@ impl Fleet {
         &self.0.links
     }
 
-    /// Each link in words, by its interfaces, with its name where there are several.
+    /// Describes each link by its interfaces, with its name if there are several.
     #[must_use]
     pub fn ways(&self) -> Vec<String> {
         self.0.lock().ways().map(|(way, _)| way).collect()
@@ -301,7 +301,7 @@ impl Fleet {
         (state.generation, vitals)
     }
 
-    /// Returns the messages about links that came and went since the last call.
+    /// Returns the messages about links that started or ended since the last call.
     #[must_use]
     pub fn news(&self) -> Vec<LogEvent> {
         let mut state = self.0.lock();
@@ -321,7 +321,8 @@ impl Fleet {
         !state.reloading && state.running.iter().all(|running| running.thread.is_finished())
     }
 
-    /// Ends all links and waits for that. Returns the accounts: of those that went before (the last 64), then of the others in their order.
+    /// Ends all links and waits for that. Returns the accounts: those of links that ended before (the last 64), then
+    /// the others in order.
     #[must_use]
     pub fn join(&self) -> Vec<LinkEnd> {
         self.end();
@@ -378,7 +379,7 @@ impl State {
         self.running.iter().for_each(|running| running.stop.store(true, Ordering::Relaxed));
     }
 
-    /// Keeps the accounts of links that have gone by a reload.
+    /// Keeps the accounts of links that a reload has removed.
     fn settle(&mut self) {
         let mut at = 0;
         while at < self.running.len() {

@@ -28,23 +28,23 @@ pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
 /// Maximum number of messages kept for the reader; later ones are lost.
 const MESSAGES: usize = 64;
 
-/// Times at which a gateway did not do its work.
+/// Times during which a gateway did not work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LivenessStats {
     /// Stalls of a direction: frames could be sent but none left (for 500 ms, or the configured time).
     pub stalls: u64,
-    /// The longest of these, in seconds; 0 where there was none.
+    /// The longest stall in seconds; 0 if there was none.
     pub longest_stall_s: f64,
-    /// Times that the data thread did not turn for more than 300 ms, because it got no processor or was stopped. A gateway that fails
-    /// open let frames pass then.
+    /// Times that the data thread did not run for more than 300 ms, because it got no processor or was stopped. A
+    /// gateway with fail-open let frames pass then.
     pub pauses: u64,
     /// The longest of these, in seconds.
     pub longest_pause_s: f64,
-    /// Times that an interface went down or away and came back.
+    /// Times that an interface went down or disappeared and came back.
     pub interface_losses: u64,
     /// Time without one of its interfaces, in seconds.
     pub without_interface_s: f64,
-    /// Time for which frames waited for an interface that had no carrier, in seconds.
+    /// Time for which frames waited for an interface without carrier, in seconds.
     #[serde(default)]
     pub without_carrier_s: f64,
 }
@@ -78,15 +78,15 @@ impl Vitals {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns true if the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an
-    /// interface is well.
+    /// Returns true if the data thread runs and no direction has stalled. A gateway that has not begun, has ended, or
+    /// waits for an interface is well.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.since_turn().is_none_or(|since| since.as_nanos() <= u128::from(STALE.0))
             && !self.0.stalled.load(Ordering::Acquire)
     }
 
-    /// Returns true if the gateway waits for an interface that went down or away.
+    /// Returns true if the gateway waits for an interface that went down or disappeared.
     #[must_use]
     pub fn is_without_interface(&self) -> bool {
         self.0.without_interface.load(Ordering::Acquire)
@@ -107,12 +107,12 @@ impl Vitals {
     }
 }
 
-/// One direction, as it is seen now.
+/// Present state of a direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Motion {
-    /// Frames that have left it, one way or another.
+    /// Frames that have left it, sent or dropped.
     pub(crate) moved: u64,
-    /// From when on the frames that wait may go; `None` where none waits or none may.
+    /// Time from which waiting frames may be sent; `None` if none waits or none may.
     pub(crate) may_go: Option<Nanos>,
 }
 
@@ -143,7 +143,7 @@ impl Progress {
             self.due = seen.may_go.map(|may_go| may_go.max(now));
             return std::mem::take(&mut self.stalled).then(|| Turn::MovesAgain(since(before)));
         };
-        // The first promise counts: one that is put off again and again is none.
+        // The first time counts: it is not postponed by later ones.
         let due = *self.due.get_or_insert(may_go.max(now));
         if self.stalled || now.saturating_sub(due) < patience {
             return None;
@@ -189,8 +189,8 @@ impl Liveness {
         self.turned = now;
     }
 
-    /// The data thread turns at `now`, which is `shared` on the machine's clock. Returns how long it has not, if that was so long that
-    /// its heartbeat was stale.
+    /// Records a turn at `now`, which is `shared` on the machine's clock. Returns the length of the pause before it if
+    /// the heartbeat was stale.
     #[inline]
     pub(crate) fn turn(&mut self, now: Nanos, shared: u64) -> Option<Nanos> {
         let since = now.saturating_sub(self.turned);
@@ -199,7 +199,7 @@ impl Liveness {
         (since > STALE).then_some(since)
     }
 
-    /// Returns true if it is time to look at progress.
+    /// Returns true if a progress check is due.
     #[inline]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
         now >= self.look_at
@@ -284,7 +284,7 @@ impl Liveness {
     }
 }
 
-/// A time in a message, in milliseconds or seconds.
+/// Formats a time for a message, in milliseconds or seconds.
 pub(crate) fn time(nanos: Nanos) -> String {
     match nanos.0 {
         0..10_000_000_000 => format!("{} ms", nanos.0.div_ceil(1_000_000)),

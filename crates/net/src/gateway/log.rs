@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The gateway, or one of its links, cannot do its work.
+    /// The gateway, or one of its links, does not work.
     Error,
     /// It works, but not as configured: the user has to act.
     Warn,
@@ -57,14 +57,14 @@ impl LogEvent {
         Self::new(Severity::Info, message)
     }
 
-    /// The same, about the link of this name.
+    /// Returns the message with the name of a link.
     #[must_use]
     pub fn of_link(mut self, link: impl Into<String>) -> Self {
         self.link = Some(link.into());
         self
     }
 
-    /// The same, about the class of this name.
+    /// Returns the message with the name of a class.
     #[must_use]
     pub fn of_class(mut self, class: impl Into<String>) -> Self {
         self.class = Some(class.into());

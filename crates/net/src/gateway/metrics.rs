@@ -48,7 +48,7 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 const MAX_CLIENTS: usize = 16;
 /// Lifetime of an answer, during which further clients get it, too.
 const FRESH: Duration = Duration::from_millis(200);
-/// The shortest interval that rates are about.
+/// Minimum interval for rates.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// Maximum number of filters whose texts are cached with an answer.
 const MOST_FILTERS: usize = 8;
@@ -56,7 +56,7 @@ const MOST_FILTERS: usize = 8;
 const ANSWER: Duration = Duration::from_secs(2);
 /// Longest poll in ms.
 const POLL_MS: i32 = 50;
-/// The same while a data thread is to answer.
+/// Poll interval while a data thread's answer is pending.
 const WAITING_POLL_MS: i32 = 2;
 
 /// Reason why there are no metrics.
@@ -83,7 +83,7 @@ pub enum MetricsError {
     Thread(io::Error),
 }
 
-/// Metrics that are being served, until this is dropped.
+/// A running metrics server, until this is dropped.
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
@@ -91,7 +91,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Serves the metrics of `links` at `address`, from a thread of its own. With port 0 the kernel chooses one.
+    /// Serves the metrics of `links` at `address`, from a new thread. With port 0 the kernel chooses one.
     ///
     /// # Errors
     /// [`MetricsError`].
@@ -112,7 +112,7 @@ impl Metrics {
     }
 }
 
-/// A question to all links that is under way.
+/// A pending request to all links.
 struct Gathering {
     links: Vec<(String, Remote, Ticket)>,
     until: Instant,
@@ -190,7 +190,7 @@ impl Server for MetricsServer {
         let mut fresh = last.as_mut().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, answer)| answer);
         let mut wanted = false;
         let mut page = |filter: &Filter| fresh.as_mut().map(|answer| answer.text(filter));
-        // An error ends its own connection alone.
+        // An error ends only its own connection.
         clients.retain_mut(|client| match client.poll(now, links, &mut page) {
             Ok(Step::Stays) => true,
             Ok(Step::Wants) => {
@@ -286,7 +286,7 @@ impl MetricsServer {
     }
 }
 
-/// A link as it is seen now and was before.
+/// Present and earlier observation of a link.
 struct Seen {
     name: String,
     observation: Option<Arc<Observation>>,

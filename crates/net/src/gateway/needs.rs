@@ -58,10 +58,10 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Those with this `backend`, for frames that take `frame_bytes` in the pool.
+    /// Returns the needs with this `backend`, for frames that take `frame_bytes` in the pool.
     ///
     /// # Errors
-    /// Where they are more than the pool, or all together, may be.
+    /// If they exceed the limits of the pool or of the memory.
     pub(super) fn of(config: &GatewayConfig, backend: BackendKind, frame_bytes: u32) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
         let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve());
@@ -131,7 +131,7 @@ pub(super) fn fit_largest_packet(
     Ok(())
 }
 
-/// Most packets that all queues together may hold, the one behind the scheduler included.
+/// Maximum number of packets that all queues together may hold, the one behind the scheduler included.
 fn most_queued(tree: &Hierarchy) -> u32 {
     let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
     let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);

@@ -1,4 +1,4 @@
-//! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
+//! Starts a gateway. All checks are made here, before a frame moves, and all memory is reserved.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Gateway {
 /// Memory for opening that does not grow with the classes: buffers for super-frames, the classifier, threads.
 const BESIDE: u64 = 16 << 20;
 
-/// Checks all that can be checked before anything is opened.
+/// Makes all checks that are possible before anything is opened.
 fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked, OpenError> {
     if config.input == config.output {
         return Err(OpenError::SameInterface { name: config.input.clone() });
@@ -136,7 +136,7 @@ pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), Op
     pick(config.processor).map(|_| ())
 }
 
-/// Interfaces that were opened, and the pool that their frames lie in.
+/// Open interfaces, and the pool for their frames.
 struct Opened {
     backend: BackendKind,
     needs: Needs,

@@ -13,9 +13,9 @@ use crate::io::interface::InterfaceError;
 /// Holder of the claim on an interface, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimHolder {
-    /// The user, as this process's user namespace sees him.
+    /// The user, in this process's user namespace.
     pub user: u32,
-    /// The process. `None`: this process may not see it.
+    /// The process. `None` if this process may not see it.
     pub process: Option<u32>,
 }
 
@@ -93,7 +93,7 @@ pub enum OpenError {
         /// Time waited.
         waited: std::time::Duration,
     },
-    /// The kernel cannot pass frames while the gateway does not run, and was required to.
+    /// Fail-open was required but is not possible.
     #[error(
         "cannot fail open, which --fail-open require demands: {why}; with --fail-open auto or never the gateway starts, but no frame passes while it does not run"
     )]
@@ -167,7 +167,7 @@ pub enum OpenError {
         /// Its addresses.
         addresses: Vec<String>,
     },
-    /// Offloads that join packets are on, and joined packets cannot be split.
+    /// Offloads join packets, and joined packets cannot be split.
     #[error(
         "interface {name} joins packets before the gateway sees them ({}), and the kernel does not report how to split them; turn that off with `ethtool -K {name} {}`, or \
          let the gateway do it while it runs (--fix-offloads)",
@@ -205,7 +205,7 @@ pub enum OpenError {
         /// The least number of frames.
         needed: u32,
     },
-    /// The scheduler and the packet pool would take more memory than is allowed.
+    /// The scheduler and the packet pool would exceed the memory limit.
     #[error(
         "{scheduler} and a packet pool of {frames} frames take {}, and {} are allowed; lower buffer in [link], or raise memory \
          in [link] (memory = \"{}\")",

@@ -26,13 +26,13 @@ use fairlink_core::Nanos;
 use crate::io::backend::{Backend, BackendError, Rest, Sent};
 use crate::io::frame_pool::FramePool;
 
-/// A busy interface is tried again after this time at first, then after twice that, and so on.
+/// First pause before a retry of a busy interface; it doubles with each retry.
 pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
-/// Longest time between two tries of an interface that has carrier.
+/// Longest pause between attempts at an interface with carrier.
 const LONGEST_RETRY: Nanos = Nanos::from_millis(1);
-/// Longest time between two tries of an interface without carrier.
+/// Longest pause between attempts at an interface without carrier.
 const LONGEST_CARRIER_RETRY: Nanos = Nanos::from_millis(20);
-/// Longest time that one frame which an interface refuses holds up those behind it.
+/// Longest time for which a refused frame holds up those behind it.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5);
 
 /// Number of frames given up in a row beyond which the interface is the cause.
@@ -63,7 +63,7 @@ pub(crate) struct Outlet {
     carrier: bool,
     /// Times that frames had to wait for the interface.
     pub(crate) busy: u64,
-    /// Frames that it has taken, or that were given up.
+    /// Frames that were accepted, or given up.
     pub(crate) moved: u64,
 }
 

@@ -12,7 +12,7 @@ use fairlink_core::{ClassId, Hierarchy, Lender, Member, Members, Nanos, Pool, Po
 use crate::gateway::open_error::OpenError;
 use crate::io::clock::MonotonicClock;
 
-/// The pools of a process. Clones are the same ones: all links that are to share have one each.
+/// The pools of a process. Clones share them: all links that are to share pools have one each.
 #[derive(Clone, Debug, Default)]
 pub struct Pools(Arc<Mutex<Vec<Known>>>);
 
@@ -27,7 +27,7 @@ struct Known {
     ends: Vec<Member>,
 }
 
-/// New values of a pool, from the moment on in which a change is committed.
+/// New parameters of a pool, in effect when a change is committed.
 #[derive(Debug)]
 pub(super) struct Tuned {
     pool: Arc<Pool>,
@@ -38,7 +38,7 @@ pub(super) struct Tuned {
 
 impl Tuned {
     pub(super) fn take_effect(&self) {
-        // They were checked when they were made. Where another link's change came between, that one counts.
+        // They were checked before. If another link's change came in between, that one counts.
         let _ = self.pool.retune(self.rate, self.burst, &self.bases);
     }
 }
@@ -108,7 +108,7 @@ impl Pools {
         Ok((members, tuned))
     }
 
-    /// The ends of the pool of `spec`, which may be there already.
+    /// Returns the ends of the pool of `spec`, which may exist already.
     fn ends(&self, file: &str, spec: &PoolSpec) -> Result<Vec<Member>, PoolError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Pools that only this list holds are unused.

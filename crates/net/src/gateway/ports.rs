@@ -13,7 +13,7 @@ use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
-/// The interfaces that a gateway goes between, looked up. For the host's own traffic the cable is laid first.
+/// The two interfaces of a gateway, looked up. For the host's own traffic the cable is created first.
 pub(super) struct Looked {
     pub(super) input: Interface,
     pub(super) output: Interface,
@@ -22,7 +22,7 @@ pub(super) struct Looked {
 
 impl Looked {
     /// # Errors
-    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be laid.
+    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be created.
     pub(super) fn up(config: &GatewayConfig) -> Result<Self, OpenError> {
         if !config.own_traffic {
             let input = Interface::open(&config.input)?;
@@ -91,9 +91,9 @@ pub(super) struct Held {
     /// Dropping them turns the offloads on again.
     #[expect(dead_code, reason = "held, not read")]
     pub(super) offloads: Vec<OffloadsOff>,
-    /// As long as they are kept, no other gateway receives from the same interfaces.
+    /// While they exist, no other gateway receives from the same interfaces.
     pub(super) claims: Vec<Claim>,
-    /// By which the host's own frames come. It goes last.
+    /// The cable for the host's own frames. It is dropped last.
     cable: Option<Cable>,
 }
 
@@ -213,7 +213,7 @@ fn directions<'a>(config: &GatewayConfig, [input, output]: [&'a Interface; 2]) -
     directions
 }
 
-/// Turns the offloads of `interface` off that join packets, if any is on, and says so.
+/// Turns off the offloads of `interface` that join packets, if any is on, and adds a note.
 fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<OffloadsOff>, OpenError> {
     let turned_off = OffloadsOff::new(interface)?;
     if let Some(off) = &turned_off {

@@ -27,17 +27,17 @@ use crate::gateway::fail_open::FailOpen;
 /// Needs of a process after its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
-    /// Files that are read again by a reload.
+    /// Files that a reload reads again.
     files: BTreeSet<PathBuf>,
     /// Path of the control socket, present or future.
     control: Option<PathBuf>,
     /// Address of the metrics.
     metrics: Option<SocketAddr>,
-    /// True if programs in the kernel are put in place again when an interface comes back.
+    /// True if programs in the kernel are attached again when an interface comes back.
     programs: bool,
     /// True if memory is registered with the kernel again when an interface comes back, as AF_XDP does.
     pinned: bool,
-    /// True if a cable for the host's own traffic is made again.
+    /// True if a cable for the host's own traffic may be recreated.
     cables: bool,
 }
 
@@ -94,13 +94,13 @@ impl Privileges {
         dropped
     }
 
-    /// The directory that the control socket is in.
+    /// The directory of the control socket.
     fn control_directory(&self) -> Option<PathBuf> {
         self.control.as_deref().map(directory)
     }
 }
 
-/// The directory that the file at `path` is in.
+/// The directory of the file at `path`.
 fn directory(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
@@ -111,7 +111,7 @@ fn directory(path: &Path) -> PathBuf {
 /// Result of dropping privileges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The capabilities that are left, by name; `None` where they could not be dropped.
+    /// Names of the capabilities that were kept; `None` if none could be dropped.
     pub kept: Option<Vec<String>>,
     /// True if only named files can be opened.
     pub files: bool,

@@ -10,12 +10,12 @@ const LONG: u32 = 1024;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct QueueLengths {
-    /// By class: packets with the scheduler, and from how many on that is long.
+    /// By class: packets in the scheduler, and the length from which a queue is long.
     classes: Vec<(u32, u32)>,
 }
 
 impl QueueLengths {
-    /// Empty queues of the leaves of `tree`.
+    /// Creates empty queues for the leaves of `tree`.
     pub(crate) fn new(tree: &Hierarchy) -> Self {
         let mut classes = vec![(0, LONG); tree.len()];
         for &leaf in tree.leaves() {
@@ -36,13 +36,13 @@ impl QueueLengths {
         }
     }
 
-    /// A packet of `class` is given to the scheduler.
+    /// Counts a packet of `class` that is given to the scheduler.
     #[inline]
     pub(crate) fn entered(&mut self, class: ClassId) {
         self.classes[class.index()].0 += 1;
     }
 
-    /// A packet of `class` has come back from the scheduler, to be sent or dropped.
+    /// Counts a packet of `class` that has left the scheduler, to be sent or dropped.
     #[inline]
     pub(crate) fn left(&mut self, class: ClassId) {
         self.classes[class.index()].0 -= 1;

@@ -18,7 +18,7 @@ use crate::gateway::trace::{self, TraceReader, TraceWriter};
 /// Interval at which a waiting thread checks that the data thread has memory for the answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Room for answers before; more than there ever are.
+/// Capacity for earlier answers; more than there ever are.
 const OLD: usize = 4;
 
 /// A change on its way to the data thread and back.
@@ -47,7 +47,7 @@ enum TraceSlot {
 struct Answer {
     /// The present generation.
     generation: Arc<Generation>,
-    /// Questions up to this one are answered by `snapshot`.
+    /// `snapshot` answers requests up to this number.
     number: u64,
     snapshot: Option<Arc<Snapshot>>,
     /// Memory for the next answer, brought by a requesting thread.
@@ -59,7 +59,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The answer to this question; `None` as long as there may still come one.
+    /// Returns the answer to this request; `None` while one may still come.
     fn to(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
         match &self.snapshot {
             Some(snapshot) if self.number >= ticket.0 || self.over => Some(Ok(Arc::clone(snapshot))),
@@ -68,7 +68,7 @@ impl Answer {
         }
     }
 
-    /// Returns true if the data thread has, or will find, no memory for an answer.
+    /// Returns true if the data thread has, or will have, no memory for an answer.
     fn lacks_memory(&self) -> bool {
         !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.generation, &self.generation))
     }
@@ -102,18 +102,19 @@ struct Shared {
     told: Condvar,
     /// The running configuration. A change holds the lock.
     present: Mutex<Option<Box<RunningConfig>>>,
-    /// True if the slot holds an order.
+    /// True if the slot holds a change.
     ordered: AtomicBool,
     order: Mutex<ChangeSlot>,
     order_done: Condvar,
-    /// True if the slot holds an ordered tap.
+    /// True if the slot holds a requested tap.
     tap_ordered: AtomicBool,
     tap: Mutex<TraceSlot>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Answer> {
-        // Parts of an answer are replaced and never changed, so a thread that died holding the lock left whole ones.
+        // Parts of an answer are replaced and never changed, so they are complete even if a thread died holding the
+        // lock.
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Sees to it that the data thread has memory for an answer. Memory is got and freed without the lock.
+    /// Provides the data thread with memory for an answer. Memory is allocated and freed without the lock.
     fn bring_memory(&self) {
         let (freed, wanted) = {
             let mut answer = self.lock();
@@ -186,18 +187,18 @@ impl Remote {
     /// Requests a snapshot without waiting for it.
     pub(crate) fn ask(&self) -> Ticket {
         self.0.bring_memory();
-        // With the lock, so that the data thread finds the memory of each question that it sees.
+        // With the lock, so that the data thread finds the memory of each request that it sees.
         let _answer = self.0.lock();
         Ticket(self.0.asked.fetch_add(1, Ordering::Release) + 1)
     }
 
-    /// The answer, or `None` as long as there is none.
+    /// Returns the answer, or `None` while there is none.
     pub(crate) fn answer(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
         let (answer, lacks_memory) = {
             let answer = self.0.lock();
             (answer.to(ticket), answer.lacks_memory())
         };
-        // The memory that was brought with the question may have gone to another, or a reload has come in between.
+        // The memory that came with the request may have been used for another one, or a reload has come in between.
         if answer.is_none() && lacks_memory {
             self.0.bring_memory();
         }
@@ -246,7 +247,7 @@ impl Remote {
             match std::mem::take(&mut *slot) {
                 ChangeSlot::Done(order) => return Ok(order),
                 ChangeSlot::Idle => return Err(RemoteError::Ended),
-                // Once it was taken it is soon done.
+                // Once taken, it is finished soon.
                 ChangeSlot::Taken => {
                     *slot = ChangeSlot::Taken;
                     slot = self.0.order_done.wait(slot).unwrap_or_else(PoisonError::into_inner);
@@ -270,7 +271,7 @@ impl Remote {
     /// # Errors
     /// [`RemoteError::Tracing`], and [`RemoteError::NeverRan`] also for a gateway that has ended.
     pub(crate) fn trace(&self, snap: u32) -> Result<TraceReader, RemoteError> {
-        // Both ends are made, and an old one is freed, without the lock.
+        // Both ends are created, and an old one is freed, without the lock.
         let generation = self.generation();
         let (tap, feed) = trace::begin(generation.pool_frames, generation.number, snap);
         let mut slot = self.0.lock_tap();
@@ -287,7 +288,7 @@ impl Remote {
         Ok(feed)
     }
 
-    /// Statistics as of now, or as of the end where the gateway has ended.
+    /// Returns the present statistics, or the final ones if the gateway has ended.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -295,7 +296,7 @@ impl Remote {
         self.observe(timeout).map(|observation| Arc::new(observation.stats(None)))
     }
 
-    /// The same, to be compared with another.
+    /// As [`Remote::stats`], for comparison with another observation.
     pub(crate) fn observe(&self, timeout: Duration) -> Result<Observation, RemoteError> {
         let ticket = self.ask();
         let until = Instant::now().checked_add(timeout);
@@ -357,7 +358,7 @@ impl Publisher {
         &self.generation
     }
 
-    /// Of a gateway that can be changed.
+    /// Creates the end for a gateway that can be changed.
     pub(super) fn of(present: RunningConfig, generation: Arc<Generation>) -> Self {
         let publisher = Self::new(generation);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
@@ -393,7 +394,7 @@ impl Publisher {
         self.shared.tap_ordered.load(Ordering::Acquire)
     }
 
-    /// The tap of the trace that is to begin.
+    /// Returns the tap of the trace that is to start.
     pub(crate) fn take_tap(&mut self) -> Option<Box<TraceWriter>> {
         self.shared.tap_ordered.store(false, Ordering::Relaxed);
         let mut slot = self.shared.lock_tap();
@@ -406,7 +407,7 @@ impl Publisher {
         }
     }
 
-    /// The trace has ended. Another thread frees the tap.
+    /// Returns the tap of a trace that has ended. Another thread frees it.
     pub(crate) fn give_back(&mut self, tap: Box<TraceWriter>) {
         tap.close();
         *self.shared.lock_tap() = TraceSlot::Given(tap);
@@ -421,7 +422,7 @@ impl Publisher {
         self.copying.is_some() || self.shared.asked.load(Ordering::Acquire) != self.answered
     }
 
-    /// Returns true if an answer is under way, so that there is no time to sleep.
+    /// Returns true if an answer is in progress, so that there is no time to sleep.
     pub(crate) fn is_copying(&self) -> bool {
         self.copying.is_some()
     }
@@ -437,7 +438,7 @@ impl Publisher {
         Copying::begin(answer.spare.take_if(usable)?, number)
     }
 
-    /// Keeps an answer that is not complete yet.
+    /// Keeps an incomplete answer.
     pub(crate) fn keep_copying(&mut self, copying: Copying) {
         self.copying = Some(copying);
     }
@@ -467,13 +468,13 @@ impl Publisher {
         before
     }
 
-    /// Answers before that wait for another thread.
+    /// Number of earlier answers that wait for another thread.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.shared.lock().old.len()
     }
 
-    /// Hands over the last answer, which answers all questions. The data thread has ended and may wait.
+    /// Publishes the last answer, which answers all requests. The data thread has ended and may wait.
     pub(crate) fn publish_last(&mut self, snapshot: Arc<Snapshot>) {
         let mut answer = self.shared.lock();
         self.answered = self.shared.asked.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
+//! The main loop of a gateway: turns of the data path on one thread, waiting between turns, and the final account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use crate::io::sys;
 pub struct RunError {
     /// The failure.
     pub source: BackendError,
-    /// The statistics up to the end. Every packet is accounted for here too.
+    /// The statistics up to the end. They are balanced, too.
     pub stats: Box<GatewayStats>,
 }
 
@@ -311,7 +311,7 @@ pub(super) struct Time {
     start: Nanos,
     slept: u64,
     spun: u64,
-    /// The processor's time that the thread had had when it started.
+    /// Processor time of the thread at its start.
     processor: u64,
 }
 

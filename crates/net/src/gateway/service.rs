@@ -40,7 +40,7 @@ impl Service {
         Ok(service)
     }
 
-    /// The one that listens at `name`: a path, or `@` and an abstract name.
+    /// The manager that listens at `name`: a path, or `@` and an abstract name.
     fn at(name: &str) -> io::Result<Self> {
         let address = match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -52,7 +52,7 @@ impl Service {
         Ok(Self { socket: Some(socket), ..Self::default() })
     }
 
-    /// The gateway runs, as `status` says in a few words.
+    /// Reports that the gateway runs, with a short status text.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
@@ -62,7 +62,7 @@ impl Service {
         self.tell(&format!("STATUS={status}"));
     }
 
-    /// The configuration is being read again; [`Service::ready`] says when that is done.
+    /// Reports that the configuration is being read again; [`Service::ready`] reports the end of that.
     pub fn reloading(&self) {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", MonotonicClock::SHARED.now().0 / 1000));
     }
@@ -85,7 +85,7 @@ impl Service {
 
     fn tell(&self, text: &str) {
         if let Some(socket) = &self.socket {
-            // One that does not listen is not waited for.
+            // Does not wait for a manager that does not listen.
             let _ = socket.send(text.as_bytes());
         }
     }

@@ -74,13 +74,13 @@ pub(super) trait Server: Send + 'static {
     /// Links that it serves.
     fn links(&self) -> &Links;
 
-    /// Makes the state of a new connection.
+    /// Creates the state of a new connection.
     fn connect(&self, stream: <Self::Listener as Listener>::Stream) -> Self::Client;
 
     /// When all places are taken, the connection with the smallest key is closed.
     fn eviction_order(client: &Self::Client) -> Self::Order;
 
-    /// Longest poll in ms, after which the server looks at its data threads and at the request to end.
+    /// Longest poll in ms. After it the server checks its data threads and the stop request.
     fn poll_ms(&self, clients: &[Self::Client]) -> i32;
 
     /// Gives every connection a turn, without blocking, and removes those that have ended or failed.

@@ -24,13 +24,13 @@ use crate::wire::segments::Unsplittable;
 
 /// Name of the account of removed classes; no class of a link file can have it.
 pub(crate) const REMOVED: &str = "(removed)";
-/// Less lost time than this is not worth a word in text.
+/// Minimum lost time for the text report.
 const FORFEITED_TO_TELL_S: f64 = 0.001;
 
-/// Frames of one class that were dropped before the scheduler got them or after it gave them away, and those that were sent.
+/// Frames of one class that were dropped before or behind the scheduler, or sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassEdges {
-    /// Dropped on either side, by the place of the cause in [`EDGE_CAUSES`].
+    /// Dropped on either side, by the position of the cause in [`EDGE_CAUSES`].
     dropped: [Amount; EDGE_CAUSES.len()],
     /// Frames among them that were dropped before the scheduler.
     pub(crate) dropped_before: Amount,
@@ -84,12 +84,12 @@ pub(crate) struct EdgeCounters {
 }
 
 impl EdgeCounters {
-    /// Counters for the classes that `delays` is made for.
+    /// Creates counters for the classes of `delays`.
     pub(crate) fn new(delays: DelayTable) -> Self {
         Self { classes: vec![ClassEdges::default(); delays.of.len()], delays }
     }
 
-    /// The output accepted a packet of `len` accounted bytes that stayed in the gateway for `delay`.
+    /// Counts a packet of `len` accounted bytes that the output accepted after `delay` in the gateway.
     #[inline]
     pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
         self.classes[class.index()].sent.count(len);
@@ -99,14 +99,14 @@ impl EdgeCounters {
         }
     }
 
-    /// A frame of `len` accounted bytes was dropped before the scheduler.
+    /// Counts a frame of `len` accounted bytes that was dropped before the scheduler.
     pub(crate) fn dropped_before(&mut self, class: ClassId, len: u32, cause: DropCause) {
         let edges = &mut self.classes[class.index()];
         edges.drop(len, cause);
         edges.dropped_before.count(len);
     }
 
-    /// A packet of `len` accounted bytes was dropped behind the scheduler.
+    /// Counts a packet of `len` accounted bytes that was dropped behind the scheduler.
     pub(crate) fn dropped_behind(&mut self, class: ClassId, len: u32, cause: DropCause) {
         self.classes[class.index()].drop(len, cause);
     }
@@ -163,8 +163,8 @@ pub struct TimeShares {
     /// Awake without work: waiting for the next time to send, or polling for frames.
     #[serde(default)]
     pub spinning: f64,
-    /// Part of the time for which a processor worked for the data thread, as the kernel counts it. The rest it slept, or waited
-    /// for a processor.
+    /// Fraction of the time for which a processor worked for the data thread, by the kernel's count. In the rest it
+    /// slept, or waited for a processor.
     #[serde(default)]
     pub processor: f64,
     /// Fetching frames from the kernel.
@@ -230,7 +230,7 @@ pub struct MemoryBound {
     pub frame_bytes: u64,
     /// The packet pool in bytes, bookkeeping included.
     pub pool_bytes: u64,
-    /// Most packets that all queues may hold.
+    /// Maximum number of packets that all queues may hold.
     pub queue_packets: u64,
     /// The scheduler with its queues in bytes.
     #[serde(default)]
@@ -267,13 +267,13 @@ impl std::fmt::Display for MemoryBound {
     }
 }
 
-/// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until the output accepted
-/// it. A class has delays up to 1,024 leaves; an inner class where all its leaves have.
+/// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until
+/// the output accepted it. The first 1,024 leaves have delays; an inner class has them if all its leaves do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GatewayStats(pub LinkReport<Vec<ClassReport>, GatewayExtension>);
 
-/// The key that only a gateway's link has.
+/// The additional key of a gateway's link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayExtension {
     /// State of the gateway without its classes.
@@ -283,17 +283,17 @@ pub struct GatewayExtension {
 /// State of a gateway without its classes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayState {
-    /// Number of changes that were committed since the gateway started. Classes and their order may differ between two statistics with different
-    /// generations.
+    /// Number of changes committed since the gateway started. Classes and their order may differ between statistics of
+    /// different generations.
     #[serde(default)]
     pub generation: u64,
-    /// Interface that the shared direction comes from.
+    /// Input of the shared direction.
     pub input: String,
     /// Interface that it goes to.
     pub output: String,
     /// Time since the data thread started, in seconds.
     pub uptime_s: f64,
-    /// True where received = sent + dropped + queued for every class, in packets and bytes, and the packet pool agrees.
+    /// True if received = sent + dropped + queued for every class, in packets and bytes, and the packet pool agrees.
     pub balanced: bool,
     /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames all
     /// match earlier lines.
@@ -302,30 +302,30 @@ pub struct GatewayState {
     /// State of fail-open forwarding.
     #[serde(default)]
     pub fail_open: FailOpenStats,
-    /// Times at which the gateway did not do its work.
+    /// Times during which the gateway did not work.
     #[serde(default)]
     pub liveness: LivenessStats,
-    /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
+    /// Frames that the kernel dropped before the gateway fetched them; not among the received.
     pub kernel_dropped_packets: u64,
-    /// Frames that an offload had joined, which could not be split and were dropped as `joined`.
+    /// Super-frames that could not be split and were dropped as `joined`.
     pub super_packets: u64,
-    /// The same by reason, those that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
+    /// The same by reason, for reasons that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub super_packets_by_reason: BTreeMap<String, u64>,
-    /// Frames that an offload had joined, which were split into the packets they were joined from, in both directions.
+    /// Super-frames that were split into their packets, in both directions.
     #[serde(default)]
     pub split_packets: u64,
     /// Those packets. Each is received, sent, dropped or queued like any other.
     #[serde(default)]
     pub segments: u64,
-    /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
-    /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
+    /// Frames that the kernel discarded because an offload had joined them in a way that it cannot describe (such as
+    /// UDP fragmentation offload of a guest behind a tap); not among the received.
     #[serde(default)]
     pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
-    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the kernel
-    /// where that cannot.
+    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the
+    /// kernel if that cannot.
     #[serde(default)]
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
@@ -338,10 +338,10 @@ pub struct GatewayState {
     /// Interfaces without carrier that frames wait for.
     #[serde(default)]
     pub waiting_for_carrier: Vec<String>,
-    /// Leaves without a `delay_s` of their own, because only the first 1024 have one. Their delays count in the link's.
+    /// Leaves without their own `delay_s`, because only the first 1024 have one. Their delays count in the link's.
     #[serde(default)]
     pub leaves_without_delays: u64,
-    /// The other direction; `None` where it is not forwarded.
+    /// The other direction; `None` if it is not forwarded.
     pub reverse: Option<ReverseStats>,
     /// Time of the data thread by activity.
     pub time: TimeShares,
@@ -354,9 +354,9 @@ pub struct GatewayState {
     /// or the output accepted nothing.
     #[serde(default)]
     pub forfeited_s: f64,
-    /// The most frames of the pool that were in use at once.
+    /// Maximum number of pool frames in use at once.
     pub pool_most_used: u64,
-    /// Classes that changes have removed, together; absent where they had no packets.
+    /// Classes that changes have removed, together; absent if they had no packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<ClassReport>,
 }
@@ -392,7 +392,7 @@ impl GatewayStats {
         &self.extension.gateway
     }
 
-    /// Returns the span since the last answer on the same connection, where that was requested.
+    /// Returns the span since the last answer on the same connection, if requested.
     #[must_use]
     pub fn interval(&self) -> Option<&Span> {
         self.spans.first()
@@ -410,7 +410,7 @@ impl<L> Content for StatsContent<L> {
     const KIND: &'static str = "stats";
 }
 
-/// By reason: frames that an offload had joined and that could not be split.
+/// Number of super-frames that could not be split, by reason.
 pub(crate) fn unsplittable(counters: &BackendCounters) -> BTreeMap<String, u64> {
     let named = Unsplittable::ALL.into_iter().map(|why| (why.key().to_owned(), counters.unsplittable[why as usize]));
     named.filter(|&(_, packets)| packets > 0).collect()
@@ -434,7 +434,7 @@ fn remedy(why: Unsplittable) -> &'static str {
     }
 }
 
-/// The identity in words, as it is printed when the gateway stops.
+/// The text report, printed when the gateway stops.
 impl std::fmt::Display for GatewayStats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (counts, gateway) = (self.counts(), self.gateway());

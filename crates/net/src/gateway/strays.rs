@@ -24,7 +24,7 @@ const MOST_NAMED: usize = 5;
 pub(super) struct Strays {
     asked: Option<Ticket>,
     before: Option<Seen>,
-    /// It was said, and is still so.
+    /// True if the condition was logged and still holds.
     said: bool,
 }
 
@@ -35,7 +35,7 @@ struct Seen {
     at: Nanos,
     all: Amount,
     default: Amount,
-    /// By place in [`Generation::matched`], packets that were received before the gateway started or was changed.
+    /// By position in [`Generation::matched`], packets that were received before the gateway started or was changed.
     base: Vec<u64>,
 }
 

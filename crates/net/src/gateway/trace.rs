@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use ring::Ring;
 
-/// Words of 8 bytes for records that wait for the reader: 16 MiB.
+/// Words of 8 bytes for unread records: 16 MiB.
 const WAITING_WORDS: u64 = 1 << 21;
 
 /// Creates both ends of a trace of a gateway whose pool has `frames` frames, for the classes of `generation`. At most

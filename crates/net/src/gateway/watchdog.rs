@@ -19,7 +19,7 @@ pub struct Watchdog {
 struct Watched {
     name: String,
     vitals: Vitals,
-    /// True if it was said that its data thread does not turn.
+    /// True if it was reported that its data thread does not run.
     pausing: bool,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct DelayCounts {
     longest_ns: AtomicU64,
 }
 
-/// Adds to a number that no other thread changes.
+/// Adds to a number that only this thread changes.
 #[inline]
 fn add(to: &AtomicU64, amount: u64) {
     to.store(to.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl DelayCounts {
     }
 }
 
-/// Delays that were counted, of one class or of several.
+/// Counted delays of one class or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DelayTally {
     /// Buckets that are not empty, in ascending order.
@@ -121,7 +121,7 @@ impl DelayTally {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// Those that were counted since `earlier`. The longest is known to its bucket.
+    /// Returns the delays counted since `earlier`. The maximum is known to its bucket.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.counts.iter().copied().peekable();
         let mut counts = Vec::new();
@@ -136,7 +136,7 @@ impl DelayTally {
         Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns), longest_ns }
     }
 
-    /// Delays shorter than each of `limits_ns`, which ascend. It is exact for powers of two from 512 ns on.
+    /// Number of delays below each of `limits_ns`, which ascend. Exact for powers of two from 512 ns on.
     pub(crate) fn shorter_than<L: Iterator<Item = u64>>(&self, limits_ns: L) -> impl Iterator<Item = u64> + use<'_, L> {
         let (mut at, mut sum) = (0, 0);
         limits_ns.map(move |limit| {

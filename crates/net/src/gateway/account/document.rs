@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 use crate::gateway::stats::{GatewayExtension, GatewayState, GatewayStats, InterfaceStats, REMOVED, unsplittable};
 
 impl Observation {
-    /// Returns the statistics, with `interval` as a span where there is one.
+    /// Returns the statistics, with `interval` as a span if there is one.
     pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
         let Snapshot { generation, counted, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();

@@ -66,7 +66,7 @@ impl Pooled {
         let Some(link) = &config.link else { return Vec::new() };
         let seats = link.shared.iter().flat_map(|spec| spec.members.iter().map(move |member| (spec, member)));
         let own = seats.filter(|(_, (place, ..))| *place == link.place).map(|(spec, &(_, class, base))| {
-            // Guarantees may have been changed since the file was read.
+            // Guarantees may have changed since the file was read.
             let base = match config.tree.config(class).share {
                 Some(Share::Guarantee(base)) => base,
                 _ => base,
@@ -116,7 +116,7 @@ impl DelayTable {
         Self { all: Arc::clone(&self.all), of }
     }
 
-    /// Leaves of `tree` that have none of their own.
+    /// Number of leaves of `tree` without their own histogram.
     pub(crate) fn without(tree: &Hierarchy) -> u64 {
         tree.leaves().len().saturating_sub(MAX_HISTOGRAMS) as u64
     }

@@ -1,4 +1,4 @@
-//! A snapshot read: sums of inner classes and delays; in other threads than the data thread's.
+//! Evaluation of a snapshot: sums of inner classes and delays. Runs in other threads than the data thread.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) counts: Counts,
-    /// `None` where some leaf below has none of its own.
+    /// `None` if some leaf below has no histogram.
     pub(crate) delays: Option<DelayTally>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Observation {
     pub(crate) totals: Vec<Totals>,
     /// Of classes that changes have removed.
     pub(super) removed: Totals,
-    /// Of all packets, also of leaves that have none of their own.
+    /// Delays of all packets, including those of leaves without their own histogram.
     pub(crate) all_delays: DelayTally,
 }
 

@@ -15,7 +15,7 @@ use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
 use crate::io::port::BackendInfo;
 
-/// Most classes that are copied between two turns.
+/// Maximum number of classes copied between two turns.
 pub(crate) const COPIED: usize = 64;
 
 /// Counters of one class at one moment between two turns. Inner classes have none; the link's place holds the counters
@@ -28,7 +28,7 @@ pub(crate) struct ClassCounts {
     pub(crate) inside: Counters,
     /// Before and behind it.
     pub(crate) edges: ClassEdges,
-    /// With the scheduler, or waiting for the output behind it.
+    /// Packets in the scheduler, or waiting for the output behind it.
     pub(crate) queued: Amount,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct GatewayCounts {
     /// Backends of the input and of the output.
     pub(crate) movers: [BackendInfo; 2],
     pub(crate) output_busy: u64,
-    /// True if the output and the input are waited for because they have no carrier.
+    /// True if the output and the input have no carrier and frames wait for them.
     pub(crate) waits_for_carrier: [bool; 2],
     pub(crate) forfeited: Nanos,
     /// Passing of frames while the gateway does not run, and its lapses.
@@ -53,7 +53,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) time: TimeShares,
     pub(crate) profile: Option<Profile>,
     pub(crate) pool_most_used: u64,
-    /// True if each frame of the pool was where it should be.
+    /// True if each frame of the pool was in its place.
     pub(crate) pool_agrees: bool,
 }
 
@@ -107,7 +107,7 @@ impl Snapshot {
         }
         let counted = &mut self.counted;
         scheduler.for_each_counter(classes, &mut |class, name, value| {
-            // There is room for all that the contract allows.
+            // There is room for all counters that the contract allows.
             if counted.len() < counted.capacity() {
                 counted.push((class, name, value));
             }
@@ -133,7 +133,7 @@ impl Copying {
         Some(Self { snapshot, next: 0, number })
     }
 
-    /// Copies up to `most` classes more. Returns whether all are copied.
+    /// Copies up to `most` further classes. Returns true if all are copied.
     pub(crate) fn go_on<I: Backend, O: Backend, C: Clock, S: Scheduler>(
         &mut self,
         most: usize,
@@ -157,7 +157,7 @@ impl Copying {
         }
     }
 
-    /// The last question that it answers, and the snapshot.
+    /// The last request that it answers, and the snapshot.
     pub(crate) fn into_parts(self) -> (u64, Arc<Snapshot>) {
         (self.number, self.snapshot)
     }

@@ -193,7 +193,7 @@ fn delays_of_an_interval_are_those_of_its_packets_alone() {
     assert_eq!((delay.max, delay.p99), (Some(7e-9), Some(7e-9)), "the shortest bucket: {delay:?}");
     assert!(stats.classes[1].delay().max.unwrap() >= 0.001_9);
     assert_eq!(delay_of(&stats, 2), Delay::default(), "nothing was sent");
-    // The class above and the link have them too.
+    // The class above and the link have these delays, too.
     assert_eq!(delay_of(&stats, 0), delay);
     assert_eq!(stats.interval().unwrap().delay_s, Some(delay));
 }
@@ -219,7 +219,7 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
         Some(class.counts.unwrap().sent.bytes)
     };
     assert_eq!([sent(2), sent(3), sent(4)], [Some(800), Some(900), None]);
-    // A counter that began again gives no interval rather than a wrong one.
+    // A counter that was reset gives no interval rather than a wrong one.
     earlier.totals[2].counts.sent.bytes = 5000;
     let stats = since(&earlier, &played.observe());
     assert_eq!(stats.interval().unwrap().class("3"), None);

@@ -77,7 +77,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Both directions as they are now. `next` is when the scheduler may send, where it has packets.
+    /// Returns the present state of both directions. `next` is when the scheduler may send, if it has packets.
     pub(crate) fn motion(&self, now: Nanos, next: Option<Nanos>) -> [Motion; 2] {
         let may_go = |outlet: &Outlet, waits: bool| (waits && !outlet.waits_for_carrier()).then_some(now);
         let onward = match self.outgoing.is_empty() {

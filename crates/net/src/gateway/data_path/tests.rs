@@ -96,7 +96,7 @@ impl Bench {
         self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
-    /// The account of all classes; panics where a class or the pool does not balance.
+    /// Returns the account of all classes; panics if a class or the pool is not balanced.
     fn classes(&self) -> (Vec<ClassReport>, [u64; 4]) {
         let Self { data_path, driver, generation, .. } = self;
         let scheduler = driver.scheduler();
@@ -118,8 +118,8 @@ impl Bench {
         self.classes().1
     }
 
-    /// Checks that no frame has two owners, and that the frames which interfaces own are as they were when accepted. Returns
-    /// how many interfaces own.
+    /// Checks that no frame has two owners, and that frames owned by interfaces are unchanged. Returns the number that
+    /// interfaces own.
     fn check_owners(&self) -> usize {
         let DataPath { pool, input, output, outgoing, back, .. } = &self.data_path;
         let accepted = [input.accepted(pool), output.accepted(pool)].concat();
@@ -178,7 +178,7 @@ fn a_profile_has_every_turn_in_which_something_moved_and_each_of_its_stages_once
     assert_eq!((sampled.turns, sampled.received, sampled.sent), (5, 5, 5));
     // From one look at the clock to the next. Packets came in the first turn only.
     assert_eq!((sampled.receive, sampled.classify, sampled.enqueue), (50, 50, 10));
-    // There is a look more where the output accepts.
+    // One reading more if the output accepts frames.
     assert_eq!((sampled.send, sampled.reverse), (100, 50));
     assert_eq!(sampled.total, sampled.dequeue() + 260);
     assert!(sampled.dequeue() > 0);
@@ -268,7 +268,7 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
             if millis % 9 < 5 {
                 let mut bytes = frame(port, millis, 1000);
                 if port == 5001 {
-                    // Changes the header's checksum as it should: by two.
+                    // Changes the header's checksum as expected: by two.
                     bytes[15] |= 2;
                     let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
                     bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
@@ -532,7 +532,7 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
         }
     }
     assert!(seen.is_empty() && reasons >= 4, "{seen:?} {reasons}");
-    // Those that are queued come when the gateway ends.
+    // Queued frames come back when the gateway ends.
     let Bench { data_path, driver, .. } = &mut bench;
     driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| data_path.take_back(&packet));
     assert!(data_path.release());

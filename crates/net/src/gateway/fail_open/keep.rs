@@ -28,12 +28,12 @@ use crate::io::sys;
 /// Interval between checks of the arrangement.
 pub(in crate::gateway) const EVERY: Duration = Duration::from_secs(1);
 
-/// The kernel's own way from one interface to another.
+/// The kernel's own path from one interface to another.
 #[derive(Debug)]
 pub(super) struct Way {
     from: (String, i32),
     to: (String, i32),
-    /// True where a table of nf_tables makes it, and not a filter.
+    /// True if it is a table of nf_tables, and not a filter.
     by_table: bool,
 }
 
@@ -73,7 +73,7 @@ impl Way {
     }
 }
 
-/// All parts of the arrangement of one gateway.
+/// All parts of one gateway's arrangement.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) ways: Vec<Way>,
@@ -81,9 +81,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Compares and repairs. Hands each fault with the outcome of its repair to `found`.
+    /// Checks and repairs. Passes each fault with the result of its repair to `found`.
     fn look(&mut self, mut found: impl FnMut(String, Result<(), String>)) {
-        // The guard is before the wire in all ways: with the wire alone each frame would pass twice.
+        // The guard is before the wire in every arrangement: with the wire alone each frame would pass twice.
         for place in &mut self.places {
             if let Some(fault) = place.fault() {
                 found(fault, place.restore().map_err(|error| error.to_string()));
@@ -114,12 +114,12 @@ impl SharedParts {
     }
 }
 
-/// The state of the arrangement, as it was compared last.
+/// State of the arrangement at the last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Upkeep {
     /// Parts that were installed again.
     pub(crate) repairs: u64,
-    /// True while something is missing that could not be installed again.
+    /// True while a part is missing that could not be installed again.
     pub(crate) broken: bool,
 }
 
@@ -198,7 +198,7 @@ mod tests {
         assert!(parts.lock().places[0].link.is_attached().unwrap());
         assert!(keeper.look().is_empty());
         assert_eq!(keeper.upkeep(), Upkeep { repairs: 1, broken: false });
-        // An interface that has gone is waited for by the data thread, which begins anew.
+        // The data thread waits for a lost interface and rebuilds its arrangement.
         detach(&parts.lock().places[0].link);
         parts.lock().places[0].interface.0 = "gone0".to_owned();
         assert!(keeper.look().is_empty());

@@ -13,7 +13,8 @@ pub(super) struct Place {
     program: Arc<Program>,
     attachment: Attachment,
     pub(super) interface: (String, i32),
-    /// True for a link that has a descriptor above those of other files, so that it is closed first when the process ends.
+    /// True for a link whose descriptor is above those of other files, so that it is closed first when the process
+    /// ends.
     high: bool,
     pub(super) link: Link,
 }

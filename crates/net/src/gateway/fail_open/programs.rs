@@ -24,7 +24,7 @@ use crate::gateway::fail_open::place::Place;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedPage};
 
-/// A heartbeat older than this means that the gateway has stalled. The data thread turns at least every 50 ms.
+/// Age of the heartbeat from which the gateway counts as stalled. The data thread runs a turn at least every 50 ms.
 pub(crate) const STALE: Nanos = Nanos::from_millis(300);
 
 /// Members of `struct __sk_buff`, a program's view of a frame.
@@ -33,7 +33,7 @@ const FRAME_INTERFACE: i16 = 40;
 /// Verdicts of the guard: `TCX_DROP`, and `TCX_NEXT` for the programs behind it, the wire last.
 const DROP: i32 = 2;
 const NEXT: i32 = -1;
-/// The tap's answer for a whole frame.
+/// Result of the tap for a whole frame.
 const ALL_OF_IT: i32 = -1;
 
 /// All programs of one gateway.
@@ -71,7 +71,7 @@ impl Programs {
         &self.gate
     }
 
-    /// Puts the guard before the wire from the interface `from` (name and index).
+    /// Attaches the guard before the wire from the interface `from` (name and index).
     ///
     /// # Errors
     /// [`BpfError`].
@@ -101,7 +101,7 @@ fn name_frame(code: &mut Assembler) {
     code.load(Width::Four, R2, R1, FRAME_LENGTH).or(R6, R2);
 }
 
-/// `R0` becomes the address of this processor's note, or zero.
+/// Sets `R0` to the address of this processor's note, or zero.
 fn find_note(code: &mut Assembler, notes: &Map) {
     code.store_number(Width::Four, R10, -4, 0);
     code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
@@ -148,7 +148,7 @@ mod tests {
     /// behind that header.
     const HEADER: usize = 14;
 
-    /// Returns true if a frame of `length` is taken, and whether it passes.
+    /// Returns whether a frame of `length` is accepted, and whether it passes.
     fn offer(programs: &Programs, length: usize) -> (bool, bool) {
         let taken = run(&programs.gate, &vec![0; length + HEADER]).unwrap() != 0;
         (taken, passes(programs, length))

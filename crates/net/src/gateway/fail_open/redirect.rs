@@ -42,7 +42,7 @@ pub(in crate::gateway) struct Marks {
 }
 
 impl Marks {
-    /// Those for the interface with this index.
+    /// Returns the marks for the interface with this index.
     pub(in crate::gateway) fn of(index: i32) -> Self {
         let low = |number: u32| number & 0x00ff_ffff;
         Self { sent: 0x7100_0000 | low(index as u32), taken: 0x7200_0000 | low(std::process::id()) }

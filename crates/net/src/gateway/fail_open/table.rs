@@ -23,12 +23,12 @@ use crate::io::sys;
 
 /// Timeout of an interface in a set.
 const TIMEOUT_MS: u64 = 300;
-/// Between two heartbeats: so long that the set's last one has run out when its turn comes, and so short that both overlap for longer
-/// than the data thread sleeps.
+/// Interval between heartbeats. The last timeout of a set has expired when it is used again, and the two sets overlap
+/// for longer than the data thread sleeps.
 const EVERY_NS: u64 = 170_000_000;
-/// The kernel counts these times in ticks of up to 10 ms.
+/// Margin: the kernel counts these times in ticks of up to 10 ms.
 const MARGIN_NS: u64 = 20_000_000;
-/// The wire sees frames last, the hold before it.
+/// Priority of the wire: it sees frames last, after the hold.
 const WIRE_PRIORITY: i32 = 0;
 const HOLD_PRIORITY: i32 = -10;
 
@@ -43,7 +43,7 @@ pub(super) struct Table {
     /// The set in use, and since when.
     turn: usize,
     due: u64,
-    /// Until when frames are certainly dropped, in ns of the machine's monotonic clock. Zero: they are forwarded.
+    /// Time until which frames are certainly dropped, in ns of the machine's monotonic clock. Zero: they are forwarded.
     covered: u64,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
     sys::set_interface_flag(from, libc::IFF_PROMISC, true)
 }
 
-/// Returns true while the wire from the interface called `from` is there.
+/// Returns true while the wire from the interface called `from` exists.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -95,7 +95,7 @@ impl Table {
     /// # Errors
     /// As [`lay`].
     pub(super) fn new(interfaces: &[(&str, i32)]) -> io::Result<Self> {
-        // Another gateway on the same interfaces may be about to leave.
+        // Another gateway on the same interfaces may be about to end.
         let name = format!("fairlink-hold-{}-{}", interfaces.first().map_or(0, |first| first.1), std::process::id());
         let mut batch = Batch::new();
         batch.table(&name, true);
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// From now on the wires forward all.
+    /// Has the wires forward all frames from now on.
     pub(super) fn let_pass(&mut self) {
         let mut batch = Batch::new();
         batch.delete_table(&self.name);

@@ -23,7 +23,7 @@ use crate::io::sys;
 /// The filter's `pref`: behind other filters that may exist. A filter with this number is ours.
 const PRIORITY: u32 = 64_017;
 
-/// Length of `struct tcmsg`, and where its members are.
+/// Length of `struct tcmsg`, and offsets of its members.
 const HEADER: usize = 20;
 const INDEX: usize = 4;
 const HANDLE: usize = 8;
@@ -52,7 +52,8 @@ const TERMINAL: u8 = 1;
 /// Offset of the interface, the last member of `struct tc_mirred`.
 const MIRRED_TARGET: usize = 24;
 
-/// Joins the interface `from` (name and index) to that with the index `to`. Returns whether it was not yet.
+/// Creates the wire from the interface `from` (name and index) to that with the index `to`. Returns true if it did not
+/// exist.
 ///
 /// # Errors
 /// The kernel's answer: no permission (`EPERM`), a kernel without one of the parts (`ENOENT`, `EOPNOTSUPP`).
@@ -93,8 +94,8 @@ pub(super) fn take_up(from: (&str, i32)) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The interface that the wire from that with this index leads to. `None`: there is no wire. `Some(None)`: it leads nowhere, because
-/// its other end has gone.
+/// Returns the target of the wire from the interface with this index. `None`: there is no wire. `Some(None)`: it has no
+/// target, because the other interface has gone.
 pub(super) fn target(index: i32) -> io::Result<Option<Option<i32>>> {
     let ours = |filter: &&Vec<u8>| number32(filter, INFO).is_some_and(|info| info >> 16 == PRIORITY);
     let filters = filters(index, INGRESS)?;
@@ -143,7 +144,7 @@ fn redirection(index: i32, to: i32) -> Vec<u8> {
     let mut message = message(index, 0, INGRESS, info());
     push_attribute(&mut message, TCA_KIND, b"u32\0");
     nested(&mut message, TCA_OPTIONS, |message| {
-        // A `struct tc_u32_sel` without keys, which any frame meets, however short.
+        // A `struct tc_u32_sel` without keys, which matches any frame, however short.
         let mut selector = [0; 16];
         selector[0] = TERMINAL;
         push_attribute(message, TCA_U32_SEL, &selector);
@@ -170,7 +171,7 @@ fn delete_filter(index: i32) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// The filters of the interface with this index; none where it has no `clsact`.
+/// Returns the filters of the interface with this index; none without `clsact`.
 fn filters(index: i32, parent: u32) -> io::Result<Vec<Vec<u8>>> {
     let mut message = message(index, 0, parent, 0);
     address(&mut message, libc::RTM_GETTFILTER, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);

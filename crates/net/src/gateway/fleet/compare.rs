@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::gateway::config::GatewayConfig;
 
-/// A gateway that runs, as far as it is compared.
+/// A running gateway, as far as it is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) config: &'a GatewayConfig,
@@ -15,13 +15,13 @@ pub(super) struct Present<'a> {
 /// Steps for the links. Running links and those of the plan are identified by their positions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Places of links that stay, among those that run and in the plan.
+    /// Positions of links that stay, among the running ones and in the plan.
     pub(super) kept: Vec<(usize, usize)>,
-    /// Places in the plan of those that come on interfaces that this process does not use.
+    /// Positions in the plan of new links on interfaces that this process does not use.
     pub(super) free: Vec<usize>,
-    /// Places in the plan of those that take interfaces of links that go.
+    /// Positions in the plan of new links that take interfaces of ending links.
     pub(super) replacing: Vec<usize>,
-    /// Places of those that go, each with the reason where it is not that the plan has them no more.
+    /// Positions of ending links, each with the reason unless the plan lacks them.
     pub(super) gone: Vec<(usize, Option<String>)>,
 }
 

@@ -13,16 +13,16 @@ pub enum FleetError {
     /// The process ends.
     #[error("the gateway is stopping; nothing has changed")]
     Ending,
-    /// The files are wrong, or their links cannot be together.
+    /// The files are wrong, or their links conflict.
     #[error("{0}")]
     Plan(String),
     /// There would be no link.
     #[error("the configuration has no link; to end the gateway, stop it (Ctrl-C, SIGTERM)")]
     NoLinks,
-    /// A link that stays refuses its change.
+    /// A remaining link refuses its change.
     #[error("{link}{source}")]
     Link {
-        /// Its name and a colon, where there are several.
+        /// Its name and a colon, if there are several.
         link: String,
         /// The reason.
         source: ReloadError,
@@ -33,10 +33,10 @@ pub enum FleetError {
         /// The name given.
         name: String,
     },
-    /// A link that comes cannot be opened.
+    /// A new link cannot be opened.
     #[error("{0}")]
     Open(String),
-    /// A link failed when others had changed already.
+    /// A link failed after others had changed already.
     #[error("{why}; these changes were already made: {changed}")]
     Half {
         /// The failure.

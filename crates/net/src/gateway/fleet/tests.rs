@@ -42,7 +42,7 @@ fn a_link_that_shares_an_interface_with_one_that_goes_takes_its_place() {
     assert_eq!((&steps.kept[..], &steps.free[..], &steps.replacing[..]), (&[][..], &[][..], &[0][..]));
     let (at, why) = &steps.gone[0];
     assert_eq!((*at, why.as_deref()), (0, Some("closed and reopened: it is now i to p")));
-    // One that has not ended yet has its interfaces until then.
+    // A link that has not ended yet keeps its interfaces until then.
     let ending = [(link("a", "i", "o", true), false)];
     let again = self::steps(&ending, &[link("a", "i", "o", true)]).unwrap();
     assert_eq!(again, Steps { replacing: vec![0], ..Steps::default() });

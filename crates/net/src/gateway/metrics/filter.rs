@@ -45,7 +45,8 @@ impl Filter {
     }
 }
 
-/// Returns true where `glob` is a pattern of the whole of `name`. It goes back to the last `*` only, so that time is at most the product of both lengths.
+/// Returns true if `glob` matches the whole of `name`. It backtracks to the last `*` only, so that the time is at most
+/// the product of both lengths.
 fn matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut at, mut seen, mut star) = (0, 0, None);

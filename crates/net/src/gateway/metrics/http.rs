@@ -13,7 +13,7 @@ use crate::gateway::serving::{Connection, would_block};
 
 /// Time for the client to close a connection after its answer.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Pieces that one connection may take before the next has its turn.
+/// Maximum number of pieces for one connection before the next has its turn.
 const PIECES: u32 = 16;
 
 /// Next step of a connection.
@@ -31,7 +31,7 @@ pub(super) enum Step {
 enum State {
     /// The request so far.
     Reading(Vec<u8>),
-    /// It wants the metrics; whether with the body.
+    /// Waits for the metrics; with or without the body.
     Waiting { body: bool, filter: Filter },
     /// The head, the body, and how much of both was written.
     Writing { head: Vec<u8>, body: Arc<Vec<u8>>, written: usize },
@@ -68,7 +68,7 @@ impl Client {
         self.deadline
     }
 
-    /// Reads, answers and writes as far as it can without blocking. `page` returns the metrics, where they are fresh.
+    /// Reads, answers and writes as far as possible without blocking. `page` returns the metrics, if they are fresh.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -177,7 +177,7 @@ impl Client {
     }
 }
 
-/// A request, as far as it matters here.
+/// Target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Metrics {
@@ -190,7 +190,7 @@ enum Target {
     Ready {
         body: bool,
     },
-    /// It cannot be answered, for this reason.
+    /// It cannot be answered; the reason.
     Refused(String),
     Elsewhere,
     Otherwise,
@@ -198,7 +198,7 @@ enum Target {
     TooLong,
 }
 
-/// The length of a request's head with its empty line, if that has come.
+/// Returns the length of a request's head including its empty line, if that has arrived.
 fn head_end(input: &[u8]) -> Option<usize> {
     let crlf = input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     let lf = input.windows(2).position(|two| two == b"\n\n").map(|at| at + 2);

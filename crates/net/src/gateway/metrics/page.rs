@@ -1,8 +1,8 @@
 //! The metrics as text: names, units and labels.
 //!
-//! Inner classes carry `leaf="false"`, so that sums over `leaf="true"` count each packet once. Histograms have few buckets, because each
-//! class that has delays of its own has one: limits are powers of four from 1 us to 4 s. They are exact for whole nanoseconds below a
-//! limit.
+//! Inner classes carry `leaf="false"`, so that sums over `leaf="true"` count each packet once. Histograms have few
+//! buckets, because each class with its own delays has one: limits are powers of four from 1 us to 4 s. They are exact
+//! for whole nanoseconds below a limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
 #[derive(Debug)]
 pub(super) struct LinkPage {
     pub(super) name: String,
-    /// `None` where its data thread did not answer in time, or never ran.
+    /// `None` if its data thread did not answer in time, or never ran.
     pub(super) observation: Option<Arc<Observation>>,
     pub(super) interval: Option<Interval>,
 }
@@ -58,7 +58,7 @@ impl Page {
         self.links.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
     }
 
-    /// All classes of all links but the links themselves.
+    /// Returns all classes of all links except the links themselves.
     fn classes(&self) -> impl Iterator<Item = Class<'_>> {
         let filter = &self.filter;
         self.seen().flat_map(move |(link, observation)| {
@@ -136,7 +136,7 @@ impl Writer<'_> {
         write(&mut self.0.encode_descriptor(name, help, unit.as_ref(), kind)?)
     }
 
-    /// Writes a measure of each `class` or `link`: two families where it has packets and bytes.
+    /// Writes a measure of each `class` or `link`: two families if it has packets and bytes.
     fn measure<L: EncodeLabelSet, I: Iterator<Item = (L, Value)>>(
         &mut self,
         of: &str,
@@ -220,7 +220,7 @@ impl Collector for Page {
 
 impl Page {
     fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        // Each family has all its samples together, so that a class is looked at once for each.
+        // Each family has all its samples together, so that a class is visited once for each.
         for measure in MEASURES.iter().filter(|measure| measure.key != "dropped") {
             let samples = || self.classes().filter_map(|class| Some((class.labels(), class.value(measure)?)));
             writer.measure("class", measure, samples)?;

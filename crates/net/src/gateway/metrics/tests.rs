@@ -30,14 +30,14 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
     text
 }
 
-/// The body of an answer that says how long it is.
+/// Checks the length of an answer and returns its body.
 fn body(answer: &str) -> &str {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     body
 }
 
-/// A data thread that moves packets and answers, until it is dropped.
+/// A data thread that moves packets and answers requests, until it is dropped.
 struct Playing {
     thread: Option<JoinHandle<(u64, usize)>>,
     stop: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
     let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
     let address = metrics.address();
     let begin = Instant::now();
-    // Silent ones, such as send a byte now and then, and such as ask and never read: more than are served at once.
+    // Silent clients, slow senders, and clients that never read: more than are served at once.
     let mut hanging: Vec<TcpStream> = (0..3 * MAX_CLIENTS).map(|_| connected(address)).collect();
     let asks = |stream: &mut TcpStream| stream.write_all(GET).is_ok();
     assert!(hanging.iter_mut().take(MAX_CLIENTS).map(asks).count() > 0);
@@ -277,7 +277,7 @@ fn ten_thousand_classes_are_told() {
         .lines()
         .filter(|line| line.starts_with("fairlink_class_sent_packets_total{") && line.contains("leaf=\"true\""));
     assert_eq!(leaves.count(), 10_000);
-    // Only some have delays of their own.
+    // Only some have their own delays.
     let histograms = text
         .lines()
         .filter(|line| line.starts_with("fairlink_class_delay_seconds_count{") && line.contains("leaf=\"true\""));

@@ -4,7 +4,7 @@ use super::*;
 use crate::io::frame_pool::{FrameInfo, HEADROOM};
 use crate::io::virtual_link::VirtualLink;
 
-/// Frames that begin with this byte are never taken, with the answer of a full interface.
+/// Frames that begin with this byte are never accepted, with the error of a full interface.
 const BAD: u8 = 0xbd;
 
 struct Bench {
@@ -40,7 +40,7 @@ impl Bench {
         self.waiting.push(frame);
     }
 
-    /// A frame that is too long for the other end, in front of which the interface has no word but that for being full.
+    /// Adds a frame that is too long for the other end; the interface reports it as being full.
     fn push_long(&mut self) {
         self.push(BAD);
         let frame = self.waiting[self.waiting.len() - 1];
@@ -130,13 +130,13 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
 #[test]
 fn an_interface_that_is_full_for_a_while_loses_no_frame() {
     let mut bench = Bench::new();
-    // Its patience has been used up by one kind of frame.
+    // Its patience was used up by one kind of frame.
     for n in 0..20 {
         bench.push(if n % 2 == 0 { BAD } else { 1 });
         bench.until_empty();
     }
     let lost = bench.refused;
-    // Then it is full for 4 ms, with the same answer. A few frames are given up at once, and no more.
+    // Then it is full for 4 ms, with the same error. A few frames are given up at once, and no more.
     bench.link.unwilling = vec![1];
     for _ in 0..30 {
         bench.push(1);

@@ -12,13 +12,13 @@ use super::{Privileges, directory};
 /// Requested landlock ABI; older kernels restrict less.
 const KNOWN: ABI = ABI::V6;
 
-/// Settings of interfaces, whether the kernel answers ARP requests for others among them.
+/// Settings of interfaces, such as ARP replies for other addresses.
 const SETTINGS: &str = "/proc/sys/net";
 /// Directory of the settings that keep IPv6 off a cable.
 const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
 /// The kernel's types (BTF), in which AF_XDP finds the function that returns VLAN tags.
 const TYPES: &str = "/sys/kernel/btf";
-/// True if the terminal that the process was started from is still there.
+/// The terminal, to check that it still exists.
 const TERMINAL: &str = "/dev/tty";
 
 /// Closes all other files, TCP ports, and access to other processes. Returns `Some` text if this kernel restricts only
@@ -49,7 +49,7 @@ fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
         .scope(Scope::Signal)?
         .create()?;
     for file in &needs.files {
-        // An editor puts a new file in its place, and a link may lead to another directory.
+        // An editor replaces the file by a new one, and a link may lead to another directory.
         let beside = directory(file);
         let behind = std::fs::canonicalize(file).ok().map(|file| directory(&file)).filter(|behind| *behind != beside);
         for place in [Some(beside), behind].into_iter().flatten() {

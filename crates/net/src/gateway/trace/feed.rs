@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::record::END;
 use super::ring::Ring;
 
-/// Hands over records until the trace has ended. Dropping it ends the trace.
+/// Delivers records until the trace has ended. Dropping it ends the trace.
 #[derive(Debug)]
 pub(crate) struct TraceReader {
     ring: Arc<Ring>,
@@ -22,7 +22,7 @@ impl TraceReader {
         self.ring.ask_to_stop();
     }
 
-    /// Returns true if all was handed over.
+    /// Returns true if all records were delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

@@ -57,23 +57,23 @@ pub(crate) enum Item {
     /// Packets are recorded from now on.
     Begin,
     Packet(Traced),
-    /// There was no room for the packet of this number.
+    /// The packet of this number found no room.
     Missed {
         number: u64,
     },
     /// The last record.
     End {
-        /// Packets for which there was no room, those with a number among them.
+        /// Packets that found no room, including those with a number.
         missed: u64,
-        /// Packets with a number that were still under way.
+        /// Packets with a number that were still in the gateway.
         unfinished: u64,
     },
 }
 
-/// The first record of `bytes` and its length in bytes. `None` as long as it is not whole.
+/// Decodes the first record of `bytes` and its length in bytes. `None` while it is incomplete.
 ///
 /// # Errors
-/// It is no record.
+/// The bytes are no record.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Item, usize)>, &'static str> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?));
     let (Some(first), Some(second)) = (word(0), word(1)) else { return Ok(None) };

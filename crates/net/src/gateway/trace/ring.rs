@@ -42,17 +42,17 @@ impl Ring {
         self.words.len() as u64
     }
 
-    /// The reader's: says that it wants no more.
+    /// For the reader: requests the end of the trace.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The writer's: whether the reader wants no more.
+    /// For the writer: returns true if the reader has requested the end.
     pub(crate) fn is_asked_to_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The reader's: appends up to `most` words to `out`, as little-endian bytes. Returns how many.
+    /// For the reader: appends up to `most` words to `out`, as little-endian bytes. Returns their number.
     pub(crate) fn read(&self, out: &mut Vec<u8>, most: u64) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
         let end = self.head.load(Ordering::Acquire).min(tail.saturating_add(most));
@@ -80,7 +80,7 @@ impl Ring {
 pub(crate) struct Writer {
     ring: Arc<Ring>,
     head: u64,
-    /// Words read when it was last looked.
+    /// Number of words read, at the last check.
     tail: u64,
 }
 
@@ -105,7 +105,7 @@ impl Writer {
         fits
     }
 
-    /// Writes a word, for which there must be room. It is read once it is published.
+    /// Writes a word, for which there must be room. The reader sees it after [`publish`](Self::publish).
     pub(crate) fn put(&mut self, word: u64) {
         self.ring.word(self.head).store(word, Ordering::Relaxed);
         self.head += 1;

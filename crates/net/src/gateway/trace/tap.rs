@@ -40,11 +40,11 @@ pub(crate) enum Gone {
     /// The interface has accepted it.
     Sent(Nanos),
     Dropped(Nanos, DropCause),
-    /// The gateway ends, and it is in a queue.
+    /// It is in a queue when the gateway ends.
     Queued,
 }
 
-/// See the module. Times given here are the data path's; those that are written count from 1970.
+/// See the module. Times in arguments are the data path's; those in records count from 1970.
 #[derive(Debug)]
 pub(crate) struct TraceWriter {
     writer: Writer,
@@ -59,7 +59,7 @@ pub(crate) struct TraceWriter {
     next: u64,
     under_way: u64,
     missed: u64,
-    /// Until when packets under way are waited for.
+    /// Time until which packets in the gateway are waited for.
     ending: Option<Nanos>,
 }
 
@@ -117,12 +117,12 @@ impl TraceWriter {
         self.under_way += 1;
     }
 
-    /// The scheduler gave the packet in `frame` to the link.
+    /// Records that the scheduler gave the packet in `frame` to the link.
     pub(crate) fn left(&mut self, frame: u32, now: Nanos) {
         self.marks[frame as usize].start = now;
     }
 
-    /// The packet in `frame` has come to its end.
+    /// Records the end of the packet in `frame`.
     pub(crate) fn gone(&mut self, frame: u32, packet: Passing<'_>, gone: Gone) {
         let mark = &mut self.marks[frame as usize];
         let Mark { number, start } = *mark;

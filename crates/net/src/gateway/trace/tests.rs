@@ -34,7 +34,7 @@ fn packet(bytes: &[u8], received: u64) -> Passing<'_> {
     Passing { class: ClassId(3), len, accounted: len + 24, received: Nanos(received), bytes }
 }
 
-/// Numbers of a generator that is good enough for this.
+/// A simple random generator.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -98,7 +98,7 @@ fn every_number_comes_out_once_with_its_packet_or_as_missed_however_little_room_
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len() as u64, seen + missed_numbers, "each number once");
-        // Without a hole but those of packets that were under way at the end.
+        // Without gaps, except packets in the gateway at the end.
         assert!(numbers.last().is_none_or(|&last| last < numbers.len() as u64 + unfinished));
         assert_eq!(words == 100_000, missed == 0, "seed {seed}: {missed}");
     }

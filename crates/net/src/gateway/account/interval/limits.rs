@@ -27,11 +27,11 @@ use super::{ClassInterval, Interval};
 use crate::gateway::account::generation::Generation;
 use crate::gateway::account::observation::Observation;
 
-/// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
+/// Fraction of its ideal from which a class counts as having reached it: queues grow and shrink within an interval.
 const ENOUGH: f64 = 0.9;
 /// Fraction of its own limit from which a class without an ideal counts as limited by it.
 const AT_LIMIT: f64 = 0.97;
-/// The processor is a reason where more than this part of the interval was lost.
+/// Fraction of lost link time in the interval from which the processor is a reason.
 const LOST: f64 = 0.01;
 
 /// Reason why one class got no more.
@@ -155,7 +155,8 @@ fn shares_in(generation: &Generation, class: ClassId) -> ClassId {
 pub(crate) struct LimitHistory(HashMap<String, (LimitCause, Option<String>, Nanos)>);
 
 impl LimitHistory {
-    /// Has each limit of `interval` that was there before begin when it began. `interval` begins no later than the one before has ended.
+    /// For each limit of `interval` that existed before, sets its beginning to the earlier one. `interval` begins no
+    /// later than the previous one has ended.
     pub(crate) fn extend(&mut self, interval: &mut Interval, generation: &Generation) {
         let (from, to) = (interval.from, interval.to);
         let mut now = HashMap::new();
@@ -166,7 +167,7 @@ impl LimitHistory {
             let by = limited.by.map(|by| generation.names[by.index()].clone());
             if let Some((cause, before, since)) = self.0.get(name)
                 && (*cause, before) == (limited.cause, &by)
-                // A data thread that was started anew counts from zero.
+                // A restarted data thread counts from zero.
                 && *since <= to
             {
                 limited.since = (*since).min(from);
@@ -178,7 +179,7 @@ impl LimitHistory {
 }
 
 impl Limited {
-    /// Returns it for a report of an interval that ends at `to`.
+    /// Returns the limit for a report of an interval that ends at `to`.
     pub(super) fn limit(&self, generation: &Generation, to: Nanos) -> Limit {
         let name = |class: ClassId| match class {
             ClassId::ROOT => "link".to_owned(),

@@ -139,7 +139,7 @@ fn lost_link_time_is_a_reason_for_a_class_below_its_ideal_and_nothing_is_without
     let mut played = Played::new(tree(None), "hls");
     play(&mut played, 0, 10, [10, 0, 0, 0]);
     let earlier = played.observe();
-    // Half of the time no turn is taken, though frames wait.
+    // Half of the time no turn is run, though frames wait.
     for part in 0..10 {
         play(&mut played, 10 + 20 * part, 10, [20, 0, 0, 0]);
         (0..20).for_each(|_| played.arrive(0, 1000));
