@@ -33,11 +33,11 @@ pub struct AfPacketOptions {
     pub receive_buffer: u32,
     /// Requested size in bytes of the kernel's send buffer. The kernel may allow less.
     pub send_buffer: u32,
-    /// True if frames are handed to the driver past the interface's queueing discipline.
+    /// True if frames bypass the interface's queueing discipline.
     pub qdisc_bypass: bool,
     /// True if the kernel shall describe frames, so that super-frames can be split.
     pub split: bool,
-    /// The mark that frames are sent with (`SO_MARK`), for filters on their way; 0 for none.
+    /// Mark of sent frames (`SO_MARK`), for filters on their way; 0 for none.
     pub mark: u32,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum RxFilter<'a> {
     Gated(&'a Program),
     /// Those that have this mark.
     Marked(u32),
-    /// None. The socket only notices that the interface goes down or away ([`Backend::failure`]).
+    /// No frames. The socket only reports that the interface goes down or disappears ([`Backend::failure`]).
     Nothing,
 }
 
@@ -75,7 +75,8 @@ pub struct AfPacket {
     name: String,
     receiver: OwnedFd,
     sender: OwnedFd,
-    /// For frames that `sender` refuses as too long though they are so only by VLAN tags. `None` where this kernel has none.
+    /// For frames that `sender` refuses as too long only because of VLAN tags. `None` if this kernel does not support
+    /// it.
     tagged_sender: Option<TaggedSender>,
     /// Longest frame that the interface carries, with two VLAN tags.
     longest: usize,
@@ -83,7 +84,7 @@ pub struct AfPacket {
     reception: Reception,
     /// Reason why the kernel does not describe frames; `None` if it does.
     undescribed: Option<io::Error>,
-    /// Frames that the kernel has copied and the pool has not got back yet; at most [`BATCH`].
+    /// Frames that the kernel has copied and that are not back in the pool yet; at most [`BATCH`].
     left: Vec<u32>,
     send_arrays: Box<SendArrays>,
     counters: BackendCounters,
@@ -98,7 +99,7 @@ impl AfPacket {
     /// Opens `interface` for receiving and sending.
     ///
     /// # Errors
-    /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] for all else.
+    /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] otherwise.
     pub fn open(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
         Self::taking(interface, options, RxFilter::All)
     }
@@ -208,7 +209,7 @@ impl AfPacket {
         self.reception.memory_bytes()
     }
 
-    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this backend has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         // If the query fails, the socket delivers nothing more either.
         !self.reception.has_more() && packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)
@@ -253,8 +254,9 @@ impl Backend for AfPacket {
         for _ in 0..BATCH {
             let Err(error) = self.reception.fill(&self.receiver, pool, now, end - out.len()) else { break };
             match error.raw_os_error() {
-                // The frame in front was joined by an offload that a `virtio_net_hdr` cannot describe, such as the UDP
-                // fragmentation of a guest behind a tap. The kernel has thrown it away, and the next one is in front.
+                // An offload had joined the frame in front in a way that a `virtio_net_hdr` cannot describe, such as
+                // the UDP fragmentation of a guest behind a tap. The kernel has discarded it, and the next one is in
+                // front.
                 Some(libc::EINVAL) => self.counters.unreadable += 1,
                 // No frame, or the kernel was out of memory for a moment.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
@@ -330,7 +332,7 @@ impl Backend for AfPacket {
                 }
             }
             match error.raw_os_error() {
-                // The socket's own buffer is full of frames that are still on their way out.
+                // The socket's own buffer is full of frames that have not left yet.
                 Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
                 Some(libc::ENOBUFS | libc::ENOMEM) => break Rest::Unwilling(error),
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {

@@ -42,7 +42,7 @@ pub(crate) use crate::io::af_xdp::fitness::frame_bytes;
 pub(crate) use crate::io::af_xdp::life::Life;
 pub(crate) use crate::io::af_xdp::program::Beat;
 
-/// Frames of the pool that both interfaces have at most.
+/// Maximum number of pool frames that both interfaces own.
 pub(crate) const RESERVE: u32 = 2 * (RECEIVING + SENDING);
 /// Bytes of an interface's rings: two of descriptors, two of addresses. The last one has twice the entries that it
 /// needs.
@@ -53,7 +53,7 @@ const LOOK: Nanos = Nanos::from_millis(10);
 const NAP: Duration = Duration::from_millis(1);
 /// Maximum time that the kernel needs to free the interface of a closed socket, which it does later in its own thread.
 const FREED: Duration = Duration::from_millis(200);
-/// An Ethernet type that never comes over Ethernet (`ETH_P_LOCALTALK`).
+/// An Ethernet type that does not occur on Ethernet (`ETH_P_LOCALTALK`).
 const NEVER: u16 = 0x0009;
 
 /// Reason why AF_XDP cannot be used here, with the action to take.
@@ -180,7 +180,7 @@ impl AfXdp {
         self.zero_copy
     }
 
-    /// Bytes of the kernel's memory that its rings take.
+    /// Bytes of the kernel's memory for its rings.
     pub(crate) fn ring_bytes(&self) -> u32 {
         RING_BYTES
     }
@@ -198,7 +198,7 @@ impl AfXdp {
         BackendError::Gone { interface: self.name.clone(), source }
     }
 
-    /// Returns true if the interface is still there, looked at now and then.
+    /// Checks periodically that the interface still exists.
     fn look(&mut self, now: Nanos) -> Result<(), BackendError> {
         if now < self.next_look {
             return Ok(());
@@ -255,7 +255,7 @@ impl Parts {
     /// Takes back the submitted frames that the kernel has not taken, and empties the ring.
     fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.custody.withdraw(pool, frames);
-        // It passes over one entry in each call, and says so in the next one.
+        // The kernel skips one entry in each call, and reports it in the next one.
         for _ in 0..frames.len() + 2 {
             if self.custody.rings.transmission.pending() == 0 {
                 break;
@@ -285,7 +285,7 @@ fn patiently<T, E>(
     }
 }
 
-/// Puts the program before `interface`, with VLAN tags put back where that is needed.
+/// Attaches the program to `interface`, with restoration of VLAN tags if needed.
 fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Result<Redirection, Unfit> {
     let tags = fitness::takes_tags_out(interface);
     let name = &interface.name;
@@ -399,7 +399,7 @@ impl Backend for AfXdp {
                     parts.withdraw(pool, &batch[taken..]);
                     accepted += taken - 1;
                     *burst = 1;
-                    // It is known to be given up, and its bytes are free, once it has come back.
+                    // Its bytes are free once it has come back from the kernel.
                     if parts.custody.complete_but(pool, batch[taken - 1]) {
                         break Rest::Unwilling(io::Error::from_raw_os_error(libc::ENOBUFS));
                     }

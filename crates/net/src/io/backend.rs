@@ -11,23 +11,23 @@ use thiserror::Error;
 use crate::io::frame_pool::FramePool;
 use crate::wire::segments::Unsplittable;
 
-/// Most frames received or sent with one system call.
+/// Maximum number of frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
 
 /// Condition of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is whole and may be sent on.
+    /// Complete; may be sent on.
     Whole,
-    /// It is longer than the pool's frames. Its first bytes are there.
+    /// Longer than the pool's frames. Its first bytes are there.
     TooLong,
-    /// An offload has joined it from several packets, which it cannot be split into here. Its first bytes are there.
+    /// Joined by an offload in a way that cannot be split here. Its first bytes are there.
     Joined,
     /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
 }
 
-/// A received frame. The pool knows where in the frame its bytes are.
+/// A received frame. The pool has the position of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The frame in the pool, owned by the holder of this arrival.
@@ -43,7 +43,7 @@ pub struct Arrival {
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Frames accepted, from the front. They are the backend's now.
+    /// Number of accepted frames, from the front. The backend owns them now.
     pub accepted: usize,
     /// The obstacle for the next frame, if there is one.
     pub rest: Rest,
@@ -52,10 +52,11 @@ pub struct Sent {
 /// Reason why an interface has not accepted a frame.
 #[derive(Debug, Default)]
 pub enum Rest {
-    /// It has no room for any frame now.
+    /// No room for any frame now.
     #[default]
     Busy,
-    /// It did not take this frame now. It may be full, or it may never take this one; the kernel does not say which.
+    /// This frame was not accepted now. The interface may be full, or never accept this one; the kernel does not
+    /// distinguish the two.
     Unwilling(io::Error),
     /// It will never take this frame.
     Refused(io::Error),
@@ -104,18 +105,18 @@ pub struct BackendCounters {
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
-    /// Frames that an offload had joined, which were split into the packets they were joined from.
+    /// Super-frames that were split into their packets.
     pub split: u64,
     /// Those packets.
     pub segments: u64,
-    /// Frames that an offload had joined, which could not be split, by [`Unsplittable`].
+    /// Super-frames that could not be split, by [`Unsplittable`].
     pub unsplittable: [u64; Unsplittable::ALL.len()],
-    /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
+    /// Frames that the kernel discarded because it cannot describe how an offload has joined them. They never arrive.
     pub unreadable: u64,
 }
 
 impl BackendCounters {
-    /// Frames that an offload had joined, which could not be split.
+    /// Number of super-frames that could not be split.
     #[must_use]
     pub fn super_packets(&self) -> u64 {
         self.unsplittable.iter().sum()
@@ -150,12 +151,12 @@ pub trait Backend {
     /// additional frames.
     const MOST_OWNED: u32;
 
-    /// Appends frames that have arrived to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
-    /// more than 64; fewer if the pool has no more. The frames appended are the caller's. `now` is noted as the time of
-    /// reception.
+    /// Appends received frames to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
+    /// more than 64; fewer if the pool has no more. The caller owns the appended frames. `now` is recorded as the time
+    /// of reception.
     ///
     /// # Errors
-    /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
+    /// [`BackendError`] if the interface can no longer be used; frames appended before that are valid.
     fn receive(
         &mut self,
         pool: &mut FramePool,
@@ -180,7 +181,7 @@ pub trait Backend {
     /// [`BackendError`] if the interface can no longer be used; none of the frames was accepted then.
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
 
-    /// Gives the accepted frames that have left the machine back to `pool`, each once.
+    /// Returns accepted frames that have left the machine to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
 
     /// Returns a failure of the interface since the last call that neither receiving nor sending reported: it went down
@@ -192,7 +193,7 @@ pub trait Backend {
     /// Returns true if the interface has carrier: the other end of its cable is connected.
     fn has_carrier(&self) -> bool;
 
-    /// Frames that were accepted and not given back yet.
+    /// Number of accepted frames that were not given back yet.
     fn owned(&self) -> usize;
 
     /// The descriptor that becomes readable when a frame has arrived.
@@ -201,8 +202,8 @@ pub trait Backend {
     /// Frames held ready for reception.
     fn held(&self) -> usize;
 
-    /// Ends receiving and sending, and gives all frames that it owns back to `pool`. Accepted frames that have not left yet are
-    /// lost.
+    /// Ends receiving and sending, and returns all frames that it owns to `pool`. Accepted frames that have not left
+    /// yet are lost.
     fn release(&mut self, pool: &mut FramePool);
 
     /// Counters since the backend was opened.

@@ -34,7 +34,7 @@ const MMAPABLE: u32 = 1 << 10;
 /// The program is for one device (`BPF_F_XDP_DEV_BOUND_ONLY`).
 const DEVICE_BOUND: u32 = 1 << 6;
 
-/// Bytes of the verifier's words that are kept.
+/// Maximum number of bytes of the verifier's log that are kept.
 const LOG: usize = 64 << 10;
 /// Number of the log's last lines to show; they name the fault.
 const LOG_LINES: usize = 12;
@@ -65,16 +65,16 @@ pub(crate) enum MapKind {
     /// Programs by number, for tail calls. The kernel empties it when the last descriptor is closed, even while others
     /// use it.
     Programs = 3,
-    /// Values by number, others on each processor.
+    /// Values by number, separate on each processor.
     PerProcessorArray = 6,
-    /// AF_XDP sockets by number; programs may look whether there is one.
+    /// AF_XDP sockets by number; programs can check whether one is present.
     XdpSockets = 17,
 }
 
 /// Kinds of programs (`enum bpf_prog_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramKind {
-    /// Decides how many bytes of a frame a socket gets.
+    /// Decides how many bytes of a frame a socket receives.
     SocketFilter = 1,
     /// Decides about a frame that an interface has received or is about to send.
     Classifier = 3,
@@ -89,7 +89,7 @@ pub(crate) enum Attachment {
     TcxIngress = 46,
     /// Frames that an interface is about to send, before its queueing discipline (Linux 6.6).
     TcxEgress = 47,
-    /// Frames as the driver receives them, before all else. One program has the place (Linux 5.9).
+    /// Frames as the driver receives them, before all else. Only one program can be attached (Linux 5.9).
     Xdp = 37,
 }
 
@@ -127,12 +127,12 @@ impl Attributes {
         self
     }
 
-    /// A pointer to `memory`, which the caller keeps alive until the call has returned.
+    /// Stores a pointer to `memory`, which the caller keeps alive until the call has returned.
     fn pointer<T>(self, offset: usize, memory: *const T) -> Self {
         self.u64(offset, memory.expose_provenance() as u64)
     }
 
-    /// A name of up to 15 bytes; a longer one is cut off.
+    /// Stores a name of up to 15 bytes; a longer one is truncated.
     fn name(mut self, offset: usize, name: &str) -> Self {
         for (to, from) in self.0[offset..offset + 15].iter_mut().zip(name.bytes()) {
             *to = from;
@@ -140,17 +140,18 @@ impl Attributes {
         self
     }
 
-    /// Carries `command` out.
+    /// Executes `command`.
     ///
     /// # Safety
-    /// Each pointer that was set is to memory as large as the command says, alive for the call, and writable where the kernel writes.
+    /// Each stored pointer must refer to memory of the size that the command needs, alive for the call, and writable if
+    /// the kernel writes it.
     unsafe fn run(&self, command: libc::c_int) -> io::Result<libc::c_int> {
         // SAFETY: the attributes are readable for their length; the caller guarantees what they point to.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         sys::check(result as libc::c_int)
     }
 
-    /// Carries a `command` out that answers with a new descriptor.
+    /// Executes a `command` that returns a new descriptor.
     ///
     /// # Safety
     /// As [`Attributes::run`].
@@ -171,7 +172,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// A map of `entries` values of `value_bytes` bytes each, numbered from zero, all zero.
+    /// Creates a map of `entries` values of `value_bytes` bytes each, numbered from zero, all zero.
     ///
     /// # Errors
     /// [`BpfError`]: no permission (`EPERM`), no memory (`ENOMEM`), not in this kernel (`EINVAL`).
@@ -179,7 +180,7 @@ impl Map {
         Self::with_flags(kind, name, entries, value_bytes, 0)
     }
 
-    /// An array that [`Map::share`] maps into this process.
+    /// Creates an array that [`Map::share`] maps into this process.
     ///
     /// # Errors
     /// As [`Map::new`].
@@ -225,7 +226,7 @@ impl Map {
         self.set(number, &program.fd.as_raw_fd().to_ne_bytes())
     }
 
-    /// Puts an AF_XDP `socket` into a map of such.
+    /// Sets the AF_XDP `socket` at `number` of a map of sockets.
     ///
     /// # Errors
     /// As [`Map::set`]; the socket is not bound (`EBADF` or `EOPNOTSUPP`).
@@ -256,7 +257,7 @@ impl Map {
     }
 }
 
-/// The first page of a shared array, as long as this lives.
+/// The first page of a shared array, mapped as long as this exists.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
     page: NonNull<AtomicU64>,
@@ -286,7 +287,7 @@ impl Drop for SharedPage {
     }
 }
 
-/// A program that the kernel has checked and taken.
+/// A program that the kernel has verified and loaded.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) fd: OwnedFd,
@@ -340,7 +341,7 @@ impl Program {
             // is said; the kernel writes into the log alone.
             unsafe { attributes.open(PROG_LOAD) }
         };
-        // Only a program that is refused is checked once more, for the words.
+        // Only a refused program is verified once more, for the log.
         match load(&mut []) {
             Ok(fd) => Ok(Self { fd }),
             Err(source) => {
@@ -360,11 +361,12 @@ impl Program {
             .map_err(BpfError::of("attaching a filter to a socket"))
     }
 
-    /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those that are there.
+    /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those
+    /// already attached.
     ///
     /// # Errors
-    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`). Of XDP: there is a program already (`EBUSY`), the
-    /// driver has no XDP, or not for this mtu or these offloads (`EOPNOTSUPP`, `EINVAL`, `ERANGE`).
+    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`). For XDP: another program is attached
+    /// (`EBUSY`), the driver has no XDP, or not for this mtu or these offloads (`EOPNOTSUPP`, `EINVAL`, `ERANGE`).
     pub(crate) fn attach(&self, attachment: Attachment, index: i32) -> Result<Link, BpfError> {
         let attributes = Attributes::new()
             .fd(0, &self.fd)
@@ -378,7 +380,7 @@ impl Program {
     }
 }
 
-/// A program in its place, as long as this lives and the interface exists.
+/// An attached program, as long as this and the interface exist.
 #[derive(Debug)]
 pub(crate) struct Link {
     fd: OwnedFd,
@@ -391,7 +393,7 @@ impl Link {
     /// # Errors
     /// The kernel's answer.
     pub(crate) fn is_attached(&self) -> io::Result<bool> {
-        // `struct bpf_link_info`; of a link to an interface, the interface's index is behind type, id and program.
+        // `struct bpf_link_info`; for a link to an interface, the interface's index is behind type, id and program.
         let mut info = [0_u32; 16];
         let attributes =
             Attributes::new().fd(0, &self.fd).u32(4, size_of_val(&info) as u32).pointer(8, info.as_mut_ptr());
@@ -400,7 +402,8 @@ impl Link {
         Ok(info[4] != 0)
     }
 
-    /// The same link by a descriptor above those of other files, which a process that ends closes first.
+    /// Returns the same link with a descriptor above those of other files, which the kernel closes first when the
+    /// process ends.
     ///
     /// # Errors
     /// [`BpfError`]: too many files (`EMFILE`).
@@ -410,7 +413,8 @@ impl Link {
     }
 }
 
-/// Moves `fd` to a number far above those of other files. A process that ends closes its files from the highest number down.
+/// Moves `fd` to a number far above those of other files. When a process ends, the kernel closes its files from the
+/// highest number down.
 ///
 /// # Errors
 /// The kernel's answer: too many files (`EMFILE`).
@@ -428,12 +432,12 @@ pub(crate) fn move_up(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// A number for a descriptor in an instruction.
+/// Number of a descriptor for an instruction.
 fn number(fd: BorrowedFd<'_>) -> i32 {
     fd.as_raw_fd()
 }
 
-/// The last lines of the verifier's words, each on a line of its own.
+/// Last lines of the verifier's log, each on its own line.
 fn last_lines(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]).into_owned();

@@ -1,5 +1,5 @@
-//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall clock is read
-//! only for time stamps that another machine is to understand.
+//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall
+//! clock is read only for time stamps that another machine interprets.
 
 use fairlink_core::Nanos;
 
@@ -79,7 +79,7 @@ pub fn realtime_offset_ns() -> u64 {
     best.1
 }
 
-/// Time for which a processor has worked for this thread, in nanoseconds.
+/// Processor time of this thread, in nanoseconds.
 pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }

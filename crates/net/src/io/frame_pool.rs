@@ -25,8 +25,8 @@ pub(crate) const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
 pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
 
-/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits in there, so that the rest of the
-/// frame need not move.
+/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits there, so that the rest of
+/// the frame need not move.
 pub(crate) const HEADROOM: usize = 16;
 
 /// Position of a packet in its frame, and its arrival.
@@ -74,7 +74,7 @@ enum Holder {
     Process,
     /// The kernel, which only reads it.
     Reader,
-    /// The kernel, which may write it at any time.
+    /// The kernel, for writing at any time.
     Writer,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// To have `to` frames instead of `from`.
+    /// Prepares a growth to `to` frames.
     pub(crate) fn new(from: u32, to: u32) -> Self {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
@@ -111,10 +111,10 @@ impl Growth {
 }
 
 impl FramePool {
-    /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
+    /// Creates a pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
     ///
     /// # Errors
-    /// [`FramePoolError`] where either is out of range, or there is no memory.
+    /// [`FramePoolError`] if either is out of range, or there is no memory.
     pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         Self::with_room(frames, frames, frame_bytes)
     }
@@ -167,7 +167,7 @@ impl FramePool {
         }
         growth.holders[..before].copy_from_slice(&self.holders);
         growth.info[..before].copy_from_slice(&self.info);
-        // Those given back last are on top.
+        // Frames given back last are on top.
         growth.free.extend_from_slice(&self.free);
         std::mem::swap(&mut self.holders, &mut growth.holders);
         std::mem::swap(&mut self.info, &mut growth.info);
@@ -182,7 +182,7 @@ impl FramePool {
         frames as u64 * each
     }
 
-    /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
+    /// Takes a free frame, which the caller owns until it gives it back; `None` if all are taken.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
@@ -194,25 +194,25 @@ impl FramePool {
     /// Gives `frame` back.
     ///
     /// # Panics
-    /// When `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
+    /// If `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
     #[inline]
     pub(crate) fn give_back(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
         self.free.push(frame);
     }
 
-    /// Notes that the kernel may write `frame` from now on, a frame that the caller owns: it gets no reference to its bytes until
+    /// Lends `frame`, which the caller owns, to the kernel for writing. There is no reference to its bytes until
     /// [`FramePool::end_lending`].
     ///
     /// # Panics
-    /// When the caller cannot own `frame`: a bug of ours.
+    /// If the caller cannot own `frame`: a bug of ours.
     #[inline]
     pub(crate) fn lend_to_write(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Writer, "is lent and not the caller's");
     }
 
-    /// Notes that the kernel may read `frame` from now on, a frame that the caller owns: it may look at the bytes and not change them until
-    /// [`FramePool::end_lending`].
+    /// Lends `frame`, which the caller owns, to the kernel for reading. The caller may read the bytes but not change
+    /// them until [`FramePool::end_lending`].
     ///
     /// # Panics
     /// As [`FramePool::lend_to_write`].
@@ -221,13 +221,14 @@ impl FramePool {
         self.pass(frame, Holder::Process, Holder::Reader, "is lent and not the caller's");
     }
 
-    /// Makes `frame` the caller's again, which was lent to the kernel.
+    /// Returns `frame`, which was lent to the kernel, to the caller.
     ///
     /// # Panics
-    /// When it was not lent: a bug of ours.
+    /// If it was not lent: a bug of ours.
     ///
     /// # Safety
-    /// The kernel has said that it is done with the frame, or can no longer reach it, and does not touch it until it is lent again.
+    /// The kernel must have given the frame back, or be unable to reach it, and must not access it until it is lent
+    /// again.
     #[inline]
     pub(crate) unsafe fn end_lending(&mut self, frame: u32) {
         let holder = &mut self.holders[frame as usize];
@@ -242,10 +243,10 @@ impl FramePool {
         *holder = to;
     }
 
-    /// All bytes of `frame`, used or not.
+    /// Returns all bytes of `frame`, used or not.
     ///
     /// # Panics
-    /// When the kernel may write the frame: a bug of ours.
+    /// If the kernel may write the frame: a bug of ours.
     #[inline]
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {
@@ -256,10 +257,10 @@ impl FramePool {
         unsafe { self.memory.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
-    /// The bytes of `frame`, to be changed.
+    /// Returns the bytes of `frame`, mutable.
     ///
     /// # Panics
-    /// When the kernel may read or write the frame: a bug of ours.
+    /// If the kernel may read or write the frame: a bug of ours.
     #[inline]
     pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
         let holder = self.holders[frame as usize];
@@ -275,10 +276,10 @@ impl FramePool {
         self.info[frame as usize]
     }
 
-    /// Says where the packet lies in `frame`.
+    /// Sets the position of the packet in `frame`.
     ///
     /// # Panics
-    /// When it does not lie within the frame, which would be a bug of the backend's.
+    /// If it is not within the frame, which would be a bug of the backend.
     #[inline]
     pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
@@ -286,7 +287,7 @@ impl FramePool {
         self.info[frame as usize] = info;
     }
 
-    /// The packet in `frame`, where its backend said that it lies.
+    /// Returns the packet in `frame`, at the position set by its backend.
     #[inline]
     #[must_use]
     pub fn packet(&self, frame: u32) -> &[u8] {
@@ -294,7 +295,7 @@ impl FramePool {
         &self.frame(frame)[info.start as usize..info.start as usize + info.len as usize]
     }
 
-    /// The packet in `frame`, to be changed.
+    /// Returns the packet in `frame`, mutable.
     #[inline]
     pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
         let info = self.info(frame);
@@ -309,7 +310,7 @@ impl FramePool {
         }
     }
 
-    /// A number that no other pool of this process has or had.
+    /// Number unique among all pools of this process, past and present.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -331,7 +332,7 @@ impl FramePool {
         self.free.len()
     }
 
-    /// Frames that were taken at the same time at the most.
+    /// Maximum number of frames that were taken at the same time.
     #[must_use]
     pub(crate) fn most_used(&self) -> usize {
         self.frames() - self.least_free

@@ -5,15 +5,16 @@
 //! pools and buffers of some megabytes, in several threads. After some hundred reloads every arena would hold megabytes
 //! of unused memory that the memory bound does not include.
 
-/// Memory of this size or more is mapped by itself, and goes back to the kernel when it is freed. It is glibc's own first value.
+/// Memory of this size or more is mapped separately, and returns to the kernel when it is freed. It is glibc's own
+/// initial value.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED: libc::c_int = 128 << 10;
 /// Number of arenas. The data threads allocate nothing, so that other threads rarely contend.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS: libc::c_int = 1;
 
-/// Has freed memory go back to the kernel from now on. To be called before other threads are started, because their arenas stay. Without effect
-/// where the allocator is not glibc's; musl's gives large memory back by itself.
+/// Makes freed memory return to the kernel from now on. Call it before other threads are started, because their arenas
+/// stay. Without effect if the allocator is not glibc's; musl's returns large memory by itself.
 pub fn return_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (parameter, value) in

@@ -33,7 +33,7 @@ impl HugePages {
     }
 }
 
-/// The part of `bytes` bytes at `address` that huge pages can be behind: its address and length.
+/// Returns address and length of the part of `bytes` bytes at `address` that huge pages can hold.
 fn whole_pages(address: usize, bytes: usize) -> Option<(usize, usize)> {
     let start = address.checked_next_multiple_of(HUGE)?;
     let length = (address.checked_add(bytes)? / HUGE * HUGE).checked_sub(start)?;

@@ -19,7 +19,8 @@ pub struct Interface {
     pub index: i32,
     /// Largest packet in bytes, the Ethernet header not counted.
     pub mtu: u32,
-    /// Its IP addresses, for which the kernel answers too; those of IPv6 that every interface has (fe80::/10) left out.
+    /// Its IP addresses, for which the kernel also answers; IPv6 link-local addresses (fe80::/10), which every
+    /// interface has, are omitted.
     pub addresses: Vec<IpAddr>,
     /// True if the host answers ARP requests that arrive here for addresses of its other interfaces.
     pub answers_for_others: bool,
@@ -27,7 +28,7 @@ pub struct Interface {
     pub master: Option<String>,
     /// Index of the related interface in this network namespace: the other end of a veth, or the parent of a VLAN.
     pub joined_to: Option<i32>,
-    /// The driver, such as `veth`; empty where it does not say.
+    /// The driver, such as `veth`; empty if it is not reported.
     pub driver: String,
     /// Enabled offloads.
     pub offloads: Offloads,
@@ -93,7 +94,7 @@ impl Offloads {
 }
 
 impl Interface {
-    /// Looks the interface `name` up and checks that it can carry traffic.
+    /// Looks up the interface `name` and checks that it can carry traffic.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -147,7 +148,8 @@ impl Interface {
     }
 }
 
-/// The addresses of this host that others may ask for, and the names of their interfaces: all but those of loopback and fe80::/10.
+/// Addresses of this host that others may ask for, with the names of their interfaces: all except loopback and
+/// fe80::/10.
 fn addresses() -> Vec<(String, IpAddr)> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a valid place for the list's head; on failure nothing is to be freed.
@@ -224,7 +226,7 @@ pub fn set_down(name: &str) -> io::Result<()> {
     sys::set_interface_up(name, false)
 }
 
-/// Harmful offloads of one interface that were turned off; they are turned on again when this is dropped.
+/// Harmful offloads of one interface that were turned off; dropping this turns them on again.
 #[derive(Debug)]
 pub struct OffloadsOff {
     name: String,
@@ -240,7 +242,7 @@ impl OffloadsOff {
         if interface.offloads.harmful().is_empty() {
             return Ok(None);
         }
-        // Made before anything is changed, so that a failure half-way restores.
+        // Constructed before the changes, so that a failure half-way restores.
         let off = Self { name: interface.name.clone(), before: interface.offloads };
         off.apply(false).map_err(|source| InterfaceError::Request {
             name: interface.name.clone(),

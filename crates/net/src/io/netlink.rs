@@ -26,16 +26,16 @@ pub(crate) struct Relations {
     pub(crate) link: Option<i32>,
 }
 
-/// The relations of the interface with this index.
+/// Returns the relations of the interface with this index.
 pub(crate) fn relations(index: i32) -> io::Result<Relations> {
     let answer = link(index)?;
     let number = |kind| Some(i32::from_ne_bytes(*attribute(&answer, kind)?.first_chunk()?)).filter(|&index| index > 0);
-    // With an id of a namespace the index is one of that namespace.
+    // With a namespace id, the index belongs to that namespace.
     let elsewhere = attribute(&answer, IFLA_LINK_NETNSID).is_some();
     Ok(Relations { master: number(IFLA_MASTER), link: number(IFLA_LINK).filter(|_| !elsewhere) })
 }
 
-/// The kernel's message about the interface with this index.
+/// Returns the kernel's message about the interface with this index.
 pub(crate) fn link(index: i32) -> io::Result<Vec<u8>> {
     let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
     message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&index.to_ne_bytes());
@@ -91,12 +91,12 @@ pub fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The value of the attribute `kind` of a message about an interface.
+/// Returns the attribute `kind` of a message about an interface.
 pub(crate) fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
     attribute_of(message.get(NETLINK_HEADER + INTERFACE_HEADER..)?, kind)
 }
 
-/// The value of the attribute `kind` among these.
+/// Returns the attribute `kind` among these.
 pub(crate) fn attribute_of(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut rest = attributes;
     loop {
@@ -127,13 +127,13 @@ pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Ve
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Sends an rtnetlink request for all of something, with `NLM_F_DUMP` among its flags. The bodies of the messages that come back,
-/// without their headers.
+/// Sends an rtnetlink request for a list, with `NLM_F_DUMP` among its flags. Returns the bodies of the answers, without
+/// their headers.
 pub(crate) fn dump(message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     dump_of(libc::NETLINK_ROUTE, message)
 }
 
-/// As [`dump`], by another protocol of netlink.
+/// As [`dump`], with another netlink protocol.
 pub(crate) fn dump_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
     send(&socket, message)?;
@@ -154,7 +154,7 @@ pub(crate) fn dump_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<V
     }
 }
 
-/// The number of 32 bits in the machine's order at `offset`.
+/// Reads a 32-bit number in native byte order at `offset`.
 pub(crate) fn number32(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }

@@ -38,7 +38,7 @@ const META_INPUT: u32 = 4;
 const META_OUTPUT: u32 = 5;
 /// `NFT_CMP_EQ`
 const EQUAL: u32 = 0;
-/// `NFT_REG_VERDICT`, and the first register for data.
+/// `NFT_REG_VERDICT`, and the first data register.
 const VERDICT: u32 = 0;
 const REGISTER: u32 = 1;
 const NF_DROP: u32 = 0;
@@ -82,7 +82,7 @@ impl Batch {
         self.message(SUBSYSTEM << 8 | kind, NETDEV, 0, flags, body);
     }
 
-    /// A table, if it is not there; an `owned` one belongs to the socket.
+    /// Adds a table if it does not exist; an `owned` one belongs to the socket.
     pub(crate) fn table(&mut self, name: &str, owned: bool) {
         self.add(NEW_TABLE, libc::NLM_F_CREATE, |message| {
             string(message, 1, name);
@@ -126,7 +126,7 @@ impl Batch {
         });
     }
 
-    /// A set of interfaces, each in it for a time.
+    /// Adds a set of interfaces with timeouts.
     pub(crate) fn set_of_interfaces(&mut self, table: &str, name: &str, id: u32) {
         self.add(NEW_SET, libc::NLM_F_CREATE, |message| {
             string(message, 1, table);
@@ -205,7 +205,7 @@ impl Batch {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        // The last message is answered; of others only those that fail.
+        // The last message is acknowledged; of the others only failures are reported.
         let at = self.last + 6;
         let flags = u16::from_ne_bytes([self.bytes[at], self.bytes[at + 1]]) | libc::NLM_F_ACK as u16;
         self.bytes[at..at + 2].copy_from_slice(&flags.to_ne_bytes());
@@ -214,7 +214,7 @@ impl Batch {
     }
 }
 
-/// Returns whether this chain of this table has a rule. A table or a chain that does not exist has none.
+/// Returns true if this chain of this table has a rule. A missing table or chain has none.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -275,7 +275,7 @@ fn load_number(rule: &mut Vec<u8>, value: u32) {
     });
 }
 
-/// The frame leaves by the interface with this index.
+/// Sends the frame by the interface with this index.
 fn send_by(rule: &mut Vec<u8>, index: i32) {
     load_number(rule, index as u32);
     expression(rule, "fwd", |data| number(data, 1, REGISTER));
@@ -298,7 +298,7 @@ pub(crate) struct Nftables {
 
 impl Nftables {
     /// # Errors
-    /// The kernel's answer: it is built without netfilter (`EPROTONOSUPPORT`).
+    /// The kernel's answer: no netfilter (`EPROTONOSUPPORT`).
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER)? })
     }

@@ -57,7 +57,7 @@ impl Pacing {
 /// Default limit of lost time that is made up for. On a virtual machine with shared processors, 1 ms gave 3.6 to 9.2 of
 /// 10 Mbit/s, and this gave 9.8 to 10.0.
 pub(crate) const DEFAULT_CATCH_UP: Nanos = Nanos::from_millis(20);
-/// Longest sleep, so that a stop or a question is noticed.
+/// Longest sleep, so that a stop or a request is noticed.
 const LONGEST: Nanos = Nanos::from_millis(50);
 /// Last part of a wait, which the thread spins: the kernel's worst wakeup latency on a machine that is not overloaded.
 const SPIN: Nanos = Nanos::from_micros(60);
@@ -69,7 +69,7 @@ const NAP: Nanos = Nanos::from_micros(50);
 pub(crate) enum Until {
     /// A time, or an arrival before.
     Time(Nanos),
-    /// A time that need not be met punctually, or an arrival before: an interface is tried again then.
+    /// A time for a retry that need not be punctual, or an earlier arrival.
     Retry(Nanos),
     /// An arrival.
     Arrival,
@@ -109,7 +109,7 @@ pub(crate) fn wait(
             if left > SPIN && sleep(left.saturating_sub(SPIN).min(LONGEST), readable)? {
                 return Ok(slept);
             }
-            // Ends after SPIN at the latest, unless the thread slept the longest sleep and comes back anyway.
+            // Ends after SPIN at the latest, unless the sleep was the longest one and the caller waits again anyway.
             if at.saturating_sub(clock.now()) <= SPIN {
                 while clock.now() < at {
                     std::hint::spin_loop();
@@ -127,9 +127,9 @@ pub(crate) fn wait(
     Ok(slept)
 }
 
-/// Sleeps for `span`, or until one of `readable` can be read. Returns whether one can.
+/// Sleeps for `span`, or until one of `readable` can be read. Returns true if one can.
 fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
-    // A negative descriptor is passed over by the kernel.
+    // The kernel ignores negative descriptors.
     let mut fds =
         readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
     let timeout = libc::timespec {

@@ -1,4 +1,4 @@
-//! Packet sockets (packet(7)), as the gateway, the generator and the receiver open and ask them.
+//! Packet sockets (packet(7)) of the gateway, the generator and the receiver.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,9 +24,9 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Has `socket` receive those frames only that have this mark (`skb->mark`); `None`: no frame at all.
+/// Restricts `socket` to frames with this mark (`skb->mark`); `None`: no frame at all.
 pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
-    /// `SKF_AD_OFF + SKF_AD_MARK`: where a filter finds the mark.
+    /// `SKF_AD_OFF + SKF_AD_MARK`: offset of the mark for a filter.
     const MARK: u32 = (-0x1000_i32 + 20) as u32;
     // Classic BPF, which needs no rights: load the mark, compare, return the number of bytes to keep.
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -53,7 +53,8 @@ struct Program {
     filter: *mut libc::sock_filter,
 }
 
-/// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive too.
+/// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive,
+/// too.
 pub fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
@@ -76,7 +77,7 @@ pub fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
 
 fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u32) -> io::Result<u32> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // The first goes past the system's limit and needs more than the root of a user namespace may do.
+    // The first option exceeds the system's limit and needs more rights than the root of a user namespace has.
     if sys::set_option(socket, libc::SOL_SOCKET, force, &value).is_err() {
         sys::set_option(socket, libc::SOL_SOCKET, plain, &value)?;
     }
@@ -84,7 +85,7 @@ fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u
     Ok(u32::try_from(actual).unwrap_or(0))
 }
 
-/// Bytes of frames that wait in the kernel for `socket`, and how many there may be, as the kernel accounts for them.
+/// Bytes of frames that wait in the kernel for `socket`, and their limit, as the kernel accounts for them.
 pub fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
     let MemoryInfo([waiting, limit, ..]) = sys::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     Ok((waiting, limit))

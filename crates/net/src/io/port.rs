@@ -59,7 +59,7 @@ pub(crate) enum RealPort {
     Xdp(AfXdp),
 }
 
-/// The same method of whichever backend it is.
+/// Calls the same method of either backend.
 macro_rules! either {
     ($port:expr, $backend:ident => $call:expr) => {
         match $port {
@@ -77,7 +77,7 @@ impl RealPort {
         }
     }
 
-    /// Bytes of the kernel's memory for frames that were not fetched and not sent yet, as far as they do not lie in the pool.
+    /// Bytes of the kernel's memory for frames not fetched or not sent yet, outside the pool.
     pub(crate) fn kernel_bytes(&self) -> u64 {
         match self {
             Self::Packet(port) => {
@@ -96,7 +96,7 @@ impl RealPort {
         }
     }
 
-    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this port has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         either!(self, port => port.is_empty())
     }

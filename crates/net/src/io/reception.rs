@@ -23,10 +23,10 @@ use crate::wire::checksum;
 use crate::wire::segments::{self, LONGEST, Segments, Unsplittable};
 use crate::wire::virtio::VirtioHeader;
 
-/// Bytes of a slot's long buffer. A super-frame lies in it behind the headroom.
+/// Bytes of a slot's long buffer. A super-frame is in it behind the headroom.
 const SLOT: usize = (HEADROOM + LONGEST).next_multiple_of(64);
 
-/// Room for one `tpacket_auxdata` control message, aligned as control messages are.
+/// Buffer for one `tpacket_auxdata` control message, aligned as control messages are.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
@@ -48,13 +48,13 @@ struct Arrays {
 pub(super) struct Received {
     /// The kernel's description of the frame.
     pub(super) header: VirtioHeader,
-    /// The frame's length as it came, which may be more than there is room for.
+    /// Original length of the frame, which may exceed the available room.
     pub(super) wire: usize,
-    /// The VLAN tag that the kernel took out, as it stood in the frame.
+    /// The VLAN tag that the kernel took out, in its original form.
     pub(super) tag: Option<[u8; 4]>,
 }
 
-/// A super-frame that is being split. It lies in the long buffer of slot `next`.
+/// A super-frame that is being split, in the long buffer of slot `next`.
 #[derive(Clone, Copy, Debug)]
 struct Splitting {
     segments: Segments,
@@ -71,12 +71,12 @@ pub(super) struct Reception {
     described: bool,
     /// The frame that each slot has for the next message.
     armed: [Option<u32>; BATCH],
-    /// The messages of the slots before `ready` are set, but those of the slots before `used` must be set again.
+    /// The messages of the slots before `ready` are set, except those before `used`, which must be set again.
     ready: usize,
     used: usize,
     /// Number of the pool that the messages point into; 0 before the first.
     pool: u64,
-    /// The long buffers one after the other; none where frames are not described.
+    /// The long buffers one after the other; none if frames are not described.
     long: Vec<u8>,
     /// Filled slots, and the first of them that is not handed over.
     filled: [Received; BATCH],
@@ -112,12 +112,12 @@ impl Reception {
         size_of::<Arrays>() + self.long.capacity()
     }
 
-    /// Returns true if something was received and is not handed over yet.
+    /// Returns true if received frames are not handed over yet.
     pub(super) fn has_more(&self) -> bool {
         self.next < self.count
     }
 
-    /// Frames of the pool that are here.
+    /// Number of pool frames owned here.
     pub(super) fn held(&self) -> usize {
         self.armed.iter().flatten().count()
     }
@@ -167,13 +167,13 @@ impl Reception {
             let message = &arrays.messages[index];
             self.filled[index] = Received {
                 header: if self.described { arrays.headers[index] } else { VirtioHeader::default() },
-                // With MSG_TRUNC the kernel says how long the packet really is.
+                // With MSG_TRUNC the kernel reports the real length of the packet.
                 wire: (message.msg_len as usize).saturating_sub(header),
                 tag: vlan_tag(&message.msg_hdr),
             };
         }
         (self.count, self.next, self.at) = (received as usize, 0, now);
-        // Had some been left unset, they still are.
+        // Slots that were not set before still are not.
         self.used = if count >= self.used { self.count } else { self.used.max(self.count) };
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Reception {
         let (base, frame_bytes) = (pool.as_mut_ptr(), pool.frame_bytes());
         if self.pool != pool.id() {
             (self.pool, self.used, self.ready) = (pool.id(), 0, 0);
-            // They are frames of the pool before, of which this one may have none, or another owner may have them.
+            // They belong to an earlier pool; in this one they may not exist or have another owner.
             self.armed = [None; BATCH];
         }
         // Bytes beyond the pool's frame continue at the same offset of the long buffer.
@@ -241,7 +241,7 @@ impl Reception {
         }
     }
 
-    /// The arrival in slot `next`; `None` where a super-frame is to be split.
+    /// Returns the arrival in slot `next`; `None` if a super-frame is to be split.
     fn look_at(&mut self, pool: &mut FramePool, counters: &mut BackendCounters) -> Option<Arrival> {
         let slot = self.next;
         let Received { header, wire, tag } = self.filled[slot];
@@ -296,11 +296,11 @@ impl Reception {
         Some(Arrival { frame, len: len as u32, condition })
     }
 
-    /// Puts the super-frame of `slot` together in the long buffer, its tag put back, and finds out how to split it.
+    /// Assembles the super-frame of `slot` in the long buffer, restores its tag, and determines how to split it.
     fn begin(&mut self, pool: &mut FramePool, slot: usize, frame: u32) -> Result<Splitting, Unsplittable> {
         let Received { mut header, wire, tag } = self.filled[slot];
         let first = pool.frame_bytes() - HEADROOM;
-        // It was cut off, or may have been.
+        // It was truncated, or may have been.
         if wire > SLOT - HEADROOM {
             return Err(Unsplittable::TooLong);
         }
@@ -337,14 +337,14 @@ impl Reception {
     }
 }
 
-/// Moves the addresses at the beginning of a frame to the front by the length of a tag, and puts the tag in behind them. The
+/// Moves the addresses at the beginning of a frame forward by the length of a tag, and inserts the tag behind them. The
 /// frame begins 4 bytes into `bytes`.
 fn put_tag(bytes: &mut [u8], tag: [u8; ethernet::VLAN_TAG]) {
     bytes.copy_within(tag.len()..tag.len() + 12, 0);
     bytes[12..12 + tag.len()].copy_from_slice(&tag);
 }
 
-/// The VLAN tag that the kernel took out of the frame of this message, as it stood in the frame.
+/// Returns the VLAN tag that the kernel took out of the frame of this message, in its original form.
 fn vlan_tag(message: &libc::msghdr) -> Option<[u8; ethernet::VLAN_TAG]> {
     // SAFETY: the kernel has filled `msg_control`, of the length it has set, with whole control messages.
     let control = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;

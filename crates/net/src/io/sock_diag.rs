@@ -60,7 +60,7 @@ impl NamedSocket {
 /// Lists the datagram sockets with abstract names in this network namespace.
 ///
 /// # Errors
-/// The kernel's answer, such as one that is built without `CONFIG_UNIX_DIAG`.
+/// The kernel's answer, such as that of a kernel without `CONFIG_UNIX_DIAG`.
 pub(crate) fn named_sockets() -> io::Result<Vec<NamedSocket>> {
     // `struct unix_diag_req`: family, protocol, padding, states, inode, attributes to show, cookie.
     let numbers = [libc::AF_UNIX as u32, u32::MAX, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_UID, 0, 0];
@@ -109,7 +109,7 @@ mod tests {
         let name = format!("fairlink-sock-diag-{}", std::process::id());
         let found = || named_sockets().unwrap().into_iter().filter(|socket| socket.name == name.as_bytes());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
-        // A stream socket has names of its own.
+        // Stream sockets have a separate name space.
         let _stream = UnixListener::bind_addr(&address).unwrap();
         match named_sockets() {
             Err(error) => {

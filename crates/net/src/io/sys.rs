@@ -1,4 +1,4 @@
-//! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
+//! System calls that several modules share: sockets and their options, interface requests, thread placement, waiting.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 /// Longest name of an interface, in bytes.
 const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
-/// The result of a system call that returns -1 on error.
+/// Converts the result of a system call that returns -1 on error.
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -164,13 +164,13 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// Waits until one of `fds` is ready, at most `timeout_ms`. How many are.
+/// Waits until one of `fds` is ready, at most `timeout_ms`. Returns how many are.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
     // SAFETY: `fds` holds as many valid entries as are said for the whole call.
     Ok(check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) })? as usize)
 }
 
-/// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
+/// Waits until `fd` can be read, at most `timeout_ms`. Returns true if it can.
 pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: `poll` is one valid `pollfd` for the whole call.
@@ -198,13 +198,13 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `bytes` bytes, not zero, at an address that is a multiple of a page.
+    /// Reserves `bytes` bytes, not zero, at a page-aligned address.
     ///
     /// # Errors
-    /// Where the kernel has no room for them.
+    /// If the kernel has no room for them.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // Miri knows no more than the two.
+        // Miri supports only these two flags.
         let sparse = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | sparse;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.

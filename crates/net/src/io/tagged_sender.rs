@@ -1,10 +1,10 @@
 //! Sends frames with VLAN tags that a packet socket's `sendmsg` refuses as too long.
 //!
-//! An interface with an mtu of 1500 carries frames of 1514 B, and VLAN tags come on top. The kernel's `packet_snd` knows that for
-//! one tag of 802.1Q only: 1518 B with a tag of 802.1ad, or 1522 B with two tags, are `EMSGSIZE`. Its transmit ring
-//! (`PACKET_TX_RING`) leaves that decision to the interface where each frame has a `virtio_net_hdr`. So such frames, and no
-//! others, go through a ring with room for one. The header says that all of the frame is header, which makes the kernel copy the
-//! whole frame before the call returns.
+//! An interface with an mtu of 1500 carries frames of 1514 B, not counting VLAN tags. The kernel's `packet_snd` allows
+//! for one tag of 802.1Q only: 1518 B with a tag of 802.1ad, or 1522 B with two tags, are `EMSGSIZE`. Its transmit ring
+//! (`PACKET_TX_RING`) leaves that decision to the interface if each frame has a `virtio_net_hdr`. So only such frames
+//! go through a ring with room for one. The header declares the whole frame as headers, which makes the kernel copy it
+//! before the call returns.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ const DATA: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACK
 /// Offsets of `tp_status` and `tp_len`.
 const STATUS: usize = 0;
 const LENGTH: usize = 4;
-/// Length of a `virtio_net_hdr`, and where it says how much of the frame is header.
+/// Length of a `virtio_net_hdr`, and offset of its header length.
 const VIRTIO_HEADER: usize = 10;
 const VIRTIO_HEADER_LENGTH: usize = 2;
 
@@ -36,7 +36,8 @@ pub(crate) struct TaggedSender {
 unsafe impl Send for TaggedSender {}
 
 impl TaggedSender {
-    /// For frames of up to `longest` bytes out of the interface with this index, which get this `mark`; 0 for none.
+    /// Opens a sender for frames of up to `longest` bytes out of the interface with this index. Frames get `mark`; 0
+    /// for none.
     ///
     /// # Errors
     /// The kernel's answer: no permission (`EPERM`), no such interface (`ENODEV`), no memory (`ENOMEM`).
@@ -89,7 +90,7 @@ impl TaggedSender {
     /// Sends `frame`, which the kernel has copied when this returns.
     ///
     /// # Errors
-    /// The kernel's answer, as of `sendmsg`; `EMSGSIZE` where the frame is longer than the ring's.
+    /// The error of `sendmsg`; `EMSGSIZE` if the frame is longer than the ring's.
     pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let total = VIRTIO_HEADER + frame.len();
         if DATA + total > self.size || frame.len() > usize::from(u16::MAX) {

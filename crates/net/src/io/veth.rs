@@ -1,4 +1,5 @@
-//! Pairs of virtual Ethernet interfaces (veth(4)): made, looked at and removed without any external program, by rtnetlink.
+//! Pairs of virtual Ethernet interfaces (veth(4)): created, queried and removed by rtnetlink, without external
+//! programs.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +33,7 @@ const VETH_INFO_PEER: u16 = 1;
 /// Settings of both ends of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// Largest IP packet in bytes; the Ethernet header comes on top.
+    /// Largest IP packet in bytes, without the Ethernet header.
     pub mtu: u32,
     /// Packets that a queueing discipline without a limit of its own may hold at either end.
     pub queue: u32,
@@ -41,10 +42,12 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Creates the interfaces `name` and `peer`, joined and down. Each end has one queue each way, so that frames stay in order.
+    /// Creates the interfaces `name` and `peer`, joined and down. Each end has one queue in each direction, so that
+    /// frames stay in order.
     ///
     /// # Errors
-    /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`).
+    /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth
+    /// (`EOPNOTSUPP`).
     pub fn create(&self, name: &str, peer: &str) -> io::Result<()> {
         for name in [name, peer] {
             if !sys::is_interface_name(name) {
@@ -89,7 +92,7 @@ impl Pair<'_> {
     }
 }
 
-/// A message about the interface with this index, without attributes.
+/// Builds a message about the interface with this index, without attributes.
 fn about(index: i32) -> Vec<u8> {
     let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
     message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&index.to_ne_bytes());
@@ -103,7 +106,7 @@ fn set_alias(name: &str, alias: &str) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// Moves the interface `name` into a network namespace, where it is down at first and has no address.
+/// Moves the interface `name` into a network namespace, where it is initially down and without address.
 ///
 /// # Errors
 /// The kernel's answer: a name that the namespace has already (`EEXIST`), no permission (`EPERM`).
@@ -121,7 +124,7 @@ pub(crate) fn alias(index: i32) -> io::Result<Option<String>> {
     Ok(text.map(|text| String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Removes the interface with this index, and with it the other end.
+/// Removes the interface with this index and its peer.
 ///
 /// # Errors
 /// The kernel's answer.

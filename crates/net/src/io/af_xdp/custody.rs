@@ -19,12 +19,12 @@ use crate::io::frame_pool::{FrameInfo, FramePool};
 use crate::wire::checksum;
 use crate::wire::unfinished::{self, Finishing};
 
-/// Frames that an interface has to receive into. At 400,000 frames/s they last for 10 ms.
+/// Number of frames that an interface has for reception. At 400,000 frames/s they last for 10 ms.
 pub(super) const RECEIVING: u32 = 4096;
-/// Most frames that an interface is sending.
+/// Maximum number of frames that an interface is sending.
 pub(super) const SENDING: u32 = 512;
 
-/// A descriptor that the kernel passes over: it is of no bytes, in no frame.
+/// A descriptor that the kernel skips: zero bytes, in no frame.
 const NOTHING: libc::xdp_desc = libc::xdp_desc { addr: u64::MAX, len: 0, options: 0 };
 
 /// Location of a frame.
@@ -66,20 +66,20 @@ impl Custody {
         }
     }
 
-    /// Frames that are here to be received into.
+    /// Number of frames held for reception.
     pub(super) fn receiving(&self) -> usize {
         self.receiving
     }
 
-    /// Frames that are here to be sent.
+    /// Number of frames held for sending.
     pub(super) fn sending(&self) -> usize {
         self.sending
     }
 
-    /// Gives the kernel frames of `pool` to receive into, until it has [`RECEIVING`].
+    /// Gives the kernel frames of `pool` for reception, until it has [`RECEIVING`].
     pub(super) fn refill(&mut self, pool: &mut FramePool) {
         let wanted = (RECEIVING as usize).saturating_sub(self.receiving).min(self.rings.fill.room() as usize);
-        // Not for each frame: the kernel need not look so often, and has many.
+        // In batches: the kernel need not check so often, and has many.
         if wanted < BATCH {
             return;
         }
@@ -93,7 +93,7 @@ impl Custody {
         self.rings.fill.publish();
     }
 
-    /// Appends up to `max` frames that have arrived to `out`, oldest first. They are the caller's.
+    /// Appends up to `max` received frames to `out`, oldest first. The caller owns them then.
     pub(super) fn take_in(
         &mut self,
         pool: &mut FramePool,
@@ -135,7 +135,8 @@ impl Custody {
         });
     }
 
-    /// Hands up to as many of `frames` to the kernel as it has room for. Returns how many; they are here from then on.
+    /// Submits as many of `frames` to the kernel as it has room for. Returns their number; they are owned here from
+    /// then on.
     pub(super) fn submit(&mut self, pool: &mut FramePool, frames: &[u32], counters: &mut BackendCounters) -> usize {
         let room = (SENDING as usize).saturating_sub(self.sending).min(self.rings.transmission.room() as usize);
         let count = frames.len().min(room);
@@ -170,8 +171,8 @@ impl Custody {
         self.completed(pool, FramePool::give_back);
     }
 
-    /// As [`Custody::complete`], but for `refused`, which the kernel has given up: it is the caller's again. Returns whether the kernel has
-    /// given it back.
+    /// As [`Custody::complete`], except for `refused`, which the kernel has given up: the caller owns it again. Returns
+    /// true if the kernel has given it back.
     pub(super) fn complete_but(&mut self, pool: &mut FramePool, refused: u32) -> bool {
         let mut found = false;
         self.completed(pool, |pool, frame| match frame == refused {
@@ -196,10 +197,10 @@ impl Custody {
         });
     }
 
-    /// Unmaps the rings and gives all frames that are here back to `pool`.
+    /// Unmaps the rings and returns all frames owned here to `pool`.
     ///
     /// # Safety
-    /// The socket's descriptor is closed, so that the mapped rings alone keep the socket in the kernel.
+    /// The socket's descriptor must be closed, so that only the mapped rings keep the socket in the kernel.
     pub(super) unsafe fn release(self, pool: &mut FramePool) {
         let Self { rings, places, .. } = self;
         drop(rings);

@@ -6,7 +6,7 @@ use crate::io::interface::Interface;
 
 /// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
 const KEPT_FREE: u32 = 256;
-/// Sizes that frames of the pool may have, so that none lies across two pages.
+/// Possible sizes of pool frames, so that none crosses a page boundary.
 const SIZES: [u32; 2] = [2048, 4096];
 
 /// Returns the size of the pool's frames for these two interfaces.
@@ -39,7 +39,7 @@ pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     Ok(all)
 }
 
-/// Each socket serves one queue, so there may be only one.
+/// Checks that there is one receive queue, because each socket serves one.
 fn one_queue(name: &str) -> Result<(), Unfit> {
     match ethtool::receive_queues(name) {
         Ok(ReceiveQueues { alone, combined }) if alone + combined == 1 => Ok(()),

@@ -11,15 +11,15 @@ use std::os::fd::OwnedFd;
 use crate::io::bpf::{self, Map, MapKind};
 use crate::io::sys::{self, Region};
 
-/// Memory that a socket has to have before it may be in a map: one frame.
+/// Memory that a socket needs before it may be in a map: one frame.
 const BYTES: usize = 4096;
 
-/// See the module. Dropped, it says that this process does not.
+/// See the module. Dropping it removes the sign of life.
 #[derive(Debug)]
 pub(crate) struct Life {
     #[expect(dead_code, reason = "held, not read")]
     socket: OwnedFd,
-    /// Its entry 0 is there as long as this process lives.
+    /// Its entry 0 exists as long as this process lives.
     pub(crate) map: Map,
     #[expect(dead_code, reason = "held, not read")]
     memory: Region,

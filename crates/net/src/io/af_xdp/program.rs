@@ -32,7 +32,7 @@ const DATA_END: i16 = 4;
 const QUEUE: i16 = 16;
 /// The driver's function that returns a VLAN tag.
 const TAG_FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
-/// Bytes of the addresses at the beginning of a frame, and of a tag.
+/// Length in bytes of the addresses at the beginning of a frame, and of a tag.
 const ADDRESSES: i16 = 12;
 const TAG: i16 = 4;
 /// Variables of the program, as offsets from the end of its stack.
@@ -40,12 +40,12 @@ const TAG_KIND: i16 = -8;
 const TAG_VALUE: i16 = -16;
 const KEY: i16 = -24;
 
-/// A heartbeat that the program looks at: a time in ns of the machine's monotonic clock, in a map.
+/// A heartbeat for the program: a time in ns of the machine's monotonic clock, in a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beat<'a> {
     /// Its first value.
     pub(crate) map: &'a Map,
-    /// Older than this it means that the gateway has stalled.
+    /// Age from which the gateway counts as stalled.
     pub(crate) stale: Nanos,
     /// Its entry 0 exists as long as the process lives ([`Life`](crate::io::af_xdp::Life)).
     pub(crate) life: &'a Map,

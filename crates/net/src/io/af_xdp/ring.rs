@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::io::sys::Plain;
 
-/// Memory of the kernel's, mapped into this process.
+/// Memory of the kernel, mapped into this process.
 #[derive(Debug)]
 struct Mapping {
     at: NonNull<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Places {
     pub(super) entries: u64,
 }
 
-/// This process's end of a ring of entries `T`, of which the kernel may write any bytes.
+/// This process's end of a ring of entries `T`. The kernel may write any bytes.
 #[derive(Debug)]
 pub(super) struct Ring<T: Plain> {
     producer: NonNull<AtomicU32>,
@@ -56,7 +56,7 @@ impl<T: Plain> Ring<T> {
     /// Maps a ring of `length` entries, a power of two, of `socket` at this `offset`.
     ///
     /// # Errors
-    /// The kernel's answer; `InvalidData` where its places make no sense.
+    /// The kernel's answer; `InvalidData` if its offsets are inconsistent.
     pub(super) fn map(socket: &OwnedFd, offset: u64, places: Places, length: u32) -> io::Result<Self> {
         let bytes = places.entries as usize + length as usize * size_of::<T>();
         let fits = |place: u64| place as usize + size_of::<u32>() <= bytes && place.is_multiple_of(4);
@@ -124,7 +124,7 @@ impl<T: Plain> Ring<T> {
         self.load(self.producer).wrapping_sub(self.load(self.consumer)).min(self.length)
     }
 
-    /// Entries that there is room for. Only for the side that puts in, as the next three.
+    /// Number of entries that can be put in. Only for the producing side, as the next three.
     pub(super) fn room(&self) -> u32 {
         self.length.saturating_sub(self.own.wrapping_sub(self.load(self.consumer)))
     }
@@ -140,8 +140,8 @@ impl<T: Plain> Ring<T> {
         self.store(self.producer, self.own);
     }
 
-    /// Writes `value` over the last `count` entries. The other side must be at rest: one that reads at the same time may see
-    /// either.
+    /// Overwrites the last `count` entries with `value`. The other side must be idle: a concurrent reader may see
+    /// either value.
     pub(super) fn overwrite(&mut self, count: u32, value: T) {
         for back in 1..=count.min(self.length) {
             self.write(self.own.wrapping_sub(back), value);
@@ -170,7 +170,7 @@ impl<T: Plain> Ring<T> {
 
 #[cfg(test)]
 impl<T: Plain> Ring<T> {
-    /// Both ends of a ring of `length` entries in ordinary memory, which is never freed.
+    /// Returns both ends of a ring of `length` entries in ordinary memory, which is never freed.
     pub(super) fn ends(length: u32, empty: T) -> (Self, Self) {
         let counters: &'static [AtomicU32; 3] = Box::leak(Box::default());
         let entries = NonNull::from(Box::leak(vec![empty; length as usize].into_boxed_slice())).cast();
@@ -179,7 +179,7 @@ impl<T: Plain> Ring<T> {
         (end(), end())
     }
 
-    /// Sets both counters to anything, as a broken other side may.
+    /// Sets both counters to any values, as a faulty other side may.
     pub(super) fn disturb(&mut self, producer: Option<u32>, consumer: Option<u32>) {
         if let Some(value) = producer {
             self.store(self.producer, value);

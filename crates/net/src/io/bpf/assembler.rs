@@ -1,4 +1,5 @@
-//! Writes the kernel's instructions (RFC 9669). Each method appends one; jumps go forward to a [`Label`] that is set later.
+//! Assembles the kernel's instructions (RFC 9669). Each method appends one; jumps go forward to a [`Label`] that is set
+//! later.
 
 use std::os::fd::BorrowedFd;
 
@@ -91,11 +92,11 @@ impl When {
     }
 }
 
-/// A place in a program that jumps go to.
+/// Target of jumps in a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label(usize);
 
-/// A program as it is being written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<u64>,
@@ -157,7 +158,7 @@ impl Assembler {
         self.push(0, 0, 0, 0, 0)
     }
 
-    /// `to` becomes the address of the first value of an array.
+    /// Loads the address of an array's first value into `to`.
     pub(crate) fn map_value(&mut self, to: Register, map: BorrowedFd<'_>) -> &mut Self {
         self.push(Self::LOAD_WIDE, to.bits(), Self::A_VALUE, 0, number(map));
         self.push(0, 0, 0, 0, 0)
@@ -203,12 +204,12 @@ impl Assembler {
         self.push(Self::CALL, 0, 0, 0, function as i32)
     }
 
-    /// Calls the function of the kernel that has this number among its types ([`super::types`]).
+    /// Calls the kernel's function with this number among its types ([`super::types`]).
     pub(crate) fn call_kernel(&mut self, number: u32) -> &mut Self {
         self.push(Self::CALL, 0, Self::A_KERNEL_FUNCTION, 0, number as i32)
     }
 
-    /// The lower 16 bits of `to` in the order of the network, the others zero.
+    /// Converts the lower 16 bits of `to` to network byte order and clears the others.
     pub(crate) fn big_endian16(&mut self, to: Register) -> &mut Self {
         self.push(Self::TO_BIG_ENDIAN, to.bits(), 0, 0, 16)
     }
@@ -230,20 +231,20 @@ impl Assembler {
         self
     }
 
-    /// Goes to `label` if `a` and the number compare so.
+    /// Jumps to `label` if the comparison of `a` with the number holds.
     pub(crate) fn jump(&mut self, when: When, a: Register, number: i32, label: Label) -> &mut Self {
         self.jumps.push((self.code.len(), label));
         self.push(Self::JUMP | when.bits(), a.bits(), 0, 0, number)
     }
 
-    /// Goes to `label` if `a` and `b` compare so.
+    /// Jumps to `label` if the comparison of `a` with `b` holds.
     pub(crate) fn jump_registers(&mut self, when: When, a: Register, b: Register, label: Label) -> &mut Self {
         self.jumps.push((self.code.len(), label));
         self.push(Self::JUMP | Self::REGISTER | when.bits(), a.bits(), b.bits(), 0, 0)
     }
 
-    /// The instructions, with every jump aimed. A label that was never set is a mistake in this project, and its jumps go to the next
-    /// instruction.
+    /// Returns the instructions, with every jump resolved. A label that was never set is a bug of this project; its
+    /// jumps go to the next instruction.
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (from, label) in self.jumps {
             let to = self.labels[label.0];

@@ -1,5 +1,5 @@
-//! Programs in this machine's kernel, run by it on frames made here. Where the kernel does not allow that, a line that starts with
-//! `SKIPPED:` says why.
+//! Programs loaded into this machine's kernel and run on frames made here. If the kernel does not allow that, a line
+//! that starts with `SKIPPED:` gives the reason.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(program: &Program, frame: &[u8]) -> io::Result<u32> {
     Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().unwrap()))
 }
 
-/// The outcome; `None`, said, where this process may not use bpf(2).
+/// Returns the outcome, or prints the reason and returns `None` if this process may not use bpf(2).
 pub(crate) fn allowed<T>(outcome: Result<T, BpfError>) -> Option<T> {
     match outcome {
         Err(error) if matches!(error.source.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
@@ -101,7 +101,7 @@ fn a_program_array_is_empty_for_all_who_use_it_once_its_descriptor_is_closed() {
     assert!(moved.as_raw_fd() >= 100, "{moved:?}");
     assert_eq!(run(&outer, &[0; 60]).unwrap(), 9);
     drop(moved);
-    // A worker of the kernel empties it, soon.
+    // A kernel worker empties it soon.
     while run(&outer, &[0; 60]).unwrap() == 9 {
         std::thread::yield_now();
     }

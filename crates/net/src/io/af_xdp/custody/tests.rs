@@ -30,7 +30,7 @@ fn pair() -> (FramePool, Custody, Kernel) {
     (pool, custody, kernel)
 }
 
-/// Each frame is free, in custody, or in one of `ours`.
+/// Checks that each frame is free, in custody, or in `ours`.
 fn check(pool: &FramePool, custody: &Custody, ours: usize) {
     assert_eq!(pool.frames() - pool.free(), custody.receiving() + custody.sending() + ours);
 }
@@ -115,7 +115,7 @@ fn what_is_withdrawn_is_passed_over_by_the_kernel_and_the_callers_again() {
     kernel.transmission.take(10, |descriptor| assert_eq!(descriptor.len, 0, "it was withdrawn"));
     taken.iter().for_each(|frame| kernel.completion.put(frame * 2048));
     kernel.completion.publish();
-    // The last one that was taken was dropped by the driver.
+    // The driver dropped the last frame that was taken.
     assert!(custody.complete_but(&mut pool, frames[3]));
     check(&pool, &custody, 7);
     assert!(!custody.complete_but(&mut pool, frames[3]), "it has come back already");
