@@ -59,7 +59,7 @@ pub enum QdiscError {
         /// The error number.
         source: io::Error,
     },
-    /// The kernel does not know the module.
+    /// The kernel does not have the module.
     #[error(
         "this kernel has no queueing discipline \"{QDISC}\": load the module with `modprobe sch_{QDISC}` (docs/kernel.md)"
     )]
@@ -92,7 +92,7 @@ pub enum QdiscError {
         /// The handle.
         handle: String,
     },
-    /// The handle is that of the parent.
+    /// The handle is that of the parent's queueing discipline.
     #[error(
         "the handle {handle} is that of the queueing discipline of the parent {parent}; give another one with --handle"
     )]
@@ -114,7 +114,7 @@ pub enum QdiscError {
         /// The error number.
         source: io::Error,
     },
-    /// The kernel does not know the classifiers.
+    /// The kernel does not have the classifiers.
     #[error(
         "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or use --no-filters"
     )]
@@ -122,7 +122,7 @@ pub enum QdiscError {
         /// The interface.
         interface: String,
     },
-    /// There are filters left over at both ends.
+    /// Filters are left over at both ends of the range.
     #[error(
         "the priorities {} to {} of {interface} are used by filters at both ends; delete them with `tc filter del dev {interface}`",
         filters::FIRST,
@@ -132,7 +132,7 @@ pub enum QdiscError {
         /// The interface.
         interface: String,
     },
-    /// Its classes changed each time that they were read.
+    /// The classes changed during each read.
     #[error("the classes of {interface} changed {READINGS} times while they were read; try again")]
     Changing {
         /// The interface.
@@ -176,7 +176,7 @@ impl QdiscPlace {
             .map_err(|source| QdiscError::Interface { interface: interface.to_owned(), source })?;
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
         let on: libc::c_int = 1;
-        // Errors come with a text, and without the request, which may be longer than any buffer.
+        // Errors have a text, and no copy of the request, which may be longer than any buffer.
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, &on)?;
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &on)?;
         Ok(Self { interface: interface.to_owned(), index, parent, socket })
@@ -187,7 +187,7 @@ impl QdiscPlace {
         self.parent.map_or(messages::TC_ROOT, Classid::priority)
     }
 
-    /// The place in words, behind the interface.
+    /// Describes the place, to follow the interface's name.
     fn place(&self) -> String {
         self.parent.map_or_else(|| "at its root".to_owned(), |parent| format!("below the class {parent}"))
     }
@@ -275,7 +275,7 @@ impl QdiscPlace {
             let message = messages::set(self.index, self.parent(), plan.major, Handed::Bytes(&plan.bytes), flags);
             return self.ask(message, plan.major);
         }
-        // The kernel reads it while it answers.
+        // The kernel reads it before it answers.
         let mut file = sys::memory_file(c"fairlink-qdisc")?;
         file.write_all(&plan.bytes)?;
         let message = messages::set(self.index, self.parent(), plan.major, Handed::File(file.as_raw_fd()), flags);

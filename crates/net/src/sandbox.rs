@@ -31,19 +31,19 @@ const ABI_KNOWN: ABI = ABI::V6;
 pub const SANDBOX_USER: u32 = 65534;
 /// Longest file that may be written, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Most memory of a process, in bytes.
+/// Maximum memory of a process, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// Limits of a process and of all that it starts.
+/// Limits of a process and its descendants.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// The only directory in which files may be written. As root it has to belong to [`SANDBOX_USER`].
+    /// The only directory in which files may be written. For root it has to belong to [`SANDBOX_USER`].
     pub scratch: PathBuf,
     /// Processor time of each process, in seconds.
     pub seconds: u64,
 }
 
-/// A layer of the sandbox that the system does not give.
+/// A layer of the sandbox that the system does not provide.
 #[derive(Debug)]
 pub struct SandboxError {
     layer: &'static str,
@@ -59,10 +59,11 @@ impl fmt::Display for SandboxError {
 impl std::error::Error for SandboxError {}
 
 impl Sandbox {
-    /// Confines this process and all that it starts from now on. It is for a process with one thread that then executes the script.
+    /// Confines this process and its future descendants. The process must have one thread, and then executes the
+    /// script.
     ///
     /// # Errors
-    /// A layer cannot be put in place. The process has then given up an unknown part of its rights, and should end.
+    /// A layer cannot be installed. The process has then lost an unknown part of its rights, and should end.
     pub fn enter(&self) -> Result<(), SandboxError> {
         let wrong = |layer: &'static str| move |why: String| SandboxError { layer, why };
         self.limit().map_err(|error| wrong("setrlimit")(error.to_string()))?;
@@ -99,7 +100,7 @@ fn drop_user() -> Result<(), String> {
         // A second layer against the network; a container may refuse it, and sockets are refused in any case.
         // SAFETY: takes no pointers.
         let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
-        // While the right to do so is there: no program may get capabilities from this set.
+        // While this is still allowed: no program may get capabilities from this set.
         caps::clear(None, CapSet::Bounding).map_err(|error| error.to_string())?;
         // SAFETY: a list of no groups is not read.
         sys::check(unsafe { libc::setgroups(0, std::ptr::null()) }).map_err(system)?;
@@ -115,7 +116,7 @@ fn drop_user() -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves all files readable and those beneath `scratch` writable.
+/// Makes all files read-only except those beneath `scratch`.
 fn protect_files(scratch: &Path) -> Result<(), String> {
     let read = AccessFs::from_read(ABI_KNOWN);
     let restrict = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
@@ -219,7 +220,7 @@ const REFUSED: &[libc::c_long] = &[
     466,
 ];
 
-/// The older forms of some, which only this architecture has.
+/// The older forms of some calls, which only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[libc::c_long] =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
@@ -265,7 +266,7 @@ fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::Ba
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![others])?]);
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let second = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?;
-    // Each of these two also ends a process that calls by another architecture (x86 of 32 bits on one of 64).
+    // Each of these two also kills a process that makes calls of another architecture (32-bit x86 on x86-64).
     Ok([first.try_into()?, second.try_into()?, without_x32()])
 }
 
@@ -285,7 +286,7 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// Kills all processes of the group that `leader` began.
+/// Kills all processes of the group started by `leader`.
 pub fn end_process_group(leader: u32) {
     if let Ok(group @ 2..) = i32::try_from(leader) {
         // SAFETY: takes no pointers. The group may be empty by now, which is an error that changes nothing.

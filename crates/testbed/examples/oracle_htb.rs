@@ -36,16 +36,16 @@ const PHASE: Nanos = Nanos::from_millis(2_000);
 const POINTS: f64 = 5.0;
 /// Tolerance above a ceiling, in percent of the ceiling: the contents of a bucket at the start of a phase.
 const ABOVE: f64 = 2.0;
-/// Depth of all buckets where there is a ceiling, in bytes: 1.2 ms of the link. With the default of 1600 B the kernel loses tokens
-/// whenever its timer is late, and a fifth of the link with them.
+/// Depth of all buckets in rows with a ceiling, in bytes: 1.2 ms of the link. With the default of 1600 B the kernel
+/// loses tokens whenever its timer is late, and with them a fifth of the link.
 const BURST: u64 = 15_000;
 /// The smallest quantum: the largest frame.
 const SMALLEST_QUANTUM: u64 = 1_514;
-/// In percent. A link that was used less in any phase had too little of the machine, and the row is played again.
+/// In percent. A lower utilisation in any phase means that the machine was too busy, and the row is played again.
 const FULL: f64 = 98.0;
 /// Maximum number of attempts for a row.
 const TRIES: usize = 3;
-/// The guarantee of A and of B, and that of C.
+/// Guarantees: of A and of B, and of C.
 const INNER_MBIT: u64 = 30;
 const C_MBIT: u64 = 40;
 const LEAVES: [&str; 3] = ["A1", "B2", "C"];
@@ -54,7 +54,7 @@ const LEAVES: [&str; 3] = ["A1", "B2", "C"];
 #[derive(Clone, Copy, Debug)]
 struct Row {
     name: &'static str,
-    /// Rate of the first leaf of A, and of the first of B; the second ones have the rest.
+    /// Rate of the first leaf of A, and of the first of B; the second leaves have the rest.
     first: u64,
     /// A's ceiling.
     ceiling: Option<u64>,
@@ -68,7 +68,7 @@ const ROWS: [Row; 4] = [
 ];
 
 impl Row {
-    /// Quanta in proportion to the rates that the leaves have in the paper.
+    /// Quanta in proportion to the rates of the leaves in the paper.
     fn quantum(self, mbit: u64) -> u32 {
         (SMALLEST_QUANTUM * mbit / self.first) as u32
     }
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// The tree and its names. In the control A1 and B2 have all that A and B have, and are alone there.
+/// The tree and its names. In the control A1 and B2 have the whole rate of A and B, and no siblings.
 fn tree(row: Row, control: bool) -> Result<(Hierarchy, Vec<String>), Box<dyn Error>> {
     let rate = |mbit: u64| Rate::from_bps(mbit * 1_000_000);
     let class = |mbit: u64| -> Result<ClassConfig, Box<dyn Error>> {
@@ -150,10 +150,10 @@ fn apart(left: &Shares, right: &Shares) -> f64 {
     pairs.map(|(left, right)| (left - right).abs()).fold(0.0, f64::max)
 }
 
-/// The kernel's shares and ours; `None`, and why, where the kernel's HTB cannot be had.
+/// The kernel's shares and ours, or the reason why the kernel's HTB is not available.
 type Measured = Result<(Shares, Shares), String>;
 
-/// Plays a row, again where the machine had too little time to keep the link full.
+/// Plays a row, and repeats it if the machine was too busy to keep the link full.
 fn measure(stage: &mut Stage, row: Row, control: bool) -> Result<Measured, Box<dyn Error>> {
     let ours = Shaper::Gateway(find("htb").ok_or("there is no scheduler htb")?);
     let stop = AtomicBool::new(false);

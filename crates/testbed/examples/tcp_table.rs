@@ -31,7 +31,7 @@ use crate::cables::cables;
 use crate::machines::{default_offloads, ip};
 use crate::shared_tcp::{LIMIT, PERCENT, PORTS, Shared, USERS_PART, config, share};
 
-/// Says which run a process is; absent in the first process, which starts one for each run.
+/// Environment variable with the run of a process; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TCP_TABLE_RUN";
 /// Schedulers and queues.
 const SHARERS: [[&str; 2]; 7] = [

@@ -27,7 +27,7 @@ use fairlink_testbed::{enter_private_namespace, lay_cables};
 
 use crate::machines::{default_offloads, ip, with_middle};
 
-/// Says which run a process is; absent in the first process, which starts one for each run.
+/// Environment variable with the run of a process; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TRANSACTIONS_RUN";
 /// The port of the first leaf's server.
 const FIRST_PORT: u16 = 10_000;
@@ -110,7 +110,7 @@ impl Watched {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Numbers of those that can be read, within 50 ms.
+    /// Returns the indices of readable connections, after at most 50 ms.
     fn ready(&mut self) -> io::Result<impl Iterator<Item = usize>> {
         let most = self.events.len() as i32;
         // SAFETY: `events` has room for so many.
@@ -122,7 +122,7 @@ impl Watched {
     }
 }
 
-/// Sends back each byte that comes at the port of any leaf, until `done`.
+/// Echoes each byte that arrives at the port of any leaf, until `done`.
 fn serve(leaves: u16, done: &AtomicBool) -> io::Result<()> {
     let mut watched = Watched::new(usize::from(leaves))?;
     let mut listeners = Vec::new();
@@ -154,7 +154,7 @@ fn serve(leaves: u16, done: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Transactions per second of one connection for each leaf.
+/// Measures transactions per second of one connection for each leaf.
 fn ask(leaves: u16, seconds: u64) -> io::Result<f64> {
     let begun = Instant::now();
     let mut watched = Watched::new(usize::from(leaves))?;

@@ -8,7 +8,7 @@ use fairlink_core::ClassId;
 
 use fairlink_net::{Addresses, DEFAULT_DESTINATION, DEFAULT_SOURCE, Headers, Transport};
 
-/// Destination port of the first class where a link file has no matches; the others follow in the order of their numbers.
+/// Destination port of the first class if a link file has no matches; the others follow in the order of their numbers.
 pub(crate) const FIRST_PORT: u16 = 5001;
 
 /// Reason why no frame can be sent to a class.
@@ -54,7 +54,8 @@ pub enum AddressingError {
     },
 }
 
-/// Matches for a link file that has none: UDP to port 5001 and those above, one port a class, in the order of `leaves`.
+/// Returns matches for a link file that has none: UDP to port 5001 and above, one port per class, in the order of
+/// `leaves`.
 ///
 /// # Errors
 /// [`AddressingError::TooManyClasses`].
@@ -75,9 +76,9 @@ pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, Addr
 /// Requirements for frames beyond their class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameChoice {
-    /// IPv4 or IPv6; IPv4 where the matches leave it open, when absent.
+    /// IP version if the matches leave it open; IPv4 when absent.
     pub version: Option<IpVersion>,
-    /// DSCP where the class's match names none, 0 to 63; 0 when absent.
+    /// DSCP if the class's match has none, 0 to 63; 0 when absent.
     pub dscp: Option<u8>,
 }
 
@@ -139,8 +140,8 @@ fn beside(addresses: Addresses, source: u16, destination: u16) -> Addresses {
     }
 }
 
-/// Headers of frames that `matches` put into `class`. The first match in file order counts; a frame that meets none belongs to
-/// `default`. Where the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
+/// Returns headers of frames that `matches` put into `class`. The first match in file order counts; a frame without a
+/// match belongs to `default`. If the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
 ///
 /// # Errors
 /// [`AddressingError`].
@@ -209,7 +210,7 @@ pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     }
 }
 
-/// A handful of frames that `wanted` matches, the plainest first.
+/// Returns a few frames that match `wanted`, the simplest first.
 fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Iterator<Item = Headers> {
     let wanted = *wanted;
     let offset = (class.0 % 20_000) as u16;
@@ -264,7 +265,7 @@ fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Itera
 }
 
 fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Addresses {
-    // The first host of a prefix, which is not its network address where there is room.
+    // The first host of a prefix, and not its network address if there is room.
     let host = |prefix: Option<Prefix>, free: [u8; 16]| {
         let Some(prefix) = prefix else { return free };
         let mut address = prefix.address();
@@ -277,7 +278,7 @@ fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Ad
             Addresses::V4(v4(host(src, v4_mapped([198, 18, 0, 1]))), v4(host(dst, v4_mapped([198, 18, 0, 2]))))
         }
         IpVersion::V6 => {
-            // The block set apart for benchmarks (RFC 5180).
+            // The block reserved for benchmarks (RFC 5180).
             let free = |last| Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, last).octets();
             Addresses::V6(Ipv6Addr::from(host(src, free(1))), Ipv6Addr::from(host(dst, free(2))))
         }

@@ -160,7 +160,7 @@ pub struct GatewayBenchResult {
     pub processor: f64,
     /// Frames that the sender offered, per second.
     pub offered_pps: f64,
-    /// Frames that came through, per second, on one processor.
+    /// Received frames per second, on one processor.
     pub forwarded_pps: f64,
     /// Frames forwarded per second of work: the rate of a gateway that never has to wait.
     pub forwarded_per_busy_second: f64,
@@ -168,9 +168,9 @@ pub struct GatewayBenchResult {
     pub kernel_dropped_pps: f64,
     /// Fraction of the time for which a processor worked for the data thread, without waiting.
     pub busy: f64,
-    /// The part of that work that the scheduler, the pacing and the driving loop have.
+    /// The fraction of that work for the scheduler, the pacing and the driving loop.
     pub scheduler_share: f64,
-    /// The part of that work that classification has.
+    /// The fraction of that work for classification.
     pub classify_share: f64,
     /// Delay over a bare cable, in seconds.
     pub direct_delay_s: Delay,
@@ -196,8 +196,8 @@ pub struct GatewayThroughput {
     pub bps: f64,
 }
 
-/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it makes (`gen`, `in`, `out`, `sink`)
-/// stay in the private namespace, so that it runs once in each.
+/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it creates
+/// (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it can run only once in each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -221,8 +221,8 @@ fn lay_cables() -> Result<(), GatewayBenchError> {
     veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)
 }
 
-/// Measures. The interfaces that it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it runs once in
-/// each.
+/// Runs the bench. The interfaces that it creates (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that
+/// it can run only once in each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -305,17 +305,18 @@ fn measure(
     })
 }
 
-/// The part of the time in which the data thread neither waited nor slept.
+/// Fraction of the time in which the data thread neither waited nor slept.
 fn awake(stats: &GatewayStats) -> f64 {
     1.0 - stats.gateway().time.idle - stats.gateway().time.spinning
 }
 
-/// The part of the time in which a processor worked for the data thread. While others have the processor, the thread is awake and does not work.
+/// Fraction of the time in which a processor worked for the data thread. While others have the processor, the thread is
+/// awake but does not work.
 fn busy(stats: &GatewayStats) -> f64 {
     awake(stats).min(stats.gateway().time.processor)
 }
 
-/// Frames forwarded per second of work; 0 where no work was counted.
+/// Frames forwarded per second of work; 0 if no work was counted.
 fn per_busy_second(stats: &GatewayStats) -> f64 {
     let busy = busy(stats);
     if busy > 0.0 { stats.counts().sent.packets as f64 / stats.gateway().uptime_s / busy } else { 0.0 }
@@ -347,7 +348,7 @@ fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<G
     })
 }
 
-/// Sends as fast as possible through a gateway. Returns how many frames it offered, and the gateway's statistics.
+/// Sends as fast as possible through a gateway. Returns the number of offered frames, and the gateway's statistics.
 fn flood(
     config: &GatewayBenchConfig,
     backend: BackendKind,
@@ -375,7 +376,7 @@ fn flood(
                     offered += sent.accepted as u64;
                     frames.drain(..sent.accepted);
                     sender.reclaim(&mut pool);
-                    // A frame that comes back is as it was, and is sent again.
+                    // A frame that comes back is unchanged, and is sent again.
                     frames.extend(std::iter::from_fn(|| pool.take()));
                 }
                 Err(error) => failed = Some(error),

@@ -42,7 +42,7 @@ pub struct StretchReport {
 pub struct JumpReport {
     /// Time since the first packet.
     pub at_s: KnownValue,
-    /// By how much the receiver's clock moved against the sender's.
+    /// Movement of the receiver's clock against the sender's.
     pub size_s: KnownValue,
 }
 
@@ -51,7 +51,7 @@ pub struct JumpReport {
 pub struct ClockReport {
     /// Parts in which the offset moves smoothly, without gaps.
     pub stretches: Vec<StretchReport>,
-    /// Jumps between them. Where there is none between two parts, only the skew changes.
+    /// Jumps between the parts. Between two parts without a jump, only the skew changes.
     pub jumps: Vec<JumpReport>,
     /// Maximum error of corrected delays.
     pub correction_ci95_s: Option<f64>,
@@ -110,7 +110,7 @@ impl From<Corrected> for SampledDelays {
 }
 
 impl SampledDelays {
-    /// The same, each longer by `time` seconds.
+    /// Returns the delays, each longer by `time` seconds.
     #[must_use]
     pub fn plus(self, time: f64) -> Self {
         Self {

@@ -40,7 +40,7 @@ pub struct DemoPlan {
     pub sources: Vec<SourceSpec>,
     /// The phases, in order.
     pub phases: Vec<PlanPhase>,
-    /// Left out of the averages at the start of each phase: old queues drain, new ones fill.
+    /// Excluded from the averages at the start of each phase: old queues drain, new ones fill.
     pub settle: Nanos,
 }
 
@@ -51,13 +51,13 @@ impl DemoPlan {
         self.phases.last().map_or(Nanos::ZERO, |phase| phase.end)
     }
 
-    /// The index of the phase that `at` is in; the last one's after the end.
+    /// Returns the index of the phase at `at`; that of the last one after the end.
     #[must_use]
     pub fn phase_at(&self, at: Nanos) -> usize {
         self.phases.iter().position(|phase| at < phase.end).unwrap_or(self.phases.len().saturating_sub(1))
     }
 
-    /// The name of `class`, or its number where it has none.
+    /// Returns the name of `class`, or its number if it has none.
     #[must_use]
     pub fn name(&self, class: ClassId) -> String {
         self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
@@ -69,7 +69,7 @@ impl DemoPlan {
         self.phases.get(phase).and_then(|phase| phase.ideal_bps.get(class.index())).copied().unwrap_or(0.0)
     }
 
-    /// The part of each phase that is averaged over, from `start_ns` on.
+    /// Returns the averaged part of each phase, from `start_ns` on.
     #[must_use]
     pub fn spans(&self, start_ns: u64) -> Vec<(u64, u64)> {
         self.phases
@@ -87,7 +87,7 @@ impl DemoPlan {
 pub struct DemoRate {
     /// The class's name.
     pub name: String,
-    /// Its rate at the receiver in bit/s, the start of the phase left out.
+    /// Its rate at the receiver in bit/s, without the start of the phase.
     pub rate_bps: f64,
     /// Its ideal rate in bit/s.
     pub ideal_bps: f64,
@@ -117,7 +117,7 @@ pub struct Accounting {
     pub received_packets: u64,
     /// Frames that the kernel dropped because gateway or receiver did not fetch them in time.
     pub kernel_dropped_packets: u64,
-    /// Frames that came after one sent later in the same class.
+    /// Frames that arrived after one sent later in the same class.
     pub reordered_packets: u64,
     /// Frames that came twice.
     pub duplicate_packets: u64,
@@ -126,7 +126,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Frames that are not accounted for: 0 unless something is wrong. Negative where there are more than were sent.
+    /// Number of unaccounted frames: 0 unless something is wrong. Negative if there are more than were sent.
     #[must_use]
     pub fn unaccounted(&self) -> i64 {
         let known = self.dropped_packets + self.left_packets + self.received_packets + self.kernel_dropped_packets;
@@ -147,13 +147,13 @@ pub struct DemoRun {
     pub link_bps: f64,
     /// The phases that were played to their end.
     pub phases: Vec<DemoPhase>,
-    /// Quantum of each leaf in bytes, by name, where the outcome depends on it.
+    /// Quantum of each leaf in bytes, by name, if the outcome depends on it.
     pub quanta_bytes: Option<BTreeMap<String, u64>>,
     /// Counts of frames; absent for a simulated run.
     pub accounting: Option<Accounting>,
 }
 
-/// A scheduler that was to be played and could not be.
+/// A scheduler that could not be played.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Its name.

@@ -11,12 +11,12 @@ use fairlink_net::{MAX_HEADERS, Stamp};
 
 /// Longest time that is distinguished, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
-/// Most stamps taken from the kernel at once.
+/// Maximum number of stamps read from the kernel at once.
 const AT_ONCE: usize = 4096;
 /// Buffer for the kernel's ancillary data of a frame.
 const CONTROL: usize = 256;
 
-/// Quantiles are exact to 1 % of the value or 1 ns, whichever is more.
+/// Quantiles are exact to 1 % of the value or 1 ns, whichever is larger.
 const BUCKETS: Buckets = Buckets::new(7, 0);
 
 /// Distribution of times in ns. It takes up to 30 kB.
@@ -32,7 +32,7 @@ impl Times {
         self.0.record(ns);
     }
 
-    /// Summarises the times; `None` where there are none.
+    /// Summarises the times; `None` if there are none.
     pub(crate) fn summary(&self) -> Option<Delay> {
         (self.0.tally().count > 0).then(|| self.0.delay())
     }
@@ -77,7 +77,7 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
     Ok(())
 }
 
-/// The time that the kernel took, in ns since 1970.
+/// The kernel's time stamp, in ns since 1970.
 fn software_ns(message: &libc::msghdr) -> Option<u64> {
     // SAFETY: `message` was filled by recvmsg: its control pointer and length describe what the kernel has written, within which
     // CMSG_FIRSTHDR and CMSG_NXTHDR stay.

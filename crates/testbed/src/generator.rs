@@ -32,18 +32,18 @@ use fairlink_net::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 pub(crate) const GRAIN: Nanos = Nanos::from_micros(200);
 /// Maximum lateness of an arrival that is still sent.
 pub(crate) const LATE: Nanos = Nanos::from_millis(20);
-/// Most sockets of one generator, where each class has its own.
+/// Maximum number of sockets of one generator, if each class has its own.
 pub(crate) const MAX_LANES: usize = 256;
 /// Frames sent in one system call.
 const BATCH: usize = 64;
-/// Longest sleep, so that the stop flag is seen.
+/// Longest sleep, so that the stop flag is noticed.
 const NAP: Nanos = Nanos::from_millis(20);
-/// Arrivals between two looks at the clock and the stop flag.
+/// Arrivals between two checks of the clock and the stop flag.
 const STRIDE: u32 = 256;
 /// Time between two calls of the progress function.
 const PROGRESS: Nanos = Nanos::from_millis(200);
 
-/// Through how many sockets frames are sent.
+/// Number of sockets for sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// One for all classes: frames leave in the order of their arrivals.
@@ -58,8 +58,8 @@ pub enum Lanes {
 pub struct GeneratorConfig {
     /// The interface to send out of.
     pub interface: String,
-    /// Headers of each class that has a source. A class may have several: its frames take them in turn, so that number n has those number
-    /// n modulo their count. Each is a flow.
+    /// Headers of each class that has a source. A class may have several: its frames use them in turn, so that frame n
+    /// has headers n modulo their count. Each is a flow.
     pub classes: Vec<(ClassId, Headers)>,
     /// Names of classes, for the report; a class without a name is shown by its number.
     pub names: BTreeMap<ClassId, String>,
@@ -73,14 +73,15 @@ pub struct GeneratorConfig {
     pub duration: Nanos,
     /// Time zero of the sources, by `CLOCK_MONOTONIC` in ns; the present when absent.
     pub start_ns: Option<u64>,
-    /// Number that frames of this run carry.
+    /// Run number in the frames.
     pub run: u8,
     /// Sockets.
     pub lanes: Lanes,
-    /// True if packets that are longer than the interface's MTU are sent as fragments of one IP datagram, as the DRR++ thesis does (Section
-    /// 4.4.1). Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are [`GeneratorError::Length`].
+    /// True if packets longer than the interface's MTU are sent as fragments of one IP datagram, as in the DRR++ thesis
+    /// (Section 4.4.1). Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are
+    /// [`GeneratorError::Length`].
     pub fragment: bool,
-    /// Ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
+    /// Requests the time at which the kernel hands each frame to the driver. It costs a system call for each frame.
     pub kernel_stamps: bool,
     /// Processor to keep the sending thread on; any when absent.
     pub cpu: Option<usize>,
@@ -131,17 +132,17 @@ pub enum GeneratorError {
         /// Longest frame of the interface.
         max: u32,
     },
-    /// Packets that would have to be sent as fragments, and cannot be.
+    /// Packets that would have to be fragmented, but cannot be.
     #[error("source {index}: packets of {len} B; {why}")]
     Unfragmentable {
         /// The index of the source.
         index: usize,
-        /// Its longest packet, as the whole frame that it would be.
+        /// Length of its longest packet, as a whole frame.
         len: u32,
         /// The reason with its limit.
         why: String,
     },
-    /// More lanes than sockets may be opened.
+    /// More lanes than the limit of sockets.
     #[error("{lanes} classes with a socket each; the limit is {MAX_LANES}")]
     TooManyLanes {
         /// Number of lanes.
@@ -171,21 +172,22 @@ pub struct ClassSent {
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
-    /// Frames handed to the kernel; datagrams of which all fragments were count as one.
+    /// Frames handed to the kernel; a datagram counts as one if all its fragments were.
     pub sent_packets: u64,
     /// Their bytes (whole Ethernet frames without check sequence), those of every fragment.
     pub sent_bytes: u64,
-    /// Those among the sent ones that went as fragments.
+    /// Sent packets that were fragmented.
     #[serde(skip_serializing_if = "is_zero")]
     pub fragmented_packets: u64,
-    /// Fragments handed to the kernel, also of datagrams that it had no room for in the end.
+    /// Fragments handed to the kernel, including those of datagrams refused in the end.
     #[serde(skip_serializing_if = "is_zero")]
     pub fragments: u64,
-    /// Frames that the kernel had no room for: its queue was full. Datagrams of which a fragment was refused; the fragments behind it are not sent.
+    /// Frames that the kernel refused because its queue was full. A datagram counts if a fragment was refused; its
+    /// later fragments are not sent.
     pub refused_packets: u64,
     /// Arrivals not sent because this generator was too late.
     pub late_packets: u64,
-    /// Packets that the shapers and policers of its sources lost; they were never offered.
+    /// Packets lost in the shapers and policers of the sources; they were never offered.
     pub lost_at_source_packets: u64,
     /// Frames that were padded, because the source's packet was shorter than the shortest frame with headers and stamp.
     pub padded_packets: u64,
@@ -196,7 +198,7 @@ pub struct ClassSent {
     pub blocked_s: f64,
 }
 
-/// Leaves counts of fragments out of reports without any.
+/// Omits counts of fragments from reports without any.
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -206,7 +208,7 @@ fn is_zero(count: &u64) -> bool {
 pub struct GeneratorReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
-    /// Number that frames of this run carried.
+    /// Run number in the frames.
     pub run: u8,
     /// The last part of the sources' time whose arrivals were not even counted, in seconds, because earlier ones were
     /// too many for this machine. Zero if it kept up, or was stopped.
@@ -259,7 +261,7 @@ struct Class {
     padded: u64,
     refused: u64,
     late: u64,
-    /// Sends that would have blocked, and for how long, in ns.
+    /// Number of sends that would have blocked, and their total time in ns.
     blocked: (u64, u64),
 }
 
@@ -282,7 +284,7 @@ struct Lane {
     pending: Vec<Pending>,
     /// Frames of all pending packets.
     waiting: usize,
-    /// Slots for as many frames as may wait.
+    /// Slots for the maximum number of pending frames.
     frames: Vec<u8>,
     /// Lengths of the frames that are being sent.
     lengths: Vec<usize>,
@@ -305,9 +307,9 @@ pub struct Generator {
     start_ns: Option<u64>,
     duration: Nanos,
     run: u8,
-    /// The MTU, where longer packets are sent as fragments.
+    /// The MTU, if longer packets are sent as fragments.
     fragment_mtu: Option<usize>,
-    /// Identification of the next datagram in fragments.
+    /// Identification of the next fragmented datagram.
     datagram: u32,
     cpu: Option<usize>,
     after_due: Times,
@@ -433,7 +435,7 @@ impl Generator {
             duration,
             run,
             fragment_mtu,
-            // So that the datagrams of a new run are hardly taken for those of the last one.
+            // So that datagrams of a new run are unlikely to be confused with those of the last one.
             datagram: (MonotonicClock::SHARED.now().0 / 1000) as u32,
             cpu,
             after_due: Times::new(),
@@ -494,7 +496,7 @@ impl Generator {
         Ok(self.report((end - begin) as f64 / 1e9, unreached))
     }
 
-    /// Returns true if the run has had its time, and as much more as an arrival may be late.
+    /// Returns true if the run has exceeded its time by the maximum lateness of an arrival.
     fn is_over(&self, now: Nanos) -> bool {
         now > self.duration.saturating_add(LATE)
     }
@@ -657,7 +659,7 @@ impl Generator {
     }
 }
 
-/// The sources, with a source of this constant rate for each greedy one.
+/// Returns the sources, with each greedy one replaced by a source of this constant rate.
 fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     for source in &mut sources {
         if source.model == Model::Greedy {
@@ -667,7 +669,7 @@ fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     sources
 }
 
-/// The sources, with pictures of MPEG video as one packet each.
+/// Returns the sources, with pictures of MPEG video as one packet each.
 fn whole_pictures(mut sources: Vec<SourceSpec>) -> Vec<SourceSpec> {
     for source in &mut sources {
         let mut model = &mut source.model;
@@ -681,7 +683,7 @@ fn whole_pictures(mut sources: Vec<SourceSpec>) -> Vec<SourceSpec> {
     sources
 }
 
-/// Most fragments of a packet of `len` bytes of any of these flows, or why it cannot be cut.
+/// Returns the maximum number of fragments of a packet of `len` bytes of any of these flows, or why it cannot be cut.
 fn most_fragments(templates: &[FrameTemplate], len: usize, mtu: usize) -> Result<usize, String> {
     let fragments = |template: &FrameTemplate| {
         let cut = template.cut(mtu).ok_or_else(|| {
@@ -700,7 +702,8 @@ fn most_fragments(templates: &[FrameTemplate], len: usize, mtu: usize) -> Result
 }
 
 impl Class {
-    /// Template of the frame or datagram with this number, and how it is cut where it is longer than a frame of the interface.
+    /// Returns the template of the frame or datagram with this number, and its fragmentation if it is longer than a
+    /// frame of the interface.
     fn template(&self, number: u32, len: u32, mtu: Option<usize>) -> (&FrameTemplate, Option<Cut>) {
         let template = &self.templates[number as usize % self.templates.len()];
         let mtu = mtu.filter(|_| len as usize > self.longest);
@@ -730,7 +733,7 @@ impl Class {
                 template.write_fragments((len, cut), id, stamp, (slots, stride), |len| lengths.push(len));
             }
             (template, None) => {
-                // A fragment may have been in this slot before.
+                // This slot may have held a fragment before.
                 if mtu.is_some() {
                     slots[..len].fill(0);
                 }

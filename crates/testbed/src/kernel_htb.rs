@@ -20,7 +20,7 @@ use fairlink_core::{ClassId, Hierarchy, Share};
 pub(crate) const MIN_QUANTUM: u64 = 1_514;
 /// The kernel's HTB has eight priorities.
 const MAX_PRIORITY: u8 = 7;
-/// Largest quantum in bytes: the limit of the kernel's HTB for quanta that it chooses itself.
+/// Largest quantum in bytes: the limit of the kernel's HTB for its automatic quanta.
 pub(crate) const MAX_QUANTUM: u64 = 200_000;
 /// Maximum number of classes: HTB's class numbers have 16 bits, of which 0 is invalid and the link itself uses one.
 pub(crate) const MAX_CLASSES: usize = 65_534;
@@ -76,7 +76,7 @@ pub struct KernelCount {
     pub dropped_packets: u64,
 }
 
-/// Looks for `tc` in the directories of `PATH`, then where systems keep programs for root.
+/// Searches for `tc` in the directories of `PATH`, then in the usual directories of root's programs.
 #[must_use]
 pub(crate) fn find_tc() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -115,7 +115,7 @@ impl KernelHtb {
         self.quanta.iter().map(|&(class, _)| (class, 0x1_0000 | u32::from(minor(class)))).collect()
     }
 
-    /// The kernel's own counters of every class, the link's included.
+    /// Reads the kernel's own counters of every class, the link's included.
     ///
     /// # Errors
     /// [`TcError`].
@@ -132,7 +132,7 @@ impl Drop for KernelHtb {
     }
 }
 
-/// A class's number under the handle 1: the root's is 1, and 0 is not one. At most [`MAX_CLASSES`] classes were let in.
+/// A class's number under the handle 1: the root's is 1; 0 is invalid. There are at most [`MAX_CLASSES`] classes.
 fn minor(class: ClassId) -> u16 {
     class.0 as u16 + 1
 }
@@ -140,7 +140,7 @@ fn minor(class: ClassId) -> u16 {
 fn rate(tree: &Hierarchy, class: ClassId) -> u64 {
     match tree.config(class).share {
         Some(Share::Guarantee(rate)) => rate.bps(),
-        // HTB does not take a rate below one byte per second.
+        // HTB does not accept a rate below one byte per second.
         _ => tree.rate_all_busy(class).max(8),
     }
 }
@@ -209,7 +209,7 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcErro
         .spawn()
         .map_err(failed)?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // In a thread of its own, so that neither side waits for the other with a full pipe.
+    // In a separate thread, so that neither side waits for the other with a full pipe.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || {
             // A tc that ends early prints the reason on its standard error, which is reported.
@@ -227,7 +227,7 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcErro
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Reads `tc -s class show`: a line `class htb 1:2 ...`, then ` Sent 10 bytes 1 pkt (dropped 0, ...`.
+/// Parses `tc -s class show`: a line `class htb 1:2 ...`, then ` Sent 10 bytes 1 pkt (dropped 0, ...`.
 fn parse_counters(text: &str) -> Vec<KernelCount> {
     let mut counts = Vec::new();
     let mut current = None;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fairlink_net::system as sys;
 
-/// Proof that this thread is in a private network namespace. Threads that it starts are in it too.
+/// Proof that this thread is in a private network namespace. Threads that it starts are in it, too.
 #[derive(Debug)]
 pub struct PrivateNamespace {
     /// The namespace belongs to the thread that entered it.
@@ -17,7 +17,7 @@ pub struct PrivateNamespace {
 /// Reason why there is no private network namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// A user namespace can only be entered by a process of one thread.
+    /// Only a process with one thread can enter a user namespace.
     #[error("this process has {threads} threads, and without root a namespace can only be entered with 1")]
     Threads {
         /// Number of threads.
@@ -33,7 +33,7 @@ pub enum NamespaceError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The namespace is there and could not be prepared.
+    /// The namespace exists but could not be prepared.
     #[error("the private network namespace could not be prepared: {what}: {source}")]
     Prepare {
         /// The step that failed.
@@ -74,7 +74,7 @@ fn enter_user_namespace() -> Result<(), NamespaceError> {
     }
     unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)
         .map_err(|source| refused("unshare(CLONE_NEWUSER | CLONE_NEWNET)", source))?;
-    // A group map may only be written by this user once setgroups is given up.
+    // This user may write a group map only after setgroups was disabled.
     for (path, text) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {uid} 1")),
@@ -85,8 +85,8 @@ fn enter_user_namespace() -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// Turns IPv6 off for all interfaces of this thread's network namespace, present and to come, so that the kernel sends no
-/// neighbour discovery of its own. A kernel without IPv6 is fine.
+/// Turns IPv6 off for all present and future interfaces of this thread's network namespace, so that the kernel itself
+/// sends no neighbour discovery. A kernel without IPv6 is fine.
 fn disable_ipv6() -> io::Result<()> {
     for which in ["all", "default"] {
         // These files show the settings of the namespace of the thread that opens them.
@@ -108,7 +108,7 @@ fn refused(what: &'static str, source: io::Error) -> NamespaceError {
     NamespaceError::Refused { what, hint: hint(&source, Path::new("/proc/sys")), source }
 }
 
-/// The settings below `sysctl` that forbid namespaces, in words.
+/// Lists the settings below `sysctl` that forbid namespaces.
 fn hint(error: &io::Error, sysctl: &Path) -> String {
     let value = |name: &str| std::fs::read_to_string(sysctl.join(name)).map(|text| text.trim().to_owned()).ok();
     let mut reasons = Vec::new();

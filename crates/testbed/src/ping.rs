@@ -33,7 +33,7 @@ const PORT: u16 = 5201;
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// DSCP CS1: traffic that can wait.
 const CAN_WAIT: u8 = 8;
-/// Bytes of an echo behind its header, as ping(8) has them: a frame of 98 B.
+/// Bytes of an echo behind its header, as with ping(8): a frame of 98 B.
 const PAYLOAD: usize = 56;
 /// Identifier of our echoes.
 const ID: u16 = 0x666c;
@@ -41,7 +41,7 @@ const ID: u16 = 0x666c;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time to wait for answers after the last echo.
 const LATEST: Duration = Duration::from_secs(1);
-/// Most echoes of a run: their numbers have 16 bits.
+/// Maximum number of echoes in a run: their numbers have 16 bits.
 const MAX_ECHOES: u128 = 1 << 16;
 
 /// Times of echoes, and the intervals that count.
@@ -49,11 +49,11 @@ const MAX_ECHOES: u128 = 1 << 16;
 pub struct PingPlan {
     /// Time between two echoes.
     pub interval: Duration,
-    /// Length of the first part, in which there are only echoes.
+    /// Length of the first part, with echoes only.
     pub idle: Duration,
     /// Time from the start of the upload to the first counted echo.
     pub settle: Duration,
-    /// Length of the last part, in which the upload runs.
+    /// Length of the last part, with the upload.
     pub loaded: Duration,
 }
 
@@ -66,14 +66,15 @@ impl Default for PingPlan {
 }
 
 impl PingPlan {
-    /// From the first echo to the last.
+    /// Returns the time from the first echo to the last.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.idle + self.settle + self.loaded
     }
 }
 
-/// Round trips of one part of a run, in seconds. Quantiles are those of the answered echoes, by nearest rank; `None` where no echo was answered.
+/// Round trips of one part of a run, in seconds. Quantiles are those of the answered echoes, by nearest rank; `None` if
+/// no echo was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RoundTrips {
     /// Echoes that were sent.
@@ -91,7 +92,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Of the echoes that were sent at a time within `part`.
+    /// Summarises the echoes that were sent within `part`.
     fn of(echoes: &[Echo], part: std::ops::Range<Duration>) -> Self {
         let sent: Vec<&Echo> = echoes.iter().filter(|echo| part.contains(&echo.sent)).collect();
         let mut times: Vec<Duration> = sent.iter().filter_map(|echo| echo.took).collect();
@@ -122,7 +123,7 @@ pub struct PingRun {
     pub loaded: RoundTrips,
     /// Bytes of the upload that the server has acknowledged, in bit/s.
     pub upload_bps: f64,
-    /// The upload's congestion control: `cubic`, or `reno` where this kernel does not offer `cubic`.
+    /// The upload's congestion control: `cubic`, or `reno` if this kernel does not offer `cubic`.
     pub congestion_control: String,
 }
 
@@ -179,7 +180,7 @@ impl PingStage {
     /// The interface of a gateway at the laptop's cable, and the one at the server's.
     pub const PORTS: [&str; 2] = ["fl-in", "fl-out"];
 
-    /// Lays the cables.
+    /// Creates the cables.
     ///
     /// # Errors
     /// [`PingError::Namespace`], [`PingError::Cables`].
@@ -241,7 +242,7 @@ impl PingStage {
         })
     }
 
-    /// Fills in the echoes of `pinger`; returns the connection of the upload, or none where it was given up before.
+    /// Records the echoes of `pinger`; returns the connection of the upload, or none if the run was stopped before.
     fn measure(
         &self,
         pinger: &mut Pinger,
@@ -280,7 +281,7 @@ impl PingStage {
         })
     }
 
-    /// A connection for the upload, by this congestion control.
+    /// Opens a connection for the upload, with this congestion control.
     fn upload(&self, plan: &PingPlan, congestion_control: &str) -> Result<TcpClient, PingError> {
         let config = TcpConfig {
             to: SocketAddr::from((SERVER_ADDRESS, PORT)),
@@ -308,7 +309,7 @@ fn sleep_until(then: Instant, over: &impl Fn() -> bool) {
     }
 }
 
-/// A socket for ICMP to and from the server.
+/// Opens a socket for ICMP to and from the server.
 fn echo_socket() -> io::Result<UdpSocket> {
     // The standard library's operations on a UDP socket (connect, send, receive) do not depend on its protocol.
     let socket = UdpSocket::from(sys::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)?);
@@ -351,7 +352,8 @@ impl Pinger {
         self.first.wrapping_add(self.echoes.len() as u16)
     }
 
-    /// Sends an echo every `interval` until `end`, then waits for the answers that are missing, at most [`LATEST`]. Ends before where `enough`.
+    /// Sends an echo every `interval` until `end`, then waits for missing answers, at most [`LATEST`]. Ends early if
+    /// `enough` is set.
     fn run(&mut self, interval: Duration, end: Instant, enough: impl Fn(&Self) -> bool) -> Result<(), PingError> {
         let mut due = Instant::now();
         while Instant::now() < end && !enough(self) {
@@ -383,7 +385,7 @@ impl Pinger {
         let sent = self.begin.elapsed();
         match self.socket.send(&message) {
             Ok(_) => {}
-            // The server's address is not known yet, or there is no room: the echo is lost.
+            // The server's address is unknown yet, or there is no room: the echo is lost.
             Err(error) if is_of_the_way(&error) => {}
             Err(source) => return Err(PingError::System { what: "send", source }),
         }
@@ -413,14 +415,14 @@ impl Pinger {
     }
 }
 
-/// Returns true if an error is one of the way of a packet, and not of the socket.
+/// Returns true if an error concerns the path of a packet, and not the socket.
 fn is_of_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | HostUnreachable | NetworkUnreachable)
         || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The number of our echo that this IP packet answers.
+/// Returns the number of our echo that this IP packet answers.
 fn answered(packet: &[u8]) -> Option<u16> {
     let TransportSlice::Icmpv4(message) = SlicedPacket::from_ip(packet).ok()?.transport? else { return None };
     match message.icmp_type() {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use fairlink_net::Stamp;
 
-/// Most datagrams that are remembered at a time.
+/// Maximum number of datagrams that are remembered.
 pub(crate) const MAX_DATAGRAMS: usize = 4096;
 /// Maximum time of a datagram from its first fragment to its last, in ns.
 pub(crate) const TIMEOUT_NS: u64 = 10_000_000_000;
@@ -42,10 +42,10 @@ struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Fragment {
     key: Key,
-    /// Its units of 8 B in the datagram; the last one may be cut.
+    /// Its units of 8 B in the datagram; the last one may be partial.
     units: (usize, usize),
     more: bool,
-    /// Of the first fragment of a datagram that a generator sent.
+    /// Stamp in the first fragment of a generator's datagram.
     stamp: Option<Stamp>,
 }
 
@@ -54,7 +54,7 @@ struct Fragment {
 pub(crate) enum Outcome {
     /// It is no fragment.
     Whole,
-    /// A fragment that was taken; its datagram lacks others.
+    /// An accepted fragment; its datagram is incomplete so far.
     Waiting,
     /// A fragment that was refused.
     Refused,
@@ -62,10 +62,10 @@ pub(crate) enum Outcome {
     Complete(Datagram),
 }
 
-/// A datagram that ended, whole or not.
+/// A finished datagram, complete or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Datagram {
-    /// The stamp, where the first fragment has come and a generator sent it.
+    /// The stamp, if the first fragment arrived and came from a generator.
     pub stamp: Option<Stamp>,
     /// Fragments that were taken.
     pub fragments: u64,
@@ -76,13 +76,15 @@ pub(crate) struct Datagram {
 /// Counters of one class's fragmented datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClassDatagrams {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,
-    /// Datagrams of which every fragment came. They count among the received packets, with the bytes of all their fragments and the delay of the last.
+    /// Completely received datagrams. They count among the received packets, with the bytes of all their fragments and
+    /// the delay of the last.
     pub whole: u64,
-    /// Datagrams of which the first fragment came and another one did not, or fragments overlapped. They do not count among the received packets.
+    /// Datagrams whose first fragment arrived but another one did not, or whose fragments overlapped. They do not count
+    /// among the received packets.
     pub incomplete: u64,
     /// Fragments of both.
     pub fragments: u64,
@@ -93,7 +95,7 @@ pub struct ClassDatagrams {
 pub struct Datagrams {
     /// Per class, in the order of their numbers.
     pub classes: Vec<ClassDatagrams>,
-    /// Incomplete datagrams of which the first fragment, which has the stamp, did not come or is not a generator's.
+    /// Incomplete datagrams whose first fragment, which has the stamp, did not arrive or is not a generator's.
     pub incomplete_of_unknown_class: u64,
     /// All fragments that came.
     pub fragments: u64,
@@ -109,8 +111,8 @@ pub(crate) struct DatagramCounts {
 }
 
 impl DatagramCounts {
-    /// A datagram was whole, or is incomplete for good. Those of classes that are not measured are left out: of numbers that `names` does not have, where
-    /// it has any, and of further classes than `limit`.
+    /// Counts a datagram as complete or incomplete. Classes that are not measured are left out: numbers that are not in
+    /// `names`, if it has any, and classes beyond `limit`.
     pub(crate) fn count(&mut self, datagram: &Datagram, whole: bool, names: &BTreeMap<ClassId, String>, limit: usize) {
         let Some(class) = datagram.stamp.map(|stamp| stamp.class) else {
             self.unknown += u64::from(!whole);
@@ -159,9 +161,9 @@ struct Pieces {
     state: State,
     first_ns: u64,
     datagram: Datagram,
-    /// Units of the whole datagram, once its last fragment has come.
+    /// Units of the whole datagram, after its last fragment has arrived.
     total: Option<usize>,
-    /// Units that have come: how many, the highest one's end, and a bit for each.
+    /// Received units: their number, the end of the highest one, and a bit for each.
     count: usize,
     reach: usize,
     seen: Box<[u64; MAX_UNITS / 64]>,
@@ -178,12 +180,13 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Fragments that came, refused ones among them, and the refused ones.
+    /// Number of received fragments, including refused ones, and of refused ones.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.fragments, self.refused)
     }
 
-    /// A frame of `bytes` bytes, of which `frame` is the start, came at `now_ns`. Gives every datagram that is incomplete for good to `incomplete`.
+    /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `now_ns`. Passes every datagram that
+    /// has become incomplete to `incomplete`.
     pub(crate) fn see(
         &mut self,
         frame: &[u8],
@@ -205,7 +208,7 @@ impl Reassembly {
         outcome
     }
 
-    /// Ends the run: gives every datagram that is not whole to `incomplete`.
+    /// Ends the run: passes every incomplete datagram to `incomplete`.
     pub(crate) fn end(&mut self, mut incomplete: impl FnMut(Datagram)) {
         while self.forget_oldest(&mut incomplete) {}
     }
@@ -286,13 +289,14 @@ impl Pieces {
 }
 
 impl Fragment {
-    /// The fragment in a frame of `bytes` bytes, of which `frame` is the start; `None` where no datagram has such a fragment.
+    /// Parses the fragment in a frame of `bytes` bytes that begins with `frame`; `None` if no datagram can have such a
+    /// fragment.
     fn new(key: &FrameKey, header: &matching::Fragment, frame: &[u8], bytes: u64) -> Option<Self> {
         let matching::Fragment { id, proto, offset, more, content, end } = *header;
         let length = end.checked_sub(content).filter(|&length| length > 0)?;
         let from = usize::from(offset);
         let to = from + length.div_ceil(8);
-        // Cut by the link, cut in the middle of a unit, or longer than a datagram can be.
+        // Cut by the link, cut in the middle of a unit, or beyond the limit of a datagram.
         if end as u64 > bytes || (more && !length.is_multiple_of(8)) || to > MAX_UNITS {
             return None;
         }

@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 const BUFFER: u32 = 8 << 20;
 /// Buffer for the kernel's time stamp of a frame.
 const CONTROL: usize = 64;
-/// Longest wait before the stop flag is looked at again, in ms.
+/// Longest wait before the stop flag is checked again, in ms.
 const WAIT_MS: i32 = 20;
 /// Pause after a batch that was not full, so that a receiver does not wake for each frame. It is short enough that an
 /// unprivileged receive buffer (208 KiB, about 90 frames of 1000 B) does not overflow at 30,000 frames/s.
@@ -35,8 +35,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct ReceiverConfig {
     /// The interface to listen at.
     pub interface: String,
-    /// Names of classes, for the report. Where there are any, no other classes are measured. Where there are none, classes are
-    /// shown by their numbers, and the first 65,536 are measured.
+    /// Names of classes, for the report. With names, only these classes are measured. Without, classes are shown by
+    /// their numbers, and the first 65,536 are measured.
     pub names: BTreeMap<ClassId, String>,
     /// Clock for delays.
     pub clock: DelayClock,
@@ -46,7 +46,8 @@ pub struct ReceiverConfig {
     pub window: Duration,
     /// Start of the windows, by this machine's `CLOCK_MONOTONIC` in ns; the start of the run when absent.
     pub start_ns: Option<u64>,
-    /// Spans of `CLOCK_MONOTONIC` in ns, in order and disjoint, for each of which packets and bytes are counted apart.
+    /// Spans of `CLOCK_MONOTONIC` in ns, in order and disjoint, in each of which packets and bytes are counted
+    /// separately.
     pub spans: Vec<(u64, u64)>,
     /// Duration of the run; until stopped when absent.
     pub duration: Option<Duration>,
@@ -114,8 +115,8 @@ pub struct Window {
     pub first_s: Option<f64>,
 }
 
-/// A receiver that listens. Frames that arrive from now on are kept for [`Receiver::run`], as far as the socket's buffer
-/// goes.
+/// A listening receiver. Frames that arrive from now on are kept for [`Receiver::run`], up to the size of the socket's
+/// buffer.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -141,7 +142,7 @@ impl Receiver {
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(system("SO_TIMESTAMPNS"))?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
             .map_err(system("PACKET_IGNORE_OUTGOING"))?;
-        // Frames to another station are measured too.
+        // Frames to other stations are measured, too.
         packet_socket::make_promiscuous(&socket, index).map_err(system("PACKET_ADD_MEMBERSHIP"))?;
         packet_socket::bind(&socket, index, libc::ETH_P_ALL as u16).map_err(system("bind"))?;
         Ok(Self { config, socket })
@@ -150,7 +151,7 @@ impl Receiver {
     /// Receives until `stop` is set or the configured time is over. It calls `progress` at the end of each window.
     ///
     /// # Errors
-    /// [`ReceiverError::System`] where the interface goes away or down.
+    /// [`ReceiverError::System`] if the interface disappears or goes down.
     pub fn run(self, stop: &AtomicBool, mut progress: impl FnMut(&Window)) -> Result<ReceiverReport, ReceiverError> {
         let system = |what, source| ReceiverError::System { interface: self.config.interface.clone(), what, source };
         if let Some(cpu) = self.config.cpu {

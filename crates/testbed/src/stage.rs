@@ -1,5 +1,5 @@
-//! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB sits at the start
-//! of the second. A generator sends, a receiver measures.
+//! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB is at the
+//! start of the second. A generator sends, a receiver measures.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -43,12 +43,12 @@ const GREEDY_PERCENT: u64 = 330;
 const ONE_GREEDY_PERCENT: u64 = 110;
 /// Minimum load of one greedy source, in percent of the largest ideal rate: enough to stay backlogged.
 const IDEAL_PERCENT: f64 = 150.0;
-/// Packets that a leaf's queue holds at most in a demo. They are enough to stay backlogged while the generator's processor is
-/// busy elsewhere for a while. They are few enough that the packets of one phase are gone when the next is measured.
+/// Queue limit of a leaf in a demo, in packets. It is large enough to stay backlogged while the generator's processor
+/// is busy elsewhere for a while. It is small enough that the packets of one phase are gone when the next is measured.
 const QUEUE_PACKETS: u32 = 250;
 /// Time for all threads to start before the first packet.
 const LEAD: Nanos = Nanos::from_millis(30);
-/// Time for frames on their way to arrive after the generator has ended.
+/// Time for frames in transit to arrive after the generator has ended.
 const DRAIN: Nanos = Nanos::from_millis(100);
 /// Maximum time for frames to get from one thread to the next on an overloaded machine, after which they are given up.
 const LONGEST_WAY: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ struct Played {
 }
 
 impl Stage {
-    /// Lays the cables. They vanish with the process.
+    /// Creates the cables. They vanish with the process.
     ///
     /// # Errors
     /// [`DemoError::Cables`].
@@ -193,7 +193,7 @@ impl Stage {
                 config.leniency = Leniency::Ignore;
                 config.names.clone_from(&plan.names);
                 config.matches = matches;
-                // A thread that sleeps more gets a busy processor sooner. The delay that sleeping adds is not shown.
+                // A thread that sleeps more gets a busy processor sooner. The delay of sleeping is not shown.
                 config.pacing = Pacing::Eco;
                 config.catch_up = Some(CATCH_UP);
                 config.drain = Some(DRAIN);
@@ -280,7 +280,7 @@ fn perform(
         if let Some(remote) = &remote {
             let offered: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
             let until = Instant::now() + LONGEST_WAY;
-            // Frames that are still on their way, or in the socket, would be counted nowhere.
+            // Frames that are in transit, or in the socket, would not be counted.
             while !is_broken() && Instant::now() < until && fetched(remote) < offered {
                 if let Ok(window) = told.recv_timeout(Duration::from_millis(5)) {
                     tell(window);
@@ -312,9 +312,9 @@ fn perform(
     })
 }
 
-/// Frames that a gateway has fetched, and those that the kernel lost before it could.
+/// Number of frames that a gateway has fetched, and that the kernel lost before.
 fn fetched(remote: &Remote) -> u64 {
-    // One that does not answer has no time to fetch either.
+    // A gateway that does not answer has no time to fetch either.
     remote
         .stats(LONGEST_WAY)
         .map_or(0, |stats| stats.counts().received.packets + stats.gateway().kernel_dropped_packets)
@@ -400,7 +400,7 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, played: &Played) ->
     let measured = plan.spans(0).into_iter().zip(&played.received.spans);
     let phases = plan.phases.iter().zip(measured).enumerate();
     let phases = phases
-        // Of a run that was stopped, the phases that were over.
+        // For a stopped run, the phases that were finished.
         .filter(|(_, (phase, _))| played.stopped_after.is_none_or(|after| phase.end <= after))
         .map(|(index, (phase, ((start, end), counts)))| DemoPhase {
             start_s: seconds(phase.start),

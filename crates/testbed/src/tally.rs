@@ -36,14 +36,14 @@ pub enum DelayClock {
     Realtime,
 }
 
-/// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
+/// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is larger.
 const BUCKETS: Buckets = Buckets::new(10, 10);
 
 /// Frames received of one class. A fragmented datagram counts as one frame, once it is complete: with the bytes of all
 /// its fragments, and the delay of the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Delivered {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,
@@ -64,16 +64,16 @@ pub struct Delivered {
     pub lost_packets: u64,
     /// Frames received again.
     pub duplicate_packets: u64,
-    /// Frames that came after one sent later.
+    /// Frames that arrived after one sent later.
     pub reordered_packets: u64,
-    /// Frames that seem to have come before they were sent: the clocks disagree.
+    /// Frames that appear to have arrived before they were sent: the clocks disagree.
     pub negative_delays: u64,
 }
 
 /// Frames received of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// The name of its class, or the number where it has none.
+    /// The name of its class, or the number if it has none.
     pub name: String,
     /// The class.
     pub class: u32,
@@ -91,7 +91,7 @@ pub struct FlowReport {
     pub lost_packets: u64,
     /// Frames received again.
     pub duplicate_packets: u64,
-    /// Frames that came after one of the same flow sent later.
+    /// Frames that arrived after one of the same flow sent later.
     pub reordered_packets: u64,
 }
 
@@ -123,14 +123,15 @@ pub struct ReceiverReport {
     /// Datagrams that arrived in IP fragments; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
-    /// Frames that the generator did not send.
+    /// Frames of other senders than the generator.
     pub foreign_packets: u64,
     /// Frames of classes that are not measured: with numbers that are not in `names`, if it has any, or of classes
     /// beyond the first 65,536. They take no memory, whatever the sender.
     pub beyond_packets: u64,
     /// Classes that are counted without delays, because only the first 512 have them.
     pub classes_without_delays: u64,
-    /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
+    /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss, but not lost in
+    /// the network.
     pub socket_drops: u64,
     /// Frames received of each class in each span of [`crate::receiver::ReceiverConfig::spans`].
     #[serde(skip)]
@@ -151,7 +152,7 @@ struct Sequence {
     run: u8,
     first: u64,
     highest: u64,
-    /// Of the 1024 numbers up to the highest: bit n % 1024 says whether number n was seen.
+    /// The last 1024 numbers up to the highest: bit n % 1024 is set if number n was seen.
     seen: [u64; 16],
     missing: u64,
 }
@@ -201,7 +202,7 @@ impl Sequence {
             self.missing += self.first - number - 1;
             self.first = number;
         } else if number + Self::WINDOW <= self.highest {
-            // Too old to know whether it was seen before: taken as late.
+            // Too old to know whether it was seen before: counted as late.
             self.missing = self.missing.saturating_sub(1);
             return Order::Late;
         } else if self.is_marked(number) {
@@ -331,7 +332,7 @@ impl Seen {
 #[derive(Debug)]
 pub(crate) struct Tally {
     clock: DelayClock,
-    /// Names of classes; where there are any, no others are measured.
+    /// Names of classes; if there are any, no others are measured.
     names: BTreeMap<ClassId, String>,
     classes: BTreeMap<ClassId, Class>,
     /// Flows of each class; with 1, flows are not distinguished.
@@ -340,7 +341,7 @@ pub(crate) struct Tally {
     beyond_flows: u64,
     /// By the number of a run.
     clocks: BTreeMap<u8, OneWay>,
-    /// With the run that they are of.
+    /// With the run that they belong to.
     samples: BTreeMap<ClassId, (u8, Sample)>,
     reassembly: Reassembly,
     datagrams: DatagramCounts,
@@ -348,7 +349,7 @@ pub(crate) struct Tally {
     beyond: u64,
     window: BTreeMap<ClassId, Seen>,
     spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
-    /// Arrivals never go far back, so the search for a span starts at the last one found.
+    /// Arrival times hardly decrease, so the search for a span starts at the last one found.
     span: usize,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -382,7 +383,8 @@ impl Tally {
         }
     }
 
-    /// A frame of `bytes` bytes, of which `frame` is the start, arrived at `realtime_ns`, which was `monotonic_ns`.
+    /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `realtime_ns`, which was
+    /// `monotonic_ns`.
     pub(crate) fn see(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         let Self { reassembly, datagrams, names, .. } = self;
         let outcome =
@@ -402,7 +404,7 @@ impl Tally {
         self.see_packet(&stamp, bytes, monotonic_ns, realtime_ns);
     }
 
-    /// A frame or datagram of `bytes` bytes with this stamp arrived.
+    /// Counts a frame or datagram of `bytes` bytes with this stamp.
     fn see_packet(&mut self, stamp: &Stamp, bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         if !self.classes.contains_key(&stamp.class) {
             let unnamed = !self.names.is_empty() && !self.names.contains_key(&stamp.class);

@@ -19,19 +19,19 @@ use fairlink_net::system as sys;
 
 /// Most connections of one client.
 const MAX_CONNECTIONS: u32 = 64;
-/// Most connections that a server serves at once, and that it reports.
+/// Maximum number of connections that a server serves at once, and that it reports.
 const MAX_SERVED: usize = 256;
 const MAX_REPORTED: usize = 4096;
 /// Longest request and response, in bytes.
 const MAX_EXCHANGE: u32 = 64 << 20;
-/// Bytes at the start of a connection: magic, length of requests and of responses; both 0 where only one side sends.
+/// Bytes at the start of a connection: magic, length of requests and of responses; both 0 if only one side sends.
 const HELLO: usize = 12;
 const MAGIC: [u8; 4] = *b"FLT1";
-/// Longest wait before the stop flag is looked at again.
+/// Longest wait before the stop flag is checked again.
 const WAIT: Duration = Duration::from_millis(20);
 /// Maximum time for the other side to answer the first packet, and to send its hello.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks at the kernel's round-trip time.
+/// Interval between samples of the kernel's round-trip time.
 const SAMPLE: Duration = Duration::from_millis(10);
 /// Bytes written or read at once.
 const CHUNK: usize = 64 << 10;
@@ -54,9 +54,9 @@ pub struct TcpConfig {
     pub to: SocketAddr,
     /// Connections, 1 to 64.
     pub connections: u32,
-    /// The kernel's congestion control, such as `cubic` or `reno`; its own choice when absent.
+    /// The kernel's congestion control, such as `cubic` or `reno`; the kernel's default when absent.
     pub congestion_control: Option<String>,
-    /// Requests and responses; where absent, each connection sends as much as it can.
+    /// Requests and responses; when absent, each connection sends as much as it can.
     pub exchange: Option<TcpExchange>,
     /// DSCP of sent packets, 0 to 63.
     pub dscp: u8,
@@ -83,7 +83,7 @@ pub enum TcpError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel does not have this congestion control, or does not let this user choose it.
+    /// The kernel does not have this congestion control, or does not permit this user to choose it.
     #[error("congestion control \"{name}\": {source}; this kernel has: {available}")]
     CongestionControl {
         /// Its name.
@@ -93,7 +93,7 @@ pub enum TcpError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("{what}: {value}; {least} to {most} are possible")]
     Range {
         /// The quantity.
@@ -126,15 +126,15 @@ pub struct TcpSent {
     pub from: SocketAddr,
     /// The congestion control that the kernel used.
     pub congestion_control: String,
-    /// Bytes of the user that the other side has acknowledged.
+    /// Bytes of user data that the other side has acknowledged.
     pub acknowledged_bytes: u64,
     /// The same as a rate in bit/s.
     pub goodput_bps: f64,
     /// Segments that were sent again.
     pub retransmitted_segments: u64,
-    /// The kernel's smoothed round-trip time, looked at every 10 ms.
+    /// The kernel's smoothed round-trip time, sampled every 10 ms.
     pub rtt_s: Option<Delay>,
-    /// Requests that were answered, and the time from the first byte of each to the last byte of the response.
+    /// Answered requests, and the time from the first byte of each to the last byte of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<TcpExchanges>,
     /// Reason why it ended early.
@@ -164,7 +164,7 @@ pub struct TcpClientReport {
     pub connections: Vec<TcpSent>,
 }
 
-/// The kernel's `tcp_info` as far as it is used here.
+/// The used part of the kernel's `tcp_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Info {
@@ -396,7 +396,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks at the round-trip time where it is time to.
+    /// Samples the round-trip time if due.
     fn look(&mut self) -> io::Result<()> {
         if self.looked.elapsed() >= SAMPLE {
             self.looked = Instant::now();
@@ -426,7 +426,7 @@ pub struct TcpServerReport {
     pub duration_s: f64,
     /// The first 4096 connections, in the order in which they ended.
     pub connections: Vec<TcpReceived>,
-    /// Connections that were not from a client of this program, or too many at once.
+    /// Connections that were not from a client of this program, or exceeded the limit.
     pub refused_connections: u64,
     /// Connections beyond the first 4096.
     pub beyond_connections: u64,
@@ -439,7 +439,7 @@ pub struct TcpServer {
 }
 
 impl TcpServer {
-    /// Listens at a port of all addresses, IPv6 where the system has it and IPv4.
+    /// Listens at a port of all addresses: IPv4, and IPv6 if the system has it.
     ///
     /// # Errors
     /// [`TcpError::Listen`].
@@ -494,7 +494,7 @@ impl TcpServer {
                         threads.push(scope.spawn(move || serve(stream, from, over, received)));
                     }
                     Ok(_) => full += 1,
-                    // A connection that its client has given up already is not an end.
+                    // A connection that its client has already closed does not end the server.
                     Err(_) => std::thread::sleep(WAIT),
                 }
                 let (done, running): (Vec<_>, Vec<_>) = threads.into_iter().partition(|thread| thread.is_finished());
@@ -517,7 +517,7 @@ impl TcpServer {
     }
 }
 
-/// Serves one connection to its end; `None` where it is not from a client of this program.
+/// Serves one connection to its end; returns `None` if it is not from a client of this program.
 fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &AtomicU64) -> Option<TcpReceived> {
     stream.set_nonblocking(false).ok()?;
     stream.set_nodelay(true).ok()?;
@@ -546,7 +546,7 @@ fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &At
                 left = left.saturating_sub(count);
             }
             Err(error) if again(&error) => continue,
-            // A client that is done resets the connection.
+            // A client that has finished resets the connection.
             Err(_) => break,
         }
         if request > 0 && left == 0 {
@@ -562,7 +562,7 @@ fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &At
     Some(TcpReceived { from, received_bytes: bytes, goodput_bps, requests })
 }
 
-/// Fills the buffer; `None` where the connection or the time ends before.
+/// Fills the buffer; returns `None` if the connection or the time ends before.
 fn take(mut stream: &TcpStream, buffer: &mut [u8], over: &impl Fn() -> bool) -> Option<()> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -6,9 +6,9 @@ use fairlink_net::system as sys;
 use fairlink_net::system::{Pair, wait_until_running};
 use fairlink_net::{Offload, system as ethtool};
 
-/// Both ends have the mtu and the queue of an Ethernet interface.
+/// Both ends have the mtu and the queue length of an Ethernet interface.
 const CABLE: Pair<'static> = Pair { mtu: 1500, queue: 1000, alias: "" };
-/// Offloads that make an end hand over frames that no wire would carry, unfinished or longer than its mtu.
+/// Offloads with which an end would deliver frames that a wire cannot carry: unfinished, or longer than its mtu.
 const OFFLOADS: [Offload; 6] =
     [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro];
 

@@ -44,7 +44,7 @@ fn why_not(gateway: &Gateway) -> Option<String> {
     why
 }
 
-/// Returns true if AF_XDP cannot be had here at all, said.
+/// Returns true, and prints it, if AF_XDP is not available here at all.
 fn is_missing() -> bool {
     cables();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap());
@@ -87,7 +87,7 @@ fn tags_beside_frames(_: &PrivateNamespace) {
             until(remote, |_| {
                 receiver.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
                 for arrival in arrivals.drain(..) {
-                    // The kernel has something to say too at interfaces that have come up.
+                    // The kernel itself also sends at interfaces that have come up.
                     if pool.packet(arrival.frame).ends_with(&frame[14..]) {
                         arrived.push(pool.packet(arrival.frame).to_vec());
                     }
@@ -130,7 +130,7 @@ fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
         let why = open("tap", "out");
         assert!(why.contains("tap is a tap"), "{why}");
     }
-    // A driver without XDP of its own.
+    // A driver without native XDP.
     match ip("link add dull type bridge").and_then(|()| ip("link set dull up")) {
         Ok(()) => {
             let why = open("in", "dull");
@@ -150,7 +150,7 @@ fn whoever_has_the_interface(_: &PrivateNamespace) {
         reverse: false,
         ..over_af_xdp()
     };
-    // One socket has the queue of an interface, also where it only sends.
+    // One socket has the queue of an interface, even if it only sends.
     let first = Gateway::open(one_way("in", "out")).unwrap();
     assert_eq!(why_not(&first), None);
     let second = Gateway::open(one_way("out", "in")).unwrap();

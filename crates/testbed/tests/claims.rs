@@ -24,7 +24,7 @@ use crate::through::{through, until};
 const STRANGER: libc::uid_t = 54_321;
 /// Number of times that the stranger passes descriptors.
 const TIMES: usize = 400;
-/// Descriptors that are passed with one message.
+/// Number of descriptors passed with one message.
 const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
@@ -42,7 +42,8 @@ fn claim_of(name: &str) -> SocketAddr {
     SocketAddr::from_abstract_name(format!("fairlink-gateway-{index}")).unwrap()
 }
 
-/// Runs `act` in a thread of another user, without any right. `None` where this process may not be another user.
+/// Runs `act` in a thread of another user, without any rights. Returns `None` if this process cannot become another
+/// user.
 fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -70,7 +71,7 @@ struct Passed {
     descriptors: [RawFd; AT_ONCE],
 }
 
-/// Sends `text` from `socket`, and with it a descriptor several times.
+/// Sends `text` from `socket`, with several copies of a descriptor.
 fn pass(socket: &impl AsRawFd, text: &[u8], descriptor: RawFd) -> io::Result<()> {
     // SAFETY: integers and pointers, for which all zeros is valid.
     let (mut passed, mut message): (Passed, libc::msghdr) = unsafe { std::mem::zeroed() };
@@ -144,7 +145,7 @@ fn this_process(user: libc::uid_t) -> ClaimHolder {
     ClaimHolder { user, process: Some(std::process::id()) }
 }
 
-/// Asserts that the interface `name` is refused to another gateway, because of this holder.
+/// Asserts that another gateway is refused the interface `name`, because of this holder.
 fn assert_taken(name: &str, holder: ClaimHolder) {
     let error = Gateway::open(config(20_000_000, "hls")).unwrap_err();
     let wanted = Some(holder);
@@ -175,7 +176,7 @@ fn a_stranger_who_holds_the_names(_: &PrivateNamespace) {
         let second = Gateway::open(GatewayConfig { take_over: true, ..config(20_000_000, "hls") }).unwrap();
         assert!(second.notes().iter().any(|note| note.starts_with("took over in and out")), "{:?}", second.notes());
         assert_eq!(passed_over(&second), 2, "{:?}", second.notes());
-        // Its spare names count where the plain ones are free again, too.
+        // Its spare names still count after the plain ones are free again.
         drop(squatted);
         assert_taken("in", own);
         drop(second);

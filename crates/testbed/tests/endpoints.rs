@@ -89,7 +89,7 @@ fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
     ];
     let (sent, received) = run(generator(&sources, 300, 1), ReceiverConfig::new("sink"));
     let padded = sent.class(ClassId(1)).unwrap();
-    // A frame that was too late is not padded.
+    // A late frame is not padded.
     assert!(padded.padded_packets <= 24 && padded.padded_packets + padded.late_packets >= 24, "{padded:?}");
     if padded.late_packets + received.socket_drops == 0 {
         let bytes: u32 = (0..51).map(|n| (40 + n).max(64)).sum();
@@ -176,7 +176,7 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
     assert_eq!(recorded.len() as u64, sent.classes[0].sent_packets);
     assert_eq!(recorded.iter().map(|&(_, len)| u64::from(len)).sum::<u64>(), sent.classes[0].sent_bytes);
 
-    // In the simulator the recording arrives as it was: its lengths, and its gaps to the nanosecond.
+    // In the simulator the recording arrives unchanged: its lengths, and its gaps to the nanosecond.
     let trace = read_trace(std::fs::File::open(&first).unwrap(), Accept::default(), false, |_| true).unwrap();
     let model = Model::Trace(trace);
     let spec = SourceSpec { class: ClassId(1), model: model.clone(), packet: PacketSize::Fixed(1), active: Vec::new() };
@@ -185,7 +185,8 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
     let expected: Vec<(u64, u32)> = recorded.iter().map(|&(at, len)| (at - recorded[0].0, len)).collect();
     assert_eq!(arrivals, expected);
 
-    // On the cable it is sent again with the same lengths in the same order; how well its gaps are kept is up to the machine.
+    // On the cable it is sent again with the same lengths in the same order; the accuracy of its gaps depends on the
+    // machine.
     let again = (1, model, PacketSize::Fixed(1), Headers::udp(5001));
     let sent = record("sink", &second, || play(generator(&[again], 3000, 1))).unwrap();
     let (replayed, class) = (frames(&second), &sent.classes[0]);
@@ -295,7 +296,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     assert_eq!(recorded.packets + recorded.unfinished, stats.counts().received.packets);
     assert_eq!(recorded.dropped, stats.counts().dropped.packets);
     assert!(recorded.dropped > 0 && trace.iter().any(|noted| noted.comment.contains(": queue_packets")));
-    // Each frame as the generator made it, with the class that it was made for, in the order in which it was sent.
+    // Each frame as the generator made it, with its class, in the order of sending.
     for (class, name) in [(1, "a"), (2, "b"), (3, "c")] {
         let own = || trace.iter().filter(|noted| noted.comment.contains(&format!(", class {name}, ")));
         let class_sent = sent.class(ClassId(class)).unwrap();
@@ -327,10 +328,10 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
             after[after.len() / 2] / 1000,
             after.last().unwrap() / 1000
         );
-        // As far as two clocks of one machine are set against each other.
+        // Within the accuracy of two clocks of one machine.
         assert!(after[0] > -1_000_000, "{} ns", after[0]);
     }
-    // In the simulator the trace arrives as it was.
+    // In the simulator the trace arrives unchanged.
     let replayed = read_trace(std::fs::File::open(&file).unwrap(), Accept::default(), false, |_| true).unwrap();
     let model = Model::Trace(replayed);
     let spec = SourceSpec { class: ClassId(1), model, packet: PacketSize::Fixed(1), active: Vec::new() };
@@ -343,11 +344,12 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
 
 type Sides = (Vec<TcpClientReport>, Vec<TcpServerReport>);
 
-/// Clients through a gateway of 20 Mbit/s, each to a port of its own, all at once. Port 5202 has three times the weight of port 5201.
+/// Runs clients through a gateway of 20 Mbit/s, each to its own port, all at once. Port 5202 has three times the weight
+/// of port 5201.
 fn through_the_gateway(clients: &[TcpConfig]) -> Option<Sides> {
     cables();
     let mut config = config(20_000_000, "hls");
-    // The leaves weigh as much as their numbers.
+    // The weights of the leaves equal their numbers.
     config.matches = vec![(ClassId(1), parse("tcp dst port 5201")), (ClassId(3), parse("tcp dst port 5202"))];
     config.default_class = ClassId(2);
     let gateway = Gateway::open(config).unwrap();
@@ -417,7 +419,7 @@ fn requests_and_responses_are_counted_and_timed(_: &PrivateNamespace) {
     let exchanges = asked.exchanges.unwrap();
     assert_eq!((asked.congestion_control.as_str(), asked.ended_early.as_deref()), ("reno", None));
     assert!(exchanges.transactions > 0);
-    // The last response may have been on its way.
+    // The last response may have been in transit.
     assert!((exchanges.transactions..=exchanges.transactions + 1).contains(&answered.requests), "{answered:?}");
     let latency = exchanges.latency_s.unwrap();
     assert_eq!(latency.packets, exchanges.transactions);

@@ -195,8 +195,8 @@ fn nothing_is_lost_by_a_change_of_the_backend(namespace: &PrivateNamespace) {
     only_late_ones_lose("another backend", &ends.stop(), &ended);
 }
 
-/// Asserts that no frame was lost but by a data thread that got no processor for so long that its queues were full, or that the kernel
-/// passed frames meanwhile. On a machine with time that is none.
+/// Asserts that frames were lost only by a data thread that was without a processor for so long that its queues were
+/// full, or that the kernel passed frames meanwhile. On an idle machine there are none.
 fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     tell(what, outcomes);
     let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
@@ -254,7 +254,7 @@ fn a_carrier_that_flaps(_: &PrivateNamespace) {
     let ends = Ends::start(["gen", "sink"]);
     for round in 0..times() {
         ends.wait_for(200);
-        // The other end of the cable, so that the gateway's keeps up and has no carrier.
+        // The other end of the cable, so that the gateway's end stays up but has no carrier.
         interface::set_down("sink").unwrap();
         std::thread::sleep(Duration::from_millis(50));
         interface::set_up("sink").unwrap();
@@ -285,7 +285,7 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     cables();
     let promiscuous = |name: &str| {
         let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
-        // In a namespace of its own /sys may show another one's interfaces.
+        // In a private namespace /sys may show another one's interfaces.
         flags.and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok())
     };
     let Some(gateway) = Running::start("require") else { return };
@@ -303,7 +303,7 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     let outcomes = still();
     assert!(outcomes.iter().all(|outcome| outcome.lost == outcome.sent), "{outcomes:?}");
 
-    // Taken away by hand, as `--close` does.
+    // Removed by hand, as `--close` does.
     Running::start("require").unwrap().end();
     assert!(still().iter().all(|outcome| outcome.lost == 0));
     assert_eq!(close_wires(["in", "out"]).unwrap(), ["in", "out"]);

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Runs `ip`. Returns whether that went well; where there is none, that is said.
+/// Runs `ip`. Returns true on success; prints a line if `ip` is missing.
 fn ip(arguments: &str) -> bool {
     match Command::new("ip").args(arguments.split(' ')).status() {
         Ok(status) => status.success(),
@@ -113,7 +113,7 @@ fn carriers_that_flap(_: &PrivateNamespace) {
         let ends = Ends::start(["gen", "sink"]);
         for end in ["sink", "gen"] {
             ends.wait_for(300);
-            // The other end of the cable, so that the gateway's keeps up and has no carrier.
+            // The other end of the cable, so that the gateway's end stays up but has no carrier.
             interface::set_down(end).unwrap();
             std::thread::sleep(Duration::from_millis(50));
             interface::set_up(end).unwrap();
@@ -156,7 +156,7 @@ fn interfaces_that_are_deleted(_: &PrivateNamespace) {
     assert!(stats.gateway().liveness.interface_losses >= losses, "{:?}", stats.gateway().liveness);
 }
 
-/// Sets how many bytes of addresses this process may have (RLIMIT_AS).
+/// Limits the address space of this process in bytes (RLIMIT_AS).
 fn limit(process: u32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the limit is readable during the call; nothing is written.
@@ -175,7 +175,7 @@ fn addresses_of_program() -> u64 {
     maps.lines().filter(|line| line.ends_with(&program.display().to_string())).filter_map(bounds).sum()
 }
 
-/// Bytes of addresses that a process has.
+/// Size of a process's address space in bytes.
 fn addresses(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -272,13 +272,13 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
     assert_eq!(lost(&outcomes), dropped(&stats), "{removed} {stats}");
 }
 
-/// A control group of this test's own with a limit of memory, removed at the end.
+/// A control group of this test with a memory limit, removed at the end.
 struct Group(std::path::PathBuf);
 
 impl Group {
     /// `None`, said, where there are none.
     fn new() -> Option<Self> {
-        // The first version has a tree for memory alone.
+        // Version 1 has a separate tree for memory.
         for (tree, file) in [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")] {
             let group = Self(Path::new(tree).join(format!("fairlink-faults-{}", std::process::id())));
             if std::fs::create_dir(&group.0).is_ok() && group.0.join(file).exists() {

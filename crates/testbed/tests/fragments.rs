@@ -145,7 +145,7 @@ fn mac_of(name: &str) -> [u8; 6] {
     bytes.try_into().unwrap()
 }
 
-/// The number that the kernel counts under `name` for a protocol in this namespace.
+/// Reads the kernel's counter `name` of a protocol in this namespace.
 fn counted(file: &str, line: &str, name: &str) -> u64 {
     let mut text = String::new();
     File::open(file).unwrap().read_to_string(&mut text).unwrap();
@@ -187,7 +187,7 @@ fn the_kernel_puts_our_fragments_together(_: &PrivateNamespace) {
     assert_eq!(counted("/proc/net/snmp6", "", "Udp6InCsumErrors"), 0);
 }
 
-/// Frames that arrive at `name` until `done`, sent on out of `to` but for those that `drops` says of their number.
+/// Forwards frames from `name` to `to` until `done`, except those for whose number `drops` returns true.
 fn pass(name: &str, to: &str, done: &AtomicBool, drops: impl Fn(usize) -> bool) -> usize {
     let (socket, out) = (raw::listener(name), raw::sender(to, false));
     let (mut bytes, mut count) = (vec![0; 2000], 0);
@@ -351,7 +351,7 @@ fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
             continue;
         }
         assert_eq!((passage.found, passage.out_of_order), (got.received_packets, 0));
-        // The receiver counts from the stamp on, the recordings from the gateway's door.
+        // The receiver counts from the stamp on, the recordings from the gateway's interfaces.
         let lags: Vec<f64> = (before.iter())
             .filter(|(at, frame)| stamped(frame).1 == *port && pairs.contains_key(at))
             .map(|(at, frame)| (at - ahead) as f64 / 1e9 - stamped(frame).0 as f64 / 1e9)
@@ -361,7 +361,7 @@ fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
         let (ours, theirs) = (passage.delay.unwrap(), got.delay_s.unwrap());
         let [mean, p50, p99, max] = [theirs.mean, theirs.p50, theirs.p99, theirs.max].map(Option::unwrap);
         println!("{port}: mean {:.6} + {mean_lag:.6} s, the receiver's {mean:.6} s", ours.mean);
-        // As far as two clocks of one machine are set against each other, and histograms of 0.1 % go.
+        // Within the accuracy of two clocks of one machine, and of histograms of 0.1 %.
         let near = |one: f64, other: f64| (one - other).abs() < 100e-6 + 0.002 * other;
         assert!(near(ours.mean + mean_lag, mean), "{ours:?} {mean_lag} {theirs:?}");
         let (our_p50, our_p99) = ours.p50_p99.unwrap();

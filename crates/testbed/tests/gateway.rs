@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     )
 }
 
-/// Runs `generator` through a gateway to a receiver; stops the receiver when all is quiet, the gateway before.
+/// Runs `generator` through a gateway to a receiver. Stops the gateway first, then the receiver, once no more frames
+/// arrive.
 fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, GatewayStats, ReceiverReport) {
     let gateway = Gateway::open(config).unwrap();
     println!("{}", gateway.memory());
@@ -239,7 +240,7 @@ fn what_a_gateway_does_not_forward(_: &PrivateNamespace) {
 
 fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
     cables();
-    // 1 Mbit/s forward; backwards 40 times as much.
+    // 1 Mbit/s forward; 40 times as much backward.
     let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
     let receiver = Receiver::open(ReceiverConfig::new("gen")).unwrap();
     let source = (1, Model::cbr(rate(40_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
@@ -345,7 +346,7 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
     assert!(error.to_string().contains("ip link set out up"), "{error}");
     interface::set_up("out").unwrap();
 
-    // Offloads that join packets: refused where they cannot be split, or turned off for the time of the run.
+    // Offloads that join packets: refused if they cannot be split, or turned off during the run.
     set_offload("in", Offload::Gro, true).unwrap();
     let error = open(|config| config.sockets.split = false);
     assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
@@ -363,7 +364,7 @@ fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
     config.span = Duration::from_millis(300);
     let bench = gateway_bench(namespace, &config).unwrap();
     bench.skipped.iter().for_each(|why| println!("SKIPPED: {why}"));
-    // Each length over each backend that can be had here.
+    // Each length over each backend that is available here.
     let measured: Vec<_> = bench.results.iter().map(|result| (result.frame_bytes, &*result.backend)).collect();
     let all = [(64, "af_packet"), (64, "af_xdp"), (1500, "af_packet"), (1500, "af_xdp")];
     let backends = if bench.skipped.is_empty() { &all[..] } else { &[all[0], all[2]] };
@@ -402,7 +403,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         let first = told();
         assert_eq!(first.interval(), None, "there is nothing to compare with");
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
-        // The last frames are on their way; they do not stay there.
+        // The last frames are in transit; they do not stay there.
         let arrived = || {
             let stats = control::stats(&path).unwrap();
             assert!(stats.gateway().balanced && stats.classes[0].name == "a");
@@ -450,7 +451,7 @@ fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
     (frame, header)
 }
 
-/// Runs `config` until `received` packets have come.
+/// Runs `config` until `received` packets have arrived.
 fn until_received(config: GatewayConfig, received: u64) -> GatewayStats {
     let gateway = Gateway::open(config).unwrap();
     println!("{:?}", gateway.notes());
@@ -553,11 +554,11 @@ fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
     }
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with anything where its checksum belongs.
+    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with any value in its checksum field.
     let mut frame = vec![2; 12];
     frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4]);
-    // Without a word from the kernel, the zeros that its own SCTP leaves there say it.
+    // Without a description from the kernel, the zeros that its own SCTP leaves indicate it.
     frame.extend(if over_af_xdp() { [0; 4] } else { [0xde, 0xad, 0xbe, 0xef] });
     frame.extend((0..28).map(|n| n * 9));
     // VIRTIO_NET_HDR_F_NEEDS_CSUM

@@ -163,7 +163,7 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
     cables();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(128, 2000).unwrap();
-    // The other ends carry more, so that only the gateway's own interfaces, with 1500, are in question.
+    // The other ends carry longer frames, so that only the gateway's own interfaces, with 1500, limit.
     for name in ["gen", "sink"] {
         set_mtu(name, 1508);
     }
@@ -201,7 +201,7 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
             assert_eq!(pool.packet(arrival.frame), frame);
         }
     }
-    // Longer than two tags make it: refused by length, as before.
+    // Longer than with two tags: refused by length, as before.
     set_mtu("gen", 1600);
     let stats = through(config(20_000_000, "hls"), |remote| {
         send_raw("gen", &tagged(&[0x88a8, 0x8100], 1501));
@@ -224,7 +224,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
         assert!(forced.notes().iter().any(|note| note.contains("--force")), "{:?}", forced.notes());
         error
     };
-    // Both ends of one cable, either way round.
+    // Both ends of one cable, in either direction.
     assert!(matches!(refused(config("gen", "in")), OpenError::SameCable { .. }));
     assert!(matches!(refused(config("out", "sink")), OpenError::SameCable { .. }));
 
@@ -235,7 +235,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
         assert!(matches!(&error, OpenError::Taken { name, .. } if name == input), "{error}");
     }
     drop(first);
-    // One for each direction is no doubling.
+    // One gateway for each direction doubles nothing.
     let one_way = |input, output| GatewayConfig { reverse: false, ..config(input, output) };
     let forth = Gateway::open(one_way("in", "out")).unwrap();
     let back = Gateway::open(one_way("out", "in")).unwrap();

@@ -29,12 +29,12 @@ use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell_of, times};
 use crate::raw::send_raw;
 
-/// Says that a process is a gateway of these tests, and how it starts.
+/// Environment variable that makes a process a gateway of these tests, with its mode of starting.
 const ROLE: &str = "FAIRLINK_OWN_TRAFFIC";
 /// Starts in the place of another.
 const TAKES_OVER: &str = "takes over";
 const PLAIN: &str = "plain";
-/// Sends by the interface's queueing discipline instead of past it.
+/// Sends by the interface's queueing discipline instead of bypassing it.
 const BY_THE_QDISC: &str = "by the queueing discipline";
 
 fn main() -> ExitCode {
@@ -61,14 +61,15 @@ fn config() -> GatewayConfig {
     config
 }
 
-/// A gateway in this process, which starts as `role` says.
+/// Runs a gateway in this process, started by `role`.
 fn gateway_process(role: &str) -> ExitCode {
     let mut config = GatewayConfig { take_over: role == TAKES_OVER, wait_for_interfaces: true, ..config() };
     config.sockets.qdisc_bypass = role != BY_THE_QDISC;
     faulty::be_gateway(config)
 }
 
-/// Starts one in a process of its own, and waits until its data thread turns. `None`, said, where this system does not allow it.
+/// Starts a gateway in a new process, and waits until its data thread runs. Returns `None`, with a message, if this
+/// system does not allow it.
 fn start(role: &str) -> Option<Running> {
     let started = Running::start_by(Command::new(std::env::current_exe().unwrap()).env(ROLE, role));
     started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
@@ -87,8 +88,9 @@ fn tell(fault: &str, outcomes: &[Outcome; 2]) {
     tell_of(["out", "in"], fault, outcomes);
 }
 
-/// Asserts that of the frames that the host sent as many were lost as gateways have dropped, and none of those that it received. Without
-/// the right to large buffers of sockets, as in a user namespace, these tests' own ends lose some on a crowded machine.
+/// Asserts that the number of the host's lost frames equals the number that gateways dropped, and that no received
+/// frame was lost. Without the right to large socket buffers, as in a user namespace, the ends of these tests lose some
+/// on a crowded machine.
 fn all_lost_are_told(outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     let told: u64 = ended.iter().map(dropped).sum();
     match ended.iter().all(|stats| stats.gateway().fail_open.by.as_deref() == Some("bpf")) {
@@ -107,7 +109,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         ends.wait_for(1000);
         let mut gateway = gateway;
         gateway.child.wait().unwrap();
-        // The cable that it has left is taken over by the next one, and removed.
+        // The next gateway takes over the cable that was left, and removes it.
         assert!(exists("fl0-out") && exists("fl1-out"));
         let gateway = start(PLAIN).unwrap();
         ends.wait_for(500);
@@ -211,7 +213,7 @@ fn ip(arguments: &str) -> bool {
     done
 }
 
-/// Waits until the gateway's cable is there: it is there as long as the gateway has its interfaces.
+/// Waits until the gateway's cable exists, as it does while the gateway has its interfaces.
 fn wait_for_cable() {
     for _ in 0..2000 {
         if exists("fl0-out") && exists("fl1-out") {

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     )])
 }
 
-/// Flows, each of a class of its own, by their UDP ports from 5001 on.
+/// Number of flows, each with its own class, by UDP ports from 5001 on.
 const FLOWS: u16 = 8;
 const FRAME: u32 = 100;
 /// Frames per second of all flows together.
@@ -54,7 +54,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 /// Variable parts of a link file.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// By which the guarantees are turned around the flows.
+    /// Rotation of the guarantees among the flows.
     turn: u64,
     /// Number of classes below `top` rather than below the link.
     below_top: u16,
@@ -120,7 +120,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
             shape.turn += 1;
             done("guarantees", shape.file(&[]))
         }
-        // Less than is offered, so that packets are queued when the next ones come.
+        // Below the offered load, so that packets are queued at the next steps.
         1 | 5 | 9 => done("link slower", Wanted::LinkRate { rate: rate(OFFERED * 3 / 4) }),
         2 => {
             shape.below_top = (shape.below_top + 3) % (FLOWS + 1);
@@ -135,7 +135,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
             done("scheduler", Wanted::Scheduler { name: shape.scheduler.to_owned(), lenient: true })
         }
         6 => {
-            // All packets of the class go to one that is new, and so do later frames.
+            // All packets of the class go to a new one, and so do later frames.
             let before = shape.last;
             shape.last = if before == "flow8" { "heir8" } else { "flow8" };
             done("class removed, packets moved", shape.file(&[(before, shape.last)]))
@@ -170,7 +170,7 @@ struct Tally {
     commits_with_packets: u64,
     commits: u64,
     longest_s: f64,
-    /// Changes that the data thread did not begin with in time.
+    /// Changes that the data thread did not begin in time.
     late: u64,
 }
 
@@ -220,7 +220,7 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
             (u32::from(flow), model, PacketSize::Fixed(FRAME), Headers::udp(5000 + flow))
         })
         .collect();
-    // It is stopped when it has sent enough; a slow machine may take its time.
+    // It is stopped when it has sent enough; a slow machine may take longer.
     let millis = 20 * (1000 * frames / LOAD + 1000);
     let generator = Generator::open(generator(&sources, millis, OFFERED)).unwrap();
     let receiver = Receiver::open(ReceiverConfig::new("sink")).unwrap();
@@ -306,7 +306,7 @@ impl Drop for Socket {
     }
 }
 
-/// Ends all threads, also where the test fails.
+/// Ends all threads, also if the test fails.
 struct SetAtEnd<'a>([&'a AtomicBool; 3]);
 
 impl Drop for SetAtEnd<'_> {

@@ -61,7 +61,7 @@ struct Shape {
     is_v6: bool,
     is_tcp: bool,
     tags: usize,
-    /// Bytes of payload, in all and in each packet.
+    /// Bytes of payload: total, and in each packet.
     total: usize,
     size: u16,
     /// Flags of TCP.
@@ -155,7 +155,7 @@ impl Sink {
         Self { socket, pool: FramePool::new(8192, 2048).unwrap(), arrivals: Vec::new(), taken: 0 }
     }
 
-    /// The next `count` frames, which come within some seconds.
+    /// Returns the next `count` frames, which arrive within some seconds.
     fn next(&mut self, count: usize) -> Vec<Vec<u8>> {
         let end = Instant::now() + Duration::from_secs(10);
         while self.arrivals.len() < self.taken + count {
@@ -296,7 +296,7 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
         return;
     }
     cables();
-    // A virtual machine behind a tap may say anything.
+    // A virtual machine behind a tap may claim anything.
     let mut machine = tap("tap");
     let mut config = config(100_000_000, "hls");
     "tap".clone_into(&mut config.input);
@@ -340,7 +340,7 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
     }
 }
 
-/// Numbers in no order, the same ones each time.
+/// Pseudo-random numbers, the same each time.
 struct Numbers(u64);
 
 impl Numbers {

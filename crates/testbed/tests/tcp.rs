@@ -1,4 +1,4 @@
-//! TCP of the kernel through the gateway with the offloads that every veth and every virtual machine has on, in private network
+//! The kernel's TCP through the gateway with the default offloads of veths and virtual machines, in private network
 //! namespaces. Order, content, checksums and the account are asserted; rates depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
@@ -52,7 +52,7 @@ fn byte(at: usize, salt: u64) -> u8 {
     (number >> (8 * (at & 7))) as u8
 }
 
-/// Sends all bytes of one side, and checks all of the other side's meanwhile.
+/// Sends all bytes of one side, and meanwhile checks all bytes of the other side.
 fn exchange(stream: &TcpStream, own: u64, others: u64) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn check(stats: &GatewayStats) {
     );
 }
 
-/// Sends and checks both ways, and looks for wrong checksums at both machines.
+/// Sends and checks in both directions, and checks for wrong checksums at both machines.
 fn both_ways() {
     let gateway = Gateway::open(config(1_000_000_000, "hls", QueueKind::FqCoDel)).unwrap();
     let ran = between(

@@ -56,16 +56,16 @@ impl fmt::Display for Unspoken {
     }
 }
 
-/// A port as a filter has it.
+/// A port in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Port {
     /// These bits under this mask.
     Masked(u16, u16),
-    /// From the first to the last, which is larger.
+    /// Inclusive range; the last is larger than the first.
     Range(u16, u16),
 }
 
-/// Fields of a frame that `flower` compares; those that are absent may be anything.
+/// Fields of a frame that `flower` compares; absent ones match anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fields {
     pub(crate) src_mac: Option<Mac>,
@@ -190,7 +190,7 @@ fn behind_tags(made: &Match) -> Vec<Fields> {
         None if has_ports => vec![Some(TCP), Some(UDP)],
         proto => vec![proto],
     };
-    // A kernel looks at ports or at ranges of ports; not all look at both at once.
+    // A kernel compares ports or ranges of ports; not all compare both at once.
     let ranged = |range: Option<PortRange>| range.is_some_and(|range| !range.is_single());
     let mixed = made.sport.is_some() && made.dport.is_some() && ranged(made.sport) != ranged(made.dport);
     let (sports, dports) = (ports(made.sport, mixed), ports(made.dport, mixed));
@@ -217,7 +217,7 @@ fn behind_tags(made: &Match) -> Vec<Fields> {
     all
 }
 
-/// A range of ports as filters have it: at most thirty, one without `in_blocks`; one that is absent where there is no range.
+/// Conditions for a range of ports: at most thirty; one without `in_blocks`; one empty condition without a range.
 fn ports(range: Option<PortRange>, in_blocks: bool) -> Vec<Option<Port>> {
     match range {
         None => vec![None],

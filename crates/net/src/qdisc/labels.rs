@@ -13,7 +13,7 @@ use crate::qdisc::{QdiscError, QdiscState};
 pub struct QdiscPlan {
     /// The major number of the queueing discipline.
     pub major: u16,
-    /// By class id, the link included: the minor number.
+    /// Minor number by class id, the link included.
     pub minors: Vec<u16>,
     /// The encoded configuration.
     pub bytes: Vec<u8>,
@@ -50,7 +50,7 @@ pub fn plan(
     for class in link.tree.classes() {
         let minor = &mut minors[class.index()];
         if *minor == 0 {
-            // A number that is refused, where there is none left.
+            // An invalid number, if none is left.
             *minor = free.next().unwrap_or(u16::MAX);
         }
         labels.add(*minor, link.names.name(class).as_bytes())?;

@@ -19,7 +19,7 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_APP: u16 = 4;
 /// The bytes of a configuration.
 const TCA_FAIRLINK_CONFIG: u16 = 1;
-/// A file in memory that has them, by its descriptor.
+/// Descriptor of a memory file with the configuration.
 const TCA_FAIRLINK_FILE: u16 = 2;
 /// The version of the module's statistics.
 const XSTATS: u32 = 2;
@@ -45,7 +45,7 @@ fn message(index: i32, handle: u32, parent: u32) -> Vec<u8> {
 pub(crate) enum Handed<'a> {
     /// In the message.
     Bytes(&'a [u8]),
-    /// In the file in memory with this descriptor.
+    /// In the memory file with this descriptor.
     File(i32),
 }
 
@@ -97,7 +97,7 @@ fn amount(bytes: &[u8], offset: usize) -> Option<Amount> {
     Some(Amount { packets: number64(bytes, offset)?, bytes: number64(bytes, offset + 8)? })
 }
 
-/// A text that ends at a zero or with its place.
+/// Reads a text that ends at a zero or with the buffer.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -157,7 +157,7 @@ pub(crate) struct Class {
     pub(crate) record: Vec<u8>,
 }
 
-/// The attributes and the statistics of ours, of a message about one of this interface and kind.
+/// Returns attributes and statistics of a message about this interface and our kind.
 fn ours(body: &[u8], index: i32) -> Option<(&[u8], &[u8])> {
     let attributes = body.get(TC_HEADER..)?;
     let kind = text(attribute_of(attributes, TCA_KIND)?);
@@ -171,7 +171,7 @@ fn record(app: &[u8], offset: usize, len: u32) -> Option<Vec<u8>> {
     Some(app.get(offset..offset.checked_add(len as usize)?)?.to_vec())
 }
 
-/// A queueing discipline of ours below `parent`, out of the body of a message.
+/// Reads a queueing discipline of ours below `parent` from the body of a message.
 pub(crate) fn discipline(body: &[u8], index: i32, parent: u32) -> Option<Discipline> {
     let (stats, app) = ours(body, index)?;
     if number32(body, 12) != Some(parent) {
@@ -192,7 +192,7 @@ pub(crate) fn discipline(body: &[u8], index: i32, parent: u32) -> Option<Discipl
     })
 }
 
-/// A class of ours, out of the body of a message.
+/// Reads a class of ours from the body of a message.
 pub(crate) fn class(body: &[u8], index: i32, major: u16) -> Option<Class> {
     let (_, app) = ours(body, index)?;
     let handle = number32(body, 8)?;

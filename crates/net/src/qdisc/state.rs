@@ -34,7 +34,7 @@ pub struct QdiscClass {
     pub counts: Counts,
     /// Bytes sent beyond the guarantee, summed over the kernel's intervals of about one second.
     pub borrowed_bytes: u64,
-    /// Bytes borrowed from above (a leaf) or lent to those below, where the scheduler counts them.
+    /// Bytes borrowed from above (a leaf) or lent to those below, if the scheduler counts them.
     pub lent_bytes: Option<u64>,
     /// The kernel's averages, or those of an interval; none in the first second or two.
     pub rates: Option<Rates>,
@@ -45,7 +45,7 @@ pub struct QdiscClass {
 /// The report of a link that the kernel module shares.
 pub type QdiscReport = LinkReport<Vec<ClassReport>, QdiscExtension>;
 
-/// The key that only such a link has.
+/// The additional key of such a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscExtension {
     /// The queueing discipline as a whole.
@@ -57,9 +57,9 @@ pub struct QdiscExtension {
 pub struct QdiscTotals {
     /// Its handle, such as `1:`.
     pub handle: String,
-    /// The reason why packets pass through a FIFO; `null` where the module works.
+    /// The reason why packets pass through a FIFO; `null` if the module works.
     pub broken: Option<String>,
-    /// Time in seconds that the rates are of. Absent where they are the kernel's averages.
+    /// Interval of the rates in seconds. Absent if they are the kernel's averages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
     /// Sent.
@@ -106,7 +106,7 @@ pub struct QdiscState {
     pub rates: Option<Rates>,
     /// The classes, parents before children.
     pub classes: Vec<QdiscClass>,
-    /// The link's tree, with the same classes, where all was read of one configuration.
+    /// The link's tree, with the same classes, if all was read from one configuration.
     tree: Option<Hierarchy>,
     at: Instant,
 }
@@ -155,7 +155,7 @@ impl QdiscState {
             let earlier = before.get(&(class.minor, class.name.as_str(), class.leaf));
             class.rates = earlier.and_then(|earlier| class.since(earlier, seconds));
         }
-        // A class that is gone has had something as well.
+        // Removed classes count as well.
         let top = self.classes.iter().filter(|class| class.parent == 0);
         let demand_bps = top.filter_map(|class| class.rates?.demand_bps).sum();
         let sent = self.sent.bytes.checked_sub(earlier.sent.bytes).filter(|_| seconds > 0.0);
@@ -330,7 +330,7 @@ mod tests {
         {
             (class.received, class.sent) = (bytes(received), bytes(sent));
         }
-        // 125 kB of A2's were too long, which it did not ask for.
+        // 125 kB of A2's were too long; they do not count as demand.
         after[2].received.bytes += 125_000;
         after[2].too_long_bytes = 125_000;
         let earlier = QdiscState::read(raw_link(&link), before, start).unwrap();
@@ -356,7 +356,7 @@ mod tests {
         assert!(read(|classes| classes[2].generation = 1).is_none());
         assert!(read(|classes| drop(classes.remove(1))).is_none());
         assert!(read(Vec::clear).is_none());
-        // A record that is none: no names and no ideals, but the counters.
+        // An invalid record: no names and no ideals, but the counters.
         let damaged = read(|classes| classes[2].record.truncate(9)).unwrap();
         assert_eq!((damaged.scheduler, damaged.classes.len(), damaged.classes[1].name.as_str()), (None, 4, ""));
         assert_eq!(ideals(&damaged), [None; 4]);

@@ -83,7 +83,7 @@ fn record(link: &LinkFile, class: ClassId) -> Vec<u8> {
     place[..len].to_vec()
 }
 
-/// A running link of which only names and numbers of classes count.
+/// A running link of which only names and numbers of classes matter.
 fn running(numbers: &[(u16, &str)]) -> QdiscState {
     let mut text = "[link]\nrate = \"1mbit\"\n".to_owned();
     for (minor, name) in numbers {

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::matching::{Fragment, FrameHeaders};
 
-/// Datagrams that are remembered at a time.
+/// Number of datagrams that are remembered.
 pub(crate) const SLOTS: usize = 1024;
 
 /// Identity of a datagram (RFC 791, Section 3.2).
@@ -41,7 +41,7 @@ impl Fragments {
         size_of_val(&self.slots[..])
     }
 
-    /// Gives the key of a later fragment the ports of its datagram, where they are known, and stores those of a first fragment.
+    /// Sets the ports of a later fragment to those of its datagram, if known, and stores those of a first fragment.
     #[inline]
     pub(crate) fn complete(&mut self, headers: &mut FrameHeaders, salt: &RandomState) {
         let Some(Fragment { id, offset, .. }) = headers.fragment else { return };

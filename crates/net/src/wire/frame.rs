@@ -24,7 +24,7 @@ pub(crate) const STAMP: usize = 22;
 pub const MAX_HEADERS: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
 pub const MAX_CLASS: u32 = (1 << 24) - 1;
-/// Longest frame that the generator makes, in bytes, VLAN tags included.
+/// Longest frame of the generator in bytes, VLAN tags included.
 pub const MAX_FRAME: usize = 9_022;
 
 const MAGIC: [u8; 2] = *b"FL";
@@ -52,11 +52,12 @@ pub enum Transport {
 pub struct Headers {
     /// Destination, then source, of the Ethernet header.
     pub mac: ([u8; 6], [u8; 6]),
-    /// Outer VLAN number, 0 to 4095; 802.1ad when there is an inner one too, else 802.1Q.
+    /// Outer VLAN number, 0 to 4095; 802.1ad if there is an inner one, too, else 802.1Q.
     pub vlan: Option<u16>,
-    /// Inner VLAN number, 0 to 4095; ignored where there is no outer one.
+    /// Inner VLAN number, 0 to 4095; ignored without an outer one.
     pub inner_vlan: Option<u16>,
-    /// EtherType of frames that carry no IP: the stamp follows the Ethernet header. All below counts only where there is none.
+    /// EtherType of frames without IP: the stamp follows the Ethernet header. The fields below are used only if it is
+    /// absent.
     pub bare: Option<u16>,
     /// Source and destination of the IP header.
     pub addresses: Addresses,
@@ -74,7 +75,7 @@ pub const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
 pub const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
 
 impl Headers {
-    /// UDP over IPv4 to `port`, between addresses of the block set apart for benchmarks (RFC 2544, 198.18.0.0/15).
+    /// UDP over IPv4 to `port`, between addresses of the block reserved for benchmarks (RFC 2544, 198.18.0.0/15).
     #[must_use]
     pub fn udp(port: u16) -> Self {
         Self {
@@ -93,7 +94,7 @@ impl Headers {
 /// Contents of a frame's stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the generator's run, so that a new run is not taken for disorder.
+    /// Number of the generator's run, so that a new run does not look like reordering.
     pub run: u8,
     /// The class, at most [`MAX_CLASS`].
     pub class: ClassId,
@@ -117,7 +118,7 @@ impl Stamp {
         bytes
     }
 
-    /// The stamp at the start of a payload; `None` where there is none.
+    /// Reads the stamp at the start of a payload; `None` if there is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; STAMP] = bytes.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<2>()?;
@@ -137,7 +138,7 @@ impl Stamp {
         })
     }
 
-    /// The stamp of a frame that the generator sent; `None` for any other. The frame may be cut off behind the stamp.
+    /// Reads the stamp of a generator's frame; `None` for any other. The frame may be cut off behind the stamp.
     #[must_use]
     pub fn read(frame: &[u8]) -> Option<Self> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
@@ -164,7 +165,7 @@ pub struct FrameTemplate {
 }
 
 impl FrameTemplate {
-    /// A maker of frames with these headers.
+    /// Creates a template with these headers.
     #[must_use]
     pub fn new(headers: &Headers) -> Self {
         let mut bytes = Vec::with_capacity(MAX_HEADERS);
@@ -226,11 +227,11 @@ impl FrameTemplate {
         self.ip
     }
 
-    /// Writes a frame with this stamp over `frame`, at its full length, with zeros behind the stamp. Bytes from [`MAX_HEADERS`] on
-    /// are not written, so they must be zeros already.
+    /// Writes a frame with this stamp over `frame`, at its full length, with zeros behind the stamp. Bytes from
+    /// [`MAX_HEADERS`] on are not written, so they must be zeros already.
     ///
     /// # Panics
-    /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
+    /// If `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
     pub fn write(&self, frame: &mut [u8], stamp: &Stamp) {
         assert!((self.min_len()..=MAX_FRAME).contains(&frame.len()), "frame of {} B", frame.len());
         let (start, payload) = (frame.len().min(MAX_HEADERS), self.headers.len());
@@ -266,7 +267,7 @@ impl FrameTemplate {
         let protocol = u64::from(if self.is_tcp { TCP } else { UDP });
         let pseudo = checksum::sum(protocol + u64::from(segment_len), &frame[addresses..self.transport]);
         let sum = !checksum::sum(u64::from(pseudo), &frame[self.transport..end]);
-        // A UDP checksum of 0 would mean that there is none.
+        // A UDP checksum of 0 would mean "none".
         let sum = if sum == 0 && !self.is_tcp { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
@@ -283,7 +284,7 @@ impl PlainFrames {
         Self(FrameTemplate::new(headers))
     }
 
-    /// Frames of an EtherType set apart for experiments (IEEE 802, 0x88b5), without IP.
+    /// Frames of an EtherType for experiments (IEEE 802, 0x88b5), without IP.
     #[must_use]
     pub fn bare() -> Self {
         Self::new(&Headers { bare: Some(0x88b5), ..Headers::udp(0) })

@@ -30,7 +30,7 @@ struct Wants {
 /// Labels frames for active queues, in the upper half of their handles.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    /// By class; empty where no class wants labels.
+    /// By class; empty if no class needs labels.
     wants: Vec<Wants>,
     hosts: HostTables,
     host_bytes: u64,
@@ -39,10 +39,10 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Labels as the leaves of `tree` want them.
+    /// Creates labels for the leaves of `tree`, with a new salt.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Self::salted(tree, RandomState::new())
     }
@@ -85,8 +85,8 @@ impl Labels {
         size_of_val(&self.wants[..]) + self.host_bytes as usize + self.fragments.memory_bytes()
     }
 
-    /// Reads the headers of the frame in `bytes`, of any content. A later fragment of a datagram gets the ports of the first one, where that
-    /// was seen.
+    /// Reads the headers of the frame in `bytes`, of any content. A later fragment of a datagram gets the ports of the
+    /// first one, if that was seen.
     #[must_use]
     #[inline]
     pub(crate) fn headers(&mut self, bytes: &[u8]) -> FrameHeaders {
@@ -116,7 +116,7 @@ impl Labels {
     }
 }
 
-/// Returns true where the frame in `bytes` is an IP packet that has ECT or CE.
+/// Returns true if the frame in `bytes` is an IP packet with ECT or CE.
 #[must_use]
 pub fn is_ecn_capable(bytes: &[u8]) -> bool {
     frame_headers(bytes).ecn != 0

@@ -66,7 +66,7 @@ const CWR: u8 = 0x80;
 
 // Protocols whose packets can contain packets: IPv4, IPv6, GRE, and UDP (VXLAN).
 const TUNNELS: [u8; 4] = [4, 41, 47, UDP];
-// IPv6 extension headers that a transport header may follow in a joined packet (RFC 8200).
+// IPv6 extension headers that may precede the transport header in a joined packet (RFC 8200).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const DESTINATION: u8 = 60;
@@ -76,7 +76,7 @@ const DESTINATION: u8 = 60;
 pub enum Unsplittable {
     /// The packets inside a tunnel were joined.
     Tunnel,
-    /// It is of a kind or protocol that is not known here, or the two do not fit.
+    /// Its kind or protocol is unknown, or the two do not fit.
     Protocol,
     /// Its headers are cut short, or contradict each other or the kernel's description.
     Malformed,
@@ -191,7 +191,7 @@ pub struct Segments {
     layout: Layout,
     /// Beginning of the payload.
     payload: usize,
-    /// Bytes of payload in all, and in each packet but the last.
+    /// Bytes of payload: total, and in each packet except the last.
     total: usize,
     size: usize,
     count: usize,
@@ -248,8 +248,8 @@ impl Segments {
         }
         let field = u64::from(u16::from_be_bytes([bytes[checksum], bytes[checksum + 1]]));
         let sum = match header.unfinished() {
-            // The field has the sum of the pseudo-header with the length of all. The addresses in it need not be those of
-            // the header, where IPv6 has a routing header.
+            // The field has the pseudo-header's sum with the total length. Its addresses may differ from those of the
+            // header if IPv6 has a routing header.
             Some(_) => {
                 let all = if is_tcp { bytes.len() as u16 } else { u16::from_be_bytes([bytes[4], bytes[5]]) };
                 Some(field + u64::from(!all))
@@ -274,7 +274,7 @@ impl Segments {
         self.payload + start..self.payload + end
     }
 
-    /// Length of packet `index` in bytes, Ethernet header included.
+    /// Returns the length of packet `index` in bytes, Ethernet header included.
     #[must_use]
     pub fn len(&self, index: usize) -> usize {
         self.payload + self.payload(index).len()
@@ -287,10 +287,11 @@ impl Segments {
         self.sum.map(|_| Unfinished { start: self.layout.transport as u16, offset: offset as u16 })
     }
 
-    /// Writes packet `index` of `frame`, the super-frame that this was made for, to the beginning of `out`. Returns its length.
+    /// Writes packet `index` of `frame`, the super-frame that this was made for, to the beginning of `out`. Returns its
+    /// length.
     ///
     /// # Panics
-    /// Where `index` is not below [`Segments::count`], `out` is shorter than the packet, or `frame` is another one.
+    /// If `index` is not below [`Segments::count`], `out` is shorter than the packet, or `frame` is another one.
     pub fn write(&self, frame: &[u8], index: usize, out: &mut [u8]) -> usize {
         assert!(index < self.count, "packet {index} of {}", self.count);
         let Self { layout, payload, count, .. } = *self;
@@ -303,7 +304,7 @@ impl Segments {
         body.copy_from_slice(&frame[own]);
 
         let put = |headers: &mut [u8], at: usize, value: u16| headers[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        // Checked when it was made: each of these lengths fits.
+        // Checked at construction: each of these lengths fits.
         if layout.is_v6 {
             put(headers, ip + IPV6_LENGTH, (len - ip - IPV6_HEADER) as u16);
         } else {

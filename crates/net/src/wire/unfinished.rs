@@ -32,7 +32,7 @@ pub(crate) struct Finishing {
     pub(crate) end: usize,
 }
 
-/// The checksum of `frame` that is to be finished, if there is one: of TCP, UDP or SCTP over IPv4 or IPv6, in any VLAN tags.
+/// Finds the unfinished checksum of `frame`, if there is one: of TCP, UDP or SCTP over IPv4 or IPv6, in any VLAN tags.
 pub(crate) fn find(frame: &[u8]) -> Option<Finishing> {
     let layout = Layout::of(frame).ok()?;
     let offset = match layout.protocol {
@@ -46,7 +46,7 @@ pub(crate) fn find(frame: &[u8]) -> Option<Finishing> {
     let length = end.checked_sub(layout.transport)?;
     let needed = match layout.protocol {
         SCTP => frame.get(layout.transport + 8..layout.transport + 12)? == [0; 4],
-        // Zero means that there is none (RFC 768). No pseudo-header sums to zero.
+        // Zero means "none" (RFC 768). No pseudo-header sums to zero.
         _ => field == checksum::fold(layout.pseudo_header(frame) + length as u64),
     };
     let place = Unfinished { start: u16::try_from(layout.transport).ok()?, offset };
@@ -59,7 +59,8 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
-    /// Frames of TCP and UDP over IPv4 and IPv6, in no, one and two tags, with `payload`, finished; and where the checksum is.
+    /// Frames of TCP and UDP over IPv4 and IPv6, with no, one and two tags and `payload`, finished; and the positions
+    /// of the checksums.
     fn finished(payload: &[u8]) -> Vec<(Vec<u8>, Unfinished)> {
         let mut frames = Vec::new();
         for (v6, tcp, tags) in (0..12).map(|n| (n & 1 == 1, n & 2 == 2, n / 4)) {
@@ -80,7 +81,7 @@ mod tests {
         frames
     }
 
-    /// `frame` as a sender leaves it that has hardware for checksums.
+    /// `frame` as a sender with checksum hardware leaves it.
     fn unfinished(frame: &[u8], place: Unfinished) -> Vec<u8> {
         let mut left = frame.to_vec();
         let layout = Layout::of(frame).unwrap();
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn finishing_a_packet_that_is_right_and_happens_to_have_that_value_leaves_it_as_it_is() {
-        // Two bytes of the payload are tried until the checksum comes out as the sum of the pseudo-header.
+        // Tries two bytes of the payload until the checksum equals the sum of the pseudo-header.
         let mut found = 0;
         for value in 0..=u16::MAX {
             let payload = [value.to_be_bytes().as_slice(), &[1, 2, 3, 4]].concat();

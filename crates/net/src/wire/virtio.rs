@@ -14,7 +14,7 @@ pub(crate) const JOINED_TCP4: u8 = 1;
 pub(crate) const JOINED_TCP6: u8 = 4;
 /// It was joined from datagrams of UDP.
 pub(crate) const JOINED_UDP: u8 = 5;
-/// Added to the kind where TCP's flag CWR is set.
+/// Added to the kind if TCP's flag CWR is set.
 pub(crate) const JOINED_CWR: u8 = 0x80;
 
 /// See the module.
@@ -25,9 +25,9 @@ pub struct VirtioHeader {
     pub flags: u8,
     /// Kind of offload that joined the frame; 0 for none.
     pub kind: u8,
-    /// Bytes of all headers. It is a hint that need not be right.
+    /// Bytes of all headers: a hint that may be wrong.
     pub header_len: u16,
-    /// Most bytes behind the headers of each packet that the frame was joined from.
+    /// Maximum payload of each packet that the frame was joined from, in bytes.
     pub segment: u16,
     /// First byte that the checksum covers.
     pub checksum_start: u16,
@@ -42,7 +42,7 @@ impl VirtioHeader {
     /// The header for sending a frame of `len` bytes whose checksum may be unfinished.
     #[must_use]
     pub(crate) fn to_send(len: u32, unfinished: Option<Unfinished>) -> Self {
-        // All of the frame counts as headers, so that the kernel keeps it in one piece.
+        // The whole frame counts as headers, so that the kernel keeps it in one piece.
         let header = Self { header_len: u16::try_from(len).unwrap_or(u16::MAX), ..Self::default() };
         match unfinished {
             None => header,

@@ -35,10 +35,10 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config
 }
 
-/// Says which backend gateways are to use; absent for packet sockets.
+/// Environment variable with the backend of gateways; absent for packet sockets.
 pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
 
-/// The backend that gateways of this test are to use.
+/// The backend for gateways of this test.
 pub(crate) fn backend() -> BackendChoice {
     match std::env::var(BACKEND) {
         Ok(name) => BackendChoice::named(&name).expect("a backend of that name"),

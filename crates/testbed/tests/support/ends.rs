@@ -20,7 +20,7 @@ const LENGTH: usize = 100;
 struct Log {
     /// Time of sending of each frame, by its number.
     sent: Vec<Instant>,
-    /// The numbers that came from the other end, as they came.
+    /// The numbers that arrived from the other end, in order of arrival.
     received: Vec<u64>,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) out_of_order: u64,
-    /// The longest time of which every frame sent was lost.
+    /// The longest time in which every sent frame was lost.
     pub(crate) silence: Duration,
-    /// The frames lost, by when they were sent, as times since the first.
+    /// Times of sending of the lost frames, since the first frame.
     pub(crate) lost_at: Vec<Duration>,
 }
 
@@ -59,12 +59,12 @@ impl Ends {
         Self { stop, logs, threads }
     }
 
-    /// Frames that have come over the whole path so far, each way.
+    /// Number of frames that have arrived over the whole path so far, in each direction.
     pub(crate) fn arrived(&self) -> [usize; 2] {
         [1, 0].map(|end| self.logs[end].lock().unwrap().received.len())
     }
 
-    /// Waits until `more` frames more have come over the path each way.
+    /// Waits until `more` further frames have arrived over the path in each direction.
     pub(crate) fn wait_for(&self, more: usize) {
         let before = self.arrived();
         let until = Instant::now() + Duration::from_secs(30);
@@ -120,7 +120,7 @@ fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     let mut bytes = [0; 2048];
     loop {
         let now = Instant::now();
-        // Frames on their way have a while to arrive after the last one was sent.
+        // Frames in transit have a while to arrive after the last one was sent.
         let sending = !stop.load(Ordering::Relaxed);
         if !sending && now - *last.get_or_insert(now) > Duration::from_millis(300) {
             return;
@@ -159,12 +159,12 @@ fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     }
 }
 
-/// Returns true if the last call said that the interface went down or away.
+/// Returns true if the last error was that the interface went down or disappeared.
 fn is_gone() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
 }
 
-/// A socket that sends and receives everything at the interface `name`; `None` where there is none.
+/// Opens a socket that sends and receives all frames at the interface `name`; `None` if it does not exist.
 fn open(name: &str) -> Option<OwnedFd> {
     let index = Interface::open(name).ok()?.index;
     // SAFETY: takes no pointers.

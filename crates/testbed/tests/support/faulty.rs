@@ -45,7 +45,7 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
     let _control = control.map(|path| Control::start(path.as_ref(), gateway.remote()).expect("a control socket"));
     let stats = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new().stack_size(256 << 10);
-        // A thread that cannot be had is a refusal, and not a panic that waits for the others.
+        // A failure to start a thread is a refusal, and not a panic that waits for the others.
         let waiting = thread().spawn_scoped(scope, || {
             // Also returns when the parent is gone.
             let _ = std::io::stdin().lock().read_line(&mut String::new());
@@ -85,7 +85,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
+    /// Starts a gateway, and waits until its data thread runs. Returns `None`, with a message, if this system cannot
+    /// fail open.
     pub(crate) fn start(role: &str) -> Option<Self> {
         Self::start_over(role, if over_af_xdp() { "af_xdp" } else { "af_packet" })
     }
@@ -98,14 +99,14 @@ impl Running {
         started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
     }
 
-    /// The same with a control socket at `path`.
+    /// As above, with a control socket at `path`.
     pub(crate) fn start_with_control(role: &str, path: &str) -> Option<Self> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let started = Self::start_by(command.env(ROLE, role).env(CONTROL, path));
         started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
     }
 
-    /// Starts one by this command; the reason where it does not start.
+    /// Starts a gateway by this command; returns the reason if it does not start.
     pub(crate) fn start_by(command: &mut Command) -> Result<Self, String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -141,7 +142,7 @@ impl Running {
         self.ended()
     }
 
-    /// Its statistics, when it has ended by itself.
+    /// Returns its statistics after it has ended by itself.
     pub(crate) fn ended(mut self) -> GatewayStats {
         let line = self.lines.next().expect("statistics").unwrap();
         let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
@@ -178,7 +179,7 @@ pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
     }
 }
 
-/// All that a gateway dropped, of both directions.
+/// All drops of a gateway, in both directions.
 pub(crate) fn dropped(stats: &GatewayStats) -> u64 {
     stats.counts().dropped.packets
         + stats.counts().queued.packets

@@ -48,7 +48,7 @@ pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
     at_gen: impl FnOnce() -> A + Send,
     at_sink: impl FnOnce() -> B + Send,
 ) -> Result<(A, B, M), String> {
-    // Into the namespace of a thread, which says its number.
+    // Into the namespace of a thread, which reports its number.
     let machine = |name: &'static str, address: &'static str| {
         let (number, moved) = (mpsc::channel::<u32>(), mpsc::channel::<()>());
         let enter = move || {
@@ -66,7 +66,7 @@ pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
     let (enter_sink, sink_number, sink_moved) = machine("sink", "10.9.0.2");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A machine stays until the gateway has ended, which an interface that goes away would end otherwise.
+        // A machine stays until the gateway has ended; a vanishing interface would otherwise end it.
         let (finished, ended) = (mpsc::channel::<()>(), [mpsc::channel::<()>(), mpsc::channel::<()>()]);
         let [gen_ended, sink_ended] = ended;
         let (gen_finished, sink_finished) = (finished.0.clone(), finished.0);

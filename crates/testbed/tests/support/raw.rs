@@ -1,4 +1,4 @@
-//! Frames as they are, past the kernel's protocols: out of an interface, or from a virtual machine behind a tap.
+//! Raw frames, past the kernel's protocols: out of an interface, or from a virtual machine behind a tap.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) fn tap(name: &str) -> File {
     tap
 }
 
-/// A packet socket that sends out of the interface `name`.
+/// Opens a packet socket that sends out of the interface `name`.
 pub(crate) fn sender(name: &str, described: bool) -> OwnedFd {
     socket(name, 0, (libc::PACKET_VNET_HDR, described))
 }
@@ -35,7 +35,7 @@ pub(crate) fn listener(name: &str) -> OwnedFd {
     socket(name, libc::ETH_P_ALL as u16, (libc::PACKET_IGNORE_OUTGOING, true))
 }
 
-/// A packet socket at the interface `name` that receives frames of this protocol.
+/// Opens a packet socket at the interface `name` that receives frames of this protocol.
 fn socket(name: &str, protocol: u16, (option, on): (libc::c_int, bool)) -> OwnedFd {
     let index = Interface::open(name).unwrap().index;
     // SAFETY: no pointers; the descriptor is new and owned here alone.
@@ -67,7 +67,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if sent == message.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends `frame` out of the interface `name` as it is.
+/// Sends `frame` out of the interface `name` unchanged.
 pub(crate) fn send_raw(name: &str, frame: &[u8]) {
     send(&sender(name, false), frame).unwrap();
 }
@@ -88,7 +88,7 @@ pub(crate) fn send_described(name: &str, header: VirtioHeader, frame: &[u8]) -> 
     send(&sender(name, true), &[&bytes(header)[..], frame].concat())
 }
 
-/// Frames that come in at the interface `name` until `done`, each with the kernel's stamp in ns since 1970.
+/// Records frames that arrive at the interface `name` until `done`, each with the kernel's stamp in ns since 1970.
 pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)> {
     let mut frames = Vec::new();
     let mut bytes = vec![0; 2048];

@@ -18,7 +18,7 @@ pub(crate) const PERCENT: [u64; 3] = [60, 30, 10];
 pub(crate) const PORTS: [u16; 3] = [5201, 5202, 5203];
 /// The UDP port of small packets, which belong to the last class.
 const ECHO: u16 = 7;
-/// Part of a full frame that the user gets: 1448 of 1514 B, with TCP's timestamps.
+/// Fraction of user data in a full frame: 1448 of 1514 B, with TCP's timestamps.
 pub(crate) const USERS_PART: f64 = 1448.0 / 1514.0;
 
 /// Packets that a leaf may hold.
@@ -47,7 +47,7 @@ pub(crate) fn config(bps: u64, scheduler: &str, queue: QueueKind) -> GatewayConf
 /// Results.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Bytes of the user that were acknowledged, per second, in bit/s.
+    /// Goodput: acknowledged user data, in bit/s.
     pub(crate) goodput: [f64; 3],
     /// Round-trip times of small packets, in order.
     pub(crate) echoes: Vec<Duration>,
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The round-trip time that `percent` of the small packets did not exceed, in ms.
+    /// Percentile `percent` of the round-trip times of small packets, in ms.
     pub(crate) fn echo_ms(&self, percent: usize) -> f64 {
         let place = (self.echoes.len() * percent / 100).min(self.echoes.len().saturating_sub(1));
         self.echoes.get(place).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)

@@ -7,7 +7,7 @@ pub(crate) const FIRST: u16 = 4096;
 /// Last priority. tc itself chooses 0x8000 and above.
 pub(crate) const LAST: u16 = FIRST + 3 * MOST_PRIORITIES as u16 - 1;
 
-/// Filters of a priority that are there, ours by their place and their classifier.
+/// Present filters of a priority; ours are identified by parent and classifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) priority: u16,

@@ -56,7 +56,7 @@ fn takes(filter: &Filter, frame: &Frame) -> bool {
         && dscp.is_none_or(|dscp| frame.key.version.is_some() && frame.key.dscp == dscp)
 }
 
-/// The class that the kernel finds: priorities in turn; in each, kinds in the order in which they came.
+/// Returns the class that the kernel finds: priorities in turn; in each, kinds in order of addition.
 fn found(priorities: &[Vec<(Filter, u16)>], frame: &Frame) -> Option<u16> {
     priorities.iter().find_map(|filters| {
         let mut kinds: Vec<Filter> = Vec::new();
@@ -148,7 +148,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         })
 }
 
-/// The whole of the reference: the first match in the order of the file.
+/// The reference: the first match in file order.
 fn by_matches(rules: &[(ClassId, Match)], frame: &Frame) -> Option<u16> {
     let class = Classifier::new(rules, ClassId(0)).classify(&frame.key);
     (class != ClassId(0)).then_some(class.0 as u16)
@@ -237,12 +237,12 @@ fn addresses_share_a_priority_and_what_could_overtake_gets_its_own() {
     let host = |number: u32| format!("host {}", Ipv4Addr::from(0x0a00_0000 + number));
     let list: Vec<_> = (0..1000).map(|number| (ClassId(number), parse(&format!("dst {}", host(number))))).collect();
     assert_eq!(of_matches(&list, |_| 1).priorities.len(), 1);
-    // Source and destination in turn: a frame may be of two of them, and the first in the file counts.
+    // Source and destination in turn: a frame may match both, and the first in the file counts.
     let turn =
         |number: u32| (ClassId(number), parse(&format!("{} {}", ["src", "dst"][number as usize % 2], host(number))));
     let turns: Vec<_> = (0..1000).map(turn).collect();
     assert_eq!(of_matches(&turns, |_| 1).priorities.len(), 500);
-    // Of one class the order does not matter.
+    // Within one class the order does not matter.
     let same: Vec<_> = turns.iter().map(|(_, made)| (ClassId(1), *made)).collect();
     assert_eq!(of_matches(&same, |_| 1).priorities.len(), 1);
     // Nor behind a kind that one class ends and another began.
@@ -380,7 +380,7 @@ fn kinds_that_no_frame_meets_together_share_a_priority() {
     let inside = ["10.3.0.1/32", "10.0.1.0/24", "10.0.1.5/32"];
     let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
     assert_eq!(priorities(&inside), 2);
-    // Behind more filters of its class than are looked at there may be one of another.
+    // Behind more filters of its class than are compared there, one of another class may follow.
     let mut many = vec![(1, "dst host 10.0.0.1".to_owned())];
     many.extend((0..70).map(|number| (9, format!("src host 10.1.0.{number}"))));
     many.extend([(8, "src host 10.2.0.1".to_owned()), (9, "dst host 10.0.0.2".to_owned())]);

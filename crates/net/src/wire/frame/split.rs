@@ -23,7 +23,7 @@ const MAX_IP: usize = u16::MAX as usize;
 pub struct Cut {
     /// Bytes of the datagram in each fragment but the last, a multiple of 8.
     unit: usize,
-    /// Longest packet, as the whole frame that it would be, in bytes.
+    /// Length in bytes of the longest packet, as a whole frame.
     pub max: usize,
 }
 
@@ -38,7 +38,7 @@ impl FrameTemplate {
         (!self.bare && !self.is_tcp && unit >= UDP_HEADER + STAMP).then_some(Cut { unit, max })
     }
 
-    /// Number of fragments of a packet of `len` bytes, as the whole frame that it would be.
+    /// Number of fragments of a packet whose whole frame would have `len` bytes.
     pub fn fragments(&self, len: usize, cut: Cut) -> usize {
         (len - self.transport).div_ceil(cut.unit)
     }
@@ -83,11 +83,11 @@ impl FrameTemplate {
         let pseudo = u64::from(UDP) + whole as u64;
         let sum = u64::from(checksum::sum(pseudo, &self.headers[addresses..self.transport]));
         let sum = u64::from(checksum::sum(sum, &head));
-        // The payload behind the stamp, of which a last byte alone is the first of a pair.
+        // The payload behind the stamp; a single last byte is the first of a pair.
         let (first, end) = (STAMP / 2, whole - UDP_HEADER);
         let words = (first as u64..end as u64 / 2).sum::<u64>();
         let last = if end % 2 == 1 { u64::from(payload_byte(end - 1)) << 8 } else { 0 };
-        // A checksum of 0 would mean that there is none.
+        // A checksum of 0 would mean "none".
         let sum = match !checksum::fold(sum + words + last) {
             0 => 0xffff,
             sum => sum,
@@ -96,7 +96,7 @@ impl FrameTemplate {
         head
     }
 
-    /// Writes everything in front of the content of the fragment that carries `part` of its datagram. Returns where the content begins.
+    /// Writes the headers of the fragment that carries `part` of its datagram. Returns the position of its content.
     fn write_ip_header(&self, frame: &mut [u8], part: &std::ops::Range<usize>, more: bool, id: u32) -> usize {
         let (ip, end) = (self.ip, self.transport);
         frame[..end].copy_from_slice(&self.headers[..end]);

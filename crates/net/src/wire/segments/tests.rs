@@ -111,7 +111,7 @@ fn each_packet_is_whole_and_together_they_carry_what_the_super_frame_carried() {
     }
 }
 
-/// Reads the packets by a library of others.
+/// Parses the packets with an independent library.
 fn check(what: Made, frame: &[u8], packets: &[Vec<u8>]) {
     let headers = frame.len() - what.total;
     let mut at = headers;
