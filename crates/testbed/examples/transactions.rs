@@ -97,7 +97,7 @@ impl Watched {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; most] })
     }
@@ -113,7 +113,7 @@ impl Watched {
     /// Returns the indices of readable connections, after at most 50 ms.
     fn ready(&mut self) -> io::Result<impl Iterator<Item = usize>> {
         let most = self.events.len() as i32;
-        // SAFETY: `events` has room for so many.
+        // SAFETY: `events` has room for that many.
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), most, 50) };
         if count < 0 {
             return Err(io::Error::last_os_error());

@@ -195,7 +195,7 @@ fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
         let next = start(TAKES_OVER).unwrap();
         ended.push(gateway.ended());
         gateway = next;
-        assert!(exists("fl0-out"), "the next one goes on with the cable");
+        assert!(exists("fl0-out"), "the next one reuses the cable");
     }
     ends.wait_for(500);
     ended.push(gateway.end());
@@ -313,7 +313,7 @@ fn the_same_by_nftables(_: &PrivateNamespace) {
 fn what_stands_in_the_way(_: &PrivateNamespace) {
     host();
     lay_cables(&[("fl0-out", "other")]).unwrap();
-    let Err(error) = Gateway::open(config()) else { panic!("it took somebody else's interface") };
+    let Err(error) = Gateway::open(config()) else { panic!("it took a foreign interface") };
     assert!(matches!(&error, OpenError::InTheWay { name, of } if name == "fl0-out" && of == "out"), "{error}");
     assert!(error.to_string().contains("ip link delete fl0-out"), "{error}");
     assert!(exists("fl0-out") && exists("other"));

@@ -109,7 +109,7 @@ mod tests {
         service.ready("in to out");
         assert_eq!(heard().unwrap(), "READY=1\nSTATUS=in to out");
         service.well();
-        assert_eq!(heard(), None, "nobody asked for it");
+        assert_eq!(heard(), None, "it was not requested");
         service.every = Some(Duration::from_secs(3600));
         service.well();
         service.well();
@@ -121,6 +121,6 @@ mod tests {
         drop(manager);
         service.stopping();
         assert!(Service::at("@fairlink-nobody-listens-here").is_err());
-        Service::default().ready("nobody hears it");
+        Service::default().ready("there is no listener");
     }
 }

@@ -433,7 +433,7 @@ mod tests {
         assert!(panics(&mut || unsafe { pool.end_lending(frame) }));
         pool.give_back(frame);
         assert_eq!((pool.free(), pool.frame(frame)[..4].to_vec()), (2, vec![2; 4]));
-        assert!(panics(&mut || pool.lend_to_write(frame)), "nobody owns it");
+        assert!(panics(&mut || pool.lend_to_write(frame)), "it has no owner");
     }
 
     #[test]

@@ -172,7 +172,7 @@ mod tests {
             assert_eq!(offer(&programs, length), (false, true), "it has stalled");
         }
         programs.beat(now());
-        assert_eq!(offer(&programs, 60), (true, false), "it goes on");
+        assert_eq!(offer(&programs, 60), (true, false), "it continues");
         programs.beat(0);
         assert_eq!(offer(&programs, 60), (false, true), "it ends");
         // A heartbeat from far in the future would accept frames that are never fetched.

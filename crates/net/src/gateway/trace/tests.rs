@@ -140,7 +140,7 @@ fn records_cross_threads_whole_and_in_order() {
                         assert_eq!((next - missing + missed, unfinished), (total, 0));
                         end = true;
                     }
-                    Item::Begin => panic!("nobody began"),
+                    Item::Begin => panic!("unexpected beginning"),
                 }
             }
             assert_eq!(end, feed.is_over());

@@ -105,7 +105,7 @@ impl<T: Plain> Ring<T> {
     }
 
     fn entry(&self, number: u32) -> NonNull<T> {
-        // SAFETY: the place is below the length, and the memory holds so many entries.
+        // SAFETY: the place is below the length, and the memory holds `length` entries.
         unsafe { self.entries.add((number & (self.length - 1)) as usize) }
     }
 
