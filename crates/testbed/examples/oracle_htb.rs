@@ -12,7 +12,7 @@
 //!
 //! Therefore there are two comparisons with the same quanta:
 //!
-//! 1. *Control, asserted.* The rates of A1 and B2 equal those of A and B, so that A and B cannot lend and the pointers
+//! 1. *Control, asserted.* The rates of A1 and B2 equal those of A and B. So A and B cannot lend, and the pointers
 //!    serve one purpose. Both must agree to within [`POINTS`] points of the link.
 //! 2. *As in the paper, printed only.* The rates of the leaves are below those of their parents. The difference beyond
 //!    the control's is the effect of the single pointer. It is printed and not asserted. Our shares must equal those of

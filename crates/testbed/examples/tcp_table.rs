@@ -1,7 +1,6 @@
 //! Measures TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge. Three classes
-//! are guaranteed 60, 30 and 10 % of the link, with FQ-CoDel or one queue of 1000 packets in each, and small packets
-//! are echoed in the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute on an idle
-//! machine.
+//! are guaranteed 60, 30 and 10 % of the link, with FQ-CoDel or one queue of 1000 packets in each. Small packets are
+//! echoed in the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute on an idle machine.
 //!
 //! Goodput is the rate of user data. The ideal is the link's rate times the class's part times 1448/1514, the fraction
 //! of user data in full frames. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add

@@ -1,6 +1,6 @@
-//! Experiment 4 of \[hls\] as in the text: TCP connections of the kernel that alternately send a byte in each
-//! direction, one for each leaf, through the gateway, in a perfect binary tree of classes and in a flat one.
-//! `scripts/transactions` runs it.
+//! Experiment 4 of \[hls\] as in the text: TCP connections of the kernel, one for each leaf, alternately send a byte in
+//! each direction through the gateway. The classes form a perfect binary tree or a flat one. `scripts/transactions`
+//! runs it.
 //!
 //! It counts transactions: a byte to the server and a byte back. The link has 10 Gbit/s, so that only the processing
 //! limits. Weights are one; under `htb` and `cbq-top-level` guarantees are divided evenly, as in the text. FIFO has one

@@ -1,5 +1,5 @@
-//! A ping during an upload, with real packets: round trips of ICMP echo between two machines, first on an idle link,
-//! then while one of them uploads by the kernel's TCP. A gateway between them shares the upload direction; the other
+//! A ping during an upload, with real packets: round trips of ICMP echo between two machines. The link is first idle,
+//! then one of them uploads by the kernel's TCP. A gateway between them shares the upload direction; the other
 //! direction passes.
 //!
 //! A round trip ends when this process has the answer. It includes the time of both kernels and of process scheduling,

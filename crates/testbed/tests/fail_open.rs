@@ -195,8 +195,8 @@ fn nothing_is_lost_by_a_change_of_the_backend(namespace: &PrivateNamespace) {
     only_late_ones_lose("another backend", &ends.stop(), &ended);
 }
 
-/// Asserts that frames were lost only by a data thread that was without a processor for so long that its queues were
-/// full, or that the kernel passed frames meanwhile. On an idle machine there are none.
+/// Asserts that frames were lost only by a data thread that was without a processor for a long time. Its queues were
+/// full then, or the kernel passed frames meanwhile. On an idle machine there are none.
 fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     tell(what, outcomes);
     let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();

@@ -5,10 +5,10 @@
 //! kernel frees it with the process, however that ends. A gateway requests an interface by a message to that socket.
 //! The message counts if it comes from the same user, or from root.
 //!
-//! Any user may bind any abstract name, so a name alone proves nothing. It counts only if its holder, as reported by
-//! the kernel, may be a gateway: root, the own user, or a user with a packet socket at the interface, which needs
-//! CAP_NET_RAW. The name of any other holder is skipped: the claim gets a spare name with a random number, which cannot
-//! be bound beforehand. Gateways find each other in the kernel's list of sockets, whatever their names are.
+//! Any user may bind any abstract name, so a name alone proves nothing. It counts only if its holder may be a gateway
+//! by the kernel's report: root, the own user, or a user with a packet socket at the interface (CAP_NET_RAW). The name
+//! of any other holder is skipped: the claim gets a spare name with a random number, which cannot be bound beforehand.
+//! Gateways find each other in the kernel's list of sockets, whatever their names are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

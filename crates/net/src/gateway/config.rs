@@ -124,8 +124,8 @@ pub struct GatewayConfig {
     pub processor: Processor,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
-    /// Start even if frames may be doubled or loop: on ports that another gateway, a bridge or the kernel's own
-    /// addresses use, or on both ends of one cable.
+    /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
+    /// own addresses, or be both ends of one cable.
     pub force: bool,
     /// True if the kernel passes frames while the gateway does not run.
     pub fail_open: FailOpen,

@@ -10,7 +10,7 @@
 //! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
 //!
 //! A turn fetches a batch. If frames arrive faster than that, the kernel's buffer would overflow, and the kernel drops
-//! frames of all classes alike. So while many frames wait there, a turn continues to fetch and sheds load: it drops a
+//! frames of all classes alike. So while many frames wait there, a turn continues to fetch and sheds load. It drops a
 //! frame of a class with a long queue right after classification, which costs little. A class that sends less than its
 //! share has no long queue. It loses nothing as long as frames are fetched and classified as fast as they arrive.
 //!
@@ -118,8 +118,8 @@ pub(super) type RealPath = DataPath<RealPort, RealPort, MonotonicClock>;
 pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
-    /// Frames that the pool needs besides those of the queues: those held for reception on both sides, those within a
-    /// turn, those waiting for each interface, and those that each interface is sending.
+    /// Frames that the pool needs besides those of the queues. They are held for reception on both sides, within a
+    /// turn, waiting for an interface, or being sent by an interface.
     pub(crate) const RESERVE: u32 = 6 * BATCH as u32 + I::MOST_OWNED + O::MOST_OWNED;
 
     #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]

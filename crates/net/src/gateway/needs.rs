@@ -16,9 +16,9 @@ use crate::io::port::BackendKind;
 const SNAPSHOTS: usize = 4;
 
 impl GatewayConfig {
-    /// Checks for errors of [`Gateway::open`](crate::Gateway::open) that do not depend on the interfaces: classes that
-    /// are not leaves, a packet pool that is too small, too much memory, a tree that the scheduler refuses.
-    /// `largest_frame` is the longest frame that the interfaces carry, in bytes.
+    /// Checks for errors of [`Gateway::open`](crate::Gateway::open) that do not depend on the interfaces. These are
+    /// classes that are not leaves, a packet pool that is too small, too much memory, and a tree that the scheduler
+    /// refuses. `largest_frame` is the longest frame that the interfaces carry, in bytes.
     ///
     /// # Errors
     /// As [`Gateway::open`](crate::Gateway::open).

@@ -2,8 +2,8 @@
 //! frame.
 //!
 //! The kernel returns `ENOBUFS` in two cases: an interface is full for a moment, or its driver will never accept this
-//! frame, because it is too long for the other end of a cable. A full interface is worth waiting for. One frame that is
-//! never accepted must not stop those behind it. Time and later results distinguish the two cases:
+//! frame. The frame may be too long for the other end of a cable. A full interface is worth waiting for. One frame that
+//! is never accepted must not stop those behind it. Time and later results distinguish the two cases:
 //!
 //! * A frame that is refused is tried again for the patience, [`PATIENCE`] at first. Then it is dropped and counted.
 //! * If the interface accepted other frames since the last drop, the cause was that frame and not the interface. The
@@ -12,8 +12,8 @@
 //! * If a refused frame is accepted later, or more than [`ROW`] frames in a row are given up, the cause was the
 //!   interface. The patience is reset.
 //! * Most frames that are never accepted are too long for the other end. Let L be the length of the shortest frame
-//!   given up. While frames shorter than L have been accepted and none of length L or more, those of length L or more
-//!   are given up at once, in a row or not.
+//!   given up. If shorter frames have been accepted but none of length L or more, frames of length L or more are given
+//!   up at once, in a row or not.
 //!
 //! An interface without carrier, such as one with an unplugged cable, accepts nothing. No frame is given up for that:
 //! frames wait until there is carrier, and the queues behind them fill.

@@ -108,7 +108,7 @@ impl Held {
 
 impl Ports {
     /// Opens both interfaces with packet sockets by `config`. The order ensures that no frame is lost or doubled: the
-    /// kernel's own path, the hold that keeps it idle, the sockets, and last the place of a gateway that still runs.
+    /// kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.

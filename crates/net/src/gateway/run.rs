@@ -106,9 +106,9 @@ impl Gateway {
         }
     }
 
-    /// Moves frames on this thread, on the configured processor. Ends when `stop` is set, which it notices within 50
-    /// ms, when another gateway takes its place, or when an interface disappears and is not to be waited for. Before it
-    /// returns, it restores the offloads that it had turned off.
+    /// Moves frames on this thread, on the configured processor. Ends when another gateway takes its place, when an
+    /// interface disappears and is not to be waited for, or within 50 ms after `stop` is set. Before it returns, it
+    /// restores the offloads that it had turned off.
     ///
     /// # Errors
     /// [`RunError`] if an interface went down or disappeared.

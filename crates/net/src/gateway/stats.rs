@@ -318,8 +318,8 @@ pub struct GatewayState {
     /// Those packets. Each is received, sent, dropped or queued like any other.
     #[serde(default)]
     pub segments: u64,
-    /// Frames that the kernel discarded because an offload had joined them in a way that it cannot describe (such as
-    /// UDP fragmentation offload of a guest behind a tap); not among the received.
+    /// Frames that the kernel discarded because an offload had joined them in a way that it cannot describe; not among
+    /// the received. An example is UDP fragmentation offload of a guest behind a tap.
     #[serde(default)]
     pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.

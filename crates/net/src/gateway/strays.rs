@@ -2,9 +2,9 @@
 //! fit the traffic, such as addresses before translation, or the wrong direction. `check` cannot detect it, because it
 //! has no traffic.
 //!
-//! Every [`SPAN`] a thread of the process compares two snapshots. It logs once when this condition begins: more than
-//! half of the bytes went to the default class, in [`LEAST_PACKETS`] packets or more, while a class with matches has
-//! received nothing since the gateway started or was changed.
+//! Every [`SPAN`] a thread of the process compares two snapshots. It logs once when a condition of two parts begins.
+//! More than half of the bytes went to the default class, in [`LEAST_PACKETS`] packets or more. A class with matches
+//! has received nothing since the gateway started or was changed.
 
 use fairlink_core::{Amount, ClassId, Nanos};
 

@@ -1,9 +1,9 @@
 //! Programs and maps in the kernel, by bpf(2). The gateway's programs have some ten instructions each, so they are
 //! assembled by hand ([`assembler`]). No compiler, C library or object file is involved.
 //!
-//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees an object when its last user is gone: a
-//! map is used by programs, a program by the sockets, links and program arrays that it is attached to. So the links of
-//! a process end with it, however it ends.
+//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees an object when its last user is gone.
+//! Programs use maps; sockets, links and program arrays use programs. So the links of a process end with it, however it
+//! ends.
 //!
 //! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. Errors of the kernel are passed on
 //! unchanged, with the verifier's log if it refused a program.
@@ -337,8 +337,8 @@ impl Program {
                 .name(48, name)
                 .u32(64, device.unwrap_or(0) as u32)
                 .u32(68, attachment.map_or(0, |attachment| attachment as u32));
-            // SAFETY: the instructions, the license with its final zero and the log are alive for the call and as long as
-            // is said; the kernel writes into the log alone.
+            // SAFETY: the instructions, the license with its final zero and the log are alive for the call and have the
+            // given lengths; the kernel writes into the log alone.
             unsafe { attributes.open(PROG_LOAD) }
         };
         // Only a refused program is verified once more, for the log.

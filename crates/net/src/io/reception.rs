@@ -2,9 +2,9 @@
 //!
 //! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and a long
 //! buffer for the bytes beyond that. A frame is handed over as it lies in the pool. A super-frame, which an offload has
-//! joined from several packets, is moved to the slot's long buffer, and its packets are written into frames of the pool
-//! one by one, as many as the caller wants and the pool has. The rest waits here until the next call. Nothing is
-//! received before all slots are empty again.
+//! joined from several packets, is moved to the slot's long buffer. Its packets are written into frames of the pool one
+//! by one, as many as the caller wants and the pool has. The rest waits here until the next call. Nothing is received
+//! before all slots are empty again.
 //!
 //! Changes by the kernel are reverted. A VLAN tag that it took out is put in again. A checksum that the sender left to
 //! hardware, as is usual on veth, is left to the output if it is that of TCP or UDP, and computed otherwise.

@@ -1,5 +1,5 @@
 //! Frames that the generator sends and the receiver recognizes. They have an Ethernet header, up to two VLAN tags, IPv4
-//! or IPv6, UDP or TCP (or none of these, but an EtherType of their own), and a stamp of [`STAMP`] bytes. The stamp
+//! or IPv6, UDP or TCP, and a stamp of [`STAMP`] bytes. Instead of IP they may have a separate EtherType. The stamp
 //! holds the frame's class, its number in that class and the time of sending.
 //!
 //! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check

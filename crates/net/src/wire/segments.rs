@@ -1,5 +1,5 @@
-//! Splits super-frames, which an offload has joined from several packets (GSO, TSO, USO of the sender, GRO of the
-//! receiver), into the packets that a wire would have carried.
+//! Splits super-frames into the packets that a wire would have carried. Offloads join them from several packets (GSO,
+//! TSO, USO of the sender, GRO of the receiver).
 //!
 //! A super-frame has the headers of its packets once, followed by the payload of all. The kernel reports the payload
 //! bytes per packet. The headers follow the rules of the kernel and of network cards:

@@ -77,8 +77,8 @@ pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode 
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs tests of this suite once more, each as the root of a new user namespace, with all rights over its networks and
-/// none over the kernel: by nftables instead of programs.
+/// Runs tests of this suite once more, each as the root of a new user namespace, by nftables instead of programs. This
+/// user has all rights over its networks and none over the kernel.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn in_user_namespaces(tests: &[&str]) {
     for test in tests {

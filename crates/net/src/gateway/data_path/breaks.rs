@@ -14,8 +14,8 @@ use crate::io::clock::Clock;
 const MOST: usize = 4096;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
-    /// Drops all frames from before a pause of the data thread, during which the kernel forwarded frames: those in the
-    /// sockets, in the queues and waiting for the interfaces. All are counted. Nothing may be accepted meanwhile.
+    /// Drops all frames from before a pause of the data thread, during which the kernel forwarded frames. They are in
+    /// the sockets, in the queues and waiting for the interfaces. All are counted. Nothing may be accepted meanwhile.
     /// Returns the number of frames.
     pub(crate) fn discard<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> u64 {
         let mut count = driver.scheduler().backlog().packets + self.outgoing.len() as u64 + self.back.len() as u64;

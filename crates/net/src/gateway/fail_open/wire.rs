@@ -8,8 +8,8 @@
 //! tc filter add dev IN ingress pref 64017 protocol all u32 match u32 0 0 action mirred egress redirect dev OUT
 //! ```
 //!
-//! It belongs to no process, so it stays when a process ends. It is not a bridge: a bridge keeps frames for link-local
-//! groups to itself (LACP, LLDP, 802.1X), hands IP packets to the host's firewall if `br_netfilter` is on, learns
+//! It belongs to no process, so it stays when a process ends. It is not a bridge. A bridge keeps frames for link-local
+//! groups to itself (LACP, LLDP, 802.1X). It hands IP packets to the host's firewall if `br_netfilter` is on, learns
 //! addresses, and takes over interfaces. The interface is promiscuous for the sake of frames to other stations, which
 //! its hardware would drop.
 

@@ -12,8 +12,8 @@
 //! kernel at once removes its sign of life from a map ([`super::life`]), then its sockets, and then the link that holds
 //! the program.
 //!
-//! VLAN tags: a driver that strips them, and a veth whose other end leaves them to hardware, hand them over beside the
-//! frame, where a socket does not see them. A program for one device may ask the driver
+//! VLAN tags: a driver that strips them hands them over beside the frame, where a socket does not see them. So does a
+//! veth whose other end leaves them to hardware. A program for one device may ask the driver
 //! (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8).
 
 use std::os::fd::AsFd;

@@ -14,9 +14,9 @@ pub(crate) struct Present {
     pub(crate) kind: &'static str,
 }
 
-/// Returns the first of `count` free priorities while those `present` are still in use: behind them, so that frames
-/// match the old filters until these are deleted; else before them. If the present filters are those of one file, there
-/// is always room for another file.
+/// Returns the first of `count` free priorities while those `present` are still in use. It prefers those behind, so
+/// that frames match the old filters until these are deleted. If the present filters are those of one file, there is
+/// always room for another file.
 pub(crate) fn place(present: &[Present], count: usize) -> Option<u16> {
     let count = u16::try_from(count).ok()?;
     let (first, last) = (present.iter().map(|one| one.priority).min(), present.iter().map(|one| one.priority).max());

@@ -11,11 +11,11 @@
 //!
 //! Classes and limits are those of the scheduler's own ideal, as `fluid --json` prints them for the same demands. A
 //! class that got clearly less than its ideal has no such reason. The reason is the processor if link time was lost
-//! meanwhile and the class was affected: it still has packets queued, or lost some because they were late. Otherwise
-//! the reason is unknown. After drops in a short burst a class is below its ideal, too, because the ideal spreads the
-//! demand over the whole interval. If no ideal is computed, only three reasons are known: a class that got its demand,
-//! a class at its own limit, and a link at its rate. If siblings share without limits (`hdrr`), a fourth is known: a
-//! backlogged class while the link is at its rate.
+//! meanwhile and the class was affected. It is affected if it still has packets queued, or lost some because they were
+//! late. Otherwise the reason is unknown. After drops in a short burst a class is below its ideal, too, because the
+//! ideal spreads the demand over the whole interval. If no ideal is computed, three cases are known: a class that got
+//! its demand, a class at its own limit, a link at its rate. If siblings share without limits (`hdrr`), a fourth is
+//! known: a backlogged class while the link is at its rate.
 
 use std::collections::HashMap;
 
