@@ -60,7 +60,8 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL as _;
-        // SAFETY: the message points to the vector, that to the frame, and to the control buffer, with their lengths; all live.
+        // SAFETY: the message points to the vector, that to the frame, and to the control buffer, with their lengths;
+        // all live.
         let received =
             unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
         let Ok(length) = usize::try_from(received) else {
@@ -79,13 +80,14 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
 
 /// The kernel's time stamp, in ns since 1970.
 fn software_ns(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: `message` was filled by recvmsg: its control pointer and length describe what the kernel has written, within which
-    // CMSG_FIRSTHDR and CMSG_NXTHDR stay.
+    // SAFETY: `message` was filled by recvmsg: its control pointer and length describe what the kernel has written,
+    // within which CMSG_FIRSTHDR and CMSG_NXTHDR stay.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: `header` is null or points to a header inside the control buffer.
     while let Some(found) = unsafe { header.as_ref() } {
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_TIMESTAMPING {
-            // SAFETY: the kernel puts three timespecs behind such a header, the first by software; they may not be aligned.
+            // SAFETY: the kernel puts three timespecs behind such a header, the first by software; they may not be
+            // aligned.
             let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
             let ns = u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?;
             return (ns > 0).then_some(ns);

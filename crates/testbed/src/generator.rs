@@ -824,8 +824,8 @@ fn send_batch(
         count += 1;
     }
     loop {
-        // SAFETY: the first `count` messages point to vectors, and those to slots of `frames` of at least their length; all
-        // live and are not otherwise used during the call.
+        // SAFETY: the first `count` messages point to vectors, and those to slots of `frames` of at least their length;
+        // all live and are not otherwise used during the call.
         let sent = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
         };

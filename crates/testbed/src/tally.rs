@@ -597,7 +597,8 @@ mod tests {
     #[test]
     fn delays_between_two_clocks_are_corrected_and_the_clocks_reported() {
         let mut tally = tally(DelayClock::Realtime, &[]);
-        // The sender's clock is 90 s ahead and 80 ppm slow; it is set back by 20 ms after 60 s. Class 4 waits 2 ms longer.
+        // The sender's clock is 90 s ahead and 80 ppm slow; it is set back by 20 ms after 60 s. Class 4 waits 2 ms
+        // longer.
         for n in 0..40_000u64 {
             let at_us = 3_000 * n;
             let (class, more) = if n % 2 == 0 { (3, 0) } else { (4, 2_000) };

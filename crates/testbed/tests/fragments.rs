@@ -58,7 +58,8 @@ fn headers(addresses: Addresses, port: u16) -> Headers {
     Headers { addresses, ..Headers::udp(port) }
 }
 
-/// The video of the thesis (Section 4.4.3), faster; pictures are cut into 1500 B by the source unless they are fragmented.
+/// The video of the thesis (Section 4.4.3), faster; pictures are cut into 1500 B by the source unless they are
+/// fragmented.
 fn video() -> Model {
     let exponential = |mean, min| PacketSize::Exponential { mean, min, max: 17_000 };
     use Picture::{B, I, P};
@@ -210,7 +211,8 @@ fn pass(name: &str, to: &str, done: &AtomicBool, drops: impl Fn(usize) -> bool) 
 fn one_lost_fragment_loses_the_datagram(_: &PrivateNamespace) {
     cables();
     for addresses in [v4(), v6()] {
-        // Datagrams of 11 fragments. Lost: the fifth fragment of datagram 2, the first of datagram 4, the last of datagram 6.
+        // Datagrams of 11 fragments. Lost: the fifth fragment of datagram 2, the first of datagram 4, the last of
+        // datagram 6.
         let lost = |n: usize| [(2, 4), (4, 0), (6, 10)].contains(&(n / 11, n % 11));
         let source = (1, Model::cbr(rate(12_000_000)), PacketSize::Fixed(15_042), headers(addresses, 5001));
         let config = GeneratorConfig { fragment: true, ..generator(&[source], 100, 1) };

@@ -186,7 +186,8 @@ fn offloads_on(name: &str) {
     }
 }
 
-/// All kinds of super-frames: versions, protocols, tags, lengths that come out even or not, long ones, every flag of TCP.
+/// All kinds of super-frames: versions, protocols, tags, lengths that come out even or not, long ones, every flag of
+/// TCP.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for is_v6 in [false, true] {

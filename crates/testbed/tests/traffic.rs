@@ -1,5 +1,5 @@
-//! Generator and receiver, and the kernel's HTB between them, with real packets. Counts and order are asserted; rates and
-//! delays depend on the machine and are printed.
+//! Generator and receiver, and the kernel's HTB between them, with real packets. Counts and order are asserted; rates
+//! and delays depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
 #[path = "support/both_ends.rs"]

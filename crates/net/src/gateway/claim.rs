@@ -92,7 +92,8 @@ impl Claim {
         message.msg_iovlen = 1;
         message.msg_control = std::ptr::from_mut(&mut control).cast();
         message.msg_controllen = size_of::<Control>() as _;
-        // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during the call.
+        // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during
+        // the call.
         let received =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
         let length = usize::try_from(received).ok()?;

@@ -301,8 +301,8 @@ impl Backend for AfPacket {
             if accepted == frames.len() {
                 break Rest::Busy;
             }
-            // SAFETY: the messages up to the number of frames were just set to point to a header and a packet each, all alive
-            // until the call returns; the kernel only reads them.
+            // SAFETY: the messages up to the number of frames were just set to point to a header and a packet each, all
+            // alive until the call returns; the kernel only reads them.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.sender.as_raw_fd(),

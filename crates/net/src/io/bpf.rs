@@ -309,7 +309,8 @@ impl Program {
         Self::load_for(kind, name, attachment, None, code)
     }
 
-    /// As [`Program::load`]. A program for one `device` may call functions of its driver (`BPF_F_XDP_DEV_BOUND_ONLY`, Linux 6.3).
+    /// As [`Program::load`]. A program for one `device` may call functions of its driver (`BPF_F_XDP_DEV_BOUND_ONLY`,
+    /// Linux 6.3).
     ///
     /// # Errors
     /// As [`Program::load`]; the driver has no such functions (`EOPNOTSUPP`).

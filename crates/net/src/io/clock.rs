@@ -86,8 +86,8 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to for the whole call. The clocks used exist on every Linux, so the call
-    // cannot fail, and `time` keeps its zeros if it did.
+    // SAFETY: `time` is a valid timespec to write to for the whole call. The clocks used exist on every Linux, so the
+    // call cannot fail, and `time` keeps its zeros if it did.
     unsafe { libc::clock_gettime(clock, &mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

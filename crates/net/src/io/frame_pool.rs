@@ -265,7 +265,8 @@ impl FramePool {
     pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
         let holder = self.holders[frame as usize];
         assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
-        // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the slice borrows.
+        // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the
+        // slice borrows.
         unsafe { self.memory.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
@@ -315,7 +316,8 @@ impl FramePool {
         self.id
     }
 
-    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
+    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several
+    /// frames.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_mut_ptr()
     }

@@ -20,7 +20,8 @@ pub fn return_freed_memory() {
     for (parameter, value) in
         [(libc::M_MMAP_THRESHOLD, MAPPED), (libc::M_TRIM_THRESHOLD, MAPPED), (libc::M_ARENA_MAX, ARENAS)]
     {
-        // SAFETY: it changes numbers of the allocator, under the allocator's own lock. A parameter that it refuses stays as it was.
+        // SAFETY: it changes numbers of the allocator, under the allocator's own lock. A parameter that it refuses
+        // stays as it was.
         unsafe { libc::mallopt(parameter, value) };
     }
 }

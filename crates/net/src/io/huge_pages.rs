@@ -104,8 +104,8 @@ mod tests {
     fn memory_that_huge_pages_were_asked_for_keeps_what_is_written() {
         HugePages::ask();
         let layout = Layout::from_size_align(2 * LARGE, 64).unwrap();
-        // SAFETY: the layout is not empty; each byte that is read was written, or zeroed by the allocator; memory is freed by the layout
-        // that it has.
+        // SAFETY: the layout is not empty; each byte that is read was written, or zeroed by the allocator; memory is
+        // freed by the layout that it has.
         unsafe {
             let memory = HugePages.alloc_zeroed(layout);
             assert!(!memory.is_null());

@@ -137,7 +137,8 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
         tv_sec: (span.0 / 1_000_000_000) as _,
         tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is given.
+    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is
+    // given.
     let result = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &timeout, std::ptr::null()) };
     match sys::check(result) {
         Ok(ready) => Ok(ready > 0),
@@ -148,7 +149,8 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
 
 /// Requests punctual wakeups for this thread. Otherwise sleeps end up to 50 us late.
 pub(crate) fn wake_punctually() {
-    // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if it did.
+    // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if
+    // it did.
     unsafe {
         libc::prctl(
             libc::PR_SET_TIMERSLACK,

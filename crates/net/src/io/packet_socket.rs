@@ -10,8 +10,8 @@ pub fn open() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it only
-/// sends.
+/// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it
+/// only sends.
 pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

@@ -34,7 +34,8 @@ pub(crate) struct NamedSocket {
 }
 
 impl NamedSocket {
-    /// Reads `struct unix_diag_msg` with its attributes. `None` if it is another kind of socket, or has no abstract name.
+    /// Reads `struct unix_diag_msg` with its attributes. `None` if it is another kind of socket, or has no abstract
+    /// name.
     fn from_message(body: &[u8]) -> Option<Self> {
         let attributes = body.get(HEADER..)?;
         if i32::from(*body.get(1)?) != libc::SOCK_DGRAM {

@@ -39,7 +39,8 @@ pub fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_i
 /// Data for which any bytes are a valid value, as the kernel writes them.
 ///
 /// # Safety
-/// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the kernel reads.
+/// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the
+/// kernel reads.
 pub unsafe trait Plain: Copy {}
 
 // SAFETY: any four bytes are an integer.
@@ -56,7 +57,8 @@ pub fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int)
     // SAFETY: zeros are a value of `T`, as any bytes are.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the length.
+    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the
+    // length.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut length)
     })?;
@@ -68,7 +70,8 @@ pub(crate) fn is_interface_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
 }
 
-/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by `fill`.
+/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by
+/// `fill`.
 pub(crate) fn interface_request(
     request: libc::c_ulong,
     name: &str,
@@ -86,8 +89,8 @@ pub(crate) fn interface_request(
         *to = from as libc::c_char;
     }
     fill(&mut message);
-    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set it to
-    // memory that its caller keeps alive and that is as large as the request says.
+    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set
+    // it to memory that its caller keeps alive and that is as large as the request says.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &mut message) })?;
     Ok(message)
 }
@@ -138,7 +141,8 @@ pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io:
     Ok(())
 }
 
-/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
+/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor
+/// queues.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -231,8 +235,8 @@ impl Region {
     #[inline]
     pub(crate) unsafe fn bytes(&self, start: usize, count: usize) -> &[u8] {
         self.check(start, count);
-        // SAFETY: the bytes are mapped, initialised, and were just checked to lie within the mapping, which lives as long as `self`. The
-        // caller answers for writers.
+        // SAFETY: the bytes are mapped, initialised, and were just checked to lie within the mapping, which lives as
+        // long as `self`. The caller answers for writers.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(start), count) }
     }
 

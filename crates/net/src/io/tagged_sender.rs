@@ -82,8 +82,8 @@ impl TaggedSender {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the ring is mapped as long as this value lives, at the start of a page, and the kernel changes this word
-        // only as a whole.
+        // SAFETY: the ring is mapped as long as this value lives, at the start of a page, and the kernel changes this
+        // word only as a whole.
         unsafe { AtomicU32::from_ptr(self.ring.add(STATUS).cast()) }
     }
 
@@ -101,8 +101,8 @@ impl TaggedSender {
         }
         let mut header = [0; VIRTIO_HEADER];
         header[VIRTIO_HEADER_LENGTH..VIRTIO_HEADER_LENGTH + 2].copy_from_slice(&(frame.len() as u16).to_ne_bytes());
-        // SAFETY: the frame of the ring has `size` bytes, which was checked to be enough. The kernel does not read it before
-        // the status says so.
+        // SAFETY: the frame of the ring has `size` bytes, which was checked to be enough. The kernel does not read it
+        // before the status says so.
         unsafe {
             self.ring.add(LENGTH).cast::<u32>().write(total as u32);
             self.ring.add(DATA).copy_from_nonoverlapping(header.as_ptr(), VIRTIO_HEADER);

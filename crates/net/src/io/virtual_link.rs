@@ -1,5 +1,5 @@
-//! An interface that exists only in memory, so that the gateway's data path can be tested without a network, a clock, or
-//! permission.
+//! An interface that exists only in memory, so that the gateway's data path can be tested without a network, a clock,
+//! or permission.
 
 use std::collections::VecDeque;
 use std::io;

@@ -164,8 +164,8 @@ impl QdiscState {
         seconds
     }
 
-    /// Returns the report of the link at `interface`. `interval_s` is the time in seconds that [`QdiscState::measure_since`] returned; without it the
-    /// rates are the kernel's averages.
+    /// Returns the report of the link at `interface`. `interval_s` is the time in seconds that
+    /// [`QdiscState::measure_since`] returned; without it the rates are the kernel's averages.
     #[must_use]
     pub fn report(&self, interface: &str, interval_s: Option<f64>) -> QdiscReport {
         let number = |minor: u16| format!("{:x}:{minor:x}", self.major);

@@ -214,8 +214,8 @@ impl FrameTemplate {
         Self { headers: bytes, bare: false, ip, transport, is_tcp: headers.transport == Transport::Tcp, is_v6 }
     }
 
-    /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4, without VLAN
-    /// tags.
+    /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4,
+    /// without VLAN tags.
     #[must_use]
     pub fn min_len(&self) -> usize {
         self.headers.len() + STAMP
@@ -262,7 +262,8 @@ impl FrameTemplate {
             frame[self.transport + 4..self.transport + 6].copy_from_slice(&segment_len.to_be_bytes());
             self.transport + 6
         };
-        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the end add nothing.
+        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the end add
+        // nothing.
         let addresses = if self.is_v6 { self.ip + 8 } else { self.ip + 12 };
         let protocol = u64::from(if self.is_tcp { TCP } else { UDP });
         let pseudo = checksum::sum(protocol + u64::from(segment_len), &frame[addresses..self.transport]);

@@ -170,7 +170,8 @@ impl Layout {
     }
 }
 
-/// Returns true if `unfinished` is the checksum of the outermost TCP or UDP header of `frame`, which every kernel can finish.
+/// Returns true if `unfinished` is the checksum of the outermost TCP or UDP header of `frame`, which every kernel can
+/// finish.
 #[must_use]
 pub(crate) fn is_of_transport(frame: &[u8], unfinished: Unfinished) -> bool {
     let offset = usize::from(unfinished.offset);

@@ -29,8 +29,8 @@ pub(crate) fn default_offloads(names: &[&str]) {
     }
 }
 
-/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The gateway runs
-/// until both are done.
+/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The
+/// gateway runs until both are done.
 pub(crate) fn between<A: Send, B: Send>(
     gateway: Gateway,
     at_gen: impl FnOnce() -> A + Send,

@@ -101,7 +101,8 @@ pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)>
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message points to the vector, that to the bytes, and to the control buffer, with their lengths; all live.
+        // SAFETY: the message points to the vector, that to the bytes, and to the control buffer, with their lengths;
+        // all live.
         let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         if length <= 0 {
             std::thread::sleep(Duration::from_micros(50));

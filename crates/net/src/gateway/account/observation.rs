@@ -63,7 +63,8 @@ impl Observation {
         &self.snapshot.generation
     }
 
-    /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
+    /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet
+    /// pool agrees.
     pub(crate) fn is_balanced(&self) -> bool {
         let mut leaves = self.generation().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees

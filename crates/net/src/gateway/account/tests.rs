@@ -134,7 +134,8 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
 
 #[test]
 fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
-    // The first inner class of two links of 80 Mbit/s in a pool of 30; the third link has a pool of that name in another file.
+    // The first inner class of two links of 80 Mbit/s in a pool of 30; the third link has a pool of that name in
+    // another file.
     let mut links: Vec<Played> = [("l", 10_000_000), ("l", 5_000_000), ("m", 10_000_000)]
         .into_iter()
         .map(|(file, base)| {

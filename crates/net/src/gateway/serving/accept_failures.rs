@@ -1,5 +1,5 @@
-//! Reports connections that `accept` fails to return, such as for lack of file descriptors: the first failure at once, later ones at most
-//! once in [`QUIET`], with their number.
+//! Reports connections that `accept` fails to return, such as for lack of file descriptors: the first failure at once,
+//! later ones at most once in [`QUIET`], with their number.
 
 use std::io;
 use std::time::{Duration, Instant};

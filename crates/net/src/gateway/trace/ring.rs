@@ -1,7 +1,7 @@
 //! A ring of words between two threads: one writes, one reads, and neither ever waits for the other.
 //!
-//! Positions count words since the beginning and never wrap: at a word a nanosecond, 64 bits last for centuries. `head` is published
-//! with release order behind the words before it, and so is `tail` behind the reads before it.
+//! Positions count words since the beginning and never wrap: at a word a nanosecond, 64 bits last for centuries. `head`
+//! is published with release order behind the words before it, and so is `tail` behind the reads before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -110,8 +110,8 @@ impl Custody {
             *place = Place::Elsewhere;
             *receiving -= 1;
             let frame = frame as u32;
-            // SAFETY: the kernel was given the frame to receive into and has put it into the ring of received ones, once: it writes it no
-            // more until it is in the fill ring again.
+            // SAFETY: the kernel was given the frame to receive into and has put it into the ring of received ones,
+            // once: it writes it no more until it is in the fill ring again.
             unsafe { pool.end_lending(frame) };
             if start + u64::from(len) > *frame_bytes {
                 pool.give_back(frame);
@@ -159,7 +159,8 @@ impl Custody {
     pub(super) fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.rings.transmission.overwrite(frames.len() as u32, NOTHING);
         for &frame in frames {
-            // SAFETY: the kernel looks at the ring in this thread's own calls alone, and no longer finds the frame there.
+            // SAFETY: the kernel looks at the ring in this thread's own calls alone, and no longer finds the frame
+            // there.
             unsafe { pool.end_lending(frame) };
             self.places[frame as usize] = Place::Elsewhere;
         }
@@ -190,7 +191,8 @@ impl Custody {
             if let Some(place) = place.filter(|place| **place == Place::Sending) {
                 *place = Place::Elsewhere;
                 *sending -= 1;
-                // SAFETY: the kernel was given the frame to send and has put it into the completion ring: it is done with it.
+                // SAFETY: the kernel was given the frame to send and has put it into the completion ring: it is done
+                // with it.
                 unsafe { pool.end_lending(frame as u32) };
                 back(pool, frame as u32);
             }
@@ -206,7 +208,8 @@ impl Custody {
         drop(rings);
         for (frame, place) in (0..).zip(places) {
             if place != Place::Elsewhere {
-                // SAFETY: the socket is gone: the kernel has taken it from the interface and waited for all that used it.
+                // SAFETY: the socket is gone: the kernel has taken it from the interface and waited for all that used
+                // it.
                 unsafe { pool.end_lending(frame) };
                 pool.give_back(frame);
             }

@@ -157,8 +157,9 @@ impl<T: Plain> Ring<T> {
     pub(super) fn take(&mut self, most: u32, mut each: impl FnMut(T)) {
         let count = self.waiting().min(most);
         for number in 0..count {
-            // SAFETY: the place lies within the ring's memory and is aligned. The other side has written the entry before its
-            // counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, as any bytes are (`Plain`).
+            // SAFETY: the place lies within the ring's memory and is aligned. The other side has written the entry
+            // before its counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, as
+            // any bytes are (`Plain`).
             each(unsafe { self.entry(self.own.wrapping_add(number)).read_volatile() });
         }
         if count > 0 {

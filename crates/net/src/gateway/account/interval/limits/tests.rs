@@ -12,7 +12,8 @@ use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::account::{Generation, Interval, LimitHistory, Observation};
 use crate::gateway::stats::GatewayStats;
 
-/// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.
+/// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000
+/// B in a millisecond.
 const A: usize = 1;
 const A1: usize = 2;
 const A2: usize = 3;
