@@ -49,7 +49,7 @@ pub enum QdiscError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel refused, and said why.
+    /// The kernel refused, with a reason.
     #[error("the kernel refuses the queueing discipline on {interface}: {said} ({source})")]
     Refused {
         /// The interface.

@@ -164,7 +164,7 @@ pub enum GeneratorError {
 /// fragments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassSent {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,

@@ -276,7 +276,7 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// `None`, said, where there are none.
+    /// Returns `None`, with a message, if there are none.
     fn new() -> Option<Self> {
         // Version 1 has a separate tree for memory.
         for (tree, file) in [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")] {

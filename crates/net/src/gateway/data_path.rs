@@ -1,5 +1,5 @@
 //! The data path of the gateway, one turn at a time. A turn fetches frames from the input, classifies and enqueues
-//! them, dequeues what is due, and hands it to the output. Then it forwards the other direction, unshaped. The data
+//! them, dequeues due packets, and hands them to the output. Then it forwards the other direction, unshaped. The data
 //! path runs over any [`Backend`] and any [`Clock`], so that tests run it without a network.
 //!
 //! Two invariants hold after every turn:

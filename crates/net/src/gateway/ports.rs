@@ -206,7 +206,7 @@ impl Ports {
     }
 }
 
-/// From where to where frames go.
+/// Describes the path of frames.
 fn directions<'a>(config: &GatewayConfig, [input, output]: [&'a Interface; 2]) -> Vec<(&'a Interface, &'a Interface)> {
     let mut directions = vec![(input, output)];
     directions.extend(config.reverse.then_some((output, input)));

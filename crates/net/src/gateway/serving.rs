@@ -101,7 +101,7 @@ impl ServerThread {
     /// Starts `server` at `listener`, which must be in non-blocking mode.
     ///
     /// # Errors
-    /// The system's, where it has no thread.
+    /// The system's error if it cannot start a thread.
     pub(super) fn start<S: Server>(listener: S::Listener, server: S) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name(S::THREAD.to_owned()).spawn({

@@ -289,7 +289,7 @@ pub struct GatewayState {
     pub generation: u64,
     /// Input of the shared direction.
     pub input: String,
-    /// Interface that it goes to.
+    /// Output of the shared direction.
     pub output: String,
     /// Time since the data thread started, in seconds.
     pub uptime_s: f64,

@@ -3,7 +3,7 @@
 //! holds the frame's class, its number in that class and the time of sending.
 //!
 //! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check
-//! sequence. That is what a packet socket sees and what the kernel's queueing disciplines count.
+//! sequence. A packet socket shows this length, and the kernel's queueing disciplines count it.
 //!
 //! The stamp is in network byte order: `"FL"` (2 bytes), number of the run (1), class (3), sequence number (4),
 //! `CLOCK_MONOTONIC` in ns (8), `CLOCK_REALTIME` in us modulo 2^32 (4). It fits into the smallest Ethernet frames.

@@ -38,7 +38,7 @@ pub(crate) struct Generation {
     pub(crate) default_class: ClassId,
     /// The other classes that have matches, in their order.
     pub(crate) matched: Vec<ClassId>,
-    /// Leaves that no frame can reach, as the link file says.
+    /// Leaves that no frame can reach, by the link file.
     pub(crate) unreachable: Vec<ClassId>,
 }
 

@@ -1,7 +1,7 @@
 //! The program that gives an interface's frames to its AF_XDP socket, or lets them pass.
 //!
 //! ```text
-//! the heartbeat is stale, or zero               -> pass, to the kernel's own way, where the gateway fails open
+//! the heartbeat is stale, or zero               -> pass, to the kernel's own path, if the gateway fails open
 //! the process has ended                         -> pass
 //! no socket for this queue of the interface     -> pass
 //! the driver has taken a VLAN tag out           -> put it in again

@@ -137,7 +137,7 @@ impl Socket {
         Ok((Self { fd, zero_copy: options as u32 & libc::XDP_OPTIONS_ZEROCOPY != 0 }, rings))
     }
 
-    /// Has the kernel send what was submitted, without waiting.
+    /// Has the kernel send the submitted frames, without waiting.
     ///
     /// # Errors
     /// The kernel's answer. Without zero-copy: `EAGAIN` if it sends no more now, `EBUSY` if the driver has dropped the
