@@ -80,7 +80,7 @@ fn rights(namespaces: Option<&[&str]>) {
     assert!(values(&status, "CapBnd").iter().all(|&set| set == NET_ADMIN | NET_RAW | BPF), "{status}");
     assert!(values(&status, "NoNewPrivs").iter().all(|&value| value == 1), "{status}");
     assert!(values(&status, "Seccomp").iter().all(|&value| value == 2), "{status}");
-    assert!(log.contains("sandboxed: cap_net_admin, cap_net_raw, cap_bpf; no other files"), "{log}");
+    assert!(log.contains("sandboxed: capabilities cap_net_admin, cap_net_raw, cap_bpf; no other files"), "{log}");
 
     // It reads its own file again though it is another one, and what is sent to it; a file elsewhere it cannot open.
     assert!(read("reload.txt").contains("10 Mbit/s -> 20 Mbit/s"), "{}", read("reload.txt"));

@@ -126,7 +126,7 @@ impl fmt::Display for Dropped {
         let kept = match self.kept.as_deref() {
             None => "all capabilities".to_owned(),
             Some([]) => "no capabilities".to_owned(),
-            Some(kept) => kept.join(", "),
+            Some(kept) => format!("capabilities {}", kept.join(", ")),
         };
         write!(f, "sandboxed: {kept}")?;
         if self.files {
