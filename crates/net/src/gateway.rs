@@ -1,8 +1,8 @@
 //! The gateway: one link between two interfaces, shared by a scheduler on one data thread.
 //!
-//! [`Gateway::open`] checks everything that can be checked before a frame moves. [`Gateway::run`] moves frames on the calling
-//! thread until it is told to stop. Meanwhile a [`Remote`] asks for statistics from other threads. `docs/gateway.md` is the
-//! users' page.
+//! [`Gateway::open`] checks everything that can be checked before a frame moves. [`Gateway::run`] moves frames on the
+//! calling thread until a stop is requested. A [`Remote`] gives other threads statistics and control. `docs/gateway.md`
+//! is the users' page.
 
 mod account;
 mod breaks;

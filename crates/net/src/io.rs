@@ -1,4 +1,4 @@
-//! What touches the system: interfaces, sockets, memory for frames, clocks and waiting. The gateway and the test bed share it.
+//! System interfaces shared by the gateway and the test bed: interfaces, sockets, frame memory, clocks and waiting.
 
 pub(crate) mod af_packet;
 pub(crate) mod af_xdp;

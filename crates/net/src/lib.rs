@@ -1,18 +1,20 @@
 #![cfg_attr(target_os = "linux", doc = include_str!("../README.md"))]
 //!
-//! # Rooms
-//! | room | what is in it |
+//! # Modules
+//! | module | contents |
 //! | --- | --- |
 //! | `gateway` | [`Gateway`]: its configuration, its data path, its statistics, its control socket |
 //! | `io` | interfaces, sockets, the pool of frames, clocks, pacing |
-//! | `wire` | frames as bytes: read, marked, written |
-//! | `qdisc` | [`QdiscPlace`]: the kernel module, told by netlink what a link file says |
-//! | `sandbox` | [`Sandbox`] of scripts that are run to see their commands |
+//! | `wire` | frames as bytes: parsing, marking, writing |
+//! | `qdisc` | [`QdiscPlace`]: the kernel module, configured from a link file over netlink |
+//! | `sandbox` | [`Sandbox`] for scripts that are run to collect their commands |
 //!
-//! Linux only: on other systems the crate has [`Unsupported`] alone. `fairlink-testbed` has the generator, the receiver and namespaces to try it in.
+//! Linux only: on other systems the crate has [`Unsupported`] alone. `fairlink-testbed` has a generator, a receiver and
+//! private namespaces for tests.
 //!
 //! # Unsafe code
-//! Unsafe code lives here, at system calls and at the allocator that asks for huge pages (the core has one prefetch instruction). Each block says why it is sound.
+//! Unsafe code is here, at system calls and at the allocator that requests huge pages (the core has one prefetch
+//! instruction). Each block states why it is sound.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[cfg(target_os = "linux")]
@@ -67,7 +69,8 @@ pub use {
     wire::virtio::VirtioHeader,
 };
 
-/// Interfaces, sockets and netlink messages as `fairlink-testbed` uses them, too. They call the system and check nothing beyond it.
+/// Interfaces, sockets and netlink messages that `fairlink-testbed` uses, too. Thin wrappers of system calls without
+/// further checks.
 #[cfg(target_os = "linux")]
 pub mod system {
     pub use crate::io::ethtool::turn_off;

@@ -1,5 +1,6 @@
-//! The queueing discipline of the kernel module, told by netlink what a link file says and asked what has passed. No other program is
-//! needed. The messages are those of rtnetlink(7), `linux/pkt_sched.h`, and `kernel/module/sched.h` for what is ours.
+//! Controls the queueing discipline of the kernel module over netlink: installs a link file, changes it and reads its
+//! counters. Needs no other program. The messages are those of rtnetlink(7), `linux/pkt_sched.h`, and
+//! `kernel/module/sched.h` for the module's own.
 
 mod filters;
 mod labels;
@@ -25,19 +26,19 @@ pub use filters::{LeftOut, QdiscFilters, Unspoken, filters};
 pub use labels::{QdiscPlan, plan};
 pub use state::{QdiscClass, QdiscContent, QdiscExtension, QdiscReport, QdiscState, QdiscTotals};
 
-/// What the module is called in tc.
+/// Name of the module's queueing discipline in tc.
 pub(crate) const QDISC: &str = "fairlink";
-/// What a queueing discipline is called whose scheduler panicked: its packets pass through a FIFO.
+/// Name of the queueing discipline after its scheduler panicked: its packets pass through a FIFO.
 pub(crate) const BROKEN: &str = "fairlink-broken";
-/// Lateness that the kernel's link makes up for where nobody says otherwise.
+/// Default catch-up: lateness that the kernel's link makes up for.
 pub const QDISC_CATCH_UP: Nanos = Nanos(1_000_000);
-/// By how much its timer may be late where nobody says otherwise.
+/// Default timer slack: permitted lateness of the module's timer.
 pub const QDISC_SLACK: Nanos = Nanos(10_000);
 
-/// How often classes are read that change meanwhile.
+/// Attempts to read a consistent set of classes while they change.
 const READINGS: usize = 5;
 
-/// Why the kernel has no queueing discipline now, or still the old one.
+/// Error of an operation on the kernel's queueing discipline. After a failed change the old one stays.
 #[derive(Debug, Error)]
 pub enum QdiscError {
     /// The interface.
@@ -48,23 +49,23 @@ pub enum QdiscError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel refused, and said why.
-    #[error("the kernel refuses it on {interface}: {said} ({source})")]
+    /// The kernel refused, with a reason.
+    #[error("the kernel refuses the queueing discipline on {interface}: {said} ({source})")]
     Refused {
         /// The interface.
         interface: String,
-        /// What it said.
+        /// The kernel's message.
         said: String,
         /// The error number.
         source: io::Error,
     },
-    /// The kernel does not know the module.
+    /// The kernel does not have the module.
     #[error(
         "this kernel has no queueing discipline \"{QDISC}\": load the module with `modprobe sch_{QDISC}` (docs/kernel.md)"
     )]
     NoModule,
     /// The user may not.
-    #[error("queueing disciplines of {interface} may be changed by root alone (CAP_NET_ADMIN)")]
+    #[error("only root (CAP_NET_ADMIN) can change queueing disciplines of {interface}")]
     Permission {
         /// The interface.
         interface: String,
@@ -76,24 +77,24 @@ pub enum QdiscError {
     NotThere {
         /// The interface.
         interface: String,
-        /// Where on it.
+        /// Parent: root or class.
         place: String,
     },
     /// There is one already.
     #[error(
-        "{interface} has a queueing discipline {place} already, or another one of the handle {handle}: use `fairlink qdisc change`, `fairlink qdisc del` before, or another --handle"
+        "{interface} already has a queueing discipline {place}, or one with the handle {handle}: use `fairlink qdisc change`, delete it with `fairlink qdisc del`, or give another --handle"
     )]
     There {
         /// The interface.
         interface: String,
-        /// Where on it.
+        /// Parent: root or class.
         place: String,
         /// The handle.
         handle: String,
     },
-    /// The handle is that of the parent.
+    /// The handle is that of the parent's queueing discipline.
     #[error(
-        "the handle {handle} is that of the queueing discipline of the parent {parent}; say another one with --handle"
+        "the handle {handle} is that of the queueing discipline of the parent {parent}; give another one with --handle"
     )]
     OwnParent {
         /// The handle.
@@ -102,28 +103,28 @@ pub enum QdiscError {
         parent: Classid,
     },
     /// A filter.
-    #[error("the kernel refuses {what} on {interface}: {said} ({source}); with --no-filters none is made")]
+    #[error("the kernel refuses {what} on {interface}: {said} ({source}); --no-filters creates none")]
     Filter {
         /// The interface.
         interface: String,
-        /// Which one.
+        /// The refused filter.
         what: String,
-        /// What the kernel said.
+        /// The kernel's message.
         said: String,
         /// The error number.
         source: io::Error,
     },
-    /// The kernel does not know the classifiers.
+    /// The kernel does not have the classifiers.
     #[error(
-        "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or make no filters with --no-filters"
+        "the kernel on {interface} has no classifier for the file's matches: load it with `modprobe -a cls_flower cls_matchall`, or use --no-filters"
     )]
     NoClassifier {
         /// The interface.
         interface: String,
     },
-    /// There are filters left over at both ends.
+    /// Filters are left over at both ends of the range.
     #[error(
-        "the priorities {} to {} of {interface} are taken by filters at both ends; take them away with `tc filter del dev {interface}`",
+        "the priorities {} to {} of {interface} are used by filters at both ends; delete them with `tc filter del dev {interface}`",
         filters::FIRST,
         filters::LAST
     )]
@@ -131,24 +132,24 @@ pub enum QdiscError {
         /// The interface.
         interface: String,
     },
-    /// Its classes changed each time that they were read.
+    /// The classes changed during each read.
     #[error("the classes of {interface} changed {READINGS} times while they were read; try again")]
     Changing {
         /// The interface.
         interface: String,
     },
     /// Another failure.
-    #[error("cannot ask the kernel: {0}")]
+    #[error("netlink request failed: {0}")]
     Io(#[from] io::Error),
     /// The configuration does not fit.
-    #[error("{0}; give the classes shorter names, share the link by fewer of them, or use the gateway")]
+    #[error("{0}; use shorter class names or fewer classes, or use the gateway")]
     Write(#[from] WriteError),
     /// More classes than there are numbers.
     #[error(
-        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: share it by fewer of them, or use the gateway"
+        "the link has {classes} classes, and tc has numbers for {MAX_MINOR}: use fewer classes, or use the gateway"
     )]
     Classes {
-        /// How many there are.
+        /// Number of classes.
         classes: usize,
     },
     /// Numbers of classes.
@@ -175,7 +176,7 @@ impl QdiscPlace {
             .map_err(|source| QdiscError::Interface { interface: interface.to_owned(), source })?;
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
         let on: libc::c_int = 1;
-        // Errors come with a text, and without the request, which may be longer than any buffer.
+        // Errors have a text, and no copy of the request, which may be longer than any buffer.
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, &on)?;
         sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &on)?;
         Ok(Self { interface: interface.to_owned(), index, parent, socket })
@@ -186,7 +187,7 @@ impl QdiscPlace {
         self.parent.map_or(messages::TC_ROOT, Classid::priority)
     }
 
-    /// The place in words, behind the interface.
+    /// Describes the place, to follow the interface's name.
     fn place(&self) -> String {
         self.parent.map_or_else(|| "at its root".to_owned(), |parent| format!("below the class {parent}"))
     }
@@ -195,10 +196,10 @@ impl QdiscPlace {
         QdiscError::NotThere { interface: self.interface.clone(), place: self.place() }
     }
 
-    /// Puts a link there, with filters if any are given.
+    /// Adds the queueing discipline for `plan`, with `filters` if given.
     ///
     /// # Errors
-    /// [`QdiscError`]; what was there before stays.
+    /// [`QdiscError`]; nothing has changed then.
     pub fn add(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
         if let Some(parent) = self.parent.filter(|parent| parent.major() == plan.major) {
             return Err(QdiscError::OwnParent { handle: format!("{:x}:", plan.major), parent });
@@ -206,17 +207,17 @@ impl QdiscPlace {
         self.set(plan, libc::NLM_F_CREATE | libc::NLM_F_EXCL)?;
         let Some(filters) = filters else { return Ok(()) };
         self.install(plan.major, filters::FIRST, filters).inspect_err(|_| {
-            // The first error is the one to tell.
+            // Report the first error, not one of this cleanup.
             let _ = self.ask(messages::delete(self.index, self.parent(), plan.major), plan.major);
         })
     }
 
-    /// Changes the link that is there, while packets are queued. Classes of the same number keep theirs. Where filters are given, they take the
-    /// place of those that are there: the new ones are added behind the old, and the old taken away from the last to the first, so that each packet
-    /// goes by the old or by the new ones.
+    /// Changes the configuration while packets are queued. Classes with the same number keep their packets. `filters`,
+    /// if given, replace the present ones: the new ones are added behind the old, then the old are deleted from last to
+    /// first. Each packet is thus classified by the complete old set or the complete new set.
     ///
     /// # Errors
-    /// [`QdiscError`]; what was there before stays.
+    /// [`QdiscError`]; nothing has changed then.
     pub fn change(&self, plan: &QdiscPlan, filters: Option<&QdiscFilters>) -> Result<(), QdiscError> {
         let Some(filters) = filters else { return self.set(plan, 0) };
         let mut old = Vec::new();
@@ -235,7 +236,7 @@ impl QdiscPlace {
         Ok(())
     }
 
-    /// Adds filters from this priority on: all of them, or none.
+    /// Adds `filters` from priority `first` on: all of them, or none.
     fn install(&self, major: u16, first: u16, filters: &QdiscFilters) -> Result<(), QdiscError> {
         for (priority, group) in (first..).zip(&filters.priorities) {
             for (filter, minor) in group {
@@ -247,7 +248,8 @@ impl QdiscPlace {
         Ok(())
     }
 
-    /// Takes away what was added of these, where something else has failed. That is the error to tell.
+    /// Deletes the filters that were added before another step failed. Ignores errors, because the caller reports the
+    /// first one.
     fn withdraw(&self, major: u16, first: u16, filters: &QdiscFilters) {
         for (priority, group) in (first..).zip(&filters.priorities).collect::<Vec<_>>().into_iter().rev() {
             let kind = group.first().map_or("", |(filter, _)| filter.classifier());
@@ -273,14 +275,14 @@ impl QdiscPlace {
             let message = messages::set(self.index, self.parent(), plan.major, Handed::Bytes(&plan.bytes), flags);
             return self.ask(message, plan.major);
         }
-        // The kernel reads it while it answers.
+        // The kernel reads it before it answers.
         let mut file = sys::memory_file(c"fairlink-qdisc")?;
         file.write_all(&plan.bytes)?;
         let message = messages::set(self.index, self.parent(), plan.major, Handed::File(file.as_raw_fd()), flags);
         self.ask(message, plan.major)
     }
 
-    /// Takes the link away; the interface has its default again. What waits is dropped.
+    /// Deletes the queueing discipline; the interface has its default again. Queued packets are dropped.
     ///
     /// # Errors
     /// [`QdiscError`].
@@ -289,10 +291,10 @@ impl QdiscPlace {
         self.ask(messages::delete(self.index, self.parent(), state.major), state.major)
     }
 
-    /// What the kernel says of it.
+    /// Reads counters, rates and configuration from the kernel.
     ///
     /// # Errors
-    /// [`QdiscError::NotThere`] where there is another queueing discipline or none; [`QdiscError::Changing`].
+    /// [`QdiscError::NotThere`] if the place has another queueing discipline or none; [`QdiscError::Changing`].
     pub fn show(&self) -> Result<QdiscState, QdiscError> {
         for _ in 0..READINGS {
             let link = self.own()?;

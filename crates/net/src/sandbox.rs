@@ -1,12 +1,12 @@
-//! A sandbox for a script that is run to see which commands it gives, and that must change nothing.
+//! A sandbox that runs a script to collect its commands, and in which the script can change nothing.
 //!
 //! | layer | effect |
 //! | --- | --- |
-//! | user | root becomes a user without rights, in a network namespace of its own |
-//! | capabilities, `no_new_privs` | none are left in any set, and no program gives new ones |
-//! | landlock(7) | all files are read-only but those in one directory; no TCP ports |
-//! | seccomp(2) | no sockets, signals, mounts, modes, owners, namespaces or processes of others: `EPERM`; no system calls of x32 or of other architectures |
-//! | setrlimit(2) | processor time, memory, length of files |
+//! | user | root becomes an unprivileged user in its own network namespace |
+//! | capabilities, `no_new_privs` | all sets are empty, and no program can gain new ones |
+//! | landlock(7) | files are read-only except in one directory; no TCP ports |
+//! | seccomp(2) | sockets, signals, mounts, modes, owners, namespaces and access to other processes fail with `EPERM`; no system calls of x32 or of other architectures |
+//! | setrlimit(2) | limits of processor time, memory and file length |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,25 +25,25 @@ use seccompiler::{
 
 use crate::io::sys;
 
-/// Newest landlock that is asked for; an older kernel enforces a part of it, and the system calls that it lacks are refused.
+/// Newest landlock ABI in use. An older kernel enforces a part of it and refuses the system calls that it lacks.
 const ABI_KNOWN: ABI = ABI::V6;
-/// User and group without rights, `nobody` everywhere.
+/// Unprivileged user and group, `nobody` on all systems.
 pub const SANDBOX_USER: u32 = 65534;
 /// Longest file that may be written, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Most memory of a process, in bytes.
+/// Maximum memory of a process, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// Limits of a process and of all that it starts.
+/// Limits of a process and its descendants.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// The only directory in which files may be written. As root it has to belong to [`SANDBOX_USER`].
+    /// The only directory in which files may be written. For root it has to belong to [`SANDBOX_USER`].
     pub scratch: PathBuf,
     /// Processor time of each process, in seconds.
     pub seconds: u64,
 }
 
-/// A layer of the sandbox that the system does not give.
+/// A layer of the sandbox that the system does not provide.
 #[derive(Debug)]
 pub struct SandboxError {
     layer: &'static str,
@@ -59,10 +59,11 @@ impl fmt::Display for SandboxError {
 impl std::error::Error for SandboxError {}
 
 impl Sandbox {
-    /// Confines this process and all that it starts from now on. It is for a process with one thread that then executes the script.
+    /// Confines this process and its future descendants. The process must have one thread, and then executes the
+    /// script.
     ///
     /// # Errors
-    /// A layer cannot be put in place. The process has then given up an unknown part of its rights, and should end.
+    /// A layer cannot be installed. The process has then lost an unknown part of its rights, and should end.
     pub fn enter(&self) -> Result<(), SandboxError> {
         let wrong = |layer: &'static str| move |why: String| SandboxError { layer, why };
         self.limit().map_err(|error| wrong("setrlimit")(error.to_string()))?;
@@ -91,7 +92,7 @@ impl Sandbox {
     }
 }
 
-/// Drops root, and all capabilities of a user who has some.
+/// Drops root, or all capabilities of another user.
 fn drop_user() -> Result<(), String> {
     let system = |error: io::Error| error.to_string();
     // SAFETY: takes nothing, and cannot fail.
@@ -99,7 +100,7 @@ fn drop_user() -> Result<(), String> {
         // A second layer against the network; a container may refuse it, and sockets are refused in any case.
         // SAFETY: takes no pointers.
         let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
-        // While the right to do so is there: no program may get capabilities from this set.
+        // While this is still allowed: no program may get capabilities from this set.
         caps::clear(None, CapSet::Bounding).map_err(|error| error.to_string())?;
         // SAFETY: a list of no groups is not read.
         sys::check(unsafe { libc::setgroups(0, std::ptr::null()) }).map_err(system)?;
@@ -115,7 +116,7 @@ fn drop_user() -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves all files readable and those beneath `scratch` writable.
+/// Makes all files read-only except those beneath `scratch`.
 fn protect_files(scratch: &Path) -> Result<(), String> {
     let read = AccessFs::from_read(ABI_KNOWN);
     let restrict = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
@@ -139,7 +140,8 @@ fn protect_files(scratch: &Path) -> Result<(), String> {
     }
 }
 
-/// Calls that reach beyond the process: the network, other processes, and what landlock leaves open of files.
+/// Refused system calls, which reach beyond the process: the network, other processes, and file operations that
+/// landlock does not cover.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -164,7 +166,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
     libc::SYS_sched_setaffinity,
-    // The process group is how all of it is ended.
+    // The caller ends the script by its process group.
     libc::SYS_setsid,
     libc::SYS_setpgid,
     libc::SYS_mount,
@@ -218,7 +220,7 @@ const REFUSED: &[libc::c_long] = &[
     466,
 ];
 
-/// The older forms of some, which only this architecture has.
+/// The older forms of some calls, which only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[libc::c_long] =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
@@ -235,7 +237,7 @@ fn refuse_calls() -> Result<(), String> {
 }
 
 fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::BackendError> {
-    // The C library then takes clone, whose flags a filter sees.
+    // The C library then falls back to clone, whose flags a filter can check.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let first = SeccompFilter::new(unknown, SeccompAction::Allow, absent, architecture)?;
@@ -264,11 +266,12 @@ fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::Ba
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![others])?]);
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let second = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?;
-    // Each of these two also ends a process that calls by another architecture (x86 of 32 bits on one of 64).
+    // Each of these two also kills a process that makes calls of another architecture (32-bit x86 on x86-64).
     Ok([first.try_into()?, second.try_into()?, without_x32()])
 }
 
-/// A filter that refuses calls of x32, whose numbers no list of calls has. seccompiler compares a number with one call only.
+/// Builds a filter that refuses x32 calls, whose numbers are in no list of calls. seccompiler can only compare a number
+/// with one call.
 fn without_x32() -> BpfProgram {
     /// The bit that marks them (`__X32_SYSCALL_BIT`).
     const X32: u32 = 0x4000_0000;
@@ -283,7 +286,7 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// Kills all processes of the group that `leader` began.
+/// Kills all processes of the group started by `leader`.
 pub fn end_process_group(leader: u32) {
     if let Ok(group @ 2..) = i32::try_from(leader) {
         // SAFETY: takes no pointers. The group may be empty by now, which is an error that changes nothing.

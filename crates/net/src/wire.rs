@@ -1,4 +1,4 @@
-//! Frames as bytes: read, labelled, split and written. Nothing here knows an interface.
+//! Frames as bytes: parsing, labelling, splitting and writing. Independent of interfaces.
 
 pub(crate) mod checksum;
 pub(crate) mod fragments;

@@ -1,22 +1,25 @@
-//! Our HTB and the kernel's on the same cable, real packets at 100 Mbit/s, in Experiment 2 of \[hls\]: A and B are guaranteed 30
-//! each and C 40; A1 below A, B2 below B and C send; then C pauses, and the root lends its 40 by the quanta of the leaves.
-//! `scripts/oracle-htb` runs it. It needs about a minute and a half of a machine that is not busy.
+//! Compares our HTB with the kernel's on the same cable, with real packets at 100 Mbit/s, in Experiment 2 of \[hls\].
+//! The guarantees are 30 each for A and B, and 40 for C. A1 below A, B2 below B and C send; then C pauses, and the root
+//! lends its 40 by the quanta of the leaves. `scripts/oracle-htb` runs it. It takes about a minute and a half on an
+//! idle machine.
 //!
-//! The kernel's HTB has a trait of its own that the texts do not have. An inner class keeps one pointer to the child whose turn is
-//! next, and uses it for two purposes: while it lends itself, and while the root lends through it. When a leaf has used up its
-//! quantum of what the class lends, the pointer moves on. Behind the last child it is at the end, and the next look from the root
-//! takes that for the end of the class's turn and goes on with the class's neighbour. So a class loses turns at the root to others.
-//! How many depends on how much it lends itself and on the quanta of its leaves. Ours has a pointer for each level of lenders.
+//! The kernel's HTB differs from the texts in one respect. An inner class has one pointer to the child that is next. It
+//! uses the pointer for two purposes: while the class lends, and while the root lends through it. When a leaf has used
+//! up its quantum of the class's lending, the pointer advances. Behind the last child it is at the end. The root takes
+//! that for the end of the class's turn and continues with the class's sibling. So a class loses turns at the root to
+//! others. Their number depends on how much the class lends and on the quanta of its leaves. Ours has a pointer for
+//! each level of lenders.
 //!
 //! Therefore there are two comparisons with the same quanta:
 //!
-//! 1. *Control, judged.* The rates of A1 and B2 equal those of A and B, so that A and B have nothing left to lend and the pointers
+//! 1. *Control, asserted.* The rates of A1 and B2 equal those of A and B. So A and B cannot lend, and the pointers
 //!    serve one purpose. Both must agree to within [`POINTS`] points of the link.
-//! 2. *As in the paper, shown.* The rates of the leaves are below those of their parents. The difference beyond the control's is
-//!    what the trait does. It is printed and not judged. Ours must be what it is in the control, to within [`POINTS`] points,
-//!    because what the root lends does not depend on the level at which a class's guarantee was used.
+//! 2. *As in the paper, printed only.* The rates of the leaves are below those of their parents. The difference beyond
+//!    the control's is the effect of the single pointer. It is printed and not asserted. Our shares must equal those of
+//!    the control to within [`POINTS`] points, because the root's lending does not depend on the level at which a
+//!    class's guarantee was used.
 //!
-//! A row with a ceiling is in both; no class may exceed it. Exits 1 where any of this fails.
+//! A row with a ceiling is in both; no class may exceed it. Exits with 1 if any of this fails.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -29,20 +32,20 @@ use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 const LINK_MBIT: u64 = 100;
 const PHASE: Nanos = Nanos::from_millis(2_000);
-/// How far two shares may lie apart, in percent of the link.
+/// Maximum difference between two shares, in percent of the link.
 const POINTS: f64 = 5.0;
-/// What a rate may exceed a ceiling by, in percent of the ceiling: what a bucket holds at the start of a phase.
+/// Tolerance above a ceiling, in percent of the ceiling: the contents of a bucket at the start of a phase.
 const ABOVE: f64 = 2.0;
-/// Depth of all buckets where there is a ceiling, in bytes: 1.2 ms of the link. With the default of 1600 B the kernel loses tokens
-/// whenever its timer is late, and a fifth of the link with them.
+/// Depth of all buckets in rows with a ceiling, in bytes: 1.2 ms of the link. With the default of 1600 B the kernel
+/// loses tokens whenever its timer is late, and with them a fifth of the link.
 const BURST: u64 = 15_000;
 /// The smallest quantum: the largest frame.
 const SMALLEST_QUANTUM: u64 = 1_514;
-/// In percent. A link that was used less in any phase had too little of the machine, and the row is played again.
+/// In percent. A lower utilisation in any phase means that the machine was too busy, and the row is played again.
 const FULL: f64 = 98.0;
-/// How often a row is played at most.
+/// Maximum number of attempts for a row.
 const TRIES: usize = 3;
-/// The guarantee of A and of B, and that of C.
+/// Guarantees: of A and of B, and of C.
 const INNER_MBIT: u64 = 30;
 const C_MBIT: u64 = 40;
 const LEAVES: [&str; 3] = ["A1", "B2", "C"];
@@ -51,7 +54,7 @@ const LEAVES: [&str; 3] = ["A1", "B2", "C"];
 #[derive(Clone, Copy, Debug)]
 struct Row {
     name: &'static str,
-    /// Rate of the first leaf of A, and of the first of B; the second ones have the rest.
+    /// Rate of the first leaf of A, and of the first of B; the second leaves have the rest.
     first: u64,
     /// A's ceiling.
     ceiling: Option<u64>,
@@ -65,7 +68,7 @@ const ROWS: [Row; 4] = [
 ];
 
 impl Row {
-    /// Quanta in proportion to the rates that the leaves have in the paper.
+    /// Quanta in proportion to the rates of the leaves in the paper.
     fn quantum(self, mbit: u64) -> u32 {
         (SMALLEST_QUANTUM * mbit / self.first) as u32
     }
@@ -76,7 +79,7 @@ impl Row {
     }
 }
 
-/// The tree and its names. In the control A1 and B2 have all that A and B have, and are alone there.
+/// The tree and its names. In the control A1 and B2 have the whole rate of A and B, and no siblings.
 fn tree(row: Row, control: bool) -> Result<(Hierarchy, Vec<String>), Box<dyn Error>> {
     let rate = |mbit: u64| Rate::from_bps(mbit * 1_000_000);
     let class = |mbit: u64| -> Result<ClassConfig, Box<dyn Error>> {
@@ -111,7 +114,7 @@ fn plan(row: Row, control: bool) -> Result<DemoPlan, Box<dyn Error>> {
     let (tree, names) = tree(row, control)?;
     let phase = |index: u64| {
         let (start, end) = (Nanos(PHASE.0 * index), Nanos(PHASE.0 * (index + 1)));
-        // What the sources offer is a multiple of this.
+        // The sources offer a multiple of this.
         PlanPhase { start, end, ideal_bps: vec![0.5e6 * LINK_MBIT as f64; names.len()] }
     };
     let phases = vec![phase(0), phase(1)];
@@ -130,7 +133,7 @@ fn plan(row: Row, control: bool) -> Result<DemoPlan, Box<dyn Error>> {
     Ok(DemoPlan { experiment: 2, scenario: Some(row.name.to_owned()), tree, names, sources, phases, settle })
 }
 
-/// What A1, B2 and C got in both phases, in percent of the link.
+/// Shares of A1, B2 and C in both phases, in percent of the link.
 type Shares = [[f64; 3]; 2];
 
 fn shares(run: &DemoRun) -> Shares {
@@ -147,10 +150,10 @@ fn apart(left: &Shares, right: &Shares) -> f64 {
     pairs.map(|(left, right)| (left - right).abs()).fold(0.0, f64::max)
 }
 
-/// The kernel's shares and ours; `None`, and why, where the kernel's HTB cannot be had.
+/// The kernel's shares and ours, or the reason why the kernel's HTB is not available.
 type Measured = Result<(Shares, Shares), String>;
 
-/// Plays a row, again where the machine had too little time to keep the link full.
+/// Plays a row, and repeats it if the machine was too busy to keep the link full.
 fn measure(stage: &mut Stage, row: Row, control: bool) -> Result<Measured, Box<dyn Error>> {
     let ours = Shaper::Gateway(find("htb").ok_or("there is no scheduler htb")?);
     let stop = AtomicBool::new(false);
@@ -212,7 +215,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let mut control = Vec::new();
     let mut wrong = Vec::new();
     let mut largest = 0.0f64;
-    head("\nControl, judged: the rates of A1 and B2 are those of A and B, so that A and B lend nothing.");
+    head("\nControl, asserted: the rates of A1 and B2 are those of A and B, so that A and B lend nothing.");
     for row in ROWS {
         let (kernel, ours) = match measure(&mut stage, row, true)? {
             Ok(both) => both,
@@ -232,7 +235,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
     println!("largest difference: {largest:.1} points; at most {POINTS} are allowed");
     let (mut largest, mut moved) = (0.0f64, 0.0f64);
-    head("\nAs in the paper, shown: A and B lend to A1 and B2. The kernel's shares are not judged here.");
+    head("\nAs in the paper, printed only: A and B lend to A1 and B2. The kernel's shares are not asserted here.");
     for (row, control) in ROWS.into_iter().zip(&control) {
         let (kernel, ours) = measure(&mut stage, row, false)??;
         show(row, &kernel, &ours);

@@ -1,12 +1,13 @@
-//! TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge: three classes guaranteed 60, 30 and
-//! 10 % of the link, FQ-CoDel or one queue of 1000 packets in each, and small packets that are echoed in
-//! the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute of a machine that is not busy.
+//! Measures TCP with default offloads through the gateway, and through the kernel's own HTB on a bridge. Three classes
+//! are guaranteed 60, 30 and 10 % of the link, with FQ-CoDel or one queue of 1000 packets in each. Small packets are
+//! echoed in the last one. `scripts/tcp-table` runs it; it needs `ip` and `tc`, and about a minute on an idle machine.
 //!
-//! Goodput is what the user gets. The ideal is the link's rate times the class's part times 1448/1514, which full frames leave to
-//! the user. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add up to the link.
+//! Goodput is the rate of user data. The ideal is the link's rate times the class's part times 1448/1514, the fraction
+//! of user data in full frames. HTB's quanta are 9084, 4542 and 1514 B; they do not matter, because the guarantees add
+//! up to the link.
 //!
 //! Arguments: rates in Mbit/s [100 1000], seconds of each run with `--seconds N` [5], connections in each class with
-//! `--connections N` [1], how the gateway waits with `--pacing MODE` [precise], by what it moves frames with `--backend NAME`
+//! `--connections N` [1], the gateway's waiting mode with `--pacing MODE` [precise], its backend with `--backend NAME`
 //! [af_packet].
 #![forbid(unsafe_code)]
 
@@ -29,9 +30,9 @@ use crate::cables::cables;
 use crate::machines::{default_offloads, ip};
 use crate::shared_tcp::{LIMIT, PERCENT, PORTS, Shared, USERS_PART, config, share};
 
-/// Says which run a process is; absent in the first process, which starts one for each run.
+/// Environment variable with the run of a process; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TCP_TABLE_RUN";
-/// Who shares, by what leaves.
+/// Schedulers and queues.
 const SHARERS: [[&str; 2]; 7] = [
     ["bridge", ""],
     ["kernel-htb", FIFO],
@@ -44,7 +45,7 @@ const SHARERS: [[&str; 2]; 7] = [
 const FIFO: &str = "fifo";
 const FQ_CODEL: &str = "fq_codel";
 
-/// What all runs have in common.
+/// Settings shared by all runs.
 #[derive(Clone, Copy)]
 struct Run {
     seconds: u64,
@@ -121,7 +122,7 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
     show(&format!("{sharer} {leaf}"), mbit, &shared);
     match stats {
         Some(stats) if stats.gateway().balanced => {
-            // What did move frames: another backend may have taken the place of the one that was asked for.
+            // The backend in use: another may have replaced the requested one.
             let movers: Vec<&str> =
                 stats.gateway().interfaces.iter().map(|interface| interface.backend.as_str()).collect();
             let movers = movers.join(", ");
@@ -131,7 +132,7 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
                 stats.gateway().forfeited_s * 1e3
             );
         }
-        Some(stats) => return Err(format!("the account is wrong: {stats:?}")),
+        Some(stats) => return Err(format!("the counters are inconsistent: {stats:?}")),
         None => println!(),
     }
     Ok(())
@@ -151,7 +152,7 @@ fn show(sharer: &str, mbit: u64, shared: &Shared) {
 /// Starts a process for each run, one after the other.
 fn all(rates: &[u64], run: Run) -> Result<(), String> {
     println!(
-        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, what moves frames in and out",
+        "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, backends in and out",
         "Mbit", "", "60 %", "30 %", "10 %", "all", " echo p50, p99 ms", "lost"
     );
     for mbit in rates {
@@ -171,11 +172,11 @@ fn all(rates: &[u64], run: Run) -> Result<(), String> {
 }
 
 fn mode(name: &str) -> Result<Pacing, String> {
-    Pacing::named(name).ok_or_else(|| format!("{name}: precise, busy and eco are possible"))
+    Pacing::named(name).ok_or_else(|| format!("{name}: must be precise, busy or eco"))
 }
 
 fn backend_named(name: &str) -> Result<BackendChoice, String> {
-    BackendChoice::named(name).ok_or_else(|| format!("{name}: auto, af_packet and af_xdp are possible"))
+    BackendChoice::named(name).ok_or_else(|| format!("{name}: must be auto, af_packet or af_xdp"))
 }
 
 fn run() -> Result<(), String> {
@@ -196,10 +197,7 @@ fn run() -> Result<(), String> {
     while let Some(word) = arguments.next() {
         let number = |text: Option<String>| {
             let text = text.ok_or("a number is missing at the end")?;
-            text.parse::<u64>()
-                .ok()
-                .filter(|&number| number > 0)
-                .ok_or(format!("{text}: a number from 1 on is possible"))
+            text.parse::<u64>().ok().filter(|&number| number > 0).ok_or(format!("{text}: must be a number, at least 1"))
         };
         match word.as_str() {
             "--pacing" => run.pacing = mode(&arguments.next().unwrap_or_default())?,

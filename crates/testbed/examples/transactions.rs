@@ -1,12 +1,13 @@
-//! Experiment 4 of \[hls\] as the text runs it: TCP connections of the kernel that send a byte each way in turn, one for each leaf, through the
-//! gateway, in a perfect binary tree of classes and in a flat one. `scripts/transactions` runs it.
+//! Experiment 4 of \[hls\] as in the text: TCP connections of the kernel, one for each leaf, alternately send a byte in
+//! each direction through the gateway. The classes form a perfect binary tree or a flat one. `scripts/transactions`
+//! runs it.
 //!
-//! What is counted are transactions: a byte to the server and a byte back. The link has 10 Gbit/s, so that nothing but the work is in the way.
-//! Weights are one; under `htb` and `cbq-top-level` guarantees are divided evenly, as the text has it. FIFO has one class. `bridge` is the kernel's own
-//! way, without a gateway.
+//! It counts transactions: a byte to the server and a byte back. The link has 10 Gbit/s, so that only the processing
+//! limits. Weights are one; under `htb` and `cbq-top-level` guarantees are divided evenly, as in the text. FIFO has one
+//! class. `bridge` is the kernel's own path, without a gateway.
 //!
-//! Arguments: numbers of leaves, powers of two up to 1024 [2 8 32 128 512]; `--seconds N` of each run [2]; `--profile` prints what each stage of the
-//! gateway takes.
+//! Arguments: numbers of leaves, powers of two up to 1024 [2 8 32 128 512]; `--seconds N` of each run [2]; `--profile`
+//! prints the time of each stage of the gateway.
 
 #[path = "../tests/support/machines.rs"]
 mod machines;
@@ -26,7 +27,7 @@ use fairlink_testbed::{enter_private_namespace, lay_cables};
 
 use crate::machines::{default_offloads, ip, with_middle};
 
-/// Says which run a process is; absent in the first process, which starts one for each run.
+/// Environment variable with the run of a process; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TRANSACTIONS_RUN";
 /// The port of the first leaf's server.
 const FIRST_PORT: u16 = 10_000;
@@ -34,9 +35,9 @@ const MOST_LEAVES: u16 = 1024;
 /// The text's link.
 const LINK_BPS: u64 = 10_000_000_000;
 const BRIDGE: &str = "bridge";
-/// Who shares.
+/// Schedulers.
 const SHARERS: [&str; 5] = [BRIDGE, "fifo", "hls", "htb", "cbq-top-level"];
-/// How long connections may take to be there, and the first transactions that are not counted.
+/// Maximum time for setting up the connections, and duration of the first transactions that are not counted.
 const READY: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -68,7 +69,7 @@ fn tree(scheduler: &str, leaves: u16, binary: bool) -> Result<Hierarchy, String>
 
 fn config(scheduler: &str, leaves: u16, binary: bool, profile: bool) -> Result<GatewayConfig, String> {
     let tree = tree(scheduler, leaves, binary)?;
-    let info = registry::find(scheduler).ok_or_else(|| format!("no scheduler is called {scheduler}"))?;
+    let info = registry::find(scheduler).ok_or_else(|| format!("there is no scheduler {scheduler}"))?;
     let ports = |place: u16| {
         let port = FIRST_PORT + place;
         Match { proto: Some(TCP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY }
@@ -83,7 +84,7 @@ fn config(scheduler: &str, leaves: u16, binary: bool, profile: bool) -> Result<G
     })
 }
 
-/// Connections that are looked at together: which of them can be read.
+/// A set of connections polled for readability.
 struct Watched {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
@@ -96,7 +97,7 @@ impl Watched {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; most] })
     }
@@ -109,10 +110,10 @@ impl Watched {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Numbers of those that can be read, within 50 ms.
+    /// Returns the indices of readable connections, after at most 50 ms.
     fn ready(&mut self) -> io::Result<impl Iterator<Item = usize>> {
         let most = self.events.len() as i32;
-        // SAFETY: `events` has room for so many.
+        // SAFETY: `events` has room for that many.
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), most, 50) };
         if count < 0 {
             return Err(io::Error::last_os_error());
@@ -121,7 +122,7 @@ impl Watched {
     }
 }
 
-/// Sends back each byte that comes at the port of any leaf, until `done`.
+/// Echoes each byte that arrives at the port of any leaf, until `done`.
 fn serve(leaves: u16, done: &AtomicBool) -> io::Result<()> {
     let mut watched = Watched::new(usize::from(leaves))?;
     let mut listeners = Vec::new();
@@ -153,7 +154,7 @@ fn serve(leaves: u16, done: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Transactions per second of one connection for each leaf.
+/// Measures transactions per second of one connection for each leaf.
 fn ask(leaves: u16, seconds: u64) -> io::Result<f64> {
     let begun = Instant::now();
     let mut watched = Watched::new(usize::from(leaves))?;
@@ -240,7 +241,7 @@ fn play(sharer: &str, leaves: u16, binary: bool, seconds: u64, profile: bool) ->
     let stats = stats.filter(|stats| !stats.gateway().balanced || profile);
     if let Some(stats) = stats {
         if !stats.gateway().balanced {
-            return Err(format!("the account is wrong: {stats:?}"));
+            return Err(format!("the counters are inconsistent: {stats:?}"));
         }
         let profile = stats.gateway().profile.unwrap_or_default();
         for (stage, ns, packets) in profile.stages() {
@@ -298,7 +299,11 @@ fn run() -> Result<(), String> {
             "--profile" => profile = true,
             "--seconds" => {
                 let text = arguments.next().unwrap_or_default();
-                seconds = text.parse().ok().filter(|&seconds| seconds > 0).ok_or("--seconds: a number from 1 on")?;
+                seconds = text
+                    .parse()
+                    .ok()
+                    .filter(|&seconds| seconds > 0)
+                    .ok_or("--seconds: must be a number, at least 1")?;
             }
             number => {
                 let count: Option<u16> = number.parse().ok();

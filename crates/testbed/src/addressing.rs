@@ -1,4 +1,4 @@
-//! Which frame to send so that the gateway puts it into a given class. It reads the matches of a link file backwards.
+//! Finds frames that the gateway classifies into a given class, from the matches of a link file.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,22 +8,22 @@ use fairlink_core::ClassId;
 
 use fairlink_net::{Addresses, DEFAULT_DESTINATION, DEFAULT_SOURCE, Headers, Transport};
 
-/// Destination port of the first class where a link file has no matches; the others follow in the order of their numbers.
+/// Destination port of the first class if a link file has no matches; the others follow in the order of their numbers.
 pub(crate) const FIRST_PORT: u16 = 5001;
 
-/// Why no frame can be sent to a class.
+/// Reason why no frame can be sent to a class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressingError {
-    /// Nothing leads to the class.
-    #[error("class {} has no match and is not the default class: nothing that is sent would reach it", class.0)]
+    /// The class has no match.
+    #[error("class {} has no match and is not the default class: no frame can reach it", class.0)]
     NoMatch {
         /// The class.
         class: ClassId,
     },
-    /// No match of the class gives a frame. Either the generator does not speak its protocol, or an earlier match takes all of
-    /// its frames.
+    /// No match of the class gives a frame. Either the generator does not support its protocol, or an earlier match
+    /// covers all of its frames.
     #[error(
-        "no frame found for class {}: it takes UDP or TCP that no earlier match takes (the last one tried: {tried})",
+        "no frame found for class {}: it needs UDP or TCP that no earlier match covers (last one tried: {tried})",
         class.0
     )]
     NoFrame {
@@ -32,29 +32,30 @@ pub enum AddressingError {
         /// The class's last match.
         tried: Box<Match>,
     },
-    /// The class's matches, and those before them, leave too little open for so many flows.
+    /// The class's matches, and those before them, leave too few free fields for this number of flows.
     #[error(
-        "class {} has room for {found} flows, not {flows}: its matches fix ports and addresses, or earlier matches take them", class.0
+        "class {} has room for {found} flows, not {flows}: its matches fix ports and addresses, or earlier matches cover them", class.0
     )]
     TooFewFlows {
         /// The class.
         class: ClassId,
-        /// How many were asked for.
+        /// Requested number of flows.
         flows: u32,
-        /// How many there are.
+        /// Possible number of flows.
         found: usize,
     },
-    /// Without matches, classes are told apart by port, and there are not enough of them.
+    /// Without matches, classes are distinguished by port, and there are not enough ports.
     #[error("class {} needs a match: without any, only the first {limit} classes have a port of their own", class.0)]
     TooManyClasses {
         /// The class.
         class: ClassId,
-        /// How many ports there are.
+        /// Number of ports.
         limit: u32,
     },
 }
 
-/// Matches for a link file that has none: UDP to port 5001 and those above, one port a class, in the order of `leaves`.
+/// Returns matches for a link file that has none: UDP to port 5001 and above, one port per class, in the order of
+/// `leaves`.
 ///
 /// # Errors
 /// [`AddressingError::TooManyClasses`].
@@ -72,20 +73,20 @@ pub fn default_matches(leaves: &[ClassId]) -> Result<Vec<(ClassId, Match)>, Addr
         .collect()
 }
 
-/// What is wanted of frames beyond their class.
+/// Requirements for frames beyond their class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameChoice {
-    /// IPv4 or IPv6; IPv4 where the matches leave it open, when absent.
+    /// IP version if the matches leave it open; IPv4 when absent.
     pub version: Option<IpVersion>,
-    /// DSCP where the class's match names none, 0 to 63; 0 when absent.
+    /// DSCP if the class's match has none, 0 to 63; 0 when absent.
     pub dscp: Option<u8>,
 }
 
 /// Most flows of one class.
 pub const MAX_FLOWS: u32 = 4096;
 
-/// Headers of `flows` flows, 1 to [`MAX_FLOWS`], whose frames `matches` put into `class`. They differ in source port, and where that does not
-/// suffice in source address, destination port or destination address.
+/// Returns headers of `flows` flows, 1 to [`MAX_FLOWS`], whose frames `matches` put into `class`. They differ in source
+/// port; if that does not suffice, also in source address, destination port or destination address.
 ///
 /// # Errors
 /// [`AddressingError`].
@@ -105,7 +106,7 @@ pub fn flow_headers(
         &|more| Some(Headers { ports: (first.ports.0, port(first.ports.1, more)?), ..first }),
         &|more| Some(Headers { addresses: beside(first.addresses, 0, more), ..first }),
     ];
-    // A frame without IP has nothing that could differ.
+    // A frame without IP has no fields that could vary.
     let changes = if first.bare.is_some() { &change[..0] } else { &change[..] };
     for headers in changes.iter().flat_map(|change| (1..=u16::MAX).filter_map(change)) {
         if found.len() >= flows as usize {
@@ -121,7 +122,7 @@ pub fn flow_headers(
     Ok(found)
 }
 
-/// Addresses so many further on than these, within their last 16 bits.
+/// Returns these addresses advanced by the given steps, within their last 16 bits.
 fn beside(addresses: Addresses, source: u16, destination: u16) -> Addresses {
     let v4 = |address: Ipv4Addr, more: u16| {
         let [a, b, c, d] = address.octets();
@@ -139,8 +140,8 @@ fn beside(addresses: Addresses, source: u16, destination: u16) -> Addresses {
     }
 }
 
-/// Headers of frames that `matches` put into `class`. The first match in file order counts; a frame that meets none belongs to
-/// `default`. Where the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
+/// Returns headers of frames that `matches` put into `class`. The first match in file order counts; a frame without a
+/// match belongs to `default`. If the matches leave a choice, it is UDP over IPv4 to port 5001 and above.
 ///
 /// # Errors
 /// [`AddressingError`].
@@ -181,7 +182,7 @@ fn class_of(headers: &Headers, matches: &[(ClassId, Match)], default: Option<Cla
     matches.iter().find(|(_, found)| found.matches(&key)).map(|&(class, _)| class).or(default)
 }
 
-/// What a classifier sees of frames with these headers.
+/// The classifier's key of frames with these headers.
 #[must_use]
 pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     let (vlan, inner_vlan) = (headers.vlan, headers.vlan.and(headers.inner_vlan));
@@ -209,7 +210,7 @@ pub(crate) fn key_of(headers: &Headers) -> FrameKey {
     }
 }
 
-/// A handful of frames that `wanted` matches, the plainest first.
+/// Returns a few frames that match `wanted`, the simplest first.
 fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Iterator<Item = Headers> {
     let wanted = *wanted;
     let offset = (class.0 % 20_000) as u16;
@@ -236,7 +237,7 @@ fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Itera
         bare: Some(ethertype),
         ..Headers::udp(FIRST_PORT)
     });
-    // An earlier match may have taken one of these ports. It has hardly taken all of them.
+    // An earlier match may cover one of these ports, but hardly all of them.
     let ports = move |range: Option<fairlink_config::matching::PortRange>, free: [u16; 3]| match range {
         None => free.to_vec(),
         Some(range) => vec![range.first, range.last, range.first + (range.last - range.first) / 2],
@@ -264,7 +265,7 @@ fn candidates(wanted: &Match, class: ClassId, choice: FrameChoice) -> impl Itera
 }
 
 fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Addresses {
-    // The first host of a prefix, which is not its network address where there is room.
+    // The first host of a prefix, and not its network address if there is room.
     let host = |prefix: Option<Prefix>, free: [u8; 16]| {
         let Some(prefix) = prefix else { return free };
         let mut address = prefix.address();
@@ -277,7 +278,7 @@ fn addresses(version: IpVersion, src: Option<Prefix>, dst: Option<Prefix>) -> Ad
             Addresses::V4(v4(host(src, v4_mapped([198, 18, 0, 1]))), v4(host(dst, v4_mapped([198, 18, 0, 2]))))
         }
         IpVersion::V6 => {
-            // The block set apart for benchmarks (RFC 5180).
+            // The block reserved for benchmarks (RFC 5180).
             let free = |last| Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, last).octets();
             Addresses::V6(Ipv6Addr::from(host(src, free(1))), Ipv6Addr::from(host(dst, free(2))))
         }

@@ -1,16 +1,17 @@
-//! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the scheduler's share
-//! of its work, over packet sockets and over AF_XDP. It sends real packets over two virtual cables in a private network namespace.
+//! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the
+//! scheduler's share of its work, over packet sockets and over AF_XDP. It sends real packets over two virtual cables in
+//! a private network namespace.
 //!
-//! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes. The link
-//! has 1 Tbit/s, so that only the machine limits.
+//! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes.
+//! The link has 1 Tbit/s, so that only the machine limits.
 //!
-//! *Delay.* A generator sends 10,000 packets/s, once over a bare cable and once through the gateway on an idle link. Packets are
-//! stamped when they are sent, and the kernel times them when they arrive. The gateway adds the difference of the medians, and of
-//! the 99th percentiles.
+//! *Delay.* A generator sends 10,000 packets/s, once over a bare cable and once through the gateway on an idle link.
+//! Packets are stamped when they are sent, and the kernel times them when they arrive. The gateway adds the difference
+//! of the medians, and of the 99th percentiles.
 //!
-//! On a machine of few processors sender, gateway and receiver disturb each other. What the kernel does on behalf of a sender
-//! counts as the sender's work. Work is measured in the thread's own time of a processor, so that what others do while they have the
-//! processor counts for none of its stages.
+//! On a machine of few processors, sender, gateway and receiver disturb each other. Work of the kernel on behalf of a
+//! sender counts as the sender's. Work is measured in the thread's own processor time, so that time of other threads
+//! counts for no stage.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,7 +46,7 @@ const DELAY_PPS: u64 = 10_000;
 /// Frames that the sender repeats.
 const PREPARED: u32 = 64;
 
-/// What to measure.
+/// Configuration of the bench.
 #[derive(Clone, Debug)]
 pub struct GatewayBenchConfig {
     /// Lengths of frames in bytes, each measured; at least 64.
@@ -56,7 +57,7 @@ pub struct GatewayBenchConfig {
     pub classes: u16,
     /// The backends, each measured at each length.
     pub backends: Vec<BackendKind>,
-    /// How the gateway waits.
+    /// Waiting mode of the gateway.
     pub pacing: Pacing,
     /// Length of each of the three measurements of a frame length.
     pub span: Duration,
@@ -77,13 +78,13 @@ impl GatewayBenchConfig {
     }
 }
 
-/// Why the bench could not run.
+/// Reason why the bench could not run.
 #[derive(Debug, Error)]
 pub enum GatewayBenchError {
     /// A number outside its range.
     #[error("{what} of {value} is outside {min} .. {max}")]
     Range {
-        /// What it is.
+        /// The quantity.
         what: &'static str,
         /// The value given.
         value: u64,
@@ -122,10 +123,10 @@ pub enum GatewayBenchError {
     /// The receiver.
     #[error("receiver: {0}")]
     Receiver(#[from] ReceiverError),
-    /// Nothing came through.
+    /// No frame arrived.
     #[error("nothing arrived over the {path}: the machine is too busy to measure on")]
     Nothing {
-        /// Where.
+        /// The path.
         path: &'static str,
     },
 }
@@ -137,16 +138,16 @@ pub struct GatewayBench {
     pub scheduler: String,
     /// Leaf classes.
     pub classes: u16,
-    /// How the gateway waited.
+    /// Waiting mode of the gateway.
     pub pacing: String,
     /// One per frame length and backend.
     pub results: Vec<GatewayBenchResult>,
-    /// Why a backend was not measured, in words.
+    /// Reasons why a backend was not measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
 }
 
-/// What was measured with frames of one length.
+/// Results for frames of one length.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GatewayBenchResult {
     /// Length of the frames in bytes.
@@ -155,22 +156,22 @@ pub struct GatewayBenchResult {
     pub backend: String,
     /// True if the driver itself reads and writes frames of the packet pool.
     pub zero_copy: bool,
-    /// The part of the time for which a processor worked for the data thread, by the kernel's count. What the kernel does to receive counts as
-    /// the sender's: all of it with AF_XDP, and less with packet sockets.
+    /// Fraction of the time for which a processor worked for the data thread, by the kernel's count. The kernel's work
+    /// of receiving counts as the sender's: all of it with AF_XDP, and less with packet sockets.
     pub processor: f64,
     /// Frames that the sender offered, per second.
     pub offered_pps: f64,
-    /// Frames that came through, per second, on one processor.
+    /// Received frames per second, on one processor.
     pub forwarded_pps: f64,
-    /// Frames forwarded per second of work: what a gateway that never has to wait would forward per second.
+    /// Frames forwarded per second of work: the rate of a gateway that never has to wait.
     pub forwarded_per_busy_second: f64,
     /// Frames that the kernel dropped because the gateway did not fetch them in time, per second.
     pub kernel_dropped_pps: f64,
-    /// The part of its time in which a processor worked for the data thread, without what it spent waiting.
+    /// Fraction of the time for which a processor worked for the data thread, without waiting.
     pub busy: f64,
-    /// The part of that work that the scheduler, the pacing and the driving loop have.
+    /// The fraction of that work for the scheduler, the pacing and the driving loop.
     pub scheduler_share: f64,
-    /// The part of that work that classification has.
+    /// The fraction of that work for classification.
     pub classify_share: f64,
     /// Delay over a bare cable, in seconds.
     pub direct_delay_s: Delay,
@@ -184,20 +185,20 @@ pub struct GatewayBenchResult {
     pub balanced: bool,
 }
 
-/// What one processor of this machine moves through a gateway over virtual cables and packet sockets, which gateways use unless told otherwise.
+/// Capacity of a gateway on one processor of this machine, over virtual cables and packet sockets, the default backend.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct GatewayThroughput {
     /// Length of the frames in bytes.
     pub frame_bytes: u32,
-    /// Frames forwarded per second of work, in the thread's own time of a processor: neither what others do on the machine nor a slow
-    /// sender makes it less.
+    /// Frames forwarded per second of work, in the thread's own processor time. Other load on the machine or a slow
+    /// sender does not reduce it.
     pub frames_per_s: f64,
     /// The same in bits of frames per second.
     pub bps: f64,
 }
 
-/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it makes (`gen`, `in`, `out`, `sink`)
-/// stay in the private namespace, so that it runs once in each.
+/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it creates
+/// (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it can run only once in each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -221,8 +222,8 @@ fn lay_cables() -> Result<(), GatewayBenchError> {
     veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)
 }
 
-/// Measures. The interfaces that it makes (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it runs once in
-/// each.
+/// Runs the bench. The interfaces that it creates (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that
+/// it can run only once in each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -255,7 +256,7 @@ pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Resul
     })
 }
 
-/// Why gateways do not use `backend` here.
+/// Returns the reason why gateways cannot use `backend` here.
 fn why_not(config: &GatewayBenchConfig, backend: BackendKind) -> Result<Option<String>, GatewayBenchError> {
     let gateway = Gateway::open(gateway_config(config, backend)?)?;
     let is_used = gateway.interfaces().iter().all(|interface| interface.backend == backend.name());
@@ -305,23 +306,24 @@ fn measure(
     })
 }
 
-/// The part of the time in which the data thread neither waited nor slept.
+/// Fraction of the time in which the data thread neither waited nor slept.
 fn awake(stats: &GatewayStats) -> f64 {
     1.0 - stats.gateway().time.idle - stats.gateway().time.spinning
 }
 
-/// The part of the time in which a processor worked for the data thread. While others have the processor, the thread is awake and does not work.
+/// Fraction of the time in which a processor worked for the data thread. While others have the processor, the thread is
+/// awake but does not work.
 fn busy(stats: &GatewayStats) -> f64 {
     awake(stats).min(stats.gateway().time.processor)
 }
 
-/// Frames forwarded per second of work; 0 where no work was counted.
+/// Frames forwarded per second of work; 0 if no work was counted.
 fn per_busy_second(stats: &GatewayStats) -> f64 {
     let busy = busy(stats);
     if busy > 0.0 { stats.counts().sent.packets as f64 / stats.gateway().uptime_s / busy } else { 0.0 }
 }
 
-/// The value of a thread; its panic goes on in this one.
+/// Returns the value of a thread, or continues its panic in this one.
 pub(super) fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -347,7 +349,7 @@ fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<G
     })
 }
 
-/// Sends as fast as possible through a gateway. Returns how many frames it offered, and the gateway's statistics.
+/// Sends as fast as possible through a gateway. Returns the number of offered frames, and the gateway's statistics.
 fn flood(
     config: &GatewayBenchConfig,
     backend: BackendKind,
@@ -375,7 +377,7 @@ fn flood(
                     offered += sent.accepted as u64;
                     frames.drain(..sent.accepted);
                     sender.reclaim(&mut pool);
-                    // A frame that comes back is as it was, and is sent again.
+                    // A frame that comes back is unchanged, and is sent again.
                     frames.extend(std::iter::from_fn(|| pool.take()));
                 }
                 Err(error) => failed = Some(error),

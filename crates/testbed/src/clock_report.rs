@@ -1,10 +1,10 @@
-//! What is said of two clocks, in seconds.
+//! Comparison of two clocks, in seconds.
 
 use fairlink_traffic::clocks::{Clocks, Corrected, Known};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A value and how far the true one may be away, in 95 % of all cases; `null` where nothing is known of that.
+/// A value and the half-width of its 95 % confidence interval; `null` if that is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct KnownValue {
     /// The value.
@@ -41,20 +41,20 @@ pub struct StretchReport {
 /// A jump of the offset.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct JumpReport {
-    /// When, since the first packet.
+    /// Time since the first packet.
     pub at_s: KnownValue,
-    /// By how much the receiver's clock moved against the sender's.
+    /// Movement of the receiver's clock against the sender's.
     pub size_s: KnownValue,
 }
 
-/// What one-way delays say of the receiver's clock against the sender's.
+/// The receiver's clock against the sender's, estimated from one-way delays.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClockReport {
     /// Parts in which the offset moves smoothly, without gaps.
     pub stretches: Vec<StretchReport>,
-    /// Jumps between them. Where there is none between two parts, only the skew changes.
+    /// Jumps between the parts. Between two parts without a jump, only the skew changes.
     pub jumps: Vec<JumpReport>,
-    /// How far delays that are corrected may be off, at most.
+    /// Maximum error of corrected delays.
     pub correction_ci95_s: Option<f64>,
     /// Mean distance of the shortest delays of short spans of time from the envelope.
     pub roughness_s: f64,
@@ -111,7 +111,7 @@ impl From<Corrected> for SampledDelays {
 }
 
 impl SampledDelays {
-    /// The same, each longer by `time` seconds.
+    /// Returns the delays, each longer by `time` seconds.
     #[must_use]
     pub fn plus(self, time: f64) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! What a demo plays, a [`DemoPlan`], and what came of it, a [`DemoOutcome`]. Both are plain data on every system.
+//! Input of a demo, a [`DemoPlan`], and its result, a [`DemoOutcome`]. Both are plain data on every system.
 //!
-//! The plan brings the ideal rates with it, so that any scenario can be played. The experiments of \[hls\] are such plans and
-//! live in `fairlink-lab`. The test bed plays a plan on real packets. Where real packets cannot be had, a simulator fills in the
-//! same outcome.
+//! The plan includes the ideal rates, so that any scenario can be played. The experiments of \[hls\] are such plans, in
+//! `fairlink-lab`. The test bed plays a plan with real packets. If real packets are not available, a simulator computes
+//! the same outcome.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use fairlink_traffic::SourceSpec;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Name under which the kernel's HTB is shown beside our schedulers. Its shares depend on the quanta of leaves and on how much inner
-/// classes lend themselves, see `docs/traffic.md`.
+/// Name of the kernel's HTB in results. Its shares depend on the quanta of leaves and on how much inner classes lend
+/// themselves, see `docs/traffic.md`.
 pub const KERNEL_HTB: &str = "kernel-htb";
 
-/// A phase of an experiment: between two changes of what sends.
+/// A phase of an experiment: the time between two changes of the senders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanPhase {
     /// Its start.
@@ -27,7 +27,7 @@ pub struct PlanPhase {
     pub ideal_bps: Vec<f64>,
 }
 
-/// What to play.
+/// Plan of a demo.
 #[derive(Clone, Debug)]
 pub struct DemoPlan {
     /// Number of the experiment in its paper.
@@ -38,28 +38,28 @@ pub struct DemoPlan {
     pub tree: Hierarchy,
     /// Their names by id, the root's included.
     pub names: Vec<String>,
-    /// What is sent; packet lengths are those of whole Ethernet frames.
+    /// Traffic sources; packet lengths are those of whole Ethernet frames.
     pub sources: Vec<SourceSpec>,
     /// The phases, in order.
     pub phases: Vec<PlanPhase>,
-    /// Left out of the averages at the start of each phase: old queues drain, new ones fill.
+    /// Excluded from the averages at the start of each phase: old queues drain, new ones fill.
     pub settle: Nanos,
 }
 
 impl DemoPlan {
-    /// When the last phase ends.
+    /// End of the last phase.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         self.phases.last().map_or(Nanos::ZERO, |phase| phase.end)
     }
 
-    /// The index of the phase that `at` is in; the last one's after the end.
+    /// Returns the index of the phase at `at`; that of the last one after the end.
     #[must_use]
     pub fn phase_at(&self, at: Nanos) -> usize {
         self.phases.iter().position(|phase| at < phase.end).unwrap_or(self.phases.len().saturating_sub(1))
     }
 
-    /// The name of `class`, or its number where it has none.
+    /// Returns the name of `class`, or its number if it has none.
     #[must_use]
     pub fn name(&self, class: ClassId) -> String {
         self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
@@ -71,7 +71,7 @@ impl DemoPlan {
         self.phases.get(phase).and_then(|phase| phase.ideal_bps.get(class.index())).copied().unwrap_or(0.0)
     }
 
-    /// The part of each phase that is averaged over, from `start_ns` on.
+    /// Returns the averaged part of each phase, from `start_ns` on.
     #[must_use]
     pub fn spans(&self, start_ns: u64) -> Vec<(u64, u64)> {
         self.phases
@@ -91,12 +91,12 @@ pub fn demo_rate(name: &str, rate_bps: f64, fair_bps: f64) -> ClassSpan {
     ClassSpan { name: name.to_owned(), rates, ..ClassSpan::default() }
 }
 
-/// Where the frames of a run went. Frames that the queues drop are counted; frames that are lost are missing from the count.
+/// Counts of a run's frames. Dropped frames are counted; lost frames are missing from the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Accounting {
     /// Frames that the generator sent.
     pub sent_packets: u64,
-    /// Frames dropped by the scheduler's queues, which is what queues in front of an overloaded link do.
+    /// Frames dropped by the scheduler's queues, as expected in front of an overloaded link.
     pub dropped_packets: u64,
     /// Frames still queued at the end.
     pub left_packets: u64,
@@ -104,16 +104,16 @@ pub struct Accounting {
     pub received_packets: u64,
     /// Frames that the kernel dropped because gateway or receiver did not fetch them in time.
     pub kernel_dropped_packets: u64,
-    /// Frames that came after one sent later in the same class.
+    /// Frames that arrived after one sent later in the same class.
     pub reordered_packets: u64,
     /// Frames that came twice.
     pub duplicate_packets: u64,
-    /// Frames put into another class than the one they were sent for, where that can be told; else 0.
+    /// Frames put into another class than the one they were sent for, if that is detectable; else 0.
     pub misplaced_packets: u64,
 }
 
 impl Accounting {
-    /// Frames that are not accounted for: 0 unless something is wrong. Negative where there are more than were sent.
+    /// Number of unaccounted frames: 0 unless something is wrong. Negative if there are more than were sent.
     #[must_use]
     pub fn unaccounted(&self) -> i64 {
         let known = self.dropped_packets + self.left_packets + self.received_packets + self.kernel_dropped_packets;
@@ -133,35 +133,34 @@ pub struct DemoRun {
     /// The link's rate in bit/s.
     #[serde(rename = "capacity_bps")]
     pub link_bps: f64,
-    /// The phases that were played to their end, each with the rate of each leaf at the receiver, the start of the phase left out, and its
-    /// fair rate.
+    /// The phases that were played to their end.
     #[serde(rename = "spans")]
     pub phases: Vec<Span>,
-    /// Quantum of each leaf in bytes, by name, where the outcome depends on it.
+    /// Quantum of each leaf in bytes, by name, if the outcome depends on it.
     pub quanta_bytes: Option<BTreeMap<String, u64>>,
-    /// Where the frames went; absent for a simulated run.
+    /// Counts of frames; absent for a simulated run.
     pub accounting: Option<Accounting>,
 }
 
-/// A scheduler that was to be played and could not be.
+/// A scheduler that could not be played.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Skipped {
     /// Its name.
     pub scheduler: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What `fairlink demo --json` prints.
+/// The document of `fairlink demo --json`.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DemoOutcome {
     /// True if real packets were sent.
     pub real: bool,
-    /// Why not, where they were not.
+    /// Reason for a simulation, if the runs were simulated.
     pub why_simulated: Option<String>,
-    /// What was played.
+    /// Experiments that were played.
     pub experiments: Vec<DemoRun>,
-    /// What was not played.
+    /// Experiments that were skipped.
     pub skipped: Vec<Skipped>,
     /// True if it was stopped before its end.
     pub stopped: bool,
@@ -182,7 +181,7 @@ pub struct LiveRate {
     pub ideal_bps: f64,
 }
 
-/// What is told while a demo runs, five times a second.
+/// Progress of a demo, reported five times a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoProgress<'a> {
     /// The scheduler that is played.
@@ -226,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_start_of_each_phase_is_left_out_of_its_average() {
-        // The second phase is shorter than what is left out of it: nothing remains.
+        // The second phase is shorter than its excluded part, so that nothing remains.
         assert_eq!(plan().spans(10), [(500_000_010, 1_000_000_010), (1_300_000_010, 1_300_000_010)]);
         assert_eq!([0, 999, 1000, 5000].map(|ms| plan().phase_at(Nanos::from_millis(ms))), [0, 0, 1, 1]);
         assert_eq!((plan().ideal_bps(0, ClassId(2)), plan().ideal_bps(1, ClassId(2))), (7.0, 0.0));

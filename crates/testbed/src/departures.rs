@@ -1,4 +1,4 @@
-//! When frames really leave: how long after their time they are stamped, and how long after that the kernel hands them to the driver.
+//! Departure times of frames: from due time to stamp, and from stamp to the handover to the driver.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,14 +9,14 @@ use fairlink_net as clock;
 use fairlink_net::system as sys;
 use fairlink_net::{MAX_HEADERS, Stamp};
 
-/// Longest time that is told apart, in ns.
+/// Longest time that is distinguished, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
-/// Most stamps taken from the kernel at once.
+/// Maximum number of stamps read from the kernel at once.
 const AT_ONCE: usize = 4096;
-/// Room for the kernel's answers beside a frame.
+/// Buffer for the kernel's ancillary data of a frame.
 const CONTROL: usize = 256;
 
-/// Quantiles are exact to 1 % of the value or 1 ns, whichever is more.
+/// Quantiles are exact to 1 % of the value or 1 ns, whichever is larger.
 const BUCKETS: Buckets = Buckets::new(7, 0);
 
 /// Distribution of times in ns. It takes up to 30 kB.
@@ -32,13 +32,13 @@ impl Times {
         self.0.record(ns);
     }
 
-    /// Summarises the times; `None` where there are none.
+    /// Summarises the times; `None` if there are none.
     pub(crate) fn summary(&self) -> Option<Delay> {
         (self.0.tally().count > 0).then(|| self.0.delay())
     }
 }
 
-/// Asks for the time at which each frame sent through `socket` is handed to the driver.
+/// Requests the time at which each frame sent through `socket` is handed to the driver.
 pub(crate) fn ask_for_stamps(socket: &OwnedFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     sys::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
@@ -47,7 +47,7 @@ pub(crate) fn ask_for_stamps(socket: &OwnedFd) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// Takes the stamps that the kernel has. It gives each frame back with its time, so nothing has to be remembered.
+/// Reads the kernel's stamps. The kernel returns each frame with its time, so that no state is needed.
 pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()> {
     let offset = clock::realtime_offset_ns();
     for _ in 0..AT_ONCE {
@@ -60,7 +60,8 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL as _;
-        // SAFETY: the message points to the vector, that to the frame, and to the control buffer, with their lengths; all live.
+        // SAFETY: the message points to the vector, that to the frame, and to the control buffer, with their lengths;
+        // all live.
         let received =
             unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
         let Ok(length) = usize::try_from(received) else {
@@ -77,15 +78,16 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
     Ok(())
 }
 
-/// The time that the kernel took, in ns since 1970.
+/// The kernel's time stamp, in ns since 1970.
 fn software_ns(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: `message` was filled by recvmsg: its control pointer and length describe what the kernel has written, within which
-    // CMSG_FIRSTHDR and CMSG_NXTHDR stay.
+    // SAFETY: `message` was filled by recvmsg: its control pointer and length describe what the kernel has written,
+    // within which CMSG_FIRSTHDR and CMSG_NXTHDR stay.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: `header` is null or points to a header inside the control buffer.
     while let Some(found) = unsafe { header.as_ref() } {
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_TIMESTAMPING {
-            // SAFETY: the kernel puts three timespecs behind such a header, the first by software; they may not be aligned.
+            // SAFETY: the kernel puts three timespecs behind such a header, the first by software; they may not be
+            // aligned.
             let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
             let ns = u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?;
             return (ns > 0).then_some(ns);

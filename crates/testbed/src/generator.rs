@@ -1,13 +1,13 @@
 //! Sends real traffic: the [sources](fairlink_traffic) of a scenario, in real time, as frames that the
-//! [receiver](crate::receiver) knows.
+//! [receiver](crate::receiver) recognizes.
 //!
-//! The lengths of a source's packets are those of whole Ethernet frames ([`fairlink_net::Headers`]). A greedy source offers packets
-//! at a fixed rate, which its user sets above what its class can get.
+//! The lengths of a source's packets are those of whole Ethernet frames ([`fairlink_net::Headers`]). A greedy source
+//! offers packets at a fixed rate, which its user sets above what its class can get.
 //!
-//! The generator sleeps between batches. So frames leave several at a time and up to [`GRAIN`] late, and are stamped with the
-//! time at which they leave. Where the machine was busy elsewhere, a packet that is overdue by more than [`LATE`] is counted
-//! and not sent. Sources that offer more than this machine can even count are left behind: the run ends on time all the same, and
-//! the report says how much of the sources' time it did not reach.
+//! The generator sleeps between batches. So frames leave several at a time and up to [`GRAIN`] late, and are stamped
+//! with the time at which they leave. If the machine is too busy, a packet that is overdue by more than [`LATE`] is
+//! counted and not sent. If sources offer more packets than this machine can count, the run still ends on time. The
+//! report then has the part of the sources' time that was not reached.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,63 +31,64 @@ use fairlink_net::{FrameTemplate, Headers, MAX_CLASS, MAX_FRAME, Stamp};
 
 /// Shortest sleep: arrivals within it leave together.
 pub(crate) const GRAIN: Nanos = Nanos::from_micros(200);
-/// How long overdue an arrival may be and still be sent.
+/// Maximum lateness of an arrival that is still sent.
 pub(crate) const LATE: Nanos = Nanos::from_millis(20);
-/// Most sockets of one generator, where each class has its own.
+/// Maximum number of sockets of one generator, if each class has its own.
 pub(crate) const MAX_LANES: usize = 256;
 /// Frames sent in one system call.
 const BATCH: usize = 64;
-/// Longest sleep, so that the stop flag is seen.
+/// Longest sleep, so that the stop flag is noticed.
 const NAP: Nanos = Nanos::from_millis(20);
-/// Arrivals between two looks at the clock and the stop flag.
+/// Arrivals between two checks of the clock and the stop flag.
 const STRIDE: u32 = 256;
 /// Time between two calls of the progress function.
 const PROGRESS: Nanos = Nanos::from_millis(200);
 
-/// Through how many sockets frames are sent.
+/// Number of sockets for sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// One for all classes: frames leave in the order of their arrivals.
     Shared,
-    /// One for each class, with this `SO_PRIORITY`, by which the kernel's HTB knows its classes. A class whose frames wait
-    /// in the kernel does not hold up the others. Frames that its socket has no room for are refused.
+    /// One socket per class, with this `SO_PRIORITY`, by which the kernel's HTB identifies its classes. A class whose
+    /// frames wait in the kernel does not delay the others. Frames that its socket has no room for are refused.
     ByPriority(Vec<(ClassId, u32)>),
 }
 
-/// What a generator does.
+/// Configuration of a generator.
 #[derive(Clone, Debug)]
 pub struct GeneratorConfig {
     /// The interface to send out of.
     pub interface: String,
-    /// Headers of each class that has a source. A class may have several: its frames take them in turn, so that number n has those number
-    /// n modulo their count. Each is a flow.
+    /// Headers of each class that has a source. A class may have several: its frames use them in turn, so that frame n
+    /// has headers n modulo their count. Each is a flow.
     pub classes: Vec<(ClassId, Headers)>,
     /// Names of classes, for the report; a class without a name is shown by its number.
     pub names: BTreeMap<ClassId, String>,
-    /// What arrives when; packet lengths are those of whole frames.
+    /// Traffic sources; packet lengths are those of whole frames.
     pub sources: Vec<SourceSpec>,
     /// Seed of the sources.
     pub seed: u64,
     /// Rate at which each greedy source offers packets.
     pub greedy_rate: Rate,
-    /// How long to send.
+    /// Duration of the run.
     pub duration: Nanos,
-    /// When time zero of the sources is, by `CLOCK_MONOTONIC` in ns; now when absent.
+    /// Time zero of the sources, by `CLOCK_MONOTONIC` in ns; the present when absent.
     pub start_ns: Option<u64>,
-    /// Number that frames of this run carry.
+    /// Run number in the frames.
     pub run: u8,
     /// Sockets.
     pub lanes: Lanes,
-    /// True if packets that are longer than the interface's MTU are sent as fragments of one IP datagram, as the DRR++ thesis does (Section
-    /// 4.4.1). Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are [`GeneratorError::Length`].
+    /// True if packets longer than the interface's MTU are sent as fragments of one IP datagram, as in the DRR++ thesis
+    /// (Section 4.4.1). Pictures of `mpeg` sources are one packet each then. Needs UDP. Without it such packets are
+    /// [`GeneratorError::Length`].
     pub fragment: bool,
-    /// Ask the kernel when it hands each frame to the driver. It costs a system call for each frame.
+    /// Requests the time at which the kernel hands each frame to the driver. It costs a system call for each frame.
     pub kernel_stamps: bool,
     /// Processor to keep the sending thread on; any when absent.
     pub cpu: Option<usize>,
 }
 
-/// Why a generator cannot run, or ended early.
+/// Reason why a generator cannot run, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum GeneratorError {
     /// The interface does not exist.
@@ -114,7 +115,7 @@ pub enum GeneratorError {
         index: usize,
         /// Its class.
         class: ClassId,
-        /// What is missing.
+        /// The missing item.
         what: &'static str,
     },
     /// A source's frames do not fit.
@@ -129,23 +130,23 @@ pub enum GeneratorError {
         len: u32,
         /// The shortest frame that carries headers and stamp.
         min: u32,
-        /// The longest frame that the interface takes.
+        /// Longest frame of the interface.
         max: u32,
     },
-    /// Packets that would have to be sent as fragments, and cannot be.
+    /// Packets that would have to be fragmented, but cannot be.
     #[error("source {index}: packets of {len} B; {why}")]
     Unfragmentable {
         /// The index of the source.
         index: usize,
-        /// Its longest packet, as the whole frame that it would be.
+        /// Length of its longest packet, as a whole frame.
         len: u32,
         /// The reason with its limit.
         why: String,
     },
-    /// More lanes than sockets may be opened.
+    /// More lanes than the limit of sockets.
     #[error("{lanes} classes with a socket each; the limit is {MAX_LANES}")]
     TooManyLanes {
-        /// How many there are.
+        /// Number of lanes.
         lanes: usize,
     },
     /// A system call failed.
@@ -160,10 +161,11 @@ pub enum GeneratorError {
     },
 }
 
-/// What was sent of one class. Arrivals of the sources are sent, refused or late. An arrival is a frame, or a datagram in fragments.
+/// Counters of one class. Arrivals of the sources are sent, refused or late. An arrival is a frame, or a datagram in
+/// fragments.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClassSent {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,
@@ -171,50 +173,52 @@ pub struct ClassSent {
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
-    /// Frames handed to the kernel; datagrams of which all fragments were count as one.
+    /// Frames handed to the kernel; a datagram counts as one if all its fragments were.
     pub sent_packets: u64,
     /// Their bytes (whole Ethernet frames without check sequence), those of every fragment.
     pub sent_bytes: u64,
-    /// Those among the sent ones that went as fragments.
+    /// Sent packets that were fragmented.
     #[serde(skip_serializing_if = "is_zero")]
     pub fragmented_packets: u64,
-    /// Fragments handed to the kernel, also of datagrams that it had no room for in the end.
+    /// Fragments handed to the kernel, including those of datagrams refused in the end.
     #[serde(skip_serializing_if = "is_zero")]
     pub fragments: u64,
-    /// Frames that the kernel had no room for: its queue was full. Datagrams of which a fragment was refused; the fragments behind it are not sent.
+    /// Frames that the kernel refused because its queue was full. A datagram counts if a fragment was refused; its
+    /// later fragments are not sent.
     pub refused_packets: u64,
     /// Arrivals not sent because this generator was too late.
     pub late_packets: u64,
-    /// Packets that the shapers and policers of its sources lost; they were never offered.
+    /// Packets lost in the shapers and policers of the sources; they were never offered.
     pub lost_at_source_packets: u64,
-    /// Frames that were made longer, because what the source sent was shorter than the shortest frame with headers and stamp.
+    /// Frames that were padded, because the source's packet was shorter than the shortest frame with headers and stamp.
     pub padded_packets: u64,
-    /// How often a send would have blocked, because the socket's buffer was full of frames that wait in the kernel. The frames are
-    /// among the refused ones.
+    /// Number of sends that would have blocked, because the socket's buffer was full. The frames are among the refused
+    /// ones.
     pub blocked_sends: u64,
-    /// How long, in seconds: from each such send to the next one that the kernel takes, or the end.
+    /// Total time in seconds from each such send to the next accepted one, or the end.
     pub blocked_s: f64,
 }
 
-/// Leaves counts of fragments out of reports without any.
+/// Omits counts of fragments from reports without any.
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What was sent.
+/// Report of a run.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GeneratorReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
-    /// Number that frames of this run carried.
+    /// Run number in the frames.
     pub run: u8,
-    /// The last part of the sources' time whose arrivals were not even counted, in seconds, because there were too many before
-    /// for this machine. Zero where it kept up, and where it was stopped.
+    /// The last part of the sources' time whose arrivals were not even counted, in seconds, because earlier ones were
+    /// too many for this machine. Zero if it kept up, or was stopped.
     pub unreached_s: f64,
-    /// How long after its time each frame was stamped, which is right before it is handed to the kernel; absent where nothing was sent.
+    /// Time from each frame's due time to its stamp, right before it is handed to the kernel; absent if nothing was
+    /// sent.
     pub departure_after_due_s: Option<Delay>,
-    /// How long after its stamp the kernel handed each frame to the driver; absent where nobody asked, or the interface has no such
-    /// stamps.
+    /// Time from each frame's stamp to its handover from the kernel to the driver; absent if not requested, or if the
+    /// interface has no such stamps.
     pub driver_after_stamp_s: Option<Delay>,
     /// Per class that has a source, in the order of their numbers.
     pub classes: Vec<ClassSent>,
@@ -232,7 +236,7 @@ impl GeneratorReport {
     }
 }
 
-/// How far a generator has come.
+/// Progress of a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GeneratorProgress {
     /// Seconds since its start.
@@ -250,7 +254,7 @@ struct Class {
     templates: Vec<FrameTemplate>,
     /// The shortest frame of any flow.
     shortest: usize,
-    /// The longest frame that the interface takes.
+    /// Longest frame of the interface.
     longest: usize,
     lane: usize,
     offered: (u64, u64),
@@ -262,7 +266,7 @@ struct Class {
     padded: u64,
     refused: u64,
     late: u64,
-    /// Sends that would have blocked, and for how long, in ns.
+    /// Number of sends that would have blocked, and their total time in ns.
     blocked: (u64, u64),
 }
 
@@ -274,7 +278,7 @@ struct Pending {
     len: u32,
     /// Its time since the start.
     due: Nanos,
-    /// Frames that it takes.
+    /// Capacity in frames.
     frames: usize,
 }
 
@@ -285,11 +289,11 @@ struct Lane {
     pending: Vec<Pending>,
     /// Frames of all pending packets.
     waiting: usize,
-    /// Slots for as many frames as may wait.
+    /// Slots for the maximum number of pending frames.
     frames: Vec<u8>,
     /// Lengths of the frames that are being sent.
     lengths: Vec<usize>,
-    /// The class whose send would have blocked, and since when by `CLOCK_MONOTONIC`, while it would still.
+    /// The class whose send would have blocked, and since when by `CLOCK_MONOTONIC`, while that lasts.
     blocked: Option<(usize, u64)>,
 }
 
@@ -308,13 +312,13 @@ pub struct Generator {
     start_ns: Option<u64>,
     duration: Nanos,
     run: u8,
-    /// The MTU, where longer packets are sent as fragments.
+    /// The MTU, if longer packets are sent as fragments.
     fragment_mtu: Option<usize>,
-    /// Identification of the next datagram in fragments.
+    /// Identification of the next fragmented datagram.
     datagram: u32,
     cpu: Option<usize>,
     after_due: Times,
-    /// Where the kernel's stamps were asked for.
+    /// Present if the kernel's stamps were requested.
     after_stamp: Option<Times>,
 }
 
@@ -389,7 +393,8 @@ impl Generator {
             let max = (mtu as usize + tags.min(ethernet::HEADER + ethernet::VLAN_TAG)).min(MAX_FRAME);
             class.longest = max;
             let (min_len, max_len) = source.lengths().unwrap_or((0, 0));
-            // What is left of a picture, or was recorded, may be shorter than any frame, and is padded as Ethernet does.
+            // The rest of a picture, or a recorded packet, may be shorter than any frame, and is padded as Ethernet
+            // does.
             let padded = matches!(source.model.sender(), Model::Mpeg(_) | Model::Dar1(_) | Model::Trace(_));
             let lengths = if padded { [max_len, max_len.max(class.shortest as u32)] } else { [min_len, max_len] };
             for len in lengths {
@@ -419,7 +424,7 @@ impl Generator {
             .into_iter()
             .map(|priority| Lane::open(&interface, interface_index, priority, (stride, BATCH - 1 + most_frames)))
             .collect::<Result<Vec<_>, _>>()?;
-        // Where the kernel has no such stamps, the report has none.
+        // If the kernel has no such stamps, the report has none.
         let asked = config.kernel_stamps && lanes.iter().all(|lane| departures::ask_for_stamps(&lane.socket).is_ok());
         let mix = TrafficMix::new(&offered(sources, config.greedy_rate), config.seed, config.duration)?;
         let (start_ns, duration, run, cpu) = (config.start_ns, config.duration, config.run, config.cpu);
@@ -435,7 +440,7 @@ impl Generator {
             duration,
             run,
             fragment_mtu,
-            // So that the datagrams of a new run are hardly taken for those of the last one.
+            // So that datagrams of a new run are unlikely to be confused with those of the last one.
             datagram: (MonotonicClock::SHARED.now().0 / 1000) as u32,
             cpu,
             after_due: Times::new(),
@@ -443,10 +448,11 @@ impl Generator {
         })
     }
 
-    /// Sends until `stop` is set, all sources have ended, or the configured time is over by 20 ms. `progress` is told a few times per second.
+    /// Sends until `stop` is set, all sources have ended, or the configured time is exceeded by 20 ms. Calls `progress`
+    /// a few times per second.
     ///
     /// # Errors
-    /// [`GeneratorError::System`] where the interface goes away or down.
+    /// [`GeneratorError::System`] if the interface disappears or goes down.
     pub fn run(
         mut self,
         stop: &AtomicBool,
@@ -495,13 +501,13 @@ impl Generator {
         Ok(self.report((end - begin) as f64 / 1e9, unreached))
     }
 
-    /// Returns true if the run has had its time, and as much more as an arrival may be late.
+    /// Returns true if the run has exceeded its time by the maximum lateness of an arrival.
     fn is_over(&self, now: Nanos) -> bool {
         now > self.duration.saturating_add(LATE)
     }
 
-    /// Sends what has arrived at the sources by `now`, which is the time since `start`. Arrivals may come faster than they can be
-    /// counted, so it ends where `stop` is set or the run is over.
+    /// Sends the arrivals of the sources up to `now`, the time since `start`. Arrivals may be generated faster than
+    /// they can be counted, so it ends if `stop` is set or the run is over.
     fn send_due(&mut self, start: u64, now: Nanos, stop: &AtomicBool) -> Result<(), GeneratorError> {
         let mut left = STRIDE;
         while self.mix.peek().is_some_and(|at| at <= now)
@@ -515,7 +521,7 @@ impl Generator {
                     break;
                 }
             }
-            // Greedy sources were made timed ones: nothing but packets comes.
+            // Greedy sources were converted to timed ones: only packets occur.
             let What::Packet { len } = event.what else { continue };
             let position = self.class_of[event.source as usize];
             let class = &mut self.classes[position];
@@ -601,7 +607,7 @@ impl Generator {
         self.take_stamps(lane)
     }
 
-    /// Takes the kernel's stamps of what was sent through a lane, where they were asked for.
+    /// Reads the kernel's stamps of frames sent through a lane, if requested.
     fn take_stamps(&mut self, lane: usize) -> Result<(), GeneratorError> {
         let Some(times) = &mut self.after_stamp else { return Ok(()) };
         let taken = departures::take_stamps(&self.lanes[lane].socket, times);
@@ -658,7 +664,7 @@ impl Generator {
     }
 }
 
-/// The sources, with a source of this constant rate for each greedy one.
+/// Returns the sources, with each greedy one replaced by a source of this constant rate.
 fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     for source in &mut sources {
         if source.model == Model::Greedy {
@@ -668,7 +674,7 @@ fn offered(mut sources: Vec<SourceSpec>, greedy_rate: Rate) -> Vec<SourceSpec> {
     sources
 }
 
-/// The sources, with pictures of MPEG video as one packet each.
+/// Returns the sources, with pictures of MPEG video as one packet each.
 fn whole_pictures(mut sources: Vec<SourceSpec>) -> Vec<SourceSpec> {
     for source in &mut sources {
         let mut model = &mut source.model;
@@ -682,7 +688,7 @@ fn whole_pictures(mut sources: Vec<SourceSpec>) -> Vec<SourceSpec> {
     sources
 }
 
-/// Most fragments of a packet of `len` bytes of any of these flows, or why it cannot be cut.
+/// Returns the maximum number of fragments of a packet of `len` bytes of any of these flows, or why it cannot be cut.
 fn most_fragments(templates: &[FrameTemplate], len: usize, mtu: usize) -> Result<usize, String> {
     let fragments = |template: &FrameTemplate| {
         let cut = template.cut(mtu).ok_or_else(|| {
@@ -701,14 +707,15 @@ fn most_fragments(templates: &[FrameTemplate], len: usize, mtu: usize) -> Result
 }
 
 impl Class {
-    /// Template of the frame or datagram with this number, and how it is cut where it is longer than a frame of the interface.
+    /// Returns the template of the frame or datagram with this number, and its fragmentation if it is longer than a
+    /// frame of the interface.
     fn template(&self, number: u32, len: u32, mtu: Option<usize>) -> (&FrameTemplate, Option<Cut>) {
         let template = &self.templates[number as usize % self.templates.len()];
         let mtu = mtu.filter(|_| len as usize > self.longest);
         (template, mtu.and_then(|mtu| template.cut(mtu)))
     }
 
-    /// Frames that a packet of `len` bytes takes. All flows of a class have headers of one length.
+    /// Number of frames for a packet of `len` bytes. All flows of a class have headers of one length.
     fn frames(&self, len: u32, mtu: Option<usize>) -> usize {
         match self.template(0, len, mtu) {
             (template, Some(cut)) => template.fragments(len as usize, cut),
@@ -731,7 +738,7 @@ impl Class {
                 template.write_fragments((len, cut), id, stamp, (slots, stride), |len| lengths.push(len));
             }
             (template, None) => {
-                // A fragment may have been in this slot before.
+                // This slot may have held a fragment before.
                 if mtu.is_some() {
                     slots[..len].fill(0);
                 }
@@ -741,7 +748,7 @@ impl Class {
         }
     }
 
-    /// Counts a packet of so many frames, of which the kernel took those of these lengths.
+    /// Counts a packet of `frames` frames, of which the kernel accepted those with the lengths `taken`.
     fn count(&mut self, frames: usize, taken: &[usize]) {
         if frames > 1 {
             self.fragmented.1 += taken.len() as u64;
@@ -753,7 +760,8 @@ impl Class {
             return;
         }
         self.refused += 1;
-        // Numbers count what was sent, so that the number of a refused frame is used again. A datagram in part keeps it: it is lost under way.
+        // Numbers count sent frames, so that the number of a refused frame is used again. A partly sent datagram keeps
+        // its number: it counts as lost on the way.
         if taken.is_empty() {
             self.next = self.next.wrapping_sub(1);
         }
@@ -761,7 +769,7 @@ impl Class {
 }
 
 impl Lane {
-    /// A lane with so many slots of a length.
+    /// Opens a lane with slots of a length.
     fn open(
         interface: &str,
         index: i32,
@@ -791,7 +799,7 @@ impl Lane {
     }
 }
 
-/// Why the kernel takes no more frames.
+/// Reason why the kernel accepts no more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     /// The socket's buffer is full: a send would block.
@@ -800,8 +808,8 @@ enum Stopped {
     Dropped,
 }
 
-/// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. Returns how many the kernel
-/// took, and why no more where it took none of them.
+/// Sends one frame of each length from the slots of `stride` bytes in `frames`, at most [`BATCH`]. Returns the number
+/// that the kernel accepted, and the reason for no more if it accepted none.
 fn send_batch(
     socket: &OwnedFd,
     frames: &mut [u8],
@@ -821,8 +829,8 @@ fn send_batch(
         count += 1;
     }
     loop {
-        // SAFETY: the first `count` messages point to vectors, and those to slots of `frames` of at least their length; all
-        // live and are not otherwise used during the call.
+        // SAFETY: the first `count` messages point to vectors, and those to slots of `frames` of at least their length;
+        // all live and are not otherwise used during the call.
         let sent = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT as _)
         };

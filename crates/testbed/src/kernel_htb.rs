@@ -1,13 +1,13 @@
-//! The kernel's own HTB for the tree of a link file, which our schedulers are compared with on real packets. It is called
-//! `kernel-htb`, and set up with the `tc` program where there is one.
+//! The kernel's own HTB for the tree of a link file, for comparison with our schedulers on real packets. Its name is
+//! `kernel-htb`; it needs the `tc` program.
 //!
-//! Frames choose their class by `SO_PRIORITY`, which HTB takes for a class's number ([`KernelHtb::priorities`]).
-//! Every class's guarantee is its HTB rate. Its ceil is its ceiling, or the link's rate where it has none.
+//! Frames select their class by `SO_PRIORITY`, which HTB interprets as a class number ([`KernelHtb::priorities`]).
+//! Every class's guarantee is its HTB rate. Its ceil is its ceiling, or the link's rate if it has none.
 //!
-//! HTB shares what is left over by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest is
-//! [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every comparison
-//! has to state them ([`KernelHtb::quanta`]). It does not depend on them alone: the kernel also passes over a class at the root while
-//! the class lends itself, as the head of `examples/oracle_htb.rs` explains.
+//! HTB shares excess bandwidth by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest
+//! is [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every
+//! comparison has to state them ([`KernelHtb::quanta`]). It does not depend on them alone: the kernel also skips a
+//! class at the root while the class is lending, as the head of `examples/oracle_htb.rs` explains.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -20,23 +20,23 @@ use fairlink_core::{ClassId, Hierarchy, Share};
 pub(crate) const MIN_QUANTUM: u64 = 1_514;
 /// The kernel's HTB has eight priorities.
 const MAX_PRIORITY: u8 = 7;
-/// Largest quantum in bytes: the limit of the kernel's HTB for quanta that it chooses itself.
+/// Largest quantum in bytes: the limit of the kernel's HTB for its automatic quanta.
 pub(crate) const MAX_QUANTUM: u64 = 200_000;
-/// Most classes: HTB's class numbers have 16 bits, of which 0 is none and the link itself takes one.
+/// Maximum number of classes: HTB's class numbers have 16 bits, of which 0 is invalid and the link itself uses one.
 pub(crate) const MAX_CLASSES: usize = 65_534;
 /// Packets that a leaf's queue holds.
 const QUEUE: u32 = 1000;
 
-/// Why the kernel's HTB could not be set up or read.
+/// Reason why the kernel's HTB could not be set up or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TcError {
     /// There is no `tc`.
-    #[error("the kernel's HTB needs the program tc (package iproute2), which is not there")]
+    #[error("the kernel's HTB needs the program tc (package iproute2), which is not installed")]
     Missing,
     /// More classes than HTB has numbers for.
     #[error("{classes} classes; the kernel's HTB has numbers for {MAX_CLASSES}")]
     TooManyClasses {
-        /// How many there are.
+        /// Number of classes.
         classes: usize,
     },
     /// `tc` could not be run.
@@ -47,10 +47,10 @@ pub enum TcError {
         /// The system's answer.
         source: io::Error,
     },
-    /// `tc` did not do what it was told.
+    /// `tc` failed.
     #[error("tc: {message}")]
     Failed {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }
@@ -63,7 +63,7 @@ pub struct KernelHtb {
     quanta: Vec<(ClassId, u64)>,
 }
 
-/// What the kernel counted of one class.
+/// The kernel's counters of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelCount {
     /// The class.
@@ -76,7 +76,7 @@ pub struct KernelCount {
     pub dropped_packets: u64,
 }
 
-/// Looks for `tc` in the directories of `PATH`, then where systems keep programs for root.
+/// Searches for `tc` in the directories of `PATH`, then in the usual directories of root's programs.
 #[must_use]
 pub(crate) fn find_tc() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -85,10 +85,10 @@ pub(crate) fn find_tc() -> Option<PathBuf> {
 }
 
 impl KernelHtb {
-    /// Makes HTB with the classes of `tree` the root queueing discipline of `interface`, in place of what was there.
+    /// Replaces the root queueing discipline of `interface` by HTB with the classes of `tree`.
     ///
     /// # Errors
-    /// [`TcError`]: no `tc`, too many classes, or what `tc` said.
+    /// [`TcError`]: no `tc`, too many classes, or a failure of `tc`.
     pub fn install(interface: &str, tree: &Hierarchy) -> Result<Self, TcError> {
         Self::install_with(&find_tc().ok_or(TcError::Missing)?, interface, tree)
     }
@@ -97,7 +97,7 @@ impl KernelHtb {
         if tree.len() > MAX_CLASSES {
             return Err(TcError::TooManyClasses { classes: tree.len() });
         }
-        // Made before anything is set up, so that a failure half-way takes away what is there.
+        // Constructed before the setup, so that a failure half-way removes the parts.
         let htb = Self { program: program.to_owned(), interface: interface.to_owned(), quanta: quanta(tree) };
         run(program, &["-batch", "-"], &commands(interface, tree, &htb.quanta))?;
         Ok(htb)
@@ -115,24 +115,24 @@ impl KernelHtb {
         self.quanta.iter().map(|&(class, _)| (class, 0x1_0000 | u32::from(minor(class)))).collect()
     }
 
-    /// The kernel's own counters of every class, the link's included.
+    /// Reads the kernel's own counters of every class, the link's included.
     ///
     /// # Errors
     /// [`TcError`].
     pub fn counters(&self) -> Result<Vec<KernelCount>, TcError> {
-        // The text form: iproute2 6.1 prints classes as text even when it is asked for JSON.
+        // The text form: iproute2 6.1 prints classes as text even if JSON is requested.
         run(&self.program, &["-s", "class", "show", "dev", &self.interface], "").map(|text| parse_counters(&text))
     }
 }
 
 impl Drop for KernelHtb {
     fn drop(&mut self) {
-        // It goes away with the interface at the latest, and there is nobody left to tell.
+        // It vanishes with the interface at the latest, and an error could not be reported.
         let _ = run(&self.program, &["qdisc", "del", "dev", &self.interface, "root"], "");
     }
 }
 
-/// A class's number under the handle 1: the root's is 1, and 0 is not one. At most [`MAX_CLASSES`] classes were let in.
+/// A class's number under the handle 1: the root's is 1; 0 is invalid. There are at most [`MAX_CLASSES`] classes.
 fn minor(class: ClassId) -> u16 {
     class.0 as u16 + 1
 }
@@ -140,7 +140,7 @@ fn minor(class: ClassId) -> u16 {
 fn rate(tree: &Hierarchy, class: ClassId) -> u64 {
     match tree.config(class).share {
         Some(Share::Guarantee(rate)) => rate.bps(),
-        // HTB does not take a rate below one byte per second.
+        // HTB does not accept a rate below one byte per second.
         _ => tree.rate_all_busy(class).max(8),
     }
 }
@@ -198,7 +198,7 @@ fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)]) -> Str
     text
 }
 
-/// Runs `tc` with `arguments` and `input`. Returns what it printed.
+/// Runs `tc` with `arguments` and `input`. Returns its output.
 fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcError> {
     let failed = |source| TcError::Run { program: program.to_owned(), source };
     let mut child = Command::new(program)
@@ -209,10 +209,10 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcErro
         .spawn()
         .map_err(failed)?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // In a thread of its own, so that neither side waits for the other with a full pipe.
+    // In a separate thread, so that neither side waits for the other with a full pipe.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A tc that ends early says why on its standard error, which is what is reported.
+            // A tc that ends early prints the reason on its standard error, which is reported.
             let _ = stdin.write_all(input.as_bytes());
         });
         child.wait_with_output()
@@ -220,13 +220,14 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<String, TcErro
     .map_err(failed)?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        let message = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a word").to_owned();
+        let message =
+            text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").to_owned();
         return Err(TcError::Failed { message });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Reads `tc -s class show`: a line `class htb 1:2 ...`, then ` Sent 10 bytes 1 pkt (dropped 0, ...`.
+/// Parses `tc -s class show`: a line `class htb 1:2 ...`, then ` Sent 10 bytes 1 pkt (dropped 0, ...`.
 fn parse_counters(text: &str) -> Vec<KernelCount> {
     let mut counts = Vec::new();
     let mut current = None;

@@ -1,9 +1,9 @@
 #![cfg_attr(target_os = "linux", doc = include_str!("../README.md"))]
 //!
-//! On systems other than Linux the crate has the plan and the outcome of a demo, and the report of two clocks.
+//! On other systems than Linux the crate only has the plan and the outcome of a demo, and the report of two clocks.
 //!
 //! # Unsafe code
-//! Unsafe code is at system calls. Each block says why it is sound.
+//! Unsafe code is at system calls. Each block states why it is sound.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod clock_report;

@@ -1,4 +1,4 @@
-//! Machines of their own: network namespaces beside the one of this process, each with an interface and an address.
+//! Simulated machines: additional network namespaces, each with an interface and an address.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 /// Length of `struct ifaddrmsg`.
 const ADDRESS_HEADER: usize = 8;
-/// Bits of an address that all machines have in common.
+/// Prefix length of the machines' common network.
 const PREFIX: u8 = 24;
 
 /// A network namespace that exists as long as this value, with IPv6 off.
@@ -25,7 +25,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine without interfaces. As root of its user namespace this thread may make as many as it likes.
+    /// Creates a machine without interfaces. As root of its user namespace this thread may create any number.
     ///
     /// # Errors
     /// [`NamespaceError`].
@@ -39,10 +39,11 @@ impl Machine {
         std::thread::scope(|scope| join(scope.spawn(made)))
     }
 
-    /// Runs `work` on a thread in the machine's namespace. Sockets that it opens stay there, whichever thread uses them.
+    /// Runs `work` on a thread in the machine's namespace. Sockets that it opens stay there, whichever thread uses
+    /// them.
     ///
     /// # Errors
-    /// The kernel's answer where the namespace cannot be entered.
+    /// The kernel's answer if the namespace cannot be entered.
     pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let entered = || {
             // SAFETY: the call takes no pointers; the file is open, and only this thread moves.
@@ -52,7 +53,7 @@ impl Machine {
         std::thread::scope(|scope| join(scope.spawn(entered)))
     }
 
-    /// Moves the interface `name` of this thread's namespace into the machine, gives it `address`/24 and takes it up.
+    /// Moves the interface `name` of this thread's namespace into the machine, gives it `address`/24 and sets it up.
     ///
     /// # Errors
     /// The kernel's answer.

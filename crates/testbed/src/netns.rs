@@ -1,5 +1,5 @@
-//! Private network namespaces. One is a network of the process's own, which vanishes with it: nothing has to be cleaned up, and
-//! nothing outside is touched. Where the kernel allows it, no root is needed.
+//! Private network namespaces. Such a network belongs to the process and vanishes with it: no cleanup is needed, and
+//! nothing outside is affected. If the kernel allows it, no root is needed.
 
 use std::io;
 use std::marker::PhantomData;
@@ -7,20 +7,20 @@ use std::path::Path;
 
 use fairlink_net::system as sys;
 
-/// Proof that this thread is in a private network namespace. Threads that it starts are in it too.
+/// Proof that this thread is in a private network namespace. Threads that it starts are in it, too.
 #[derive(Debug)]
 pub struct PrivateNamespace {
     /// The namespace belongs to the thread that entered it.
     not_send: PhantomData<*const ()>,
 }
 
-/// Why there is no private network namespace.
+/// Reason why there is no private network namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// A user namespace can only be entered by a process of one thread.
+    /// Only a process with one thread can enter a user namespace.
     #[error("this process has {threads} threads, and without root a namespace can only be entered with 1")]
     Threads {
-        /// How many there are.
+        /// Number of threads.
         threads: usize,
     },
     /// The kernel refused the namespace.
@@ -28,12 +28,12 @@ pub enum NamespaceError {
     Refused {
         /// The step that failed.
         what: &'static str,
-        /// The likely reason on this system, in parentheses and after a space; empty when nothing is known.
+        /// The likely reason on this system, in parentheses and after a space; empty if unknown.
         hint: String,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The namespace is there and could not be prepared.
+    /// The namespace exists but could not be prepared.
     #[error("the private network namespace could not be prepared: {what}: {source}")]
     Prepare {
         /// The step that failed.
@@ -43,10 +43,11 @@ pub enum NamespaceError {
     },
 }
 
-/// Puts the calling thread into a network namespace of its own, with the loopback interface up and IPv6 off (so that the
-/// kernel sends nothing of its own on interfaces made there).
+/// Moves the calling thread into a new network namespace, with the loopback interface up and IPv6 off (so that the
+/// kernel itself sends nothing on new interfaces).
 ///
-/// As root only the calling thread moves. Without root this must be called before any other thread exists. There is no way back.
+/// As root only the calling thread moves. Without root this must be called before any other thread exists. There is no
+/// way back.
 ///
 /// # Errors
 /// [`NamespaceError`]: which step failed, the kernel's answer, and the setting that is the likely reason.
@@ -73,7 +74,7 @@ fn enter_user_namespace() -> Result<(), NamespaceError> {
     }
     unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)
         .map_err(|source| refused("unshare(CLONE_NEWUSER | CLONE_NEWNET)", source))?;
-    // A group map may only be written by this user once setgroups is given up.
+    // This user may write a group map only after setgroups was disabled.
     for (path, text) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {uid} 1")),
@@ -84,8 +85,8 @@ fn enter_user_namespace() -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// Turns IPv6 off for all interfaces of this thread's network namespace, present and to come, so that the kernel sends no
-/// neighbour discovery of its own. A kernel without IPv6 is fine.
+/// Turns IPv6 off for all present and future interfaces of this thread's network namespace, so that the kernel itself
+/// sends no neighbour discovery. A kernel without IPv6 is fine.
 fn disable_ipv6() -> io::Result<()> {
     for which in ["all", "default"] {
         // These files show the settings of the namespace of the thread that opens them.
@@ -107,7 +108,7 @@ fn refused(what: &'static str, source: io::Error) -> NamespaceError {
     NamespaceError::Refused { what, hint: hint(&source, Path::new("/proc/sys")), source }
 }
 
-/// The settings below `sysctl` that forbid namespaces, in words.
+/// Lists the settings below `sysctl` that forbid namespaces.
 fn hint(error: &io::Error, sysctl: &Path) -> String {
     let value = |name: &str| std::fs::read_to_string(sysctl.join(name)).map(|text| text.trim().to_owned()).ok();
     let mut reasons = Vec::new();

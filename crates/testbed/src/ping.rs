@@ -1,8 +1,9 @@
-//! A ping beside an upload, by real packets: round trips of ICMP echo between two machines, first on an idle link, then while one of
-//! them uploads by the kernel's TCP. A gateway between them shares the way up; the way back passes.
+//! A ping during an upload, with real packets: round trips of ICMP echo between two machines. The link is first idle,
+//! then one of them uploads by the kernel's TCP. A gateway between them shares the upload direction; the other
+//! direction passes.
 //!
-//! A round trip ends when this process has the answer. It contains what both kernels and the scheduling of processes take, as that of
-//! ping(8) does.
+//! A round trip ends when this process has the answer. It includes the time of both kernels and of process scheduling,
+//! as with ping(8).
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -28,37 +29,37 @@ const LAPTOP_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// The server's TCP port.
 const PORT: u16 = 5201;
-/// The congestion controls of the upload: the first that the kernel offers. The second is in every kernel. The kernel's own default may be one
-/// that keeps queues short, such as `bbr`, and then shows nothing of what most uploads do.
+/// Congestion controls for the upload, in order of preference. The second is in every kernel. The kernel's own default
+/// may be one that keeps queues short, such as `bbr`, which would not be representative of most uploads.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// DSCP CS1: traffic that can wait.
 const CAN_WAIT: u8 = 8;
-/// Bytes of an echo behind its header, as ping(8) has them: a frame of 98 B.
+/// Bytes of an echo behind its header, as with ping(8): a frame of 98 B.
 const PAYLOAD: usize = 56;
-/// Number that tells our echoes from others.
+/// Identifier of our echoes.
 const ID: u16 = 0x666c;
-/// How long the first answer may take.
+/// Maximum time for the first answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long answers are waited for after the last echo.
+/// Time to wait for answers after the last echo.
 const LATEST: Duration = Duration::from_secs(1);
-/// Most echoes of a run: their numbers have 16 bits.
+/// Maximum number of echoes in a run: their numbers have 16 bits.
 const MAX_ECHOES: u128 = 1 << 16;
 
-/// When echoes are sent, and what is counted.
+/// Times of echoes, and the intervals that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingPlan {
     /// Time between two echoes.
     pub interval: Duration,
-    /// Length of the first part, in which there are only echoes.
+    /// Length of the first part, with echoes only.
     pub idle: Duration,
-    /// Time from the start of the upload to the first echo that counts as one beside it.
+    /// Time from the start of the upload to the first counted echo.
     pub settle: Duration,
-    /// Length of the last part, in which the upload runs.
+    /// Length of the last part, with the upload.
     pub loaded: Duration,
 }
 
 impl Default for PingPlan {
-    /// An echo every 20 ms; 2 s without the upload, 1 s that is left out, and 5 s beside it.
+    /// An echo every 20 ms; 2 s without the upload, 1 s excluded, and 5 s during the upload.
     fn default() -> Self {
         let interval = Duration::from_millis(20);
         Self { interval, idle: Duration::from_secs(2), settle: Duration::from_secs(1), loaded: Duration::from_secs(5) }
@@ -66,14 +67,15 @@ impl Default for PingPlan {
 }
 
 impl PingPlan {
-    /// From the first echo to the last.
+    /// Returns the time from the first echo to the last.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.idle + self.settle + self.loaded
     }
 }
 
-/// Round trips of one part of a run, in seconds. Quantiles are those of the answered echoes, by nearest rank; `None` where no echo was answered.
+/// Round trips of one part of a run, in seconds. Quantiles are those of the answered echoes, by nearest rank; `None` if
+/// no echo was answered.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct RoundTrips {
     /// Echoes that were sent.
@@ -91,7 +93,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Of the echoes that were sent at a time within `part`.
+    /// Summarises the echoes that were sent within `part`.
     fn of(echoes: &[Echo], part: std::ops::Range<Duration>) -> Self {
         let sent: Vec<&Echo> = echoes.iter().filter(|echo| part.contains(&echo.sent)).collect();
         let mut times: Vec<Duration> = sent.iter().filter_map(|echo| echo.took).collect();
@@ -111,22 +113,22 @@ impl RoundTrips {
     }
 }
 
-/// What was measured under one scheduler.
+/// Results under one scheduler.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct PingRun {
     /// The scheduler.
     pub scheduler: String,
     /// Without the upload.
     pub idle: RoundTrips,
-    /// Beside the upload.
+    /// Round trips during the upload.
     pub loaded: RoundTrips,
     /// Bytes of the upload that the server has acknowledged, in bit/s.
     pub upload_bps: f64,
-    /// The upload's congestion control: `cubic`, or `reno` where this kernel does not offer `cubic`.
+    /// The upload's congestion control: `cubic`, or `reno` if this kernel does not offer `cubic`.
     pub congestion_control: String,
 }
 
-/// Why round trips could not be measured.
+/// Reason why round trips could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
     /// There is no namespace for a machine.
@@ -153,9 +155,9 @@ pub enum PingError {
         source: io::Error,
     },
     /// The plan has more echoes than numbers for them.
-    #[error("ping: {echoes} echoes in a run; at most {MAX_ECHOES} are possible: take a longer interval")]
+    #[error("ping: {echoes} echoes in a run; the limit is {MAX_ECHOES}: use a longer interval")]
     TooMany {
-        /// How many.
+        /// Number of echoes.
         echoes: u128,
     },
     /// No echo was answered at the start.
@@ -167,7 +169,8 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> PingError {
     move |source| PingError::System { what, source }
 }
 
-/// Two machines, each at the end of a cable whose other end is in this process's namespace. All of it vanishes with the process.
+/// Two machines, each at the end of a cable whose other end is in this process's namespace. Everything vanishes with
+/// the process.
 #[derive(Debug)]
 pub struct PingStage {
     laptop: Machine,
@@ -178,7 +181,7 @@ impl PingStage {
     /// The interface of a gateway at the laptop's cable, and the one at the server's.
     pub const PORTS: [&str; 2] = ["fl-in", "fl-out"];
 
-    /// Lays the cables.
+    /// Creates the cables.
     ///
     /// # Errors
     /// [`PingError::Namespace`], [`PingError::Cables`].
@@ -195,8 +198,8 @@ impl PingStage {
         Ok(stage)
     }
 
-    /// Pings through a gateway between [`PORTS`](Self::PORTS), as `plan` has it; `None` where `stop` was set before the end, which takes effect within
-    /// 0.2 s. A run takes the length of the plan and up to 4 s.
+    /// Pings through a gateway between [`PORTS`](Self::PORTS), by `plan`. Returns `None` if `stop` was set before the
+    /// end, which takes effect within 0.2 s. A run takes the length of the plan and up to 4 s.
     ///
     /// # Errors
     /// [`PingError`].
@@ -219,7 +222,7 @@ impl PingStage {
         std::thread::scope(|scope| {
             let forwarding = scope.spawn(|| gateway.run(&ended));
             let serving = scope.spawn(|| server.run(&ended, None, |_, _| ()));
-            // The scope waits for both, whatever happens here.
+            // The scope waits for both in any case.
             let _guard = SetAtEnd(&ended);
             let over = || stop.load(Ordering::Relaxed) || forwarding.is_finished();
             let measured = self.measure(&mut pinger, plan, stop, &over);
@@ -240,7 +243,7 @@ impl PingStage {
         })
     }
 
-    /// Fills in the echoes of `pinger`; returns the connection of the upload, or none where it was given up before.
+    /// Records the echoes of `pinger`; returns the connection of the upload, or none if the run was stopped before.
     fn measure(
         &self,
         pinger: &mut Pinger,
@@ -279,7 +282,7 @@ impl PingStage {
         })
     }
 
-    /// A connection for the upload, by this congestion control.
+    /// Opens a connection for the upload, with this congestion control.
     fn upload(&self, plan: &PingPlan, congestion_control: &str) -> Result<TcpClient, PingError> {
         let config = TcpConfig {
             to: SocketAddr::from((SERVER_ADDRESS, PORT)),
@@ -307,9 +310,9 @@ fn sleep_until(then: Instant, over: &impl Fn() -> bool) {
     }
 }
 
-/// A socket for ICMP to and from the server.
+/// Opens a socket for ICMP to and from the server.
 fn echo_socket() -> io::Result<UdpSocket> {
-    // What std does with a socket of UDP (connect, send, receive) does not depend on its protocol.
+    // The standard library's operations on a UDP socket (connect, send, receive) do not depend on its protocol.
     let socket = UdpSocket::from(sys::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)?);
     socket.connect((SERVER_ADDRESS, 0))?;
     Ok(socket)
@@ -318,13 +321,13 @@ fn echo_socket() -> io::Result<UdpSocket> {
 /// An echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Echo {
-    /// When it was sent, from the start.
+    /// Time of sending, from the start.
     sent: Duration,
-    /// How long its answer took.
+    /// Time to the answer.
     took: Option<Duration>,
 }
 
-/// Sends echoes and takes their answers.
+/// Sends echoes and receives their answers.
 struct Pinger {
     socket: UdpSocket,
     begin: Instant,
@@ -338,7 +341,7 @@ impl Pinger {
         Self { socket, begin: Instant::now(), first: 0, echoes: Vec::new() }
     }
 
-    /// Forgets what was sent. Answers that still come are those of no echo.
+    /// Forgets earlier echoes. Late answers to them do not count.
     fn begin_anew(&mut self) {
         self.first = self.next();
         self.begin = Instant::now();
@@ -350,14 +353,15 @@ impl Pinger {
         self.first.wrapping_add(self.echoes.len() as u16)
     }
 
-    /// Sends an echo every `interval` until `end`, then waits for the answers that are missing, at most [`LATEST`]. Ends before where `enough`.
+    /// Sends an echo every `interval` until `end`, then waits for missing answers, at most [`LATEST`]. Ends early if
+    /// `enough` is set.
     fn run(&mut self, interval: Duration, end: Instant, enough: impl Fn(&Self) -> bool) -> Result<(), PingError> {
         let mut due = Instant::now();
         while Instant::now() < end && !enough(self) {
             let now = Instant::now();
             if now >= due {
                 self.send()?;
-                // What was missed is not made up for.
+                // Missed echoes are not made up for.
                 due = (due + interval).max(now);
             }
             self.receive(due.saturating_duration_since(Instant::now()))?;
@@ -382,7 +386,7 @@ impl Pinger {
         let sent = self.begin.elapsed();
         match self.socket.send(&message) {
             Ok(_) => {}
-            // The server's address is not known yet, or there is no room: the echo is lost.
+            // The server's address is unknown yet, or there is no room: the echo is lost.
             Err(error) if is_of_the_way(&error) => {}
             Err(source) => return Err(PingError::System { what: "send", source }),
         }
@@ -390,7 +394,7 @@ impl Pinger {
         Ok(())
     }
 
-    /// Takes what comes within `wait`.
+    /// Receives answers within `wait`.
     fn receive(&mut self, wait: Duration) -> Result<(), PingError> {
         let wait = wait.max(Duration::from_millis(1));
         self.socket.set_read_timeout(Some(wait)).map_err(system("SO_RCVTIMEO"))?;
@@ -401,7 +405,7 @@ impl Pinger {
                 let number = answered(&packet[..length]);
                 let place = number.map(|number| usize::from(number.wrapping_sub(self.first)));
                 if let Some(echo) = place.and_then(|place| self.echoes.get_mut(place)) {
-                    // A second answer changes nothing.
+                    // A second answer is ignored.
                     echo.took.get_or_insert(now.saturating_sub(echo.sent));
                 }
                 Ok(())
@@ -412,14 +416,14 @@ impl Pinger {
     }
 }
 
-/// Returns true if an error is one of the way of a packet, and not of the socket.
+/// Returns true if an error concerns the path of a packet, and not the socket.
 fn is_of_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | HostUnreachable | NetworkUnreachable)
         || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The number of our echo that this IP packet answers.
+/// Returns the number of our echo that this IP packet answers.
 fn answered(packet: &[u8]) -> Option<u16> {
     let TransportSlice::Icmpv4(message) = SlicedPacket::from_ip(packet).ok()?.transport? else { return None };
     match message.icmp_type() {

@@ -1,13 +1,15 @@
-//! Puts datagrams together from their fragments, as far as a measurement needs: which parts have come, never their content.
+//! Reassembles datagrams from their fragments, as far as a measurement needs: it tracks which parts have arrived, never
+//! their content.
 //!
-//! A datagram is known by source, destination, protocol and identification (RFC 791, RFC 8200). It is whole when its last missing fragment comes.
-//! It is incomplete where that does not happen within [`TIMEOUT_NS`], where [`MAX_DATAGRAMS`] newer ones have come since its first fragment, or at the end of
-//! the run. A datagram that was whole is remembered as long, so that a fragment that comes again is refused.
+//! A datagram is identified by source, destination, protocol and identification (RFC 791, RFC 8200). It is complete
+//! when its last missing fragment arrives. It counts as incomplete if that does not happen within [`TIMEOUT_NS`], if
+//! [`MAX_DATAGRAMS`] newer ones have arrived since its first fragment, or at the end of the run. A complete datagram is
+//! remembered as long, so that a repeated fragment is refused.
 //!
-//! Refused are fragments that come again, that overlap others, or that contradict what is known of the datagram. An overlap spoils the datagram
-//! (RFC 5722): nothing tells which of the two is right.
+//! Fragments are refused if they are repeated, overlap others, or contradict earlier fragments of the datagram. An
+//! overlap invalidates the datagram (RFC 5722), because the correct one of the two is unknown.
 //!
-//! Frames are never trusted: memory is at most 1.2 kB for each datagram, under 6 MB in all, whoever sends.
+//! Frames are never trusted: memory is at most 1.2 kB for each datagram, under 6 MB in all, for any sender.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,16 +20,16 @@ use serde::Serialize;
 
 use fairlink_net::Stamp;
 
-/// Most datagrams that are remembered at a time.
+/// Maximum number of datagrams that are remembered.
 pub(crate) const MAX_DATAGRAMS: usize = 4096;
-/// How long a datagram may take from its first fragment to its last, in ns.
+/// Maximum time of a datagram from its first fragment to its last, in ns.
 pub(crate) const TIMEOUT_NS: u64 = 10_000_000_000;
 /// Longest datagram content, in units of 8 B.
 const MAX_UNITS: usize = 1 << 13;
 /// Length of a UDP header in bytes.
 const UDP_HEADER: usize = 8;
 
-/// What tells a datagram from others.
+/// Identity of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
@@ -41,19 +43,19 @@ struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Fragment {
     key: Key,
-    /// Its units of 8 B in the datagram; the last one may be cut.
+    /// Its units of 8 B in the datagram; the last one may be partial.
     units: (usize, usize),
     more: bool,
-    /// Of the first fragment of a datagram that a generator sent.
+    /// Stamp in the first fragment of a generator's datagram.
     stamp: Option<Stamp>,
 }
 
-/// What became of a frame.
+/// Result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is no fragment.
     Whole,
-    /// A fragment that was taken; its datagram lacks others.
+    /// An accepted fragment; its datagram is incomplete so far.
     Waiting,
     /// A fragment that was refused.
     Refused,
@@ -61,10 +63,10 @@ pub(crate) enum Outcome {
     Complete(Datagram),
 }
 
-/// A datagram that ended, whole or not.
+/// A finished datagram, complete or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Datagram {
-    /// The stamp, where the first fragment has come and a generator sent it.
+    /// The stamp, if the first fragment arrived and came from a generator.
     pub stamp: Option<Stamp>,
     /// Fragments that were taken.
     pub fragments: u64,
@@ -72,31 +74,33 @@ pub(crate) struct Datagram {
     pub bytes: u64,
 }
 
-/// What became of the datagrams of one class that came in fragments.
+/// Counters of one class's fragmented datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ClassDatagrams {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,
-    /// Datagrams of which every fragment came. They count among the received packets, with the bytes of all their fragments and the delay of the last.
+    /// Completely received datagrams. They count among the received packets, with the bytes of all their fragments and
+    /// the delay of the last.
     pub whole: u64,
-    /// Datagrams of which the first fragment came and another one did not, or fragments overlapped. They do not count among the received packets.
+    /// Datagrams whose first fragment arrived but another one did not, or whose fragments overlapped. They do not count
+    /// among the received packets.
     pub incomplete: u64,
     /// Fragments of both.
     pub fragments: u64,
 }
 
-/// What came in fragments.
+/// Counters of fragmented datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Datagrams {
     /// Per class, in the order of their numbers.
     pub classes: Vec<ClassDatagrams>,
-    /// Incomplete datagrams of which the first fragment, which has the stamp, did not come or is not a generator's.
+    /// Incomplete datagrams whose first fragment, which has the stamp, did not arrive or is not a generator's.
     pub incomplete_of_unknown_class: u64,
     /// All fragments that came.
     pub fragments: u64,
-    /// Those that were refused: they came again, overlapped others, or contradicted what was known of their datagram.
+    /// Refused fragments: repeated, overlapping, or contradicting earlier ones of their datagram.
     pub refused_fragments: u64,
 }
 
@@ -108,8 +112,8 @@ pub(crate) struct DatagramCounts {
 }
 
 impl DatagramCounts {
-    /// A datagram was whole, or is incomplete for good. Those of classes that are not measured are left out: of numbers that `names` does not have, where
-    /// it has any, and of further classes than `limit`.
+    /// Counts a datagram as complete or incomplete. Classes that are not measured are left out: numbers that are not in
+    /// `names`, if it has any, and classes beyond `limit`.
     pub(crate) fn count(&mut self, datagram: &Datagram, whole: bool, names: &BTreeMap<ClassId, String>, limit: usize) {
         let Some(class) = datagram.stamp.map(|stamp| stamp.class) else {
             self.unknown += u64::from(!whole);
@@ -124,7 +128,7 @@ impl DatagramCounts {
         }
     }
 
-    /// The counts with names, where there were fragments: so many in all, so many refused.
+    /// Builds the report, if there were fragments.
     pub(crate) fn report(
         self,
         (fragments, refused_fragments): (u64, u64),
@@ -144,7 +148,7 @@ impl DatagramCounts {
     }
 }
 
-/// How a datagram stands.
+/// State of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -158,9 +162,9 @@ struct Pieces {
     state: State,
     first_ns: u64,
     datagram: Datagram,
-    /// Units of the whole datagram, once its last fragment has come.
+    /// Units of the whole datagram, after its last fragment has arrived.
     total: Option<usize>,
-    /// Units that have come: how many, the highest one's end, and a bit for each.
+    /// Received units: their number, the end of the highest one, and a bit for each.
     count: usize,
     reach: usize,
     seen: Box<[u64; MAX_UNITS / 64]>,
@@ -177,12 +181,13 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Fragments that came, refused ones among them, and the refused ones.
+    /// Number of received fragments, including refused ones, and of refused ones.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.fragments, self.refused)
     }
 
-    /// A frame of `bytes` bytes, of which `frame` is the start, came at `now_ns`. Gives every datagram that is incomplete for good to `incomplete`.
+    /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `now_ns`. Passes every datagram that
+    /// has become incomplete to `incomplete`.
     pub(crate) fn see(
         &mut self,
         frame: &[u8],
@@ -204,12 +209,12 @@ impl Reassembly {
         outcome
     }
 
-    /// Ends the run: gives every datagram that is not whole to `incomplete`.
+    /// Ends the run: passes every incomplete datagram to `incomplete`.
     pub(crate) fn end(&mut self, mut incomplete: impl FnMut(Datagram)) {
         while self.forget_oldest(&mut incomplete) {}
     }
 
-    /// Forgets what is too old, and the oldest where a new datagram finds no room.
+    /// Forgets datagrams that are too old, and the oldest if a new datagram finds no room.
     fn make_room(&mut self, key: &Key, now_ns: u64, incomplete: &mut impl FnMut(Datagram)) {
         let is_old = |pieces: &Pieces| now_ns.saturating_sub(pieces.first_ns) > TIMEOUT_NS;
         while self.order.front().and_then(|oldest| self.datagrams.get(oldest)).is_some_and(is_old) {
@@ -254,7 +259,7 @@ impl Pieces {
         let known = (from..to).filter(|&unit| self.has(unit)).count();
         let beyond = self.total.is_some_and(|total| to > total || (!fragment.more && to != total));
         if known == to - from || beyond || (!fragment.more && self.reach > to) {
-            // Again, or behind the end: what is there stays.
+            // Repeated, or behind the end: the state stays.
             return Outcome::Refused;
         }
         if known > 0 {
@@ -285,13 +290,14 @@ impl Pieces {
 }
 
 impl Fragment {
-    /// The fragment in a frame of `bytes` bytes, of which `frame` is the start; `None` where no datagram has such a fragment.
+    /// Parses the fragment in a frame of `bytes` bytes that begins with `frame`; `None` if no datagram can have such a
+    /// fragment.
     fn new(key: &FrameKey, header: &matching::Fragment, frame: &[u8], bytes: u64) -> Option<Self> {
         let matching::Fragment { id, proto, offset, more, content, end } = *header;
         let length = end.checked_sub(content).filter(|&length| length > 0)?;
         let from = usize::from(offset);
         let to = from + length.div_ceil(8);
-        // Cut by the link, cut in the middle of a unit, or longer than a datagram can be.
+        // Cut by the link, cut in the middle of a unit, or beyond the limit of a datagram.
         if end as u64 > bytes || (more && !length.is_multiple_of(8)) || to > MAX_UNITS {
             return None;
         }
@@ -325,7 +331,8 @@ mod tests {
         frames.map(|(slot, len)| (slot[..len.min(MAX_HEADERS)].to_vec(), len as u64)).collect()
     }
 
-    /// What became of these frames at these times, how often each sequence number was whole, and the datagrams that ended incomplete.
+    /// Returns the result of these frames at these times, how often each sequence number was completed, and the
+    /// datagrams that ended incomplete.
     fn play<'a>(frames: impl IntoIterator<Item = (&'a (Vec<u8>, u64), u64)>) -> (Reassembly, Vec<u32>, Vec<Datagram>) {
         let (mut reassembly, mut whole, mut incomplete) = (Reassembly::default(), Vec::new(), Vec::new());
         for ((frame, bytes), at) in frames {
@@ -388,7 +395,7 @@ mod tests {
         let (reassembly, whole, incomplete) =
             play(frames[..2].iter().chain([&overlap]).chain(&frames[2..]).map(|f| (f, 0)));
         assert_eq!((whole.len(), incomplete.len(), reassembly.counts()), (0, 1, (12, 10)));
-        // Beyond the end that the last fragment said; another end; an end before what has come.
+        // Beyond the end given by the last fragment; another end; an end before bytes that have arrived.
         for stranger in [moved(&frames[1], 4000, true), moved(&frames[1], 4000, false), moved(&frames[10], 200, false)]
         {
             let (reassembly, whole, incomplete) =

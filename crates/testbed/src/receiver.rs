@@ -1,8 +1,8 @@
-//! Receives what the [generator](crate::generator) sends, and measures rate, delay, loss, duplicates and order of each
-//! class.
+//! Receives the frames of the [generator](crate::generator), and measures rate, delay, loss, duplicates and order of
+//! each class.
 //!
-//! The kernel takes the time of arrival when a frame enters the receiving interface. So a receiver that wakes late does not
-//! measure its own delay. Only the first [`MAX_HEADERS`] bytes of a frame are copied.
+//! The kernel records the time of arrival when a frame enters the receiving interface. So a receiver that wakes late
+//! does not measure its own delay. Only the first [`MAX_HEADERS`] bytes of a frame are copied.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,35 +20,36 @@ use fairlink_net::{self as clock, Clock, MonotonicClock};
 
 /// Frames taken in one system call.
 const BATCH: usize = 64;
-/// The kernel's buffer that is asked for, in bytes.
+/// Requested size of the kernel's receive buffer in bytes.
 const BUFFER: u32 = 8 << 20;
-/// Room for the kernel's time stamp beside a frame.
+/// Buffer for the kernel's time stamp of a frame.
 const CONTROL: usize = 64;
-/// Longest wait before the stop flag is looked at again, in ms.
+/// Longest wait before the stop flag is checked again, in ms.
 const WAIT_MS: i32 = 20;
 /// Pause after a batch that was not full, so that a receiver does not wake for each frame. It is short enough that an
 /// unprivileged receive buffer (208 KiB, about 90 frames of 1000 B) does not overflow at 30,000 frames/s.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What a receiver does.
+/// Configuration of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
     /// The interface to listen at.
     pub interface: String,
-    /// Names of classes, for the report. Where there are any, no other classes are measured. Where there are none, classes are
-    /// shown by their numbers, and the first 65,536 are measured.
+    /// Names of classes, for the report. With names, only these classes are measured. Without, classes are shown by
+    /// their numbers, and the first 65,536 are measured.
     pub names: BTreeMap<ClassId, String>,
     /// Clock for delays.
     pub clock: DelayClock,
-    /// Flows of each class, as many as the generator's classes have headers; they are not told apart where it is one.
+    /// Flows of each class, as many as the generator's classes have headers; with 1, flows are not distinguished.
     pub flows: u32,
-    /// Length of the windows in which rates are told while it runs.
+    /// Length of the windows in which rates are reported during the run.
     pub window: Duration,
-    /// Where windows start, by this machine's `CLOCK_MONOTONIC` in ns; the start of the run when absent.
+    /// Start of the windows, by this machine's `CLOCK_MONOTONIC` in ns; the start of the run when absent.
     pub start_ns: Option<u64>,
-    /// Spans of `CLOCK_MONOTONIC` in ns, in order and disjoint, for each of which packets and bytes are counted apart.
+    /// Spans of `CLOCK_MONOTONIC` in ns, in order and disjoint, in each of which packets and bytes are counted
+    /// separately.
     pub spans: Vec<(u64, u64)>,
-    /// How long to receive; until stopped when absent.
+    /// Duration of the run; until stopped when absent.
     pub duration: Option<Duration>,
     /// Processor to keep the receiving thread on; any when absent.
     pub cpu: Option<usize>,
@@ -72,7 +73,7 @@ impl ReceiverConfig {
     }
 }
 
-/// Why a receiver cannot run, or ended early.
+/// Reason why a receiver cannot run, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiverError {
     /// The interface does not exist.
@@ -108,14 +109,14 @@ pub struct Window {
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// What was received in it. Classes of which nothing was received are left out.
+    /// Received frames by class. Classes without frames are left out.
     pub classes: BTreeMap<ClassId, Seen>,
-    /// When the first frame of all came, in seconds from the receiver's start.
+    /// Arrival of the very first frame, in seconds from the receiver's start.
     pub first_s: Option<f64>,
 }
 
-/// A receiver that listens. Frames that arrive from now on are kept for [`Receiver::run`], as far as the socket's buffer
-/// goes.
+/// A listening receiver. Frames that arrive from now on are kept for [`Receiver::run`], up to the size of the socket's
+/// buffer.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -141,7 +142,7 @@ impl Receiver {
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(system("SO_TIMESTAMPNS"))?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
             .map_err(system("PACKET_IGNORE_OUTGOING"))?;
-        // Frames to another station are measured too.
+        // Frames to other stations are measured, too.
         packet_socket::make_promiscuous(&socket, index).map_err(system("PACKET_ADD_MEMBERSHIP"))?;
         packet_socket::bind(&socket, index, libc::ETH_P_ALL as u16).map_err(system("bind"))?;
         Ok(Self { config, socket })
@@ -150,7 +151,7 @@ impl Receiver {
     /// Receives until `stop` is set or the configured time is over. It calls `progress` at the end of each window.
     ///
     /// # Errors
-    /// [`ReceiverError::System`] where the interface goes away or down.
+    /// [`ReceiverError::System`] if the interface disappears or goes down.
     pub fn run(self, stop: &AtomicBool, mut progress: impl FnMut(&Window)) -> Result<ReceiverReport, ReceiverError> {
         let system = |what, source| ReceiverError::System { interface: self.config.interface.clone(), what, source };
         if let Some(cpu) = self.config.cpu {
@@ -166,7 +167,7 @@ impl Receiver {
         loop {
             let now = MonotonicClock::SHARED.now().0;
             if now >= window.saturating_add(length) {
-                // If this thread slept through several windows, they are told as one.
+                // If this thread slept through several windows, they are reported as one.
                 let until = now - (now - window) % length;
                 let seconds = |at: u64| at.saturating_sub(start) as f64 / 1e9;
                 let classes = tally.take_window();
@@ -214,7 +215,7 @@ impl Buffers {
         }
     }
 
-    /// Takes what has arrived, at most [`BATCH`] frames. Returns how many.
+    /// Receives pending frames, at most [`BATCH`]. Returns their number.
     fn receive(&mut self, socket: &OwnedFd, tally: &mut Tally) -> io::Result<usize> {
         self.messages.clear();
         for ((frame, control), vector) in
@@ -258,7 +259,7 @@ impl Buffers {
     }
 }
 
-/// The kernel's time stamp beside a message, in ns since 1970.
+/// The kernel's time stamp of a message, in ns since 1970.
 fn arrival_ns(message: &libc::msghdr) -> Option<u64> {
     // SAFETY: `message` was filled by recvmmsg: its control pointer and length describe the part of our buffer that the
     // kernel has written, within which CMSG_FIRSTHDR stays.

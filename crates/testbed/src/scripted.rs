@@ -1,5 +1,5 @@
-//! Sends a [script](fairlink_traffic::script) of the HTB text's generator: each flow out of its interface, with its priority, as
-//! frames of an EtherType of their own.
+//! Sends a [script](fairlink_traffic::script) of the HTB text's generator: each flow out of its interface, with its
+//! priority, as frames with a separate EtherType.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +16,7 @@ use fairlink_net::{Clock, MonotonicClock};
 /// Time between opening and the start, so that all interfaces start together.
 const LEAD: Nanos = Nanos::from_millis(100);
 
-/// A flow of a script that no interface is known for.
+/// A flow of a script has no interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("flow {flow} has no interface; write \"0 i {flow} eth0\" into the script, or give one for all flows without")]
 pub struct NoInterface {
@@ -24,7 +24,7 @@ pub struct NoInterface {
     pub flow: u32,
 }
 
-/// What was sent out of one interface.
+/// Report of one sending interface.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct InterfaceReport {
     /// The interface.
@@ -34,8 +34,8 @@ pub struct InterfaceReport {
     pub report: GeneratorReport,
 }
 
-/// Generators for the flows of a script, one for each interface; `otherwise` is that of flows that name none. A flow is a class of its
-/// number, called `flow 0`. Frames carry `run`.
+/// Generators for the flows of a script, one for each interface; `otherwise` is for flows that name none. Each flow is
+/// a class with its number, called `flow 0`. Frames carry `run`.
 ///
 /// # Errors
 /// [`NoInterface`].
@@ -79,7 +79,7 @@ pub fn script_generators(
     Ok(configs)
 }
 
-/// Runs several generators at once. `progress` is told what the first has sent.
+/// Runs several generators at once. `progress` gets the first one's progress.
 ///
 /// # Errors
 /// The first [`GeneratorError`]; the others end at `stop`, which is set then.

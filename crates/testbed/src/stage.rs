@@ -1,5 +1,5 @@
-//! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB sits at the start
-//! of the second. A generator sends, a receiver measures.
+//! Plays a demo on real packets. The stage is two virtual cables. The gateway joins them, or the kernel's HTB is at the
+//! start of the second. A generator sends, a receiver measures.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -34,26 +34,26 @@ const OUTPUT: &str = "fl-out";
 /// The receiver's end of the second cable.
 const SINK: &str = "fl-sink";
 
-/// What all greedy sources offer together, in percent of the link's rate. They all offer the same, so that no scheduler looks
-/// fair because of what it was offered.
+/// Total offered load of all greedy sources, in percent of the link's rate. They all offer the same, so that no
+/// scheduler looks fair because of the offered load.
 const GREEDY_PERCENT: u64 = 330;
-/// What one greedy source offers at the most: more than its class can ever get.
+/// Maximum load of one greedy source: more than its class can ever get.
 const ONE_GREEDY_PERCENT: u64 = 110;
-/// What one greedy source offers at the least, in percent of the largest ideal rate: enough to stay backlogged.
+/// Minimum load of one greedy source, in percent of the largest ideal rate: enough to stay backlogged.
 const IDEAL_PERCENT: f64 = 150.0;
-/// Packets that a leaf's queue holds at most in a demo. They are enough to stay backlogged while the generator's processor is
-/// busy elsewhere for a while. They are few enough that the packets of one phase are gone when the next is measured.
+/// Queue limit of a leaf in a demo, in packets. It is large enough to stay backlogged while the generator's processor
+/// is busy elsewhere for a while. It is small enough that the packets of one phase are gone when the next is measured.
 const QUEUE_PACKETS: u32 = 250;
 /// Time for all threads to start before the first packet.
 const LEAD: Nanos = Nanos::from_millis(30);
-/// Time for frames on their way to arrive after the generator has ended.
+/// Time for frames in transit to arrive after the generator has ended.
 const DRAIN: Nanos = Nanos::from_millis(100);
-/// How long frames may be on their way from one thread to the next, on a machine that has no time for them, until they are given up.
+/// Maximum time for frames to get from one thread to the next on an overloaded machine, after which they are given up.
 const LONGEST_WAY: Duration = Duration::from_secs(5);
 /// Lost time that the gateway makes up for. It is long, because three threads may share two busy processors.
 const CATCH_UP: Nanos = Nanos::from_millis(25);
 
-/// What shares the link.
+/// Scheduler of the link.
 #[derive(Clone, Copy, Debug)]
 pub enum Shaper {
     /// The gateway with this scheduler.
@@ -73,7 +73,7 @@ impl Shaper {
     }
 }
 
-/// Why an experiment could not be played.
+/// Reason why an experiment could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// The cables could not be laid.
@@ -109,18 +109,18 @@ pub struct Stage {
     run: u8,
 }
 
-/// What generator, receiver and gateway reported.
+/// Reports of generator, receiver and gateway.
 struct Played {
     sent: GeneratorReport,
     received: ReceiverReport,
     gateway: Option<GatewayStats>,
     quanta: Option<Vec<(ClassId, u64)>>,
-    /// How long it ran before it was stopped; `None` where it was not.
+    /// Time after which it was stopped; `None` if it was not.
     stopped_after: Option<Nanos>,
 }
 
 impl Stage {
-    /// Lays the cables. They vanish with the process.
+    /// Creates the cables. They vanish with the process.
     ///
     /// # Errors
     /// [`DemoError::Cables`].
@@ -129,11 +129,11 @@ impl Stage {
         Ok(Self { run: 0 })
     }
 
-    /// Plays `plan` with each of `sharers` in turn, until `stop` is set. The kernel's HTB is skipped, with the reason, where it
-    /// cannot be had.
+    /// Plays `plan` with each of `sharers` in turn, until `stop` is set. The kernel's HTB is skipped, with the reason,
+    /// if it is not available.
     ///
     /// # Errors
-    /// [`DemoError`]: what went wrong with the first sharer that failed otherwise.
+    /// [`DemoError`]: the error of the first sharer that failed otherwise.
     pub fn play_all(
         &mut self,
         plan: &DemoPlan,
@@ -164,8 +164,8 @@ impl Stage {
         Ok(outcome)
     }
 
-    /// Plays `plan` with one sharer, until `stop` is set, which takes effect within 0.2 s. `progress` is told five times a
-    /// second, on this thread.
+    /// Plays `plan` with one sharer, until `stop` is set, which takes effect within 0.2 s. Calls `progress` five times
+    /// a second, on this thread.
     ///
     /// # Errors
     /// [`DemoError`].
@@ -187,11 +187,11 @@ impl Stage {
                 // A tree has at least one leaf.
                 let default = tree.leaves().last().copied().unwrap_or(ClassId::ROOT);
                 let mut config = GatewayConfig::new(INPUT, OUTPUT, info, tree.clone(), default);
-                // So that flat ones can be shown beside the others.
+                // Flat schedulers shall be compared with the others.
                 config.leniency = Leniency::Ignore;
                 config.names.clone_from(&plan.names);
                 config.matches = matches;
-                // A thread that sleeps more gets a busy processor sooner. The delay that sleeping adds is not shown.
+                // A thread that sleeps more gets a busy processor sooner. The delay of sleeping is not shown.
                 config.pacing = Pacing::Eco;
                 config.catch_up = Some(CATCH_UP);
                 config.drain = Some(DRAIN);
@@ -216,7 +216,7 @@ impl Stage {
             start_ns: Some(start_ns),
             run: self.run,
             lanes: htb.as_ref().map_or(Lanes::Shared, |htb| Lanes::ByPriority(htb.priorities())),
-            // The gateway takes the last processor.
+            // The gateway uses the last processor.
             fragment: false,
             kernel_stamps: false,
             cpu: Some(0),
@@ -229,7 +229,7 @@ impl Stage {
     }
 }
 
-/// Runs everything on threads of its own and tells windows on this one.
+/// Runs everything on separate threads and reports windows on this one.
 #[expect(clippy::too_many_arguments, reason = "the players of one run, each used once")]
 fn perform(
     generator: Generator,
@@ -243,12 +243,12 @@ fn perform(
 ) -> Result<Played, DemoError> {
     let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // Whatever happens to this thread, the others are told to stop, because the scope waits for them.
+        // If this thread fails, stop the others, because the scope waits for them.
         let _guard = StopAll([&stop_gateway, &stop_receiver]);
-        // The receiver must never wait for whoever is told: the channel has no limit, and five windows a second.
+        // The receiver must never wait for the listener: the channel has no limit, at five windows a second.
         let receiving = scope.spawn(|| {
             receiver.run(&stop_receiver, move |window| {
-                // Nobody listens any more when the run is being given up.
+                // The listener may be gone while the run is being stopped.
                 let _ = windows.send(window.clone());
             })
         });
@@ -271,14 +271,14 @@ fn perform(
         let stopped_after =
             (stopped || is_broken()).then(|| MonotonicClock::SHARED.now().saturating_sub(Nanos(start_ns)));
         if is_broken() {
-            // The generator has nobody to send to any more. Its own error or report does not matter.
+            // The generator has no receiver any more. Its own error or report does not matter.
             stop.store(true, Ordering::Relaxed);
         }
         let sent = join(sending)?;
         if let Some(remote) = &remote {
             let offered: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
             let until = Instant::now() + LONGEST_WAY;
-            // Frames that are still on their way, or in the socket, would be counted nowhere.
+            // Frames that are in transit, or in the socket, would not be counted.
             while !is_broken() && Instant::now() < until && fetched(remote) < offered {
                 if let Ok(window) = told.recv_timeout(Duration::from_millis(5)) {
                     tell(window);
@@ -291,7 +291,7 @@ fn perform(
         if let Some(gateway) = &gateway {
             let until = Instant::now() + LONGEST_WAY;
             let (mut before, mut quiet) = (0, 0);
-            // Two windows without a packet mean that there are no more of them: those missing were lost elsewhere.
+            // After two windows without a packet, no more will arrive: missing packets were lost elsewhere.
             while !receiving.is_finished()
                 && Instant::now() < until
                 && arrived.get() < gateway.counts().sent.packets
@@ -310,9 +310,9 @@ fn perform(
     })
 }
 
-/// Frames that a gateway has fetched, and those that the kernel lost before it could.
+/// Number of frames that a gateway has fetched, and that the kernel lost before.
 fn fetched(remote: &Remote) -> u64 {
-    // One that does not answer has no time to fetch either.
+    // A gateway that does not answer has no time to fetch either.
     remote
         .stats(LONGEST_WAY)
         .map_or(0, |stats| stats.counts().received.packets + stats.gateway().kernel_dropped_packets)
@@ -344,8 +344,9 @@ fn with_short_queues(tree: &Hierarchy) -> Result<Hierarchy, HierarchyError> {
     short.build()
 }
 
-/// The plan's sources, with a source of constant rate in each phase for each greedy one. The more of them send, the less each
-/// has to offer to stay backlogged. They offer no more than that, because packets that are dropped cost processor time too.
+/// Returns the plan's sources, with each greedy source replaced by a constant-rate source in each phase. The more of
+/// them send, the less each has to offer to stay backlogged. They offer no more than that, because dropped packets cost
+/// processor time, too.
 fn offered(plan: &DemoPlan, link: Rate) -> Vec<SourceSpec> {
     let is_greedy = |source: &&SourceSpec| source.model == Model::Greedy;
     let mut sources: Vec<SourceSpec> = plan.sources.iter().filter(|source| !is_greedy(source)).cloned().collect();
@@ -397,7 +398,7 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, played: &Played) ->
     let measured = plan.spans(0).into_iter().zip(&played.received.spans);
     let phases = plan.phases.iter().zip(measured).enumerate();
     let phases = phases
-        // Of a run that was stopped, the phases that were over.
+        // For a stopped run, the phases that were finished.
         .filter(|(_, (phase, _))| played.stopped_after.is_none_or(|after| phase.end <= after))
         .map(|(index, (phase, ((start, end), counts)))| {
             let rate = |&class: &ClassId| {
@@ -513,7 +514,7 @@ mod tests {
         let expected =
             [(0, 2, 66), (0, 3, 66), (0, 4, 66), (0, 5, 66), (0, 1, 66), (1, 1, 110), (2, 1, 110), (2, 7, 110)];
         assert_eq!(seen, expected);
-        // Many small ones and one large one: what the large one is due counts.
+        // Many small ones and one large one: the large one's share counts.
         let mut plan = plan;
         plan.sources.extend((0..95).map(|_| source(6, Model::Greedy, 0..1)));
         let first = &offered(&plan, link)[1];

@@ -1,4 +1,4 @@
-//! What a receiver measures of the frames that it sees: counts, delays, loss, duplicates, order. The socket is not its concern.
+//! Measurements of a receiver: counts, delays, loss, duplicates, order. Independent of the socket.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,39 @@ use crate::clock_report::{ClockReport, SampledDelays};
 use crate::reassembly::{DatagramCounts, Datagrams, Outcome, Reassembly};
 use fairlink_net::Stamp;
 
-/// Most classes that one receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`]. A class takes under
-/// 400 B, all together under 26 MB.
+/// Maximum number of classes that a receiver counts. Frames of further classes are [`ReceiverReport::beyond_packets`].
+/// A class takes under 400 B, all together under 26 MB.
 pub(crate) const MAX_CLASSES: usize = 65_536;
-/// So many classes, the first ones, have delays. Delays take 139 kB per class, all together 72 MB.
+/// Maximum number of classes with delays: the first ones. Delays take 139 kB per class, all together 72 MB.
 pub(crate) const MAX_DELAYS: usize = 512;
-/// Most flows of all classes together that one receiver counts. A flow takes under 400 B, all together under 26 MB.
+/// Maximum number of flows, of all classes together. A flow takes under 400 B, all together under 26 MB.
 pub(crate) const MAX_FLOWS: usize = 65_536;
-/// Most senders, told apart by the numbers of their runs, whose clocks are watched; 200 kB each.
+/// Maximum number of senders whose clocks are tracked, identified by their run numbers; 200 kB each.
 pub(crate) const MAX_CLOCKS: usize = 8;
-/// So many classes, the first ones, have corrected delays; 131 kB each, all together 9 MB.
+/// Maximum number of classes with corrected delays: the first ones; 131 kB each, all together 9 MB.
 pub(crate) const MAX_CORRECTED: usize = 64;
-/// The longest delay that the histogram tells apart, in ns.
+/// Longest delay that the histogram distinguishes, in ns.
 const MAX_DELAY_NS: u64 = 60_000_000_000;
 
-/// Which clock of the sender delays are measured by.
+/// The sender's clock by which delays are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DelayClock {
     /// `CLOCK_MONOTONIC`: sender and receiver run on the same machine.
     #[default]
     Monotonic,
-    /// `CLOCK_REALTIME`: two machines. Where their clocks do not agree, what delays say of them is found out, and delays are corrected.
+    /// `CLOCK_REALTIME`: two machines. If their clocks disagree, the difference is estimated from the delays, and
+    /// delays are corrected.
     Realtime,
 }
 
-/// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is more.
+/// Delays in ns: quantiles are exact to 0.1 % of the value or 1 us, whichever is larger.
 const BUCKETS: Buckets = Buckets::new(10, 10);
 
-/// What was received of one class. A datagram that came in fragments is one frame here, once it is whole: with the bytes of all its fragments, and the
-/// delay of the last.
+/// Frames received of one class. A fragmented datagram counts as one frame, once it is complete: with the bytes of all
+/// its fragments, and the delay of the last.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Delivered {
-    /// Its name, or its number where it has none.
+    /// Its name, or its number if it has none.
     pub name: String,
     /// Its number.
     pub class: u32,
@@ -53,26 +54,27 @@ pub struct Delivered {
     pub received_bytes: u64,
     /// Mean rate in bit/s from the first to the last frame of any class.
     pub rate_bps: f64,
-    /// Delays; absent if no frame had one that the clock can tell, and for classes beyond the first 512.
+    /// Delays; absent if no frame had a measurable delay, and for classes beyond the first 512.
     pub delay_s: Option<Delay>,
-    /// Delays beyond the shortest one of all classes, corrected for the two clocks; absent where delays are measured by
-    /// `CLOCK_MONOTONIC`, where the clocks cannot be told, and for classes beyond the first 64. Packets are those of the class's first run.
+    /// Delays beyond the shortest one of all classes, corrected for the two clocks. Absent if delays are measured by
+    /// `CLOCK_MONOTONIC`, if the clocks cannot be estimated, and for classes beyond the first 64. Packets are those of
+    /// the class's first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrected_delay_s: Option<SampledDelays>,
     /// Frames missing between the first and the last received of each run.
     pub lost_packets: u64,
     /// Frames received again.
     pub duplicate_packets: u64,
-    /// Frames that came after one sent later.
+    /// Frames that arrived after one sent later.
     pub reordered_packets: u64,
-    /// Frames that seem to have come before they were sent: the clocks disagree.
+    /// Frames that appear to have arrived before they were sent: the clocks disagree.
     pub negative_delays: u64,
 }
 
-/// What was received of one flow.
+/// Frames received of one flow.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct FlowReport {
-    /// The name of its class, or the number where it has none.
+    /// The name of its class, or the number if it has none.
     pub name: String,
     /// The class.
     pub class: u32,
@@ -90,7 +92,7 @@ pub struct FlowReport {
     pub lost_packets: u64,
     /// Frames received again.
     pub duplicate_packets: u64,
-    /// Frames that came after one of the same flow sent later.
+    /// Frames that arrived after one of the same flow sent later.
     pub reordered_packets: u64,
 }
 
@@ -99,39 +101,40 @@ pub struct FlowReport {
 pub struct SenderClock {
     /// Number of the sender's run.
     pub run: u8,
-    /// What the delays say.
+    /// The clock's estimate.
     #[serde(flatten)]
     pub clock: ClockReport,
 }
 
-/// What was received.
+/// Report of a receiver.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ReceiverReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
     /// Per class, in the order of their numbers.
     pub classes: Vec<Delivered>,
-    /// Per flow, where flows are asked for, in the order of classes and numbers.
+    /// By flow, if flows are distinguished, in the order of classes and numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowReport>,
     /// Frames of flows beyond the first 65,536, which are counted in their classes only.
     pub beyond_flow_packets: u64,
-    /// The senders' clocks, where delays are measured by `CLOCK_REALTIME`: the first 8 whose delays tell.
+    /// The senders' clocks, if delays are measured by `CLOCK_REALTIME`: the first 8 that can be estimated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<SenderClock>,
-    /// What came in fragments of IP datagrams; absent where nothing did.
+    /// Datagrams that arrived in IP fragments; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
-    /// Frames that the generator did not send.
+    /// Frames of other senders than the generator.
     pub foreign_packets: u64,
-    /// Frames of classes that are not measured: of numbers that `names` does not have, where it has any, or of classes beyond
-    /// the first 65,536. Memory does not grow with them, whoever sends them.
+    /// Frames of classes that are not measured: with numbers that are not in `names`, if it has any, or of classes
+    /// beyond the first 65,536. They take no memory, whatever the sender.
     pub beyond_packets: u64,
     /// Classes that are counted without delays, because only the first 512 have them.
     pub classes_without_delays: u64,
-    /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss and not the network's.
+    /// Frames that the kernel dropped because this receiver was too slow: they are part of the loss, but not lost in
+    /// the network.
     pub socket_drops: u64,
-    /// Per span of [`crate::receiver::ReceiverConfig::spans`] what was received of each class.
+    /// Frames received of each class in each span of [`crate::receiver::ReceiverConfig::spans`].
     #[serde(skip)]
     pub spans: Vec<BTreeMap<ClassId, Amount>>,
 }
@@ -148,18 +151,18 @@ impl ReceiverReport {
     }
 }
 
-/// What is known of the sequence numbers of one class in one run. Numbers go on beyond 2^32 here.
+/// State of the sequence numbers of one class in one run. Numbers continue beyond 2^32 here.
 #[derive(Clone, Debug)]
 struct Sequence {
     run: u8,
     first: u64,
     highest: u64,
-    /// Of the 1024 numbers up to the highest: bit n % 1024 says whether number n was seen.
+    /// The last 1024 numbers up to the highest: bit n % 1024 is set if number n was seen.
     seen: [u64; 16],
     missing: u64,
 }
 
-/// How a frame stands to those before it.
+/// Order of a frame relative to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Next,
@@ -204,7 +207,7 @@ impl Sequence {
             self.missing += self.first - number - 1;
             self.first = number;
         } else if number + Self::WINDOW <= self.highest {
-            // Too old to know whether it was seen before: taken as late.
+            // Too old to know whether it was seen before: counted as late.
             self.missing = self.missing.saturating_sub(1);
             return Order::Late;
         } else if self.is_marked(number) {
@@ -301,12 +304,12 @@ impl Class {
     }
 }
 
-/// What was received of a class in a window.
+/// Frames received of a class in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Frames and bytes.
     pub amount: Amount,
-    /// Frames whose delays are not negative, and the sum of these in seconds.
+    /// Number of frames with non-negative delays, and the sum of these delays in seconds.
     delayed: (u64, f64),
     /// The longest delay, in seconds.
     pub longest_s: Option<f64>,
@@ -334,16 +337,16 @@ impl Seen {
 #[derive(Debug)]
 pub(crate) struct Tally {
     clock: DelayClock,
-    /// Names of classes; where there are any, no others are measured.
+    /// Names of classes; if there are any, no others are measured.
     names: BTreeMap<ClassId, String>,
     classes: BTreeMap<ClassId, Class>,
-    /// Flows of each class; none are told apart where it is one.
+    /// Flows of each class; with 1, flows are not distinguished.
     flows_of_class: u32,
     flows: BTreeMap<(ClassId, u32), Class>,
     beyond_flows: u64,
     /// By the number of a run.
     clocks: BTreeMap<u8, OneWay>,
-    /// With the run that they are of.
+    /// With the run that they belong to.
     samples: BTreeMap<ClassId, (u8, Sample)>,
     reassembly: Reassembly,
     datagrams: DatagramCounts,
@@ -351,7 +354,7 @@ pub(crate) struct Tally {
     beyond: u64,
     window: BTreeMap<ClassId, Seen>,
     spans: Vec<((u64, u64), BTreeMap<ClassId, Amount>)>,
-    /// Arrivals never go far back, so the search for a span starts at the last one found.
+    /// Arrival times hardly decrease, so the search for a span starts at the last one found.
     span: usize,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -385,7 +388,8 @@ impl Tally {
         }
     }
 
-    /// A frame of `bytes` bytes, of which `frame` is the start, arrived at `realtime_ns`, which was `monotonic_ns`.
+    /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `realtime_ns`, which was
+    /// `monotonic_ns`.
     pub(crate) fn see(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         let Self { reassembly, datagrams, names, .. } = self;
         let outcome =
@@ -405,7 +409,7 @@ impl Tally {
         self.see_packet(&stamp, bytes, monotonic_ns, realtime_ns);
     }
 
-    /// A frame or datagram of `bytes` bytes with this stamp arrived.
+    /// Counts a frame or datagram of `bytes` bytes with this stamp.
     fn see_packet(&mut self, stamp: &Stamp, bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         if !self.classes.contains_key(&stamp.class) {
             let unnamed = !self.names.is_empty() && !self.names.contains_key(&stamp.class);
@@ -447,7 +451,7 @@ impl Tally {
         }
     }
 
-    /// Frames take the flows of their class in turn, so a frame's number tells its flow and its number there.
+    /// Frames use the flows of their class in turn, so a frame's number gives its flow and its number there.
     fn see_flow(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
         let key = (stamp.class, stamp.sequence % self.flows_of_class);
         let stamp = Stamp { sequence: stamp.sequence / self.flows_of_class, ..*stamp };
@@ -463,7 +467,7 @@ impl Tally {
         }
     }
 
-    /// Times are told by this machine's `CLOCK_MONOTONIC`, which nobody sets.
+    /// Times are those of this machine's `CLOCK_MONOTONIC`, which cannot be set.
     fn see_clock(&mut self, stamp: &Stamp, monotonic_ns: u64, delay_ns: i64) {
         if self.clocks.len() < MAX_CLOCKS || self.clocks.contains_key(&stamp.run) {
             self.clocks.entry(stamp.run).or_default().see(monotonic_ns, delay_ns);
@@ -477,12 +481,12 @@ impl Tally {
         }
     }
 
-    /// How long ago `now`, by this machine's `CLOCK_MONOTONIC`, the first frame came.
+    /// Time from the first frame to `now`, by this machine's `CLOCK_MONOTONIC`.
     pub(crate) fn since_first_ns(&self, now: u64) -> Option<u64> {
         self.first_ns.map(|first| now.saturating_sub(first))
     }
 
-    /// What was received in the window that ends now.
+    /// Returns the frames received in the window that ends now.
     pub(crate) fn take_window(&mut self) -> BTreeMap<ClassId, Seen> {
         std::mem::take(&mut self.window)
     }
@@ -558,7 +562,7 @@ mod tests {
         assert_eq!(order_of(&[4, 2, 5, 2]), (4, 1, 1, 1));
         // Numbers are modulo 2^32.
         assert_eq!(order_of(&[u32::MAX - 1, u32::MAX, 0, 2, 1]), (5, 0, 1, 0));
-        // A gap longer than what is remembered; a late one of which nothing is known any more.
+        // A gap longer than the remembered range; a late frame outside of it.
         assert_eq!(order_of(&[0, 5000, 5001, 4999, 4999, 1]), (6, 4997, 2, 1));
     }
 
@@ -598,7 +602,8 @@ mod tests {
     #[test]
     fn delays_between_two_clocks_are_corrected_and_the_clocks_reported() {
         let mut tally = tally(DelayClock::Realtime, &[]);
-        // The sender's clock is 90 s ahead and 80 ppm slow; it is set back by 20 ms after 60 s. Class 4 waits 2 ms longer.
+        // The sender's clock is 90 s ahead and 80 ppm slow; it is set back by 20 ms after 60 s. Class 4 waits 2 ms
+        // longer.
         for n in 0..40_000u64 {
             let at_us = 3_000 * n;
             let (class, more) = if n % 2 == 0 { (3, 0) } else { (4, 2_000) };
@@ -681,7 +686,7 @@ mod tests {
             let report = tally.report(1.0, 0);
             assert_eq!((report.beyond_packets, report.foreign_packets), (200_000 - most as u64, 0));
             assert_eq!(report.classes_without_delays, most.saturating_sub(MAX_DELAYS) as u64);
-            // What has a name is measured, whatever came before it.
+            // A class with a name is measured, whatever came before it.
             assert_eq!(report.class(ClassId(150_000)).is_some_and(|class| class.delay_s.is_some()), known);
         }
     }

@@ -1,8 +1,8 @@
-//! TCP of this machine's kernel as traffic: connections that send as much as they can, or that ask and wait for answers, and the other end of
-//! both.
+//! TCP traffic of this machine's kernel: connections that send as much as they can, or that send requests and wait for
+//! answers, and the server for both.
 //!
-//! A connection starts with [`HELLO`] bytes that say what it does. What follows has no meaning. Every number that the other side
-//! sends is checked, and each side looks at its stop flag every [`WAIT`].
+//! A connection starts with [`HELLO`] bytes that describe it. The following bytes have no meaning. Every number from
+//! the other side is checked, and each side checks its stop flag every [`WAIT`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,19 +20,19 @@ use fairlink_net::system as sys;
 
 /// Most connections of one client.
 const MAX_CONNECTIONS: u32 = 64;
-/// Most connections that a server serves at once, and that it reports.
+/// Maximum number of connections that a server serves at once, and that it reports.
 const MAX_SERVED: usize = 256;
 const MAX_REPORTED: usize = 4096;
 /// Longest request and response, in bytes.
 const MAX_EXCHANGE: u32 = 64 << 20;
-/// Bytes at the start of a connection: magic, length of requests and of responses; both 0 where only one side sends.
+/// Bytes at the start of a connection: magic, length of requests and of responses; both 0 if only one side sends.
 const HELLO: usize = 12;
 const MAGIC: [u8; 4] = *b"FLT1";
-/// Longest wait before the stop flag is looked at again.
+/// Longest wait before the stop flag is checked again.
 const WAIT: Duration = Duration::from_millis(20);
-/// How long the other side may take to answer the first packet, and to say what it wants.
+/// Maximum time for the other side to answer the first packet, and to send its hello.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks at the kernel's round-trip time.
+/// Interval between samples of the kernel's round-trip time.
 const SAMPLE: Duration = Duration::from_millis(10);
 /// Bytes written or read at once.
 const CHUNK: usize = 64 << 10;
@@ -48,24 +48,24 @@ pub struct TcpExchange {
     pub think: Nanos,
 }
 
-/// What a client does.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Where the server listens.
+    /// Address of the server.
     pub to: SocketAddr,
     /// Connections, 1 to 64.
     pub connections: u32,
-    /// The kernel's congestion control, such as `cubic` or `reno`; its own choice when absent.
+    /// The kernel's congestion control, such as `cubic` or `reno`; the kernel's default when absent.
     pub congestion_control: Option<String>,
-    /// Requests and responses; where absent, each connection sends as much as it can.
+    /// Requests and responses; when absent, each connection sends as much as it can.
     pub exchange: Option<TcpExchange>,
-    /// DSCP of what is sent, 0 to 63.
+    /// DSCP of sent packets, 0 to 63.
     pub dscp: u8,
-    /// How long.
+    /// Duration.
     pub duration: Nanos,
 }
 
-/// Why there is no TCP traffic.
+/// Error of TCP traffic.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpError {
     /// The server cannot be reached.
@@ -84,20 +84,20 @@ pub enum TcpError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel does not have this congestion control, or does not let this user choose it.
+    /// The kernel does not have this congestion control, or does not permit this user to choose it.
     #[error("congestion control \"{name}\": {source}; this kernel has: {available}")]
     CongestionControl {
         /// Its name.
         name: String,
-        /// What there is.
+        /// Available algorithms.
         available: String,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("{what}: {value}; {least} to {most} are possible")]
     Range {
-        /// Of what.
+        /// The quantity.
         what: &'static str,
         /// The number.
         value: u64,
@@ -120,25 +120,25 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> TcpError {
     move |source| TcpError::System { what, source }
 }
 
-/// What one connection of a client did.
+/// Counters of one connection of a client.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpSent {
     /// Its own address.
     pub from: SocketAddr,
     /// The congestion control that the kernel used.
     pub congestion_control: String,
-    /// Bytes of the user that the other side has acknowledged.
+    /// Bytes of user data that the other side has acknowledged.
     pub acknowledged_bytes: u64,
     /// The same as a rate in bit/s.
     pub goodput_bps: f64,
     /// Segments that were sent again.
     pub retransmitted_segments: u64,
-    /// The kernel's smoothed round-trip time, looked at every 10 ms.
+    /// The kernel's smoothed round-trip time, sampled every 10 ms.
     pub rtt_s: Option<Delay>,
-    /// Requests that were answered, and the time from the first byte of each to the last byte of the response.
+    /// Answered requests, and the time from the first byte of each to the last byte of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<TcpExchanges>,
-    /// Why it ended before its time.
+    /// Reason why it ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
 }
@@ -146,15 +146,15 @@ pub struct TcpSent {
 /// Requests and responses of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpExchanges {
-    /// How many.
+    /// Number of transactions.
     pub transactions: u64,
-    /// How many per second.
+    /// Transactions per second.
     pub transactions_per_s: f64,
-    /// How long each took.
+    /// Time of each transaction.
     pub latency_s: Option<Delay>,
 }
 
-/// What a client did.
+/// Report of a client.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpClientReport {
     /// Length of the run in seconds.
@@ -169,7 +169,7 @@ impl Content for TcpClientReport {
     const KIND: &'static str = "generate_tcp";
 }
 
-/// The kernel's `tcp_info` as far as it is used here.
+/// The used part of the kernel's `tcp_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Info {
@@ -192,7 +192,7 @@ fn info(socket: &OwnedFd) -> io::Result<Info> {
     sys::option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
 }
 
-/// A client whose connections are open.
+/// A client with open connections.
 #[derive(Debug)]
 pub struct TcpClient {
     config: TcpConfig,
@@ -201,7 +201,7 @@ pub struct TcpClient {
 }
 
 impl TcpClient {
-    /// Opens the connections. Nothing but what they will do is sent yet.
+    /// Opens the connections. Sends only their hellos.
     ///
     /// # Errors
     /// [`TcpError`].
@@ -220,10 +220,11 @@ impl TcpClient {
         Ok(Self { config, connections })
     }
 
-    /// Sends until `stop` is set or the time is over. `progress` is told the seconds since the start and the bytes written, a few times per second.
+    /// Sends until `stop` is set or the time is over. Calls `progress` with the seconds since the start and the bytes
+    /// written, a few times per second.
     ///
     /// # Errors
-    /// [`TcpError::System`]. A connection that breaks is told in the report.
+    /// [`TcpError::System`]. A broken connection is in the report.
     pub fn run(self, stop: &AtomicBool, mut progress: impl FnMut(f64, u64)) -> Result<TcpClientReport, TcpError> {
         let begin = Instant::now();
         let end = begin + Duration::from_nanos(self.config.duration.0);
@@ -268,7 +269,7 @@ fn connect(config: &TcpConfig) -> Result<(TcpStream, OwnedFd), TcpError> {
         };
         sys::set_option(&socket, level, option, &(libc::c_int::from(config.dscp) << 2)).map_err(system("IP_TOS"))?;
     }
-    // What has not been sent when the time is over is not worth waiting for.
+    // Unsent data at the end is discarded.
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger).map_err(system("SO_LINGER"))?;
     let lengths = config.exchange.map_or([0, 0], |exchange| [exchange.request, exchange.response]);
@@ -295,7 +296,7 @@ fn choose_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TcpErro
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &text).map_err(failed)
 }
 
-/// Returns true if a call may be made again: nothing is wrong, it only took its time.
+/// Returns true if the call can be repeated: it only timed out or was interrupted.
 fn again(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -353,7 +354,7 @@ impl Connection {
         })
     }
 
-    /// Sends so many bytes, or fewer where the time is over.
+    /// Sends `bytes` bytes, or fewer if the time is over.
     fn send(&mut self, bytes: u64, over: &impl Fn() -> bool, written: &AtomicU64) -> io::Result<()> {
         let chunk = [0; CHUNK];
         let mut left = bytes;
@@ -400,7 +401,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks at the round-trip time where it is time to.
+    /// Samples the round-trip time if due.
     fn look(&mut self) -> io::Result<()> {
         if self.looked.elapsed() >= SAMPLE {
             self.looked = Instant::now();
@@ -410,7 +411,7 @@ impl Connection {
     }
 }
 
-/// What a server received of one connection.
+/// Counters of one connection of a server.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpReceived {
     /// The client's address.
@@ -423,14 +424,14 @@ pub struct TcpReceived {
     pub requests: u64,
 }
 
-/// What a server received.
+/// Report of a server.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TcpServerReport {
     /// Length of the run in seconds.
     pub duration_s: f64,
     /// The first 4096 connections, in the order in which they ended.
     pub connections: Vec<TcpReceived>,
-    /// Connections that were not from a client of this program, or too many at once.
+    /// Connections that were not from a client of this program, or exceeded the limit.
     pub refused_connections: u64,
     /// Connections beyond the first 4096.
     pub beyond_connections: u64,
@@ -447,7 +448,7 @@ pub struct TcpServer {
 }
 
 impl TcpServer {
-    /// Listens at a port of all addresses, IPv6 where the system has it and IPv4.
+    /// Listens at a port of all addresses: IPv4, and IPv6 if the system has it.
     ///
     /// # Errors
     /// [`TcpError::Listen`].
@@ -468,7 +469,8 @@ impl TcpServer {
         Ok(self.listener.local_addr().map_err(system("getsockname"))?.port())
     }
 
-    /// Serves until `stop` is set or `duration` is over. `progress` is told the bytes received, a few times per second.
+    /// Serves until `stop` is set or `duration` is over. Calls `progress` with the bytes received, a few times per
+    /// second.
     ///
     /// # Errors
     /// [`TcpError::System`].
@@ -501,7 +503,7 @@ impl TcpServer {
                         threads.push(scope.spawn(move || serve(stream, from, over, received)));
                     }
                     Ok(_) => full += 1,
-                    // A connection that its client has given up already is not an end.
+                    // A connection that its client has already closed does not end the server.
                     Err(_) => std::thread::sleep(WAIT),
                 }
                 let (done, running): (Vec<_>, Vec<_>) = threads.into_iter().partition(|thread| thread.is_finished());
@@ -524,7 +526,7 @@ impl TcpServer {
     }
 }
 
-/// Serves one connection to its end; `None` where it is not from a client of this program.
+/// Serves one connection to its end; returns `None` if it is not from a client of this program.
 fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &AtomicU64) -> Option<TcpReceived> {
     stream.set_nonblocking(false).ok()?;
     stream.set_nodelay(true).ok()?;
@@ -553,7 +555,7 @@ fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &At
                 left = left.saturating_sub(count);
             }
             Err(error) if again(&error) => continue,
-            // A client that is done resets the connection.
+            // A client that has finished resets the connection.
             Err(_) => break,
         }
         if request > 0 && left == 0 {
@@ -569,7 +571,7 @@ fn serve(stream: TcpStream, from: SocketAddr, over: &impl Fn() -> bool, all: &At
     Some(TcpReceived { from, received_bytes: bytes, goodput_bps, requests })
 }
 
-/// Fills the buffer; `None` where the connection or the time ends before.
+/// Fills the buffer; returns `None` if the connection or the time ends before.
 fn take(mut stream: &TcpStream, buffer: &mut [u8], over: &impl Fn() -> bool) -> Option<()> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -583,7 +585,7 @@ fn take(mut stream: &TcpStream, buffer: &mut [u8], over: &impl Fn() -> bool) -> 
     Some(())
 }
 
-/// Sends so many zeros; `None` where the connection or the time ends before.
+/// Sends `bytes` zeros; returns `None` if the connection or the time ends before.
 fn give(mut stream: &TcpStream, bytes: usize, over: &impl Fn() -> bool) -> Option<()> {
     let chunk = [0; CHUNK];
     let mut left = bytes;

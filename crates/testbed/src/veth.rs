@@ -1,4 +1,4 @@
-//! Virtual cables: pairs of virtual Ethernet interfaces that carry what a wire would.
+//! Virtual cables: pairs of virtual Ethernet interfaces.
 
 use std::io;
 
@@ -6,18 +6,18 @@ use fairlink_net::system as sys;
 use fairlink_net::system::{Pair, wait_until_running};
 use fairlink_net::{Offload, system as ethtool};
 
-/// Both ends have the mtu and the queue of an Ethernet interface.
+/// Both ends have the mtu and the queue length of an Ethernet interface.
 const CABLE: Pair<'static> = Pair { mtu: 1500, queue: 1000, alias: "" };
-/// Offloads that make an end hand over frames that no wire would carry, unfinished or longer than its mtu.
+/// Offloads with which an end would deliver frames that a wire cannot carry: unfinished, or longer than its mtu.
 const OFFLOADS: [Offload; 6] =
     [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro];
 
-/// Lays virtual cables, each between two new interfaces of these names, and returns when all of them carry frames. Each end
-/// has one queue each way, so that frames stay in order, and no offloads.
+/// Creates virtual cables, each between two new interfaces of these names, and returns when all of them carry frames.
+/// Each end has one queue in each direction, so that frames stay in order, and no offloads.
 ///
 /// # Errors
 /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`);
-/// `TimedOut` where a cable is not in service after 10 s. Cables that were laid before stay.
+/// `TimedOut` if a cable is not in service after 10 s. Cables that were created before stay.
 pub fn lay_cables(pairs: &[(&str, &str)]) -> io::Result<()> {
     for (name, peer) in pairs {
         CABLE.create(name, peer)?;

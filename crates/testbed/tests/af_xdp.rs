@@ -1,5 +1,5 @@
-//! What is peculiar to AF_XDP: frames whose VLAN tags a driver hands over beside them, and interfaces, rights and changes that it cannot be
-//! used with. What it has in common with packet sockets is tried by the suites of the gateway, over both.
+//! Properties specific to AF_XDP: frames whose VLAN tags a driver delivers beside them, and interfaces, privileges and
+//! changes that it does not support. The suites of the gateway test the common properties over both backends.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -36,7 +36,7 @@ fn over_af_xdp() -> GatewayConfig {
     GatewayConfig { backend: BackendChoice::AfXdp, ..config(100_000_000, "hls") }
 }
 
-/// Why the gateway uses packet sockets; `None` where it uses AF_XDP.
+/// Returns the reason why the gateway uses packet sockets; `None` if it uses AF_XDP.
 fn why_not(gateway: &Gateway) -> Option<String> {
     let is_used = gateway.interfaces().iter().all(|interface| interface.backend == "af_xdp");
     let why = gateway.notes().iter().find(|note| note.starts_with("falls back to AF_PACKET: ")).cloned();
@@ -44,7 +44,7 @@ fn why_not(gateway: &Gateway) -> Option<String> {
     why
 }
 
-/// Returns true if AF_XDP cannot be had here at all, said.
+/// Returns true, and prints it, if AF_XDP is not available here at all.
 fn is_missing() -> bool {
     cables();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap());
@@ -87,7 +87,7 @@ fn tags_beside_frames(_: &PrivateNamespace) {
             until(remote, |_| {
                 receiver.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
                 for arrival in arrivals.drain(..) {
-                    // The kernel has something to say too at interfaces that have come up.
+                    // The kernel itself also sends at interfaces that have come up.
                     if pool.packet(arrival.frame).ends_with(&frame[14..]) {
                         arrived.push(pool.packet(arrival.frame).to_vec());
                     }
@@ -123,14 +123,14 @@ fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
     };
     for (input, output) in [("many", "out"), ("in", "many")] {
         let why = open(input, output);
-        assert!(why.contains("many receives by 2 queues") && why.contains("`ethtool -L many rx 1`"), "{why}");
+        assert!(why.contains("many has 2 receive queues") && why.contains("`ethtool -L many rx 1`"), "{why}");
     }
     if std::path::Path::new("/dev/net/tun").exists() {
         let _tap = raw::tap("tap");
         let why = open("tap", "out");
         assert!(why.contains("tap is a tap"), "{why}");
     }
-    // A driver without XDP of its own.
+    // A driver without native XDP.
     match ip("link add dull type bridge").and_then(|()| ip("link set dull up")) {
         Ok(()) => {
             let why = open("in", "dull");
@@ -150,7 +150,7 @@ fn whoever_has_the_interface(_: &PrivateNamespace) {
         reverse: false,
         ..over_af_xdp()
     };
-    // One socket has the queue of an interface, also where it only sends.
+    // One socket has the queue of an interface, even if it only sends.
     let first = Gateway::open(one_way("in", "out")).unwrap();
     assert_eq!(why_not(&first), None);
     let second = Gateway::open(one_way("out", "in")).unwrap();
@@ -158,7 +158,7 @@ fn whoever_has_the_interface(_: &PrivateNamespace) {
     assert!(why.contains("another AF_XDP socket has this interface"), "{why}");
     drop((first, second));
     assert_eq!(why_not(&Gateway::open(one_way("out", "in")).unwrap()), None, "it is free again");
-    // One program has the place, whoever forced a second gateway on it.
+    // Only one program can be attached, even if a second gateway is forced.
     let both = || GatewayConfig { force: true, ..over_af_xdp() };
     let first = Gateway::open(both()).unwrap();
     assert_eq!(why_not(&first), None);
@@ -192,12 +192,15 @@ fn frames_of_the_longest_mtu(_: &PrivateNamespace) {
     assert_eq!((stats.gateway().memory.frame_bytes, stats.counts().dropped.packets), (4096, 0), "{stats:?}");
     set_mtu(9000).unwrap();
     let why = why_not(&Gateway::open(over_af_xdp()).unwrap()).expect("frames across pages");
-    assert!(why.contains("in: a frame of AF_XDP lies within one page, so the mtu may be 3818 and is 9000"), "{why}");
+    assert!(
+        why.contains("in: a frame of AF_XDP lies within one page, which limits the mtu to 3818, but it is 9000"),
+        "{why}"
+    );
     assert!(why.contains("`ip link set in mtu 3818`"), "{why}");
 }
 
 fn without_rights(_: &PrivateNamespace) {
-    // The root of a user namespace of its own, who may do what he likes with its networks and nothing with the kernel.
+    // The root of a new user namespace, with all rights over its networks and none over the kernel.
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net"])
         .arg(std::env::current_exe().unwrap())

@@ -1,4 +1,5 @@
-//! The claim of a gateway against other users of its network namespace, who may send to every abstract name and bind every free one.
+//! The claim of a gateway against other users of its network namespace, who can send to every abstract name and bind
+//! every free one.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -19,11 +20,11 @@ use fairlink_testbed::PrivateNamespace;
 use crate::cables::{cables, config};
 use crate::through::{through, until};
 
-/// A user who is neither root nor, where the tests do not run as root, the one who runs them.
+/// A user other than root and other than the user who runs the tests.
 const STRANGER: libc::uid_t = 54_321;
-/// How often the stranger passes descriptors.
+/// Number of times that the stranger passes descriptors.
 const TIMES: usize = 400;
-/// Descriptors that are passed with one message.
+/// Number of descriptors passed with one message.
 const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
@@ -35,17 +36,18 @@ fn main() -> ExitCode {
     ])
 }
 
-/// The abstract name of a claim on what the interface `name` receives.
+/// The abstract name of the claim on the interface `name`.
 fn claim_of(name: &str) -> SocketAddr {
     let index = Interface::open(name).unwrap().index;
     SocketAddr::from_abstract_name(format!("fairlink-gateway-{index}")).unwrap()
 }
 
-/// Runs `act` in a thread of another user, without any right. `None` where this process may not be another user.
+/// Runs `act` in a thread of another user, without any rights. Returns `None` if this process cannot become another
+/// user.
 fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            // SAFETY: takes no pointers. The bare call changes this thread alone, where that of libc changes all.
+            // SAFETY: takes no pointers. The bare call changes this thread only; libc's changes all.
             let changed = unsafe { libc::syscall(libc::SYS_setresuid, STRANGER, STRANGER, STRANGER) };
             if changed != 0 {
                 println!("SKIPPED: no other user here: {}", io::Error::last_os_error());
@@ -69,7 +71,7 @@ struct Passed {
     descriptors: [RawFd; AT_ONCE],
 }
 
-/// Sends `text` from `socket`, and with it a descriptor several times.
+/// Sends `text` from `socket`, with several copies of a descriptor.
 fn pass(socket: &impl AsRawFd, text: &[u8], descriptor: RawFd) -> io::Result<()> {
     // SAFETY: integers and pointers, for which all zeros is valid.
     let (mut passed, mut message): (Passed, libc::msghdr) = unsafe { std::mem::zeroed() };
@@ -138,12 +140,12 @@ fn descriptors_passed_to_a_control_socket(_: &PrivateNamespace) {
     });
 }
 
-/// Who holds the name of a claim when this process does, as `user`.
+/// The expected holder when this process holds a claim's name as `user`.
 fn this_process(user: libc::uid_t) -> ClaimHolder {
     ClaimHolder { user, process: Some(std::process::id()) }
 }
 
-/// Asserts that the interface `name` is refused to another gateway, because of this holder.
+/// Asserts that another gateway is refused the interface `name`, because of this holder.
 fn assert_taken(name: &str, holder: ClaimHolder) {
     let error = Gateway::open(config(20_000_000, "hls")).unwrap_err();
     let wanted = Some(holder);
@@ -174,7 +176,7 @@ fn a_stranger_who_holds_the_names(_: &PrivateNamespace) {
         let second = Gateway::open(GatewayConfig { take_over: true, ..config(20_000_000, "hls") }).unwrap();
         assert!(second.notes().iter().any(|note| note.starts_with("took over in and out")), "{:?}", second.notes());
         assert_eq!(passed_over(&second), 2, "{:?}", second.notes());
-        // Its spare names count where the plain ones are free again, too.
+        // Its spare names still count after the plain ones are free again.
         drop(squatted);
         assert_taken("in", own);
         drop(second);
@@ -187,7 +189,8 @@ fn another_user_who_receives(_: &PrivateNamespace) {
     let open = |receives: bool| {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                // SAFETY: takes no pointers. What this thread opens belongs to that user; its rights over networks stay.
+                // SAFETY: takes no pointers. Sockets that this thread opens belong to that user; its rights over
+                // networks stay.
                 unsafe { libc::syscall(libc::SYS_setfsuid, STRANGER) };
                 let interface = Interface::open("in").unwrap();
                 let socket = receives.then(|| AfPacket::open(&interface, &AfPacketOptions::default()).unwrap());

@@ -1,4 +1,4 @@
-//! Experiment 2 of [hls], scenario H, on real packets, shortened. Where each frame went and in which order is asserted; rates
+//! Experiment 2 of [hls], scenario H, on real packets, shortened. The fate and order of frames are asserted; rates
 //! depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ fn plan() -> DemoPlan {
     }
 }
 
-/// Every frame is in one place, in its class, once and in order.
+/// Checks that every frame is counted in one place, in its class, once and in order.
 fn check(run: &DemoRun) {
     let accounting = run.accounting.unwrap();
     assert_eq!(accounting.unaccounted(), 0, "{accounting:?}");
@@ -98,7 +98,7 @@ fn between_generator_and_receiver_hls_loses_no_packet(namespace: &PrivateNamespa
     assert!(windows > 0 && run.accounting.unwrap().received_packets > 0);
     let shape: Vec<_> = run.phases.iter().map(|phase| (phase.start_s, phase.end_s, phase.classes.len())).collect();
     assert_eq!(shape, [(0.0, 0.6, 5), (0.6, 1.2, 5), (1.2, 1.8, 5)]);
-    // Nothing is received of what does not send.
+    // A class that does not send receives nothing.
     for class in run.phases.iter().flat_map(|phase| &phase.classes) {
         assert!(!["A2", "B1"].contains(&class.name.as_str()) || class.rates.rate() == 0.0, "{class:?}");
     }
@@ -124,7 +124,7 @@ fn a_demo_that_is_stopped_accounts_for_what_it_sent(namespace: &PrivateNamespace
     let outcome =
         stage.play_all(&plan(), &[hls, Shaper::KernelHtb], &stop, |_| stop.store(true, Ordering::Relaxed)).unwrap();
     assert!(outcome.stopped && outcome.skipped.is_empty());
-    // The second scheduler is not begun, and phases that were not over are not shown.
+    // The second scheduler is not started, and unfinished phases are not shown.
     assert_eq!(outcome.experiments.len(), 1);
     assert!(outcome.experiments[0].phases.len() < 3);
     check(&outcome.experiments[0]);

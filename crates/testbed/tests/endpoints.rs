@@ -1,5 +1,6 @@
-//! What the generator says of its own frames, recordings that are replayed, and TCP of the kernel through the gateway, in private network
-//! namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine and are printed.
+//! The generator's statements about its own frames, replayed recordings, and the kernel's TCP through the gateway, in
+//! private network namespaces. Counts, order and lengths are asserted; times, rates and shares depend on the machine
+//! and are printed.
 #![forbid(unsafe_code)]
 
 #[path = "support/both_ends.rs"]
@@ -73,7 +74,7 @@ fn flows_of_a_class_arrive_each_in_order(_: &PrivateNamespace) {
 
 fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
     lay_cables(&[("gen", "sink")]).unwrap();
-    // Packets of 40 to 90 B, of which those below 64 B are padded; and three times what a policer lets through.
+    // Packets of 40 to 90 B, of which those below 64 B are padded; and a load three times the rate of a policer.
     let packets = (0..51).map(|n| Arrival { at: Nanos::from_millis(4 * n), len: 40 + n as u32 }).collect();
     let trace = Model::Trace(Trace::new(packets, false).unwrap());
     let limit = ArrivalLimit::Bucket { rate_bps: 1_000_000, burst: 2000 };
@@ -88,7 +89,7 @@ fn what_sources_lose_and_what_is_padded_is_reported(_: &PrivateNamespace) {
     ];
     let (sent, received) = run(generator(&sources, 300, 1), ReceiverConfig::new("sink"));
     let padded = sent.class(ClassId(1)).unwrap();
-    // A frame that was too late is not padded.
+    // A late frame is not padded.
     assert!(padded.padded_packets <= 24 && padded.padded_packets + padded.late_packets >= 24, "{padded:?}");
     if padded.late_packets + received.socket_drops == 0 {
         let bytes: u32 = (0..51).map(|n| (40 + n).max(64)).sum();
@@ -111,7 +112,7 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     let class = &sent.classes[0];
     let due = sent.departure_after_due_s.unwrap();
     assert_eq!(due.packets, class.sent_packets + class.refused_packets);
-    // What is later than 20 ms when it is looked at is not sent.
+    // A packet that is overdue by more than 20 ms is not sent.
     assert!(due.p50 <= due.p99 && due.p99 <= due.p999 && due.p999 <= due.max, "{due:?}");
     println!("stamped after their time: {due:?}");
     match sent.driver_after_stamp_s {
@@ -123,7 +124,7 @@ fn frames_say_when_they_left(_: &PrivateNamespace) {
     }
 }
 
-/// Records what arrives at `interface` while `play` runs; `None` where tcpdump is missing.
+/// Records arrivals at `interface` while `play` runs; `None` if tcpdump is missing.
 fn record<T>(interface: &str, file: &Path, play: impl FnOnce() -> T) -> Option<T> {
     let arguments =
         ["-i", interface, "-n", "-U", "--immediate-mode", "--time-stamp-precision=nano", "-Z", "root", "-w"];
@@ -175,7 +176,7 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
     assert_eq!(recorded.len() as u64, sent.classes[0].sent_packets);
     assert_eq!(recorded.iter().map(|&(_, len)| u64::from(len)).sum::<u64>(), sent.classes[0].sent_bytes);
 
-    // In the simulator the recording arrives as it was: its lengths, and its gaps to the nanosecond.
+    // In the simulator the recording arrives unchanged: its lengths, and its gaps to the nanosecond.
     let trace = read_trace(std::fs::File::open(&first).unwrap(), Accept::default(), false, |_| true).unwrap();
     let model = Model::Trace(trace);
     let spec = SourceSpec { class: ClassId(1), model: model.clone(), packet: PacketSize::Fixed(1), active: Vec::new() };
@@ -184,7 +185,8 @@ fn a_capture_by_tcpdump_replays(_: &PrivateNamespace) {
     let expected: Vec<(u64, u32)> = recorded.iter().map(|&(at, len)| (at - recorded[0].0, len)).collect();
     assert_eq!(arrivals, expected);
 
-    // On the cable it is sent again with the same lengths in the same order; how well its gaps are kept is up to the machine.
+    // On the cable it is sent again with the same lengths in the same order; the accuracy of its gaps depends on the
+    // machine.
     let again = (1, model, PacketSize::Fixed(1), Headers::udp(5001));
     let sent = record("sink", &second, || play(generator(&[again], 3000, 1))).unwrap();
     let (replayed, class) = (frames(&second), &sent.classes[0]);
@@ -237,7 +239,7 @@ fn noted(file: &Path) -> Vec<Noted> {
     all
 }
 
-/// What `play` does while the gateway whose socket is at `path` is traced into `file`.
+/// Runs `play` while the gateway with the socket at `path` is traced into `file`.
 fn traced<T: Send>(path: &Path, file: &Path, play: impl FnOnce() -> T + Send) -> (Recorded, T) {
     let (begun, begin) = mpsc::channel();
     let stop = AtomicBool::new(false);
@@ -261,7 +263,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     let dir = std::env::temp_dir().join(format!("fairlink-traced-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (socket, file, seen) = (dir.join("s"), dir.join("t.pcapng"), dir.join("t.pcap"));
-    // Class 1 sends twice what the link carries and loses packets, 3 has no match.
+    // Class 1 sends twice the link's rate and loses packets, 3 has no match.
     let gateway = Gateway::open(config(3_000_000, "hls")).unwrap();
     let control = Control::start(&socket, gateway.remote()).unwrap();
     let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
@@ -282,7 +284,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
                 None => (false, play.take().unwrap()()),
             }
         });
-        // What is still queued leaves within the second that the trace waits for.
+        // Queued packets leave within the second that the trace waits for.
         stop.store(true, Ordering::Relaxed);
         (forwarded.join().unwrap(), recorded, captured, sent)
     });
@@ -294,7 +296,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     assert_eq!(recorded.packets + recorded.unfinished, stats.counts().received.packets);
     assert_eq!(recorded.dropped, stats.counts().dropped.packets);
     assert!(recorded.dropped > 0 && trace.iter().any(|noted| noted.comment.contains(": queue_packets")));
-    // Each frame as the generator made it, with the class that it was made for, in the order in which it was sent.
+    // Each frame as the generator made it, with its class, in the order of sending.
     for (class, name) in [(1, "a"), (2, "b"), (3, "c")] {
         let own = || trace.iter().filter(|noted| noted.comment.contains(&format!(", class {name}, ")));
         let class_sent = sent.class(ClassId(class)).unwrap();
@@ -312,7 +314,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     }
     assert!(trace.is_sorted_by_key(|noted| noted.at));
     if captured && stats.gateway().kernel_dropped_packets + recorded.unfinished == 0 {
-        // The same frames as another program saw them come, none of them before that.
+        // The same frames as captured by another program, none of them earlier.
         let captured = frames(&seen);
         assert_eq!(captured.len(), trace.len());
         let mut after: Vec<i64> = Vec::new();
@@ -326,10 +328,10 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
             after[after.len() / 2] / 1000,
             after.last().unwrap() / 1000
         );
-        // As far as two clocks of one machine are set against each other.
+        // Within the accuracy of two clocks of one machine.
         assert!(after[0] > -1_000_000, "{} ns", after[0]);
     }
-    // In the simulator the trace arrives as it was.
+    // In the simulator the trace arrives unchanged.
     let replayed = read_trace(std::fs::File::open(&file).unwrap(), Accept::default(), false, |_| true).unwrap();
     let model = Model::Trace(replayed);
     let spec = SourceSpec { class: ClassId(1), model, packet: PacketSize::Fixed(1), active: Vec::new() };
@@ -342,11 +344,12 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
 
 type Sides = (Vec<TcpClientReport>, Vec<TcpServerReport>);
 
-/// Clients through a gateway of 20 Mbit/s, each to a port of its own, all at once. Port 5202 has three times the weight of port 5201.
+/// Runs clients through a gateway of 20 Mbit/s, each to its own port, all at once. Port 5202 has three times the weight
+/// of port 5201.
 fn through_the_gateway(clients: &[TcpConfig]) -> Option<Sides> {
     cables();
     let mut config = config(20_000_000, "hls");
-    // The leaves weigh as much as their numbers.
+    // The weights of the leaves equal their numbers.
     config.matches = vec![(ClassId(1), parse("tcp dst port 5201")), (ClassId(3), parse("tcp dst port 5202"))];
     config.default_class = ClassId(2);
     let gateway = Gateway::open(config).unwrap();
@@ -389,7 +392,7 @@ fn tcp_through_the_gateway_shares_by_weights(_: &PrivateNamespace) {
         assert_eq!((received.connections.len(), received.refused_connections), (2, 0));
         let acknowledged: u64 = sent.connections.iter().map(|connection| connection.acknowledged_bytes).sum();
         let got: u64 = received.connections.iter().map(|connection| connection.received_bytes).sum();
-        // What is acknowledged has arrived; a connection may count its hello too.
+        // Acknowledged bytes have arrived; a connection may count its hello, too.
         assert!(acknowledged > 0 && acknowledged <= got + 64, "{acknowledged} {got}");
         for connection in &sent.connections {
             assert_eq!(connection.ended_early, None);
@@ -416,7 +419,7 @@ fn requests_and_responses_are_counted_and_timed(_: &PrivateNamespace) {
     let exchanges = asked.exchanges.unwrap();
     assert_eq!((asked.congestion_control.as_str(), asked.ended_early.as_deref()), ("reno", None));
     assert!(exchanges.transactions > 0);
-    // The last response may have been on its way.
+    // The last response may have been in transit.
     assert!((exchanges.transactions..=exchanges.transactions + 1).contains(&answered.requests), "{answered:?}");
     let latency = exchanges.latency_s.unwrap();
     assert_eq!(latency.packets, exchanges.transactions);
@@ -448,7 +451,7 @@ fn impossible_connections_are_refused(_: &PrivateNamespace) {
         let error = TcpClient::open(config).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    // A stranger is turned away, and a client whose server goes says so.
+    // A stranger is rejected, and a client whose server disappears reports it.
     let (stop, gone) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let served = scope.spawn(|| server.run(&gone, None, |_, _| ()).unwrap());

@@ -1,6 +1,6 @@
-//! A gateway that is killed, stopped, stalled, ended, replaced, or loses an interface, with numbered frames both ways. What is asserted
-//! is what holds on any machine: no frame is doubled, none is lost by a start, an end or a take-over, and frames pass while it does not
-//! run. How long nothing passed is printed.
+//! A gateway that is killed, stopped, stalled, ended, replaced, or loses an interface, with numbered frames both ways.
+//! Assertions hold on any machine: no frame is doubled, none is lost by a start, an end or a take-over, and frames pass
+//! while it does not run. The time without frames is printed.
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
@@ -66,7 +66,7 @@ fn frames_pass_after_a_kill(_: &PrivateNamespace) {
         ends.wait_for(1000);
         let mut gateway = gateway;
         gateway.child.wait().unwrap();
-        // What it has left is no harm to the next one.
+        // Its remains do not disturb the next one.
         let gateway = Running::start("require").unwrap();
         ends.wait_for(500);
         let stats = gateway.end();
@@ -99,7 +99,8 @@ fn frames_pass_while_it_is_stopped(_: &PrivateNamespace) {
     }
 }
 
-/// After a pause, what was taken before is dropped, and said. Nothing else is lost, and at most one batch each way comes late.
+/// After a pause, frames accepted before are dropped and reported. Nothing else is lost, and at most one batch in each
+/// direction arrives late.
 fn what_was_taken_is_dropped(outcomes: &[Outcome; 2], stats: &GatewayStats) {
     let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
     match stats.gateway().fail_open.by.as_deref() {
@@ -120,7 +121,7 @@ fn frames_pass_while_the_data_thread_stalls(_: &PrivateNamespace) {
         ends.wait_for(500);
         // A debugger stops one thread of a process.
         let thread = gateway.thread;
-        // SAFETY: takes no pointers that are followed.
+        // SAFETY: takes no pointers that are dereferenced.
         unsafe {
             let none = std::ptr::null_mut::<libc::c_void>();
             assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, thread, none, none), 0, "{}", std::io::Error::last_os_error());
@@ -144,7 +145,7 @@ fn frames_pass_while_the_data_thread_stalls(_: &PrivateNamespace) {
 
 fn nothing_is_lost_by_an_end_and_a_start(_: &PrivateNamespace) {
     cables();
-    // The first start lays the kernel's own way; before it nothing passes.
+    // The first start creates the kernel's own path; before it nothing passes.
     let Some(gateway) = Running::start("require") else { return };
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(100);
@@ -194,8 +195,8 @@ fn nothing_is_lost_by_a_change_of_the_backend(namespace: &PrivateNamespace) {
     only_late_ones_lose("another backend", &ends.stop(), &ended);
 }
 
-/// Asserts that no frame was lost but by a data thread that got no processor for so long that its queues were full, or that the kernel
-/// passed frames meanwhile. On a machine with time that is none.
+/// Asserts that frames were lost only by a data thread that was without a processor for a long time. Its queues were
+/// full then, or the kernel passed frames meanwhile. On an idle machine there are none.
 fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     tell(what, outcomes);
     let lost: u64 = outcomes.iter().map(|outcome| outcome.lost).sum();
@@ -253,7 +254,7 @@ fn a_carrier_that_flaps(_: &PrivateNamespace) {
     let ends = Ends::start(["gen", "sink"]);
     for round in 0..times() {
         ends.wait_for(200);
-        // The other end of the cable, so that the gateway's keeps up and has no carrier.
+        // The other end of the cable, so that the gateway's end stays up but has no carrier.
         interface::set_down("sink").unwrap();
         std::thread::sleep(Duration::from_millis(50));
         interface::set_up("sink").unwrap();
@@ -284,16 +285,16 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     cables();
     let promiscuous = |name: &str| {
         let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
-        // In a namespace of its own /sys may show another one's interfaces.
+        // In a private namespace /sys may show another one's interfaces.
         flags.and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok())
     };
     let Some(gateway) = Running::start("require") else { return };
     gateway.end();
     let _ = promiscuous("in");
-    // Nobody runs, and frames pass.
+    // No gateway runs, and frames pass.
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(200);
-    // One that does not fail open takes the kernel's way away before it begins: nothing is doubled.
+    // A gateway without fail-open removes the kernel's path before it begins: nothing is doubled.
     let gateway = Running::start("never").unwrap();
     ends.wait_for(200);
     let stats = gateway.end();
@@ -302,7 +303,7 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     let outcomes = still();
     assert!(outcomes.iter().all(|outcome| outcome.lost == outcome.sent), "{outcomes:?}");
 
-    // Taken away by hand, as `--close` does.
+    // Removed by hand, as `--close` does.
     Running::start("require").unwrap().end();
     assert!(still().iter().all(|outcome| outcome.lost == 0));
     assert_eq!(close_wires(["in", "out"]).unwrap(), ["in", "out"]);
@@ -312,7 +313,7 @@ fn what_is_left_is_taken_away(_: &PrivateNamespace) {
     let _ = Interface::open("in").unwrap();
 }
 
-/// What becomes of frames of 100 ms.
+/// Returns the results for frames of 100 ms.
 fn still() -> [Outcome; 2] {
     let ends = Ends::start(["gen", "sink"]);
     let until = Instant::now() + Duration::from_nanos(Nanos::from_millis(100).0);

@@ -1,7 +1,7 @@
-//! What befalls a gateway from outside: interfaces whose mtu changes, carriers that flap on both sides, interfaces that are deleted, and limits
-//! of memory, with numbered frames both ways. What is asserted holds on any machine: the gateway goes on or refuses, no frame is doubled,
-//! and what it loses it counts. Deaths, stalls and take-overs are in `fail_open.rs`, which prints the same lines; `scripts/fault-table` makes a table of
-//! both.
+//! External faults of a gateway: interfaces whose mtu changes, carriers that flap on both sides, deleted interfaces,
+//! and memory limits, with numbered frames both ways. Assertions hold on any machine: the gateway continues or refuses,
+//! no frame is doubled, and lost frames are counted. Deaths, stalls and take-overs are in `fail_open.rs`, which prints
+//! the same lines; `scripts/fault-table` makes a table of both.
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Runs `ip`. Returns whether that went well; where there is none, that is said.
+/// Runs `ip`. Returns true on success; prints a line if `ip` is missing.
 fn ip(arguments: &str) -> bool {
     match Command::new("ip").args(arguments.split(' ')).status() {
         Ok(status) => status.success(),
@@ -53,7 +53,7 @@ fn ip(arguments: &str) -> bool {
     }
 }
 
-/// Where programs in the kernel are not allowed, faults are tried without failing open.
+/// If programs in the kernel are not allowed, faults are tested without fail-open.
 fn role() -> &'static str {
     match Running::start("require") {
         Some(gateway) => {
@@ -98,7 +98,7 @@ fn another_mtu(_: &PrivateNamespace) {
     assert_eq!((stats.gateway().liveness.stalls, stats.gateway().liveness.interface_losses), (0, 0), "{stats}");
     let too_long = stats.counts().dropped_for(DropCause::TooLong).packets;
     assert_eq!(too_long, 5, "{stats:?}");
-    // What is lost beside them, a data thread that came late has dropped and counted.
+    // Further losses were dropped and counted by a data thread that was late.
     assert_eq!(missing, dropped(&stats) - too_long, "{stats}");
 }
 
@@ -113,7 +113,7 @@ fn carriers_that_flap(_: &PrivateNamespace) {
         let ends = Ends::start(["gen", "sink"]);
         for end in ["sink", "gen"] {
             ends.wait_for(300);
-            // The other end of the cable, so that the gateway's keeps up and has no carrier.
+            // The other end of the cable, so that the gateway's end stays up but has no carrier.
             interface::set_down(end).unwrap();
             std::thread::sleep(Duration::from_millis(50));
             interface::set_up(end).unwrap();
@@ -156,7 +156,7 @@ fn interfaces_that_are_deleted(_: &PrivateNamespace) {
     assert!(stats.gateway().liveness.interface_losses >= losses, "{:?}", stats.gateway().liveness);
 }
 
-/// Sets how many bytes of addresses this process may have (RLIMIT_AS).
+/// Limits the address space of this process in bytes (RLIMIT_AS).
 fn limit(process: u32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the limit is readable during the call; nothing is written.
@@ -164,7 +164,7 @@ fn limit(process: u32, bytes: u64) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Bytes of addresses that this program's own file takes in a process.
+/// Size in bytes of the address space that this program's own file takes in a process.
 fn addresses_of_program() -> u64 {
     let program = std::env::current_exe().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -175,7 +175,7 @@ fn addresses_of_program() -> u64 {
     maps.lines().filter(|line| line.ends_with(&program.display().to_string())).filter_map(bounds).sum()
 }
 
-/// Bytes of addresses that a process has.
+/// Size of a process's address space in bytes.
 fn addresses(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -184,13 +184,13 @@ fn addresses(process: u32) -> u64 {
 
 fn a_start_with_too_little_memory(_: &PrivateNamespace) {
     cables();
-    // What an earlier one has left passes frames.
+    // The wires of an earlier one pass frames.
     let Some(gateway) = Running::start("require") else { return };
     gateway.end();
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(200);
     let mut refused = 0;
-    // From what not even the buffers fit into, up to what is enough. Where the program itself does not fit, the kernel kills it before it
+    // From too little for the buffers up to enough. If the program itself does not fit, the kernel kills it before it
     // begins.
     let least = addresses_of_program().div_ceil(1 << 20) + 1;
     for more in [0, 2, 4, 6, 8, 10, 12, 14, 34, 194] {
@@ -216,7 +216,7 @@ fn a_start_with_too_little_memory(_: &PrivateNamespace) {
     tell("no memory at start", &outcomes);
 }
 
-/// A link file with so many classes, which takes the gateway's place of now.
+/// A link file with this number of classes, as the change of the running gateway.
 fn file(classes: usize, more: &str) -> ReloadRequest {
     let mut text = format!("[link]\nrate = \"1gbit\"\nmtu = \"1522B\"\ndefault = \"c\"\nbuffer = \"300p\"\n{more}");
     for name in ["a", "b", "c"] {
@@ -239,7 +239,7 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
     let process = gateway.child.id();
     let ends = Ends::start(["gen", "sink"]);
     ends.wait_for(200);
-    // What the file itself allows too little of.
+    // A change that exceeds the file's own memory limit.
     let little = control::reload(&path, &file(0, "memory = \"100kB\"\n")).unwrap_err().to_string();
     assert!(little.contains("are allowed"), "{little}");
     let (mut refused, mut done) = (0, 0);
@@ -272,13 +272,13 @@ fn a_reload_without_memory(_: &PrivateNamespace) {
     assert_eq!(lost(&outcomes), dropped(&stats), "{removed} {stats}");
 }
 
-/// A control group of this test's own with a limit of memory, removed at the end.
+/// A control group of this test with a memory limit, removed at the end.
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// `None`, said, where there are none.
+    /// Returns `None`, with a message, if there are none.
     fn new() -> Option<Self> {
-        // The first version has a tree for memory alone.
+        // Version 1 has a separate tree for memory.
         for (tree, file) in [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")] {
             let group = Self(Path::new(tree).join(format!("fairlink-faults-{}", std::process::id())));
             if std::fs::create_dir(&group.0).is_ok() && group.0.join(file).exists() {

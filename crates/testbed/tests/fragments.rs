@@ -1,6 +1,6 @@
-//! What is measured of a gateway from outside, in private network namespaces: packets longer than the MTU as fragments of IP datagrams, through the gateway to a
-//! receiver and to a plain socket of the kernel; and recordings before and behind the gateway beside what the receiver says. Counts and bytes are
-//! asserted, and delays against each other.
+//! Measurements of a gateway from outside, in private network namespaces. Packets longer than the MTU pass as fragments
+//! of IP datagrams through the gateway to a receiver and to a plain socket of the kernel. Recordings before and behind
+//! the gateway are compared with the receiver's report. Counts and bytes are asserted, and delays against each other.
 
 #[path = "support/both_ends.rs"]
 mod both_ends;
@@ -58,7 +58,8 @@ fn headers(addresses: Addresses, port: u16) -> Headers {
     Headers { addresses, ..Headers::udp(port) }
 }
 
-/// The video of the thesis (Section 4.4.3), faster; pictures are cut into 1500 B by the source unless they are fragmented.
+/// The video of the thesis (Section 4.4.3), faster; pictures are cut into 1500 B by the source unless they are
+/// fragmented.
 fn video() -> Model {
     let exponential = |mean, min| PacketSize::Exponential { mean, min, max: 17_000 };
     use Picture::{B, I, P};
@@ -115,7 +116,7 @@ fn pictures_pass_the_gateway_as_fragments(_: &PrivateNamespace) {
     println!("{lost} frames lost");
 }
 
-/// Sends one datagram of 15,000 B, and what a socket of the kernel receives.
+/// Sends one datagram of `len` bytes, and returns the bytes that a socket of the kernel receives.
 fn to_a_socket(addresses: Addresses, port: u16, len: u32) -> Vec<u8> {
     let socket = match addresses {
         Addresses::V4(_, to) => UdpSocket::bind((to, port)),
@@ -145,7 +146,7 @@ fn mac_of(name: &str) -> [u8; 6] {
     bytes.try_into().unwrap()
 }
 
-/// The number that the kernel counts under `name` for a protocol in this namespace.
+/// Reads the kernel's counter `name` of a protocol in this namespace.
 fn counted(file: &str, line: &str, name: &str) -> u64 {
     let mut text = String::new();
     File::open(file).unwrap().read_to_string(&mut text).unwrap();
@@ -187,7 +188,7 @@ fn the_kernel_puts_our_fragments_together(_: &PrivateNamespace) {
     assert_eq!(counted("/proc/net/snmp6", "", "Udp6InCsumErrors"), 0);
 }
 
-/// Frames that arrive at `name` until `done`, sent on out of `to` but for those that `drops` says of their number.
+/// Forwards frames from `name` to `to` until `done`, except those for whose number `drops` returns true.
 fn pass(name: &str, to: &str, done: &AtomicBool, drops: impl Fn(usize) -> bool) -> usize {
     let (socket, out) = (raw::listener(name), raw::sender(to, false));
     let (mut bytes, mut count) = (vec![0; 2000], 0);
@@ -210,7 +211,8 @@ fn pass(name: &str, to: &str, done: &AtomicBool, drops: impl Fn(usize) -> bool) 
 fn one_lost_fragment_loses_the_datagram(_: &PrivateNamespace) {
     cables();
     for addresses in [v4(), v6()] {
-        // Datagrams of 11 fragments. Lost: the fifth fragment of datagram 2, the first of datagram 4, the last of datagram 6.
+        // Datagrams of 11 fragments. Lost: the fifth fragment of datagram 2, the first of datagram 4, the last of
+        // datagram 6.
         let lost = |n: usize| [(2, 4), (4, 0), (6, 10)].contains(&(n / 11, n % 11));
         let source = (1, Model::cbr(rate(12_000_000)), PacketSize::Fixed(15_042), headers(addresses, 5001));
         let config = GeneratorConfig { fragment: true, ..generator(&[source], 100, 1) };
@@ -282,13 +284,13 @@ fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// When the generator stamped a frame, by `CLOCK_MONOTONIC` in ns; its UDP port.
+/// The generator's stamp of a frame, by `CLOCK_MONOTONIC` in ns, and its UDP port.
 fn stamped(frame: &[u8]) -> (u64, u32) {
     let at = u64::from_be_bytes(frame[52..60].try_into().unwrap());
     (at, u32::from(u16::from_be_bytes([frame[36], frame[37]])))
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in ns: the reading of both that took the shortest time.
+/// Offset of `CLOCK_REALTIME` from `CLOCK_MONOTONIC` in ns: from the fastest of several readings of both.
 fn realtime_ahead() -> u64 {
     let read = |clock| {
         // SAFETY: a `timespec` is integers, for which all zeros is valid.
@@ -308,7 +310,7 @@ fn realtime_ahead() -> u64 {
 
 fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
     cables();
-    // Class 1 sends twice what the link carries.
+    // Class 1 sends twice the link's rate.
     let sizes = || PacketSize::Uniform { min: 64, max: 1400, header: 0 };
     let sources = [
         (1, Model::poisson(rate(6_000_000)), sizes(), headers(v4(), 5001)),
@@ -351,7 +353,7 @@ fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
             continue;
         }
         assert_eq!((passage.found, passage.out_of_order), (got.received_packets, 0));
-        // The receiver counts from the stamp on, the recordings from the gateway's door.
+        // The receiver counts from the stamp on, the recordings from the gateway's interfaces.
         let lags: Vec<f64> = (before.iter())
             .filter(|(at, frame)| stamped(frame).1 == *port && pairs.contains_key(at))
             .map(|(at, frame)| (at - ahead) as f64 / 1e9 - stamped(frame).0 as f64 / 1e9)
@@ -361,7 +363,7 @@ fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
         let (ours, theirs) = (passage.delay.unwrap(), got.delay_s.unwrap());
         let [mean, p50, p99, max] = [theirs.mean, theirs.p50, theirs.p99, theirs.max].map(Option::unwrap);
         println!("{port}: mean {:.6} + {mean_lag:.6} s, the receiver's {mean:.6} s", ours.mean);
-        // As far as two clocks of one machine are set against each other, and histograms of 0.1 % go.
+        // Within the accuracy of two clocks of one machine, and of histograms of 0.1 %.
         let near = |one: f64, other: f64| (one - other).abs() < 100e-6 + 0.002 * other;
         assert!(near(ours.mean + mean_lag, mean), "{ours:?} {mean_lag} {theirs:?}");
         let (our_p50, our_p99) = ours.p50_p99.unwrap();

@@ -1,5 +1,5 @@
-//! The gateway with real packets between two cables, in a private network namespace. What is asserted is what holds on any
-//! machine: every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
+//! The gateway with real packets between two cables, in a private network namespace. Assertions hold on any machine:
+//! every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
 //! delays depend on the machine and are printed.
 
 #[path = "support/cables.rs"]
@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     )
 }
 
-/// Runs `generator` through a gateway to a receiver; stops the receiver when all is quiet, the gateway before.
+/// Runs `generator` through a gateway to a receiver. Stops the gateway first, then the receiver, once no more frames
+/// arrive.
 fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, GatewayStats, ReceiverReport) {
     let gateway = Gateway::open(config).unwrap();
     println!("{}", gateway.memory());
@@ -103,12 +104,13 @@ fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, G
     })
 }
 
-/// What holds for every run: nothing is made up, lost unseen, put into the wrong class, or out of order.
+/// Checks the invariants of every run: no frame is made up, lost without a count, put into the wrong class, or out of
+/// order.
 fn check(sent: &GeneratorReport, stats: &GatewayStats, received: &ReceiverReport) {
     assert!(stats.gateway().balanced, "{stats:?}");
     assert_eq!(received.foreign_packets, 0);
     let from_generator: u64 = sent.classes.iter().map(|class| class.sent_packets).sum();
-    // What the gateway had not fetched when it was stopped is in neither.
+    // Frames that the gateway had not fetched at its stop are in neither.
     assert!(stats.counts().received.packets + stats.gateway().kernel_dropped_packets <= from_generator);
     let at_receiver: u64 = received.classes.iter().map(|class| class.received_packets).sum();
     assert_eq!(at_receiver + received.socket_drops, stats.counts().sent.packets);
@@ -207,7 +209,7 @@ fn vlan_tags_macs_and_ipv6_pass_and_are_classified(_: &PrivateNamespace) {
         assert!([base.mac.1, mac.1].iter().any(|source| frame[6..12] == source[..]), "{frame:?}");
         assert!(matches!(frame[12..16], [0x88, 0xa8, 0, 5] | [0x81, 0, 0, 7] | [0x88, 0xa8, 0, 6]), "{frame:?}");
     }
-    // A packet socket gets the tag beside the frame, and AF_XDP the frame as it was sent.
+    // A packet socket gets the tag beside the frame, AF_XDP gets the frame as it was sent.
     assert_eq!(stats.gateway().vlan_tags_restored, if over_af_xdp() { 0 } else { stats.counts().received.packets });
     assert!(stats.classes.iter().all(|class| class.counts().sent.packets > 0));
 }
@@ -238,7 +240,7 @@ fn what_a_gateway_does_not_forward(_: &PrivateNamespace) {
 
 fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
     cables();
-    // 1 Mbit/s forward; backwards 40 times as much.
+    // 1 Mbit/s forward; 40 times as much backward.
     let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
     let receiver = Receiver::open(ReceiverConfig::new("gen")).unwrap();
     let source = (1, Model::cbr(rate(40_000_000)), PacketSize::Fixed(1000), Headers::udp(5001));
@@ -275,7 +277,7 @@ fn a_removed_interface_ends_the_run(_: &PrivateNamespace) {
         generator.run(&AtomicBool::new(false), |_| ()).unwrap();
         interface::set_down("out").unwrap();
         let error: RunError = forwarded.join().unwrap().unwrap_err();
-        assert!(error.to_string().contains("out went down or away"), "{error}");
+        assert!(error.to_string().contains("out went down or disappeared"), "{error}");
         assert!(error.stats.gateway().balanced && error.stats.counts().received.packets > 0, "{:?}", error.stats);
     });
 }
@@ -287,7 +289,7 @@ fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &Private
         (packet_sockets, std::fs::read_dir("/proc/self/fd").unwrap().count())
     };
     let before = open();
-    // Once it is told to stop, and once it loses an interface; the second run starts where the first has ended.
+    // First it is stopped, then it loses an interface; the second run starts where the first has ended.
     for dies in [false, true] {
         let gateway = Gateway::open(config(1_000_000, "hls")).unwrap();
         assert!(open().0 > before.0);
@@ -305,7 +307,7 @@ fn a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets(_: &Private
                 forwarded.join().unwrap().unwrap()
             }
         });
-        // The link takes 37 frames in that time, the queue 100.
+        // The link sends 37 frames in that time, the queue holds 100.
         assert!(
             stats.gateway().balanced && stats.counts().queued.packets > 0 && stats.counts().sent.packets > 0,
             "{stats:?}"
@@ -344,7 +346,7 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
     assert!(error.to_string().contains("ip link set out up"), "{error}");
     interface::set_up("out").unwrap();
 
-    // Offloads that join packets: refused where they cannot be split, or turned off for the time of the run.
+    // Offloads that join packets: refused if they cannot be split, or turned off during the run.
     set_offload("in", Offload::Gro, true).unwrap();
     let error = open(|config| config.sockets.split = false);
     assert!(matches!(&error, OpenError::Offloads { offloads, .. } if *offloads == ["gro"]), "{error}");
@@ -362,7 +364,7 @@ fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
     config.span = Duration::from_millis(300);
     let bench = gateway_bench(namespace, &config).unwrap();
     bench.skipped.iter().for_each(|why| println!("SKIPPED: {why}"));
-    // Each length over each backend that can be had here.
+    // Each length over each backend that is available here.
     let measured: Vec<_> = bench.results.iter().map(|result| (result.frame_bytes, &*result.backend)).collect();
     let all = [(64, "af_packet"), (64, "af_xdp"), (1500, "af_packet"), (1500, "af_xdp")];
     let backends = if bench.skipped.is_empty() { &all[..] } else { &[all[0], all[2]] };
@@ -401,7 +403,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         let first = told();
         assert_eq!(first.interval(), None, "there is nothing to compare with");
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
-        // The last frames are on their way; they do not stay there.
+        // The last frames are in transit; they do not stay there.
         let arrived = || {
             let stats = control::stats(&path).unwrap();
             assert!(stats.gateway().balanced && stats.classes[0].name == "a");
@@ -410,7 +412,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         while arrived() < sent.classes[0].sent_packets {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What came between two answers on one connection.
+        // The changes between two answers on one connection.
         let second = told();
         let interval = second.interval().unwrap();
         let (counts, rates) = (interval.counts.unwrap(), interval.rates);
@@ -421,7 +423,7 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
         assert!(error.to_string().contains("there is no link \"up\"; there are: out"), "{error}");
         stop.store(true, Ordering::Relaxed);
         let last = forwarded.join().unwrap();
-        // What is told after the end is what the run returned.
+        // The final report equals the result of the run.
         let told = control::stats(&path).unwrap();
         assert_eq!(
             (told.counts().received, told.counts().sent, told.counts().dropped, told.counts().queued),
@@ -433,8 +435,8 @@ fn the_control_socket_tells_of_a_running_gateway(_: &PrivateNamespace) {
     assert!(!path.exists());
 }
 
-/// A frame of UDP from 10.0.0.1 to 10.0.0.2, its checksum field holding the sum of the pseudo-header alone, and the header that
-/// says so. With a `segment`, it was joined from datagrams of so many bytes.
+/// A UDP frame from 10.0.0.1 to 10.0.0.2 whose checksum field holds the sum of the pseudo-header alone, and the header
+/// that describes it. With a `segment`, it was joined from datagrams of that many bytes.
 fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
     let mut frame = vec![2; 12];
     let total = (20 + len).to_be_bytes();
@@ -449,7 +451,7 @@ fn unfinished_udp(len: u16, segment: u16) -> (Vec<u8>, VirtioHeader) {
     (frame, header)
 }
 
-/// Runs `config` until `received` packets have come.
+/// Runs `config` until `received` packets have arrived.
 fn until_received(config: GatewayConfig, received: u64) -> GatewayStats {
     let gateway = Gateway::open(config).unwrap();
     println!("{:?}", gateway.notes());
@@ -479,12 +481,12 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     }
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(256, 2000).unwrap();
-    // The output finishes checksums itself, or leaves them to whoever is at its other end.
+    // The output computes checksums itself, or leaves them to its peer.
     for on in [false, true] {
         set_offload("out", Offload::TxChecksum, on).unwrap();
         let stats = until_received(config(10_000_000, "hls"), 5);
         assert_eq!((stats.counts().received.packets, stats.counts().sent.packets), (5, 5));
-        // To AF_XDP nobody says that a checksum is unfinished, and it finishes those that are.
+        // AF_XDP gets no report of unfinished checksums, and finishes those that it finds.
         assert_eq!(
             (stats.gateway().checksums_completed, stats.gateway().super_packets),
             (if over_af_xdp() { 5 } else { 0 }, 0)
@@ -552,11 +554,11 @@ fn an_unfinished_sctp_checksum(_: &PrivateNamespace) {
     }
     let gateway = Gateway::open(config(10_000_000, "hls")).unwrap();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with anything where its checksum belongs.
+    // An SCTP packet of 40 B from 10.0.0.1 to 10.0.0.2, with any value in its checksum field.
     let mut frame = vec![2; 12];
     frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4]);
-    // Without a word from the kernel, the zeros that its own SCTP leaves there say it.
+    // Without a description from the kernel, the zeros that its own SCTP leaves indicate it.
     frame.extend(if over_af_xdp() { [0; 4] } else { [0xde, 0xad, 0xbe, 0xef] });
     frame.extend((0..28).map(|n| n * 9));
     // VIRTIO_NET_HDR_F_NEEDS_CSUM

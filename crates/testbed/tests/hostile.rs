@@ -1,5 +1,5 @@
-//! The gateway against frames, neighbours and interfaces that mean it harm, with real packets in a private network namespace.
-//! What is asserted holds on any machine: the gateway goes on, and what is lost is counted.
+//! The gateway against hostile frames, neighbours and interfaces, with real packets in a private network namespace.
+//! Assertions hold on any machine: the gateway continues, and lost frames are counted.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -94,7 +94,7 @@ fn frames_never_taken(_: &PrivateNamespace) {
     assert!(long.counts().received.packets > 0 && short.counts().received.packets > 0, "{stats:?}");
     assert_eq!(long.counts().dropped_for(DropCause::RefusedByInterface), long.counts().received);
     assert_eq!(short.counts().sent, short.counts().received);
-    assert!(stats.to_string().contains("out refused"), "{stats}");
+    assert!(stats.to_string().contains("out permanently refused"), "{stats}");
     set_mtu("sink", 1500);
     set_mtu("gen", 1400);
     let stats = through(config(20_000_000, "hls"), |remote| {
@@ -104,9 +104,9 @@ fn frames_never_taken(_: &PrivateNamespace) {
     let reverse = stats.gateway().reverse.unwrap();
     assert!(reverse.refused.packets > 0 && reverse.sent.packets > 0, "{reverse:?}");
     assert_eq!((reverse.dropped, reverse.received), (reverse.refused, reverse.refused + reverse.sent));
-    // As many of the one as of the other were offered, and no short one was lost.
+    // Equal numbers of both were offered, and no short one was lost.
     assert!(reverse.sent.packets + 1 >= reverse.refused.packets, "{reverse:?}");
-    assert!(stats.to_string().contains("in refused"), "{stats}");
+    assert!(stats.to_string().contains("in permanently refused"), "{stats}");
 }
 
 /// A UDP datagram of `payload` bytes in one frame, as 10.0.0.1 sends it to port 5001 of 10.0.0.2.
@@ -163,7 +163,7 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
     cables();
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(128, 2000).unwrap();
-    // The other ends carry more, so that only the gateway's own interfaces, with 1500, are in question.
+    // The other ends carry longer frames, so that only the gateway's own interfaces, with 1500, limit.
     for name in ["gen", "sink"] {
         set_mtu(name, 1508);
     }
@@ -181,7 +181,8 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
         });
         frame
     };
-    // Two tags of a full packet are more than a veth of 1500 receives, whoever sends; so the input has 1508 then.
+    // A full packet with two tags exceeds the receive limit of a veth of 1500, for any sender; so the input has 1508
+    // then.
     for (input_mtu, frames) in [
         (1500, vec![tagged(&[0x8100], 1500), tagged(&[0x88a8], 1500), tagged(&[0x88a8, 0x8100], 1496)]),
         (1508, vec![tagged(&[0x88a8, 0x8100], 1500), tagged(&[0x8100, 0x8100], 1500), tagged(&[], 1500)]),
@@ -200,7 +201,7 @@ fn full_packets_in_vlan_tags(_: &PrivateNamespace) {
             assert_eq!(pool.packet(arrival.frame), frame);
         }
     }
-    // Longer than two tags make it: refused by length, as before.
+    // Longer than with two tags: refused by length, as before.
     set_mtu("gen", 1600);
     let stats = through(config(20_000_000, "hls"), |remote| {
         send_raw("gen", &tagged(&[0x88a8, 0x8100], 1501));
@@ -223,18 +224,18 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
         assert!(forced.notes().iter().any(|note| note.contains("--force")), "{:?}", forced.notes());
         error
     };
-    // Both ends of one cable, either way round.
+    // Both ends of one cable, in either direction.
     assert!(matches!(refused(config("gen", "in")), OpenError::SameCable { .. }));
     assert!(matches!(refused(config("out", "sink")), OpenError::SameCable { .. }));
 
-    // A second one on the same ports, or on one of them, whichever way round, as long as the first one lives.
+    // A second one on the same ports, or on one of them, in either direction, as long as the first one lives.
     let first = Gateway::open(config("in", "out")).unwrap();
     for (input, output) in [("in", "out"), ("out", "in")] {
         let error = refused(config(input, output));
         assert!(matches!(&error, OpenError::Taken { name, .. } if name == input), "{error}");
     }
     drop(first);
-    // One for each direction is no doubling.
+    // One gateway for each direction doubles nothing.
     let one_way = |input, output| GatewayConfig { reverse: false, ..config(input, output) };
     let forth = Gateway::open(one_way("in", "out")).unwrap();
     let back = Gateway::open(one_way("out", "in")).unwrap();
@@ -248,7 +249,7 @@ fn ports_that_would_double_frames(_: &PrivateNamespace) {
     });
     let error = refused(config("in", "out"));
     assert!(error.to_string().contains("out has the address 10.9.8.7"), "{error}");
-    // The kernel would answer for it at a port that has none as well.
+    // The kernel would answer for it at a port without an address, too.
     let other = Gateway::open(config("in", "sink")).unwrap();
     let answers = |gateway: &Gateway| gateway.notes().iter().filter(|note| note.contains("arp_ignore")).count();
     assert_eq!(answers(&other), 2, "{:?}", other.notes());
@@ -285,7 +286,8 @@ fn an_output_without_carrier_is_waited_for_asleep(_: &PrivateNamespace) {
         assert!(stats.to_string().contains("out has no carrier"), "{stats}");
         assert_eq!((stats.counts().sent.packets, stats.counts().queued.packets > 0), (0, true), "{stats:?}");
         println!("{:?}", stats.gateway().time);
-        // What it says of its time is what the kernel says. On a crowded machine it gets less of a processor, never more.
+        // Its report of its time agrees with the kernel's. On a crowded machine it gets less of a processor, never
+        // more.
         assert!(
             stats.gateway().time.processor < 0.5 && stats.gateway().time.idle + stats.gateway().time.processor < 1.1,
             "{:?}",

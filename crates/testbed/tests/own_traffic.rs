@@ -1,6 +1,7 @@
-//! A gateway that shares what its own host sends (`--egress`): killed, stopped, ended, replaced, without interfaces, with numbered frames
-//! that the host sends and others that it receives. What is asserted is what holds on any machine: no frame is doubled, none is lost by a
-//! start, an end or a take-over, what the interface receives is never touched, and nothing is left behind.
+//! A gateway that shares its own host's frames (`--egress`): killed, stopped, ended, replaced, without interfaces, with
+//! numbered frames that the host sends and others that it receives. Assertions hold on any machine: no frame is
+//! doubled, none is lost by a start, an end or a take-over, received frames are never touched, and nothing is left
+//! behind.
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
@@ -28,12 +29,12 @@ use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell_of, times};
 use crate::raw::send_raw;
 
-/// Says that a process is a gateway of these tests, and how it starts.
+/// Environment variable that makes a process a gateway of these tests, with its mode of starting.
 const ROLE: &str = "FAIRLINK_OWN_TRAFFIC";
 /// Starts in the place of another.
 const TAKES_OVER: &str = "takes over";
 const PLAIN: &str = "plain";
-/// Sends by the interface's queueing discipline instead of past it.
+/// Sends by the interface's queueing discipline instead of bypassing it.
 const BY_THE_QDISC: &str = "by the queueing discipline";
 
 fn main() -> ExitCode {
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// What the host sends by `out` at up to 1 Gbit/s.
+/// The host's frames for `out` at up to 1 Gbit/s.
 fn config() -> GatewayConfig {
     let mut config = cables::config(1_000_000_000, "hls");
     (config.own_traffic, config.reverse) = (true, false);
@@ -60,14 +61,15 @@ fn config() -> GatewayConfig {
     config
 }
 
-/// A gateway in this process, which starts as `role` says.
+/// Runs a gateway in this process, started by `role`.
 fn gateway_process(role: &str) -> ExitCode {
     let mut config = GatewayConfig { take_over: role == TAKES_OVER, wait_for_interfaces: true, ..config() };
     config.sockets.qdisc_bypass = role != BY_THE_QDISC;
     faulty::be_gateway(config)
 }
 
-/// Starts one in a process of its own, and waits until its data thread turns. `None`, said, where this system does not allow it.
+/// Starts a gateway in a new process, and waits until its data thread runs. Returns `None`, with a message, if this
+/// system does not allow it.
 fn start(role: &str) -> Option<Running> {
     let started = Running::start_by(Command::new(std::env::current_exe().unwrap()).env(ROLE, role));
     started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
@@ -86,8 +88,9 @@ fn tell(fault: &str, outcomes: &[Outcome; 2]) {
     tell_of(["out", "in"], fault, outcomes);
 }
 
-/// Asserts that of the frames that the host sent as many were lost as gateways have dropped, and none of those that it received. Without
-/// the right to large buffers of sockets, as in a user namespace, these tests' own ends lose some on a crowded machine.
+/// Asserts that the number of the host's lost frames equals the number that gateways dropped, and that no received
+/// frame was lost. Without the right to large socket buffers, as in a user namespace, the ends of these tests lose some
+/// on a crowded machine.
 fn all_lost_are_told(outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     let told: u64 = ended.iter().map(dropped).sum();
     match ended.iter().all(|stats| stats.gateway().fail_open.by.as_deref() == Some("bpf")) {
@@ -106,7 +109,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         ends.wait_for(1000);
         let mut gateway = gateway;
         gateway.child.wait().unwrap();
-        // The cable that it has left is taken over by the next one, and removed.
+        // The next gateway takes over the cable that was left, and removes it.
         assert!(exists("fl0-out") && exists("fl1-out"));
         let gateway = start(PLAIN).unwrap();
         ends.wait_for(500);
@@ -119,7 +122,7 @@ fn frames_go_on_after_a_kill(_: &PrivateNamespace) {
         }
         assert!(!exists("fl0-out") && !exists("fl1-out"));
     }
-    // Without a next one, whoever asks has it removed.
+    // Without a successor, the cable is removed on request.
     let gateway = start(PLAIN).unwrap();
     assert!(remove_cables(["out"]).unwrap().is_empty(), "it is in use");
     gateway.signal(libc::SIGKILL);
@@ -146,13 +149,13 @@ fn frames_go_on_while_it_is_stopped(_: &PrivateNamespace) {
             "{:?}",
             stats.gateway().liveness
         );
-        // What was taken before the pause is too old, and told. Nothing else is lost.
+        // Frames accepted before the pause are too old, and are reported. Nothing else is lost.
         all_lost_are_told(&outcomes, &[stats]);
     }
 }
 
-/// Asserts that nothing was lost but by data threads that got no processor for so long that they had to drop. On a machine with time that
-/// is nothing.
+/// Asserts that frames were lost only by data threads that were so late that they had to drop. On an idle machine there
+/// are none.
 fn only_late_ones_lose(what: &str, outcomes: &[Outcome; 2], ended: &[GatewayStats]) {
     tell(what, outcomes);
     all_lost_are_told(outcomes, ended);
@@ -192,7 +195,7 @@ fn nothing_is_lost_by_a_take_over(_: &PrivateNamespace) {
         let next = start(TAKES_OVER).unwrap();
         ended.push(gateway.ended());
         gateway = next;
-        assert!(exists("fl0-out"), "the next one goes on with the cable");
+        assert!(exists("fl0-out"), "the next one reuses the cable");
     }
     ends.wait_for(500);
     ended.push(gateway.end());
@@ -210,7 +213,7 @@ fn ip(arguments: &str) -> bool {
     done
 }
 
-/// Waits until the gateway's cable is there: it is there as long as the gateway has its interfaces.
+/// Waits until the gateway's cable exists, as it does while the gateway has its interfaces.
 fn wait_for_cable() {
     for _ in 0..2000 {
         if exists("fl0-out") && exists("fl1-out") {
@@ -224,7 +227,7 @@ fn wait_for_cable() {
 fn interfaces_that_come_back(_: &PrivateNamespace) {
     host();
     let Some(gateway) = start(PLAIN) else { return };
-    // Nothing is sent, so that nothing but the kernel's word tells that the interface went down.
+    // Nothing is sent, so that only the kernel's event shows that the interface went down.
     interface::set_down("out").unwrap();
     for _ in 0..2000 {
         if !exists("fl0-out") {
@@ -261,7 +264,7 @@ fn interfaces_that_come_back(_: &PrivateNamespace) {
 
 fn tags_and_long_frames(_: &PrivateNamespace) {
     host();
-    // As by its queueing discipline, so that only its mark keeps what the gateway sends from being taken again.
+    // Sends by the queueing discipline, so that only the mark keeps the gateway's frames from being redirected again.
     let Some(gateway) = start(BY_THE_QDISC) else { return };
     let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
     let mut pool = FramePool::new(256, 2000).unwrap();
@@ -274,10 +277,10 @@ fn tags_and_long_frames(_: &PrivateNamespace) {
     let frames = [
         frame(&[0x88, 0xb5], 60),
         frame(&[0x88, 0xb5], 1514),
-        // In a VLAN, as what the host sends by a VLAN on top of its interface.
+        // With a VLAN tag, as frames that the host sends by a VLAN on top of its interface.
         frame(&[0x81, 0, 0, 7, 0x88, 0xb5], 64),
         frame(&[0x81, 0, 0, 7, 0x88, 0xb5], 1518),
-        // To everybody, which the host's own stack would hear once more out of the cable.
+        // A broadcast, which the host's own stack would receive again out of the cable.
         [vec![0xff; 6], frame(&[0x08, 0x06], 60)[6..].to_vec()].concat(),
     ];
     for frame in &frames {
@@ -310,7 +313,7 @@ fn the_same_by_nftables(_: &PrivateNamespace) {
 fn what_stands_in_the_way(_: &PrivateNamespace) {
     host();
     lay_cables(&[("fl0-out", "other")]).unwrap();
-    let Err(error) = Gateway::open(config()) else { panic!("it took somebody else's interface") };
+    let Err(error) = Gateway::open(config()) else { panic!("it took a foreign interface") };
     assert!(matches!(&error, OpenError::InTheWay { name, of } if name == "fl0-out" && of == "out"), "{error}");
     assert!(error.to_string().contains("ip link delete fl0-out"), "{error}");
     assert!(exists("fl0-out") && exists("other"));

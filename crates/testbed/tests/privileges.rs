@@ -1,4 +1,4 @@
-//! What a process can still do after it has given up what a gateway does not need, each in a process of its own.
+//! Remaining rights of a process after it has dropped its privileges, each test in a process of its own.
 
 mod support;
 
@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Gives up what a gateway does not need. The path is that of its control socket. `None`, said, where this kernel takes away less.
+/// Drops the privileges that a gateway does not need. The path is that of its control socket. Returns `None`, with a
+/// message, if this kernel restricts less.
 fn drop_others() -> Option<(Dropped, PathBuf)> {
     let socket = std::env::temp_dir().join(format!("fairlink-privileges-{}.sock", std::process::id()));
     let dropped = Privileges::of([], &socket, None).drop_others();
@@ -30,7 +31,7 @@ fn drop_others() -> Option<(Dropped, PathBuf)> {
     Some((dropped, socket))
 }
 
-/// The error of a system call that takes no pointers.
+/// The error of a system call without pointers.
 fn error_of(result: libc::c_long) -> Option<i32> {
     (result < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -48,7 +49,7 @@ fn what_is_not_needed_is_refused(_: &PrivateNamespace) {
     refused(Command::new("true").spawn().unwrap_err());
     refused(TcpStream::connect(address).unwrap_err());
     refused(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap_err());
-    // SAFETY: these calls take no pointers that are followed; none of them is carried out.
+    // SAFETY: these calls take no pointers that are dereferenced; none of them is executed.
     unsafe {
         let none = std::ptr::null_mut::<libc::c_void>();
         let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;

@@ -1,14 +1,14 @@
-//! A gateway under load that is reloaded again and again, in every way, over its control socket. Numbered frames of eight flows pass meanwhile
-//! between two cables. Of what the gateway accepted, none is lost, none doubled, and none is out of order within its flow.
+//! A gateway under load that is reloaded again and again, in every way, over its control socket. Numbered frames of
+//! eight flows pass meanwhile between two cables. No accepted frame is lost, doubled, or out of order within its flow.
 //!
-//! `FAIRLINK_RELOADS=N` and `FAIRLINK_FRAMES=N` are 20 and 200,000 where they are not given:
+//! `FAIRLINK_RELOADS=N` and `FAIRLINK_FRAMES=N` default to 20 and 200,000:
 //!
 //! ```text
 //! FAIRLINK_RELOADS=1000 FAIRLINK_FRAMES=10000000 cargo test --release -p fairlink-testbed --test reloads
 //! ```
 //!
-//! Frames that the machine has no time for are counted apart: those that the kernel's buffer before the gateway did not hold, those that the gateway shed
-//! before they came into a queue, and those that the receiver's buffer did not hold.
+//! Frames lost to an overloaded machine are counted separately: those that overflowed the kernel's buffer before the
+//! gateway, those that the gateway shed before queueing, and those that overflowed the receiver's buffer.
 #![forbid(unsafe_code)]
 
 #[path = "support/cables.rs"]
@@ -39,12 +39,12 @@ fn main() -> ExitCode {
     )])
 }
 
-/// Flows, each of a class of its own, by their UDP ports from 5001 on.
+/// Number of flows, each with its own class, by UDP ports from 5001 on.
 const FLOWS: u16 = 8;
 const FRAME: u32 = 100;
 /// Frames per second of all flows together.
 const LOAD: u64 = 48_000;
-/// What they take of the link, which has twice that unless a reload says less.
+/// Offered load in bit/s. The link has twice that unless a reload reduces it.
 const OFFERED: u64 = LOAD * FRAME as u64 * 8;
 
 const SCHEDULERS: [&str; 8] = ["hls", "htb", "drr", "wf2q+", "hfsc", "drr++", "sfq", "hpfq"];
@@ -53,16 +53,16 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// What a link file says.
+/// Variable parts of a link file.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// By which the guarantees are turned around the flows.
+    /// Rotation of the guarantees among the flows.
     turn: u64,
-    /// How many classes stand below `top`, and not below the link.
+    /// Number of classes below `top` rather than below the link.
     below_top: u16,
-    /// What the class of the last flow is called.
+    /// Name of the last flow's class.
     last: &'static str,
-    /// True if there is a class more, which nobody sends to.
+    /// True if there is an additional class without traffic.
     extra: bool,
     scheduler: &'static str,
     buffer: u32,
@@ -124,7 +124,7 @@ impl Ask {
     }
 }
 
-/// A change, true in `dry_run` to only ask, and a part of the refusal if it is to be refused.
+/// A request: a change, true in `dry_run` to only ask, and the expected error if it shall be refused.
 struct Step {
     kind: &'static str,
     ask: Ask,
@@ -132,7 +132,7 @@ struct Step {
     refusal: Option<&'static str>,
 }
 
-/// The step of this number. `shape` becomes what the gateway is to be.
+/// Builds the step of this number and updates `shape` to the gateway's new state.
 fn step(number: u64, shape: &mut Shape) -> Step {
     let done = |kind, ask| Step { kind, ask, dry_run: false, refusal: None };
     let change = |kind, wanted| done(kind, Ask::Change(wanted));
@@ -143,7 +143,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
             shape.turn += 1;
             done("guarantees", shape.file(&[]))
         }
-        // Less than is offered, so that packets are queued when the next ones come.
+        // Below the offered load, so that packets are queued at the next steps.
         1 | 5 | 9 => change("link slower", Wanted::LinkRate { rate: rate(OFFERED * 3 / 4) }),
         2 => {
             shape.below_top = (shape.below_top + 3) % (FLOWS + 1);
@@ -158,7 +158,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
             change("scheduler", Wanted::Scheduler { name: shape.scheduler.to_owned(), lenient: true })
         }
         6 => {
-            // All packets of the class go to one that is new, and so do later frames.
+            // All packets of the class go to a new one, and so do later frames.
             let before = shape.last;
             shape.last = if before == "flow8" { "heir8" } else { "flow8" };
             done("class removed, packets moved", shape.file(&[(before, shape.last)]))
@@ -184,7 +184,7 @@ fn step(number: u64, shape: &mut Shape) -> Step {
     }
 }
 
-/// What came of all steps.
+/// Results of all steps.
 #[derive(Default)]
 struct Tally {
     done: BTreeMap<&'static str, u64>,
@@ -193,7 +193,7 @@ struct Tally {
     commits_with_packets: u64,
     commits: u64,
     longest_s: f64,
-    /// Changes that the data thread did not begin with in time.
+    /// Changes that the data thread did not begin in time.
     late: u64,
 }
 
@@ -231,7 +231,7 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
     config.leniency = Leniency::Ignore;
     config.processor = Processor::Any;
     config.drain = Some(Nanos::from_secs(30));
-    // A data thread that comes late makes up for it, so that queues stay short.
+    // A late data thread makes up for it, so that queues stay short.
     config.catch_up = Some(Nanos::from_secs(1));
     let gateway = Gateway::open(config).unwrap();
     let socket = Socket::new();
@@ -243,7 +243,7 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
             (u32::from(flow), model, PacketSize::Fixed(FRAME), Headers::udp(5000 + flow))
         })
         .collect();
-    // It is stopped when it has sent enough; a slow machine may take its time.
+    // It is stopped when it has sent enough; a slow machine may take longer.
     let millis = 20 * (1000 * frames / LOAD + 1000);
     let generator = Generator::open(generator(&sources, millis, OFFERED)).unwrap();
     let receiver = Receiver::open(ReceiverConfig::new("sink")).unwrap();
@@ -264,7 +264,7 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
             let outcome = step.ask.send(control.path(), step.dry_run);
             tally.count(&step, outcome);
         }
-        // What is queued leaves at the full rate.
+        // Queued packets leave at the full rate.
         control::change(control.path(), None, &Wanted::LinkRate { rate: rate(2 * OFFERED) }, false).unwrap();
         while generated.load(Ordering::Relaxed) < frames && !sending.is_finished() {
             std::thread::sleep(Duration::from_millis(10));
@@ -329,7 +329,7 @@ impl Drop for Socket {
     }
 }
 
-/// Ends all threads, also where the test fails.
+/// Ends all threads, also if the test fails.
 struct SetAtEnd<'a>([&'a AtomicBool; 3]);
 
 impl Drop for SetAtEnd<'_> {

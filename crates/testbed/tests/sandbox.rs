@@ -1,4 +1,4 @@
-//! What a script in the sandbox cannot do, tried in a process of its own.
+//! Actions that a script in the sandbox cannot do, each tried in a process of its own.
 
 mod support;
 
@@ -15,14 +15,14 @@ fn main() -> ExitCode {
     support::main(&[("what_reaches_beyond_the_sandbox_is_refused", what_reaches_out_is_refused)])
 }
 
-/// Has a program remove a path when this process, which may not do so by then, has ended and its pipe is closed.
+/// Has a program remove a path after this process, which may not do so by then, has ended and its pipe is closed.
 fn remove_at_the_end(path: &Path) {
     let mut remover = Command::new("/bin/sh");
     remover.args(["-c", "cat; rm -rf \"$0\""]).arg(path).stdin(Stdio::piped());
     std::mem::forget(remover.spawn().unwrap());
 }
 
-/// Enters a sandbox; its directory. `None`, said, where this system gives none.
+/// Enters a sandbox and returns its directory. Returns `None`, with a message, if the system provides none.
 fn enter() -> Option<PathBuf> {
     let scratch = std::env::temp_dir().join(format!("fairlink-sandbox-{}", std::process::id()));
     fs::create_dir(&scratch).unwrap();
@@ -49,7 +49,7 @@ fn what_reaches_out_is_refused(_: &PrivateNamespace) {
     remove_at_the_end(&outside);
     let Some(scratch) = enter() else { return };
 
-    // Files: all can be read, and those of the directory written.
+    // Files: all can be read, and those of the directory can be written.
     fs::write(scratch.join("own"), "x").unwrap();
     assert!(fs::read("/etc/passwd").is_ok());
     for refused in [fs::write(&outside, "x"), fs::remove_file(&outside), fs::write(outside.with_extension("new"), "x")]

@@ -1,5 +1,5 @@
-//! Frames that an offload has joined from several packets, through the gateway, in a private network namespace. What leaves is
-//! compared, byte by byte, with what the kernel itself makes of the same frame where an interface cannot segment.
+//! Super-frames through the gateway, in a private network namespace. The output is compared, byte by byte, with the
+//! kernel's own segmentation of the same frame for an interface that cannot segment.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -61,7 +61,7 @@ struct Shape {
     is_v6: bool,
     is_tcp: bool,
     tags: usize,
-    /// Bytes of payload, in all and in each packet.
+    /// Bytes of payload: total, and in each packet.
     total: usize,
     size: u16,
     /// Flags of TCP.
@@ -71,7 +71,7 @@ struct Shape {
 const SHAPE: Shape = Shape { is_v6: false, is_tcp: true, tags: 0, total: 4000, size: 1400, flags: 0x18 };
 
 impl Shape {
-    /// Its bytes, with `seed` in them, and what is to be said of it. The checksum is left to whoever sends it on.
+    /// Its bytes, with `seed` in them, and their description. The checksum is left to the next sender.
     fn made(self, seed: u8) -> (VirtioHeader, Vec<u8>) {
         let Self { is_v6, is_tcp, tags, total, size, flags } = self;
         let payload: Vec<u8> = (0..total).map(|n| (n * 31 + n / 251) as u8 ^ seed).collect();
@@ -95,7 +95,7 @@ impl Shape {
             plain[transport + 13] = flags;
         }
         if !is_v6 {
-            // An identification; and the header's checksum for it.
+            // An identification, and the header's checksum with it.
             plain[18..20].copy_from_slice(&[0xff, 0xf0]);
             plain[24..26].fill(0);
             let sum = !sum(0, &plain[14..34]);
@@ -141,7 +141,7 @@ fn sum(more: u64, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// What arrives at an interface.
+/// Receiver of the frames that arrive at an interface.
 struct Sink {
     socket: AfPacket,
     pool: FramePool,
@@ -155,7 +155,7 @@ impl Sink {
         Self { socket, pool: FramePool::new(8192, 2048).unwrap(), arrivals: Vec::new(), taken: 0 }
     }
 
-    /// The next `count` frames, which come within some seconds.
+    /// Returns the next `count` frames, which arrive within some seconds.
     fn next(&mut self, count: usize) -> Vec<Vec<u8>> {
         let end = Instant::now() + Duration::from_secs(10);
         while self.arrivals.len() < self.taken + count {
@@ -179,14 +179,15 @@ impl Sink {
     }
 }
 
-/// Turns on what lets a sender leave the work to others.
+/// Turns on the offloads with which a sender leaves work to others.
 fn offloads_on(name: &str) {
     for offload in [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
         set_offload(name, offload, true).unwrap();
     }
 }
 
-/// All kinds of super-frames: versions, protocols, tags, lengths that come out even or not, long ones, every flag of TCP.
+/// All kinds of super-frames: versions, protocols, tags, lengths that come out even or not, long ones, every flag of
+/// TCP.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for is_v6 in [false, true] {
@@ -198,7 +199,7 @@ fn shapes() -> Vec<Shape> {
                 shapes.push(Shape { is_v6, is_tcp, total, size, ..SHAPE });
             }
         }
-        // As long as an interface takes without splitting it itself.
+        // The longest that an interface accepts without splitting it itself.
         shapes.push(Shape { is_v6, total: 65_400, ..SHAPE });
         for flags in [0x10, 0x11, 0x19, 0x90, 0x99, 0x58] {
             shapes.push(Shape { is_v6, flags, ..SHAPE });
@@ -207,8 +208,8 @@ fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// Sends each shape out of `from` and, where the kernel has to split it, out of `kgen`; what comes out of the gateway at `sink`
-/// must be what comes to `ksink`, in the same order where the order is `kept`.
+/// Sends each shape out of `from`, and out of `kgen` if the kernel has to split it. The gateway's output at `sink` must
+/// equal the kernel's at `ksink`, in the same order if `kept` is set.
 fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: bool) -> GatewayStats {
     let (mut sink, mut kernel) = (Sink::open(to), Sink::open("ksink"));
     let all: u64 = shapes.iter().map(|shape| shape.packets() as u64).sum();
@@ -234,7 +235,8 @@ fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: 
     stats
 }
 
-/// Checks that so many super-frames were split into so many packets: by the gateway, or with AF_XDP by whoever sends into its veth.
+/// Checks that `frames` super-frames were split into `packets` packets: by the gateway, or with AF_XDP by the sender
+/// into its veth.
 fn split(stats: &GatewayStats, frames: u64, packets: u64) {
     let expected = if over_af_xdp() { (0, 0) } else { (frames, packets) };
     assert_eq!((stats.gateway().split_packets, stats.gateway().segments), expected);
@@ -264,7 +266,8 @@ fn the_other_direction_splits_super_frames_too(_: &PrivateNamespace) {
 fn what_the_receiver_has_joined(_: &PrivateNamespace) {
     cables();
     lay_cables(&[("kgen", "ksink")]).unwrap();
-    // The kernel splits at `gen`, and joins at `in`. What it does not join overtakes what it holds back to be joined.
+    // The kernel splits at `gen`, and joins at `in`. Packets that it does not join overtake those that it holds back
+    // for joining.
     set_offload("in", Offload::RxChecksum, true).unwrap();
     set_offload("in", Offload::Gro, true).unwrap();
     let tcp = shapes().into_iter().filter(|shape| shape.is_tcp && shape.flags == 0x18 && shape.tags == 0);
@@ -278,8 +281,8 @@ fn where_the_kernel_stands_ready(_: &PrivateNamespace) {
     cables();
     lay_cables(&[("kgen", "ksink")]).unwrap();
     offloads_on("gen");
-    // Programs tell frames that the gateway has from those that it has not by their lengths, of super-frames too. One that
-    // passed twice would be in the next one's place.
+    // Programs distinguish accepted frames from others by their lengths, also those of super-frames. A frame that
+    // passed twice would be mistaken for the next one.
     let config = GatewayConfig { fail_open: FailOpen::Auto, ..config(100_000_000, "hls") };
     let stats = compare("gen", "sink", config, &shapes(), true);
     match &stats.gateway().fail_open.why_not {
@@ -294,7 +297,7 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
         return;
     }
     cables();
-    // A virtual machine behind a tap may say anything.
+    // A virtual machine behind a tap may claim anything.
     let mut machine = tap("tap");
     let mut config = config(100_000_000, "hls");
     "tap".clone_into(&mut config.input);
@@ -322,7 +325,7 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
                 stats.gateway().super_packets_by_reason
             );
         }
-        // And it goes on.
+        // The gateway continues.
         machine.write_all(&[&bytes(header)[..], &frame].concat()).unwrap();
         until(remote, |stats| stats.counts().sent.packets == SHAPE.packets() as u64);
     });
@@ -338,7 +341,7 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
     }
 }
 
-/// Numbers in no order, the same ones each time.
+/// Pseudo-random numbers, the same each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -396,7 +399,7 @@ fn any_description_of_any_frame(_: &PrivateNamespace) {
             std::mem::replace(&mut before, stats.counts().received.packets) == stats.counts().received.packets
                 && stats.counts().queued.packets == 0
         });
-        // It goes on: the last one arrives.
+        // The gateway continues: the last frame arrives.
         let mut last = vec![2; 60];
         last[12..14].copy_from_slice(&[0x88, 0xb5]);
         last[59] = 99;

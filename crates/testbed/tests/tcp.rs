@@ -1,4 +1,4 @@
-//! TCP of the kernel through the gateway with the offloads that every veth and every virtual machine has on, in private network
+//! The kernel's TCP through the gateway with the default offloads of veths and virtual machines, in private network
 //! namespaces. Order, content, checksums and the account are asserted; rates depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
@@ -46,13 +46,13 @@ fn main() -> ExitCode {
 const BYTES: usize = 24 << 20;
 const PORT: u16 = 5300;
 
-/// Byte `at` of what the side `salt` sends: no two segments are alike.
+/// Byte `at` of the stream of side `salt`: no two segments are alike.
 fn byte(at: usize, salt: u64) -> u8 {
     let number = ((at >> 3) as u64 ^ salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (number >> (8 * (at & 7))) as u8
 }
 
-/// Sends all bytes of one side, and checks all of the other side's meanwhile.
+/// Sends all bytes of one side, and meanwhile checks all bytes of the other side.
 fn exchange(stream: &TcpStream, own: u64, others: u64) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     std::thread::scope(|scope| {
@@ -89,12 +89,12 @@ fn checksum_errors() -> u64 {
     errors
 }
 
-/// What holds for every run.
+/// Checks the invariants of every run.
 fn check(stats: &GatewayStats) {
     assert!(stats.gateway().balanced, "{stats:?}");
     assert_eq!((stats.gateway().super_packets, stats.gateway().unreadable_packets), (0, 0), "{stats:?}");
     if over_af_xdp() {
-        // Whoever sends into its veth splits, and leaves the checksums.
+        // The sender into its veth splits, and leaves the checksums.
         assert!(stats.gateway().split_packets == 0 && stats.gateway().checksums_completed > 1000, "{stats:?}");
         assert!(stats.gateway().interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{stats:?}");
     } else {
@@ -120,7 +120,7 @@ fn check(stats: &GatewayStats) {
     );
 }
 
-/// Sends and checks both ways, and looks for wrong checksums at both machines.
+/// Sends and checks in both directions, and checks for wrong checksums at both machines.
 fn both_ways() {
     let gateway = Gateway::open(config(1_000_000_000, "hls", QueueKind::FqCoDel)).unwrap();
     let ran = between(
@@ -160,7 +160,7 @@ fn tcp_arrives_as_it_was_sent(_: &PrivateNamespace) {
 fn checksums_that_the_interfaces_finish(_: &PrivateNamespace) {
     cables();
     default_offloads(&["gen", "in", "out", "sink"]);
-    // So they do not leave them to whoever is behind them, and the machines look at each.
+    // So they do not leave them to their peers, and the machines verify each.
     for name in ["in", "out"] {
         set_offload(name, Offload::TxChecksum, false).unwrap();
     }
@@ -186,7 +186,7 @@ fn tcp_shares_by_guarantees(_: &PrivateNamespace) {
                 shared.echo_ms(99),
                 shared.unanswered
             );
-            // Loosely: what is guaranteed more gets more.
+            // Loosely: a larger guarantee gets more.
             assert!(shared.goodput.is_sorted_by(|more, less| more > less), "{shared:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Generator and receiver, and the kernel's HTB between them, with real packets. Counts and order are asserted; rates and
-//! delays depend on the machine and are printed.
+//! Generator and receiver, and the kernel's HTB between them, with real packets. Counts and order are asserted; rates
+//! and delays depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
 #[path = "support/both_ends.rs"]
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Runs `tc`; `None` where there is none.
+/// Runs `tc`; returns `None` if it is missing.
 fn tc(arguments: &[&str], input: &str) -> Option<String> {
     use std::io::Write as _;
     let program = ["/usr/sbin/tc", "/sbin/tc", "/usr/bin/tc", "/bin/tc"]
@@ -59,7 +59,7 @@ fn tc(arguments: &[&str], input: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The oracle of `tc export`: what the kernel made of the commands, imported again, is the link file.
+/// The oracle of `tc export`: the kernel's classes and filters from the commands, imported again, give the link file.
 fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) {
     cable();
     let text = "[link]\nrate = \"100mbit\"\nscheduler = \"htb\"\ndefault = \"c\"\n\
@@ -95,7 +95,7 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
     for quantum in ["quantum 3000 ", "quantum 1514 ", "quantum 60000 "] {
         assert!(detailed.contains(quantum), "{quantum}: {detailed}");
     }
-    // What the kernel shows, as commands: `class htb 1:1f parent 1:1 leaf 8001: prio 1 quantum 3000 rate ...`.
+    // Rewrites the kernel's output as commands: `class htb 1:1f parent 1:1 leaf 8001: prio 1 quantum 3000 rate ...`.
     let mut commands = "tc qdisc add dev left root handle 1: htb default 3\n".to_owned();
     for line in detailed.lines().filter(|line| line.starts_with("class htb ")) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -107,7 +107,7 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
                 command += &format!(" {key} {value}");
             }
         }
-        // Parents first: the kernel shows them in any order.
+        // Parents first: the kernel's order is arbitrary.
         if parent == "1:" {
             commands.insert_str(commands.find('\n').unwrap() + 1, &(command + "\n"))
         } else {
@@ -146,7 +146,7 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
             (theirs.share, theirs.ceiling, theirs.priority, theirs.quantum)
         );
     }
-    // Those of IPv4 and of EtherTypes alone; import does not read the bytes of IPv6.
+    // Those of IPv4 and of EtherTypes alone; import does not parse the bytes of IPv6.
     let of = |link: &LinkFile, name: &str| -> Vec<String> {
         let class = link.names.id(name).unwrap();
         link.matches.iter().filter(|(owner, _)| *owner == class).map(|(_, made)| made.to_string()).collect()
@@ -154,18 +154,18 @@ fn the_kernel_takes_exported_commands_and_reads_them_back(_: &PrivateNamespace) 
     assert_eq!(
         of(&back, "1:1f"),
         ["udp dst port 5001", "src net 10.1.0.0/16", "ip dscp ef", "ethertype 0x88b5"].map(|text| {
-            // A port is one of IPv4 where the kernel shows bytes.
+            // A port is one of IPv4 if the kernel shows bytes.
             if text.starts_with("udp") { "ip udp dst port 5001".to_owned() } else { text.to_owned() }
         })
     );
 }
 
-/// Two interfaces, each with a queue; what the second one sends outgrows its socket.
+/// Two interfaces, each with a queue; the second one's traffic exceeds its socket.
 fn a_script_leaves_by_its_interfaces(_: &PrivateNamespace) {
     lay_cables(&[("left", "right"), ("up", "down")]).unwrap();
     let script = "0 i 1 up\n0 P 0 0x10002\n0 P 1 0x10002\n0 S 0 200\n0 S 1 1000\n0 R 0 20000\n0 R 1 2000000\n250 R 0 0\n600 X 0 0\n";
     let script = Script::parse(script).unwrap();
-    // 10 kB/s behind a queue that is longer than a socket's buffer.
+    // 10 kB/s behind a queue that exceeds a socket's buffer.
     let slow = "qdisc add dev up root handle 1: htb\nclass add dev up parent 1: classid 1:2 htb rate 10kbps\nqdisc add dev up parent 1:2 pfifo limit 5000\n";
     let has_tc = tc(&["-batch", "-"], slow).is_some();
     let receivers = ["right", "down"].map(|interface| {
@@ -231,7 +231,7 @@ fn generator(sources: Vec<SourceSpec>, millis: u64) -> GeneratorConfig {
 fn a_private_namespace_has_nothing_but_loopback(_: &PrivateNamespace) {
     let interfaces = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let names: Vec<&str> = interfaces.lines().skip(2).map(|line| line.split(':').next().unwrap().trim()).collect();
-    // Some kernels put down interfaces of tunnels into every new namespace.
+    // Some kernels create interfaces of tunnels in every new namespace.
     assert!(names.contains(&"lo") && !names.iter().any(|name| name.starts_with("eth")), "{names:?}");
 }
 
@@ -271,7 +271,7 @@ fn both_ends_stop_when_told_to(_: &PrivateNamespace) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| generator.run(&stop, |_| ()).unwrap());
-        // The flag is set by the receiver's first window, so both were at work.
+        // The receiver's first window sets the flag, so both were running.
         let received = receiver.run(&stop, |_| stop.store(true, Ordering::Relaxed)).unwrap();
         assert!(sent.join().unwrap().classes[0].sent_packets >= received.classes[0].received_packets);
     });
@@ -279,7 +279,7 @@ fn both_ends_stop_when_told_to(_: &PrivateNamespace) {
 
 fn sources_beyond_any_machine_end_on_time(_: &PrivateNamespace) {
     cable();
-    // 1.95 * 10^9 frames per second: no machine counts them as fast as they come.
+    // 1.95 * 10^9 frames per second: no machine counts them in real time.
     let config = |millis| {
         let sources = vec![source(3, Model::Greedy, PacketSize::Fixed(64))];
         GeneratorConfig { greedy_rate: rate(1_000_000_000_000), ..generator(sources, millis) }
@@ -298,7 +298,7 @@ fn sources_beyond_any_machine_end_on_time(_: &PrivateNamespace) {
         stop.store(true, Ordering::Relaxed);
         sent.join().unwrap()
     });
-    // It was told to end, and did not fall behind its own time.
+    // It was stopped, and did not fall behind its own time.
     assert_eq!(report.unreached_s, 0.0);
 }
 

@@ -101,7 +101,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
         assert!(read("locked.log").contains("`ulimit -l`"), "{logs}");
         assert!(read("locked.log").contains("frames move at vb by af_packet, at vc by af_packet"), "{logs}");
     }
-    assert!(read("two.log").contains("the mtu may be 3818 and is 9000: `ip link set vb mtu 3818`"), "{logs}");
+    assert!(read("two.log").contains("limits the mtu to 3818, but it is 9000: `ip link set vb mtu 3818`"), "{logs}");
     assert_eq!(only_link(&json("two.json"))["gateway"]["interfaces"][1]["backend"], "af_packet");
 }
 

@@ -186,9 +186,9 @@ fn where_programs_are_not_allowed_tables_do_it_and_where_nothing_is_the_gateway_
     }
     assert_eq!(read("code").trim(), "2");
     for (log, says) in [
-        ("require.log", "cannot fail open, as --fail-open require asks"),
-        ("require.log", "nor by nftables"),
-        ("auto.log", "does not fail open"),
+        ("require.log", "cannot fail open, which --fail-open require demands"),
+        ("require.log", "; nftables: "),
+        ("auto.log", "no fail-open"),
         ("auto.log", "CAP_BPF"),
     ] {
         assert!(read(log).contains(says), "{log}: {}", read(log));

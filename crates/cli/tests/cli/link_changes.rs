@@ -269,7 +269,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
         (&"vm".into(), &"vl".into()),
         "{turned}"
     );
-    assert!(turned["closed"][0]["why"].as_str().unwrap().contains("takes vm to vl now"), "{turned}");
+    assert!(turned["closed"][0]["why"].as_str().unwrap().contains("is now vm to vl"), "{turned}");
     assert_eq!(turned["links"][0]["link"], "one");
     play.says("renamed.txt", &["link zwei\n", "link two is called zwei from now on"]);
     assert_eq!(only_link(&play.json("zwei.json"))["name"], "zwei");
@@ -316,9 +316,9 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
     play.went_well();
     play.says(
         "comes.txt",
-        &["link down, vb to vc, ends", "the other direction is shared", "link up, vc to vb, was opened"],
+        &["link down, vb to vc, ends", "the other direction now has a link", "link up, vc to vb, was opened"],
     );
-    play.says("goes.txt", &["link up, vc to vb, ends", "it forwards the other direction from now on"]);
+    play.says("goes.txt", &["link up, vc to vb, ends", "it now forwards the other direction"]);
     let both = play.json("both.json");
     assert_eq!(
         (&both["links"][0]["gateway"]["reverse"], &both["links"][1]["gateway"]["reverse"]),
@@ -362,7 +362,7 @@ fn of_reloads_at_once_each_is_done_or_refused_and_an_end_waits_for_none() {
     assert_eq!(outcomes.lines().count(), 20, "{outcomes}{}", play.read("gateway.log"));
     assert!(outcomes.contains("done"), "{outcomes}{}", play.read("gateway.log"));
     for refusal in play.read("refusals").lines() {
-        assert!(refusal.contains("another reload is under way; try again"), "{}", play.read("refusals"));
+        assert!(refusal.contains("another reload is in progress; try again"), "{}", play.read("refusals"));
     }
     assert_eq!(outcomes.matches("refused").count(), play.read("refusals").lines().count());
     assert_eq!(play.json("both.json")["links"].as_array().map(Vec::len), Some(2));

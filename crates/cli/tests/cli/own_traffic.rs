@@ -95,7 +95,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     };
     let Some(run) = run else { return };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    if read("gateway.log").contains("cannot be taken") {
+    if read("gateway.log").contains("cannot be redirected") {
         println!("SKIPPED: {}", read("gateway.log"));
         return;
     }
@@ -108,11 +108,11 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     );
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    for says in [format!("takes what this host sends by {by}"), "what this host sends by va: running".to_owned()] {
+    for says in [format!("takes what this host sends by {by}"), "this host's traffic on va: running".to_owned()] {
         assert!(read("gateway.log").contains(&says), "{}", read("gateway.log"));
     }
     assert!(read("links").contains("fl0-va") && read("links").contains("fl1-va"), "{}", read("links"));
-    assert!(read("twice.log").contains("already shapes what this host sends by va"), "{}", read("twice.log"));
+    assert!(read("twice.log").contains("already shapes this host's traffic on va"), "{}", read("twice.log"));
 
     // The shares are those of the ideal, whatever the machine does to the sum.
     let interval = only_link(&json("interval.json"));
@@ -190,7 +190,7 @@ fn wrong_options_for_what_the_machine_itself_sends_are_refused() {
         (&["gateway", &file, "--egress", "nope0", "--in", "va", "--out", "vb"], "cannot be used with"),
         (&["gateway", &file, "--egress", "lo"], "interface lo is not Ethernet"),
         (&["gateway", &both], "keep egress, or in and out"),
-        (&["gateway", &twice], "two links take what this host sends by nope0"),
+        (&["gateway", &twice], "two links take this host's traffic on nope0"),
         (&["gateway", &twice, "--egress", "nope0"], "--egress is for one link, and there are 2"),
         (&["gateway", &file], "--egress IF"),
     ] {

@@ -82,7 +82,7 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     let half = read("half.txt");
     for says in [
         "link up, vc to vb, would end\n",
-        "link down, vb to vc, would end (closed and opened anew: it forwards the other direction from now on)",
+        "link down, vb to vc, would end (closed and reopened: it now forwards the other direction)",
         "link down, vb to vc, would be opened",
         "nothing was changed",
     ] {

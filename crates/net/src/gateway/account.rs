@@ -1,20 +1,20 @@
-//! What the gateway tells about itself, and how it tells it without holding the data thread up.
+//! Statistics of a gateway, collected without holding up the data thread.
 //!
 //! ```text
-//! data thread: Copying -> Snapshot -> whoever asked: Observation -> GatewayStats, with an Interval between two of them
+//! data thread: Copying -> Snapshot -> asking thread: Observation -> GatewayStats, with an Interval between two of them
 //! ```
 //!
-//! The data thread copies raw counters of a few classes between two turns, [`COPIED`] at most, until all are copied. It never waits for
-//! whoever asked, and allocates nothing: the memory comes with the question. Names, sums, quantiles, ideals and bounds are other threads'
-//! work.
+//! The data thread copies raw counters of at most [`COPIED`] classes between two turns, until all are copied. It never
+//! waits for the asking thread, and allocates nothing: the memory comes with the request. Other threads compute names,
+//! sums, quantiles, ideals and bounds.
 //!
-//! **What is consistent.** A class is copied in one piece between two turns, so that received = sent + dropped + queued holds for each class
-//! of a snapshot, and for the sums of classes. Different classes are copied at moments up to some milliseconds apart; each says when.
-//! Delays are counted where any thread can read them ([`delays`]), and may be a few packets ahead of the snapshot that they are
-//! shown with.
+//! **Consistency.** A class is copied in one piece between two turns. So received = sent + dropped + queued holds for
+//! each class of a snapshot, and for sums of classes. Different classes are copied at times up to some milliseconds
+//! apart; each has its own time. Delays are counted in memory that any thread can read ([`delays`]), and may be a few
+//! packets ahead of the snapshot that they are shown with.
 //!
-//! **Generations.** Classes, names and the scheduler may change between two snapshots, which then have another [`Generation`] with a higher
-//! generation. A snapshot that is under way is begun anew.
+//! **Generations.** Classes, names and the scheduler may change between two snapshots, which then have different
+//! [`Generation`]s; the later one has the higher number. A snapshot in progress is restarted.
 
 mod delays;
 mod document;

@@ -1,5 +1,5 @@
-//! What a gateway does beside moving frames: it shows that it lives, comes back from a pause, waits for an interface that has gone, and
-//! ends without losing what it has taken.
+//! Work of a gateway besides moving frames: heartbeat, recovery after a pause, waiting for a lost interface, and an end
+//! without loss of accepted frames.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,25 +19,26 @@ use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
 use crate::io::port::BackendKind;
 
-/// After the heartbeat is zero, programs that have read the one before may still run for so long and take frames.
+/// Time after the heartbeat became zero for which programs that have read the previous one may still run and accept
+/// frames.
 const LINGER: Nanos = Nanos::from_millis(5);
-/// Frames that were taken are fetched for so long at most.
+/// Maximum time for fetching accepted frames.
 const LONGEST_LINGER: Nanos = Nanos::from_secs(1);
-/// How long a gateway that fails open goes on sending what it has queued, where nothing else is said.
+/// Default time for which a gateway that fails open sends queued packets after a stop.
 const DRAIN: Nanos = Nanos::from_secs(2);
-/// How often an interface that has gone is looked for.
+/// Interval between searches for a lost interface.
 const NAP: Duration = Duration::from_millis(20);
 
 /// A gateway that ends.
 pub(super) struct Ending {
-    /// True if frames that were taken are still fetched.
+    /// True while accepted frames are still fetched.
     lingering: bool,
     began: Nanos,
     deadline: Nanos,
 }
 
 impl Gateway {
-    /// Begins to take frames. What the sockets have received before, the kernel has passed too.
+    /// Begins to accept frames. The kernel has already forwarded the frames that the sockets received before.
     pub(super) fn begin_taking(&mut self) {
         let now = self.data_path.clock.shared(self.data_path.clock.now());
         if let Some(hold) = &mut self.held.hold
@@ -48,8 +49,8 @@ impl Gateway {
         }
     }
 
-    /// Begins a turn at `now`: shows that the data thread lives. After a pause in which the kernel let frames pass, what came before is
-    /// dropped, while nothing more is taken. Returns the time, which may be later.
+    /// Begins a turn at `now` and sets the heartbeat. If the kernel forwarded frames during a pause, older frames are
+    /// dropped while nothing more is accepted. Returns the time, which may be later.
     pub(super) fn turns(&mut self, mut now: Nanos) -> Nanos {
         let shared = self.data_path.clock.shared(now);
         let pause = self.liveness.turn(now, shared);
@@ -62,11 +63,11 @@ impl Gateway {
         let beats = self.data_path.receiving && !self.leaving;
         let lapsed = beats && hold.has_lapsed(shared);
         if lapsed {
-            // Only then is it known which frames in the sockets are too many.
+            // Only then is it known which frames in the sockets are surplus.
             hold.beat(shared);
         }
         if !beats {
-            // What is queued when it ends is still to be sent.
+            // Packets that are queued when it ends are still to be sent.
             if let Some(pause) = pause {
                 self.liveness.paused(pause, "");
             }
@@ -74,9 +75,8 @@ impl Gateway {
         }
         if pause.is_some() || lapsed {
             let count = self.data_path.discard(now, &mut self.driver);
-            let what = format!(
-                "; the kernel passed frames meanwhile, and {count} that had been taken before are dropped as too old"
-            );
+            let what =
+                format!("; the kernel forwarded frames meanwhile, and {count} accepted before were dropped as too old");
             let before = now;
             now = self.data_path.clock.now();
             self.liveness.begin(now);
@@ -88,12 +88,12 @@ impl Gateway {
         now
     }
 
-    /// Looks at progress, and whether another gateway asks for the interfaces.
+    /// Checks progress, and whether another gateway requests the interfaces.
     pub(super) fn look(&mut self, now: Nanos, wake: Wake) {
         let queued = self.driver.scheduler().backlog().packets > 0;
         let next = match wake {
             Wake::At(at) if queued => Some(at),
-            // Only an arrival makes a difference, it says, and has packets: it has forgotten them.
+            // The scheduler reports that only an arrival makes a difference although it has packets: it has lost them.
             Wake::OnArrival if queued => Some(now),
             _ => None,
         };
@@ -111,9 +111,10 @@ impl Gateway {
         }
     }
 
-    /// Begins the end at `now`. One that fails open takes nothing more, and fetches what it has taken.
+    /// Begins the end at `now`. A gateway that fails open accepts nothing more, and fetches the frames already
+    /// accepted.
     pub(super) fn begin_end(&mut self, now: Nanos) -> Ending {
-        // Looked at once more, because nothing repairs it from now on. Whoever takes over may take it away.
+        // A last check, because nothing repairs the arrangement from now on. A successor may remove it.
         self.keeper.look().into_iter().for_each(|event| self.liveness.say(event));
         self.keeper.end();
         let lingering = self.held.hold.as_mut().is_some_and(Hold::let_pass);
@@ -124,7 +125,7 @@ impl Gateway {
         Ending { lingering, began: now, deadline: now.saturating_add(drain) }
     }
 
-    /// Returns true if nothing is left to be done at `now`, or no time for it.
+    /// Returns true if no work is left at `now`, or no time for it.
     pub(super) fn is_over(&mut self, now: Nanos, ending: &mut Ending) -> bool {
         if ending.lingering {
             let since = now.saturating_sub(ending.began);
@@ -136,7 +137,7 @@ impl Gateway {
             self.data_path.receiving = false;
         }
         if self.leaving {
-            // Whoever takes over need not wait until the queues are empty.
+            // The successor need not wait until the queues are empty.
             self.held.claims.clear();
         }
         let waiting = !self.data_path.is_flushed() || (self.leaving && self.data_path.waits_backward());
@@ -144,13 +145,14 @@ impl Gateway {
         (!queued && !self.data_path.is_sending()) || now >= ending.deadline
     }
 
-    /// Waits until both interfaces are there again, or `stop` is set, and goes on with them. What is queued stays. Returns the time.
+    /// Waits until both interfaces exist again, or `stop` is set, and continues with them. Queued packets stay. Returns
+    /// the time.
     pub(super) fn wait_for_interfaces(&mut self, gone: &BackendError, stop: &AtomicBool, time: &Time) -> Nanos {
         let since = self.data_path.clock.now();
         self.liveness.lost(format!("{gone}; waiting for it"));
         self.keeper.end();
         self.data_path.close_ports();
-        // The claims are bound to indices that are no more, and so is what keeps the kernel from forwarding.
+        // The claims and the hold are bound to interface indices that no longer exist.
         let fail_open = std::mem::take(&mut self.held).fail_open;
         self.held.fail_open = fail_open;
         let mut told = String::new();
@@ -166,7 +168,7 @@ impl Gateway {
                     let after = now.saturating_sub(since);
                     self.liveness.begin(now);
                     self.begin_taking();
-                    let text = format!("all interfaces are there again, after {}", liveness::time(after));
+                    let text = format!("all interfaces are back after {}", liveness::time(after));
                     self.liveness.found(after, text);
                     return now;
                 }
@@ -187,7 +189,7 @@ impl Gateway {
         }
     }
 
-    /// With AF_XDP as before, or with packet sockets where the interfaces that came back are not fit for it.
+    /// Opens the ports with AF_XDP as before, or with packet sockets if the new interfaces cannot use it.
     fn open_xdp(&mut self, looked: Looked, notes: &mut Vec<String>) -> Result<Ports, OpenError> {
         let pool = &mut self.data_path.pool;
         let interfaces = [&looked.input, &looked.output];

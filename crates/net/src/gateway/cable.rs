@@ -1,10 +1,12 @@
-//! The cable by which a gateway gets what its own host sends by an interface (`--egress`): a pair of virtual interfaces that it makes and
-//! removes.
+//! The cable that brings a host's own frames for an interface to the gateway (`--egress`): a veth pair that the gateway
+//! creates and removes.
 //!
-//! What the host sends by IF is redirected into `fl0-IF` ([`fail_open`](crate::gateway::fail_open)) and arrives at `fl1-IF`, which is the
-//! input of the gateway. Neither end has an address, nothing is routed there, and the host's own stack drops whatever arrives.
+//! The host's frames for IF are redirected into `fl0-IF` ([`fail_open`](crate::gateway::fail_open)) and arrive at
+//! `fl1-IF`, the gateway's input. Neither end has an address, no route leads there, and the host's own stack drops all
+//! frames that arrive.
 //!
-//! A gateway that is killed leaves the cable, unused. The next one takes it over; the alias of both ends says that it is one of ours.
+//! A killed gateway leaves the cable behind, unused. The next gateway takes it over; the alias of both ends identifies
+//! it as one of ours.
 
 use std::io;
 
@@ -15,24 +17,25 @@ use crate::io::interface::Interface;
 use crate::io::veth::{self, Pair};
 use crate::io::{netlink, sys};
 
-/// The longest packets that a veth carries. Frames that the gateway cannot hold are dropped and counted there, not here in silence.
+/// Longest packet of the veth. Frames that the gateway cannot hold are dropped and counted by the gateway, not silently
+/// here.
 const MTU: u32 = 65_535;
-/// Of a queueing discipline that somebody may give an end.
+/// Queue length, for a queueing discipline that an administrator may add to an end.
 const QUEUE: u32 = 1000;
-/// The longest name that fits behind `fl0-` into 15 bytes.
+/// Longest name that fits behind `fl0-` into 15 bytes.
 const LONGEST: usize = 11;
 
-/// A cable, removed when this is dropped unless another gateway goes on with it.
+/// A cable, removed on drop unless another gateway continues to use it.
 #[derive(Debug)]
 pub(super) struct Cable {
-    /// What the host sends goes in here.
+    /// Index of the end that the host's frames enter.
     pub(super) host_end: i32,
     /// And comes out here.
     gateway_end: i32,
     stays: bool,
 }
 
-/// Names of the two ends for the interface `of`: where frames go in, and where they come out.
+/// Names of the two ends for the interface `of`: entry and exit of frames.
 pub(super) fn names(of: &str) -> [String; 2] {
     let tail = match of.len() {
         ..=LONGEST => format!("-{of}"),
@@ -45,16 +48,17 @@ pub(super) fn names(of: &str) -> [String; 2] {
     ["fl0", "fl1"].map(|end| format!("{end}{tail}"))
 }
 
-/// What both ends of a cable of ours have as their alias.
+/// Alias of both ends of our cables.
 fn alias(of: &str) -> String {
     format!("fairlink --egress {of}")
 }
 
 impl Cable {
-    /// Lays the cable for what the host sends by `of`, or takes one that an earlier gateway has left. Returns when it carries frames.
+    /// Creates the cable for the host's frames for `of`, or reuses that of an earlier gateway. Returns when it carries
+    /// frames.
     ///
     /// # Errors
-    /// [`OpenError::InTheWay`] where somebody else has an interface of that name, [`OpenError::Cable`] for the kernel's answer.
+    /// [`OpenError::InTheWay`] if a foreign interface has that name, [`OpenError::Cable`] with the kernel's answer.
     pub(super) fn lay(of: &str) -> Result<Self, OpenError> {
         let ends = names(of);
         let failed = |source| OpenError::Cable { ends: ends.clone(), source };
@@ -69,11 +73,11 @@ impl Cable {
         let Some([host_end, gateway_end]) = Self::find(of)? else {
             return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
         };
-        // From here on it is removed where something fails.
+        // From here on a failure removes it.
         let cable = Self { host_end, gateway_end, stays: false };
         for end in &ends {
-            // A host without IPv6 has no such file. Where it may not be written, what the kernel sends there itself is left aside all
-            // the same, because it has no mark.
+            // A host without IPv6 has no such file. If it is not writable, frames that the kernel itself sends there
+            // are still ignored, because they have no mark.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1");
             sys::set_interface_up(end, true).map_err(failed)?;
         }
@@ -81,7 +85,7 @@ impl Cable {
         Ok(cable)
     }
 
-    /// The ends of a cable of ours for `of`; `None` where there is none.
+    /// Returns the ends of our cable for `of`, if it exists.
     fn find(of: &str) -> Result<Option<[i32; 2]>, OpenError> {
         let ends = names(of);
         let Ok(indices) = ends.iter().map(|end| sys::interface_index(end)).collect::<io::Result<Vec<_>>>() else {
@@ -101,7 +105,7 @@ impl Cable {
         Ok(Some([host, gateway]))
     }
 
-    /// Leaves the cable to the gateway that takes the place of this one.
+    /// Leaves the cable to the successor of this gateway.
     pub(super) fn leave(&mut self) {
         self.stays = true;
     }
@@ -109,22 +113,22 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // One that has been removed by somebody else is gone already.
+        // A cable that was removed externally is gone already.
         if !self.stays && !is_claimed(self.gateway_end) {
             let _ = veth::remove(self.gateway_end);
         }
     }
 }
 
-/// Removes the cables that gateways which were killed have left for what the host sends by the interfaces `names`. Returns the names of
-/// those that had one which no gateway uses.
+/// Removes the unused cables of killed gateways for the interfaces `names`. Returns the names of the interfaces that
+/// had one.
 ///
 /// # Errors
 /// [`OpenError::Cable`]: the kernel's answer, such as no permission.
 pub fn remove_cables<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, OpenError> {
     let mut removed = Vec::new();
     for of in names {
-        // What somebody else has called so is left alone.
+        // Leave foreign interfaces of that name alone.
         let Ok(Some([_, gateway_end])) = Cable::find(of) else { continue };
         if !is_claimed(gateway_end) {
             veth::remove(gateway_end).map_err(|source| OpenError::Cable { ends: self::names(of), source })?;
@@ -134,7 +138,7 @@ pub fn remove_cables<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec
     Ok(removed)
 }
 
-/// What the gateway receives from the cable, with the mtu of the interface that its frames are for.
+/// The gateway's input: the end of the cable, with the mtu of the interface that its frames are for.
 pub(super) fn input(of: &Interface) -> Result<Interface, OpenError> {
     let [_, gateway_end] = names(&of.name);
     Ok(Interface { mtu: of.mtu, ..Interface::open(&gateway_end)? })

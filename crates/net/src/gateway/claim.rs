@@ -1,13 +1,14 @@
-//! Who forwards what an interface receives: one gateway at a time. Another one may ask it to leave.
+//! Exclusive claims on the received frames of an interface, one gateway at a time. Another gateway may request the
+//! interface.
 //!
-//! A claim is a socket with an abstract name. A network namespace has each name once, as it has each interface, and the kernel frees it
-//! with the process, however that ends. Whoever wants the interface sends a message there. It counts if it comes from the same user, or
-//! from root.
+//! A claim is a socket with an abstract name. A name is unique in a network namespace, as an interface is, and the
+//! kernel frees it with the process, however that ends. A gateway requests an interface by a message to that socket.
+//! The message counts if it comes from the same user, or from root.
 //!
-//! Any user may bind any abstract name, so a name alone proves nothing. It counts if the kernel says that its holder may be a gateway:
-//! root, the own user, or a user who has a packet socket at the interface, which takes CAP_NET_RAW. A stranger's name is passed over: the
-//! claim gets a spare name with a random number, which nobody can bind beforehand. Gateways find each other in the kernel's list of sockets,
-//! whatever their names are.
+//! Any user may bind any abstract name, so a name alone proves nothing. It counts only if its holder may be a gateway
+//! by the kernel's report: root, the own user, or a user with a packet socket at the interface (CAP_NET_RAW). The name
+//! of any other holder is skipped: the claim gets a spare name with a random number, which cannot be bound beforehand.
+//! Gateways find each other in the kernel's list of sockets, whatever their names are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -19,44 +20,44 @@ use crate::io::interface::Interface;
 use crate::io::sock_diag::{self, NamedSocket};
 use crate::io::sys;
 
-/// How long a gateway that was asked to leave may go on sending what it has queued before it frees its claims.
+/// Time for which a gateway that was asked to leave may send queued packets before it must free its claims.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How often whoever waits for that looks.
+/// Interval of checks while waiting for that.
 const NAP: Duration = Duration::from_millis(1);
-/// Most messages that a gateway reads at a time. More than wait by default (`net.unix.max_dgram_qlen`), so that the messages of others do
-/// not keep a gateway's request out for long.
+/// Maximum number of messages read at a time. It exceeds the default queue length (`net.unix.max_dgram_qlen`), so that
+/// messages of others do not delay a gateway's request for long.
 const MOST_MESSAGES: usize = 16;
 /// The message.
 const LEAVE: &[u8] = b"leave";
 
-/// As long as it is kept, no other gateway receives from the interface.
+/// While it exists, no other gateway receives from the interface.
 #[derive(Debug)]
 pub(super) struct Claim(OwnedFd);
 
-/// What came of an attempt to claim an interface.
+/// Result of an attempt to claim an interface.
 enum Attempt {
-    /// It is claimed. A stranger holds the plain name of the claim, if there is one here.
+    /// The interface is claimed. The second value is a stranger that holds the plain name, if any.
     Made(Claim, Option<NamedSocket>),
-    /// Another gateway has it: this one, where the kernel says which.
+    /// Another gateway has it; the holder, if the kernel reports it.
     Taken(Option<NamedSocket>),
 }
 
 impl Claim {
-    /// Claims what the interface with this index receives.
+    /// Claims the received frames of the interface with this index.
     fn on(index: i32) -> io::Result<Attempt> {
         let socket = sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
         let on: libc::c_int = 1;
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &on)?;
         let plain = plain_name(index);
         if bind(&socket, &plain)? {
-            // Another one may have a spare name, of the time when a stranger had the plain one.
+            // A gateway may have a spare name from a time when a stranger had the plain one.
             let rival = holders(index, &plain).ok().and_then(|all| gateway_among(&all, index).cloned());
             return Ok(match rival {
                 Some(rival) => Attempt::Taken(Some(rival)),
                 None => Attempt::Made(Self(socket), None),
             });
         }
-        // Where the kernel does not list it, nobody can say that its holder is no gateway.
+        // If the kernel does not list the holder, it may be a gateway.
         let Ok(all) = holders(index, "") else { return Ok(Attempt::Taken(None)) };
         let rival = gateway_among(&all, index).cloned();
         let stranger = all.into_iter().find(|holder| holder.name == plain.as_bytes());
@@ -64,7 +65,8 @@ impl Claim {
         if rival.is_some() || stranger.is_none() || !bind(&socket, &spare)? {
             return Ok(Attempt::Taken(rival));
         }
-        // Of two that pass a stranger over at the same time, each sees the other, as both have bound their names before they look.
+        // Of two gateways that skip a stranger at the same time, each sees the other, because both bind before they
+        // look.
         let Ok(all) = holders(index, &spare) else { return Ok(Attempt::Taken(None)) };
         Ok(match gateway_among(&all, index).cloned() {
             Some(rival) => Attempt::Taken(Some(rival)),
@@ -72,12 +74,13 @@ impl Claim {
         })
     }
 
-    /// Returns true if another gateway of this user, or of root, has asked for the interface. Reads up to [`MOST_MESSAGES`] messages.
+    /// Returns true if another gateway of this user, or of root, has requested the interface. Reads up to
+    /// [`MOST_MESSAGES`] messages.
     pub(super) fn is_asked_for(&self) -> bool {
         (0..MOST_MESSAGES).map_while(|_| self.receive()).any(|asks| asks)
     }
 
-    /// Reads one message. Returns whether it asks for the interface, `None` if no message waits.
+    /// Reads one message. Returns whether it requests the interface, or `None` if no message waits.
     fn receive(&self) -> Option<bool> {
         let mut text = [0u8; 16];
         let mut vector = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
@@ -89,18 +92,19 @@ impl Claim {
         message.msg_iovlen = 1;
         message.msg_control = std::ptr::from_mut(&mut control).cast();
         message.msg_controllen = size_of::<Control>() as _;
-        // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during the call.
+        // SAFETY: the message points to one vector and to a control buffer, both writable for the lengths given during
+        // the call.
         let received =
             unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
         let length = usize::try_from(received).ok()?;
-        // A gateway passes nothing beside its message, so one that was cut is not from a gateway.
+        // A gateway sends no ancillary data of its own, so a truncated message is not from a gateway.
         let whole = message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) == 0;
         Some(whole && &text[..length] == LEAVE && control.sender().is_some_and(may_ask))
     }
 }
 
-/// Room for the credentials of a sender, and for nothing else: the kernel closes descriptors that it has no room for. In a larger buffer it
-/// would install them in this process, where nothing closes them.
+/// Buffer for the credentials of a sender, and for nothing else: the kernel closes descriptors for which there is no
+/// room. In a larger buffer it would install them in this process, where they would stay open.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
@@ -108,7 +112,7 @@ struct Control {
 }
 
 impl Control {
-    /// Returns the user who sent the message, by the kernel's word.
+    /// Returns the user who sent the message, as reported by the kernel.
     fn sender(&self) -> Option<libc::uid_t> {
         let header = &self.header;
         let needed = std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
@@ -123,7 +127,7 @@ fn may_ask(user: libc::uid_t) -> bool {
     user == 0 || user == unsafe { libc::geteuid() }
 }
 
-/// Sockets that have a name for a claim on the interface with this index, but for the one with the name `own`.
+/// Sockets with a name for a claim on the interface with this index, except the one with the name `own`.
 fn holders(index: i32, own: &str) -> io::Result<Vec<NamedSocket>> {
     let plain = plain_name(index);
     let spare = format!("{plain}.");
@@ -139,7 +143,7 @@ fn gateway_among(holders: &[NamedSocket], index: i32) -> Option<&NamedSocket> {
     holders.iter().find(|holder| may_be_gateway(holder, index))
 }
 
-/// Returns true if the holder of a name may be a gateway. It may where the kernel does not say.
+/// Returns true if the holder of a name may be a gateway, or if the kernel does not report it.
 fn may_be_gateway(holder: &NamedSocket, index: i32) -> bool {
     holder.user.is_none_or(|user| may_ask(user) || sock_diag::has_packet_socket(user, index).unwrap_or(true))
 }
@@ -151,7 +155,7 @@ struct Rival {
 }
 
 impl Rival {
-    /// Looks its process up, which may take milliseconds.
+    /// Looks up the process, which may take milliseconds.
     fn holder(&self) -> Option<ClaimHolder> {
         self.socket.as_ref().and_then(holder_of)
     }
@@ -161,7 +165,8 @@ fn holder_of(socket: &NamedSocket) -> Option<ClaimHolder> {
     socket.user.map(|user| ClaimHolder { user, process: socket.process() })
 }
 
-/// Claims what each of `interfaces` receives. With `force` an interface that another gateway has gets a note.
+/// Claims the received frames of each of `interfaces`. With `force`, an interface that another gateway has gives a note
+/// instead of an error.
 ///
 /// # Errors
 /// [`OpenError::Taken`]: another gateway has one of them.
@@ -188,28 +193,26 @@ fn claim_all(interfaces: &[&Interface], force: bool, notes: &mut Vec<String>) ->
                 }
                 notes.push(format!("as you wish (--force): {}", taken(&rival)));
             }
-            Err(error) => notes
-                .push(format!("{}: it is not known whether another gateway is running there: {error}", interface.name)),
+            Err(error) => notes.push(format!("{}: cannot check for another gateway: {error}", interface.name)),
         }
     }
     Ok(claims)
 }
 
-/// The note about a stranger who holds the plain name of a claim.
+/// The note about a foreign holder of a claim's plain name.
 fn passed_over(stranger: &NamedSocket, interface: &Interface) -> String {
     let holder = holder_of(stranger).map_or_else(|| "an unknown process".to_owned(), |holder| holder.to_string());
     format!(
-        "{}: {holder} holds the name @{} that gateways use, and receives nothing there: the name is passed over; find out \
-         what that process is for, and end it",
+        "{}: {holder} holds the socket name @{} of a gateway but receives no packets there, so the name is ignored; check what that process is for, and end it",
         interface.name,
         plain_name(interface.index)
     )
 }
 
-/// Asks whoever has claims on `interfaces` to leave, and claims them as soon as they are free.
+/// Asks the holders of claims on `interfaces` to leave, and claims the interfaces as soon as they are free.
 ///
 /// # Errors
-/// [`OpenError::NotLeft`] where they are not within 10 s.
+/// [`OpenError::NotLeft`] if they are not free within 10 s.
 pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> Result<Vec<Claim>, OpenError> {
     let mut unasked = interfaces.to_vec();
     let until = Instant::now() + PATIENCE;
@@ -221,7 +224,7 @@ pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> R
             Ok(claims) => {
                 let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
                 notes.append(&mut said);
-                notes.push(format!("took over {} from the gateway that ran", names.join(" and ")));
+                notes.push(format!("took over {} from the running gateway", names.join(" and ")));
                 return Ok(claims);
             }
             Err(rival) if Instant::now() >= until => {
@@ -236,7 +239,7 @@ pub(super) fn take_over(interfaces: &[&Interface], notes: &mut Vec<String>) -> R
 /// Asks each gateway that has a claim on the interface with this index to leave.
 ///
 /// # Errors
-/// That of the first one that could not be asked. `WouldBlock`: its queue is full.
+/// The error of the first failed message. `WouldBlock`: the receiver's queue is full.
 fn ask(index: i32) -> io::Result<()> {
     let names = match holders(index, "") {
         Ok(all) => all.into_iter().filter(|holder| may_be_gateway(holder, index)).map(|holder| holder.name).collect(),
@@ -266,7 +269,7 @@ fn send(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns true if a gateway has what the interface with this index receives.
+/// Returns true if a gateway has a claim on the interface with this index.
 pub(super) fn is_claimed(index: i32) -> bool {
     match holders(index, "") {
         Ok(all) => gateway_among(&all, index).is_some(),
@@ -279,12 +282,12 @@ fn plain_name(index: i32) -> String {
     format!("fairlink-gateway-{index}")
 }
 
-/// A name for the claim on the interface with this index that nobody can have bound beforehand.
+/// A random name for the claim on the interface with this index, which cannot have been bound beforehand.
 fn spare_name(index: i32) -> String {
     format!("{}.{:016x}", plain_name(index), RandomState::new().hash_one(index))
 }
 
-/// Binds `socket` to an abstract name. Returns whether the name was free.
+/// Binds `socket` to an abstract name. Returns true if the name was free.
 fn bind(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let (address, length) = address(name.as_bytes());
     // SAFETY: `address` is readable for `length` bytes during the call.

@@ -1,4 +1,4 @@
-//! What a gateway is to do: its interfaces, classes and policies. Opening the gateway checks them.
+//! Configuration of a gateway: interfaces, classes and policies. Opening the gateway checks them.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 use crate::io::port::BackendKind;
 
-/// What to do about offloads that join packets (GRO, LRO). The gateway splits joined packets again. Where the kernel does not
-/// tell it how ([`AfPacketOptions::split`]), it cannot.
+/// Policy for offloads that join packets (GRO, LRO). The gateway splits joined packets, but only if the kernel
+/// describes them ([`AfPacketOptions::split`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadPolicy {
-    /// Refuse to start where joined packets cannot be split.
+    /// Refuse to start if joined packets cannot be split.
     #[default]
     Refuse,
     /// Turn them off, and on again at the end.
     Fix,
-    /// Start all the same; joined packets that cannot be split are dropped and counted.
+    /// Start anyway; joined packets that cannot be split are dropped and counted.
     Ignore,
 }
 
-/// What to do where the interfaces carry longer frames than the link file's `mtu`.
+/// Policy for interfaces that carry longer frames than the link file's `mtu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongFrames {
     /// Accept them: the scheduler's largest packet is raised, and with it the bounds that `check` printed.
@@ -38,15 +38,15 @@ pub enum LongFrames {
     Drop,
 }
 
-/// What moves frames between the interfaces and the gateway.
+/// Backend that moves frames between the interfaces and the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The one that is better, as far as that was measured, and complete: packet sockets on every interface so far.
+    /// The better backend by measurements, if it is complete: packet sockets on every interface so far.
     #[default]
     Auto,
     /// Packet sockets.
     AfPacket,
-    /// AF_XDP sockets, and packet sockets where the interfaces or the kernel are not fit for them; a note says why.
+    /// AF_XDP sockets, or packet sockets with a note if the interfaces or the kernel cannot use AF_XDP.
     AfXdp,
 }
 
@@ -71,13 +71,13 @@ impl BackendChoice {
     }
 }
 
-/// Where the data thread runs.
+/// Processor of the data thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// On the last processor that this process may use.
+    /// The last processor that this process may use.
     #[default]
     Last,
-    /// On the one that is so many before the last, beginning again with the last: one for each of several gateways.
+    /// The processor at this distance before the last, wrapping around: one for each of several gateways.
     BeforeLast(usize),
     /// On this one.
     Number(usize),
@@ -85,78 +85,78 @@ pub enum Processor {
     Any,
 }
 
-/// What a gateway is to do. Start from [`GatewayConfig::new`].
+/// Configuration of a gateway. Start from [`GatewayConfig::new`].
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// What the link is called where a process serves several; the output where absent.
+    /// Name of the link in a process with several links; by default the output's name.
     pub link_name: Option<String>,
-    /// Interface that the shared direction comes from. For the host's own traffic, the end of a cable that the gateway makes.
+    /// Input of the shared direction. For the host's own traffic, the end of a cable that the gateway creates.
     pub input: String,
-    /// Interface that it goes to: the link.
+    /// Output of the shared direction: the link.
     pub output: String,
-    /// True if it is what this host itself sends by `output` that is shared. See [`GatewayConfig::for_own_traffic`].
+    /// True to share the host's own frames for `output`. See [`GatewayConfig::for_own_traffic`].
     pub own_traffic: bool,
     /// The classes.
     pub tree: Hierarchy,
-    /// Names of the classes by id, the root's included. A class without a name is called by its number.
+    /// Names of the classes by id, including the root. A class without a name is named by its number.
     pub names: Vec<String>,
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
-    /// What to do with what the scheduler cannot honour.
+    /// Policy for settings that the scheduler does not support.
     pub leniency: Leniency,
-    /// Which frames belong to which class; the first match counts.
+    /// Matches and their classes; the first match counts.
     pub matches: Vec<(ClassId, Match)>,
     /// The class of all other frames; a leaf.
     pub default_class: ClassId,
-    /// What a frame counts on the link.
+    /// Accounted length of a frame on the link.
     pub overhead: Overhead,
-    /// The most bytes that the scheduler, its queues and the packet pool may take together.
+    /// Maximum number of bytes for the scheduler, its queues and the packet pool together.
     pub memory_limit: u64,
-    /// What moves frames.
+    /// Backend.
     pub backend: BackendChoice,
-    /// How the data thread waits.
+    /// Waiting mode of the data thread.
     pub pacing: Pacing,
-    /// True if every turn is timed, so that statistics say what each stage takes.
+    /// True to time every turn, so that statistics have the cost of each stage.
     pub profile: bool,
-    /// Lost time that the gateway makes up for; 20 ms when absent.
+    /// Limit of lost time that the gateway makes up for; 20 ms when absent.
     pub catch_up: Option<Nanos>,
-    /// Where the data thread runs.
+    /// Processor of the data thread.
     pub processor: Processor,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
-    /// Start though frames may be doubled or go round: on ports that another gateway, a bridge or the kernel's own
-    /// addresses use, or that are both ends of one cable.
+    /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
+    /// own addresses, or be both ends of one cable.
     pub force: bool,
     /// True if the kernel passes frames while the gateway does not run.
     pub fail_open: FailOpen,
-    /// True if a gateway that runs on the same interfaces is asked to leave, and its place taken.
+    /// True to ask a running gateway on the same interfaces to leave, and to take its place.
     pub take_over: bool,
-    /// True if an interface that goes down or away during the run is waited for. Else it ends the run.
+    /// True to wait for an interface that goes down or disappears during the run. Else it ends the run.
     pub wait_for_interfaces: bool,
-    /// A direction in which frames wait, and might go, and none has for so long has stalled.
+    /// Time without progress, though frames could be sent, after which a direction has stalled.
     pub stall_after: Nanos,
-    /// What to do about offloads.
+    /// Policy for offloads that join packets.
     pub offloads: OffloadPolicy,
-    /// What to do about frames longer than the link's largest.
+    /// Policy for frames longer than the link's largest.
     pub long_frames: LongFrames,
     /// The sockets.
     pub sockets: AfPacketOptions,
-    /// Frames in the packet pool; as many as can be needed when absent.
+    /// Number of frames in the packet pool; by default the maximum need.
     pub pool_frames: Option<u32>,
-    /// How long the gateway goes on sending queued packets after a stop. Packets left after that are counted. When absent, 2 s where
-    /// it fails open, so that none are lost, and else no time.
+    /// Time for which the gateway sends queued packets after a stop. Packets left after that are counted. Default: 2 s
+    /// if it fails open, so that none are lost, otherwise zero.
     pub drain: Option<Nanos>,
-    /// The pools that the links of this process share: those that are to share have the same.
+    /// Pools of the process. Links share pools if they have the same value.
     pub pools: Pools,
-    /// The link file that all this is from, if it is from one. A running gateway reads it again when it is asked to.
+    /// The link file of this configuration, if any. A reload reads it again.
     pub link: Option<Arc<LinkFile>>,
-    /// The scheduler that is to run whatever a link file says, also one that is read later.
+    /// Scheduler that overrides the link file's, also after a reload.
     pub scheduler_asked: Option<String>,
 }
 
 impl GatewayConfig {
-    /// A gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`. All frames belong to
-    /// `default_class` until `matches` are set.
+    /// Configures a gateway from `input` to `output` that shares its link by `scheduler` among the classes of `tree`.
+    /// All frames belong to `default_class` until `matches` are set.
     #[must_use]
     pub fn new(
         input: &str,
@@ -200,10 +200,11 @@ impl GatewayConfig {
         }
     }
 
-    /// A gateway from `input` to `output` as the link file says, otherwise with the defaults of [`GatewayConfig::new`].
+    /// Configures a gateway from `input` to `output` by the link file, otherwise with the defaults of
+    /// [`GatewayConfig::new`].
     ///
     /// # Errors
-    /// [`Problems`] where the file names no class for frames that match nothing.
+    /// [`Problems`] if the file has no class for frames that match nothing.
     pub fn from_link_file(link: &LinkFile, input: &str, output: &str) -> Result<Self, Problems> {
         let default_class = link.require_default()?;
         let mut config = Self::new(input, output, link.info(), link.tree.clone(), default_class);
@@ -212,8 +213,9 @@ impl GatewayConfig {
         Ok(config)
     }
 
-    /// A gateway that shares what this host itself sends by `output` as the link file says. It makes a cable by which it gets that, and
-    /// removes it at its end. What the interface receives is left alone, and so are its addresses.
+    /// Configures a gateway that shares the host's own frames for `output` by the link file. The gateway creates a
+    /// cable for these frames, and removes it at its end. Frames that the interface receives are unaffected, and so are
+    /// its addresses.
     ///
     /// # Errors
     /// As [`GatewayConfig::from_link_file`].
@@ -222,16 +224,16 @@ impl GatewayConfig {
         Ok(Self { own_traffic: true, reverse: false, ..Self::from_link_file(link, &input, output)? })
     }
 
-    /// From where to where its frames go, in words.
+    /// Describes the path of its frames.
     #[must_use]
     pub fn way(&self) -> String {
         match self.own_traffic {
-            true => format!("what this host sends by {}", self.output),
+            true => format!("this host's traffic on {}", self.output),
             false => format!("{} to {}", self.input, self.output),
         }
     }
 
-    /// What the link file says of link, scheduler and classes; the rest stays.
+    /// Replaces link, scheduler and classes by those of the link file; the rest stays.
     ///
     /// # Errors
     /// As [`GatewayConfig::from_link_file`]; nothing has changed then.
@@ -247,13 +249,13 @@ impl GatewayConfig {
         Ok(())
     }
 
-    /// What the link is called.
+    /// Name of the link.
     #[must_use]
     pub fn link_name(&self) -> &str {
         self.link_name.as_deref().unwrap_or(&self.output)
     }
 
-    /// The name of `class`, or its number where it has none.
+    /// Returns the name of `class`, or its number if it has none.
     pub(crate) fn name(&self, class: ClassId) -> String {
         self.names.get(class.index()).cloned().unwrap_or_else(|| class.0.to_string())
     }

@@ -1,21 +1,21 @@
-//! The data path of the gateway, one turn at a time. A turn fetches frames from the input, classifies and enqueues them,
-//! dequeues what is due, and hands it to the output. Then it forwards the other direction, unshaped. The data path runs over any
-//! [`Backend`] and any [`Clock`], so that tests run it without a network.
+//! The data path of the gateway, one turn at a time. A turn fetches frames from the input, classifies and enqueues
+//! them, dequeues due packets, and hands them to the output. Then it forwards the other direction, unshaped. The data
+//! path runs over any [`Backend`] and any [`Clock`], so that tests run it without a network.
 //!
 //! Two invariants hold after every turn:
 //! * For each class, received = sent + dropped + queued.
-//! * Each frame in use is in a queue, waits for an interface, or is owned by a backend. A backend owns what it holds for
-//!   reception and what it has accepted for sending.
+//! * Each frame in use is in a queue, waits for an interface, or is owned by a backend. A backend owns the frames that
+//!   it holds for reception and those accepted for sending.
 //!
 //! A frame counts as sent when the output accepts it. Its place in the pool is free when the output gives it back.
 //!
-//! A turn fetches a batch. Where frames come faster than that, the kernel's buffer would overflow, and the kernel drops whatever
-//! comes, whoever sent it. So while much waits there, a turn goes on fetching and sheds: a frame of a class whose queue is long
-//! already is dropped as soon as its class is known, which costs little. A class that sends less than its share has no long
-//! queue. It loses nothing as long as frames can be fetched and classified as fast as they come.
+//! A turn fetches a batch. If frames arrive faster than that, the kernel's buffer would overflow, and the kernel drops
+//! frames of all classes alike. So while many frames wait there, a turn continues to fetch and sheds load. It drops a
+//! frame of a class with a long queue right after classification, which costs little. A class that sends less than its
+//! share has no long queue. It loses nothing as long as frames are fetched and classified as fast as they arrive.
 //!
-//! At most [`BATCH`] packets wait for each interface. While the output is busy nothing more is dequeued. While the input is busy
-//! nothing more is fetched from the output. So no frame is lost to a busy interface.
+//! At most [`BATCH`] packets wait for each interface. While the output is busy, nothing is dequeued. While the input is
+//! busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{Classifier, ethernet};
 use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
@@ -31,13 +31,13 @@ use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::port::RealPort;
 use crate::wire::labels::{Labels, mark_congestion};
 
-/// Of so many working turns one is timed in detail. The number is a prime, so that it does not run in step with the traffic.
+/// Profiles one in `SAMPLE_EVERY` busy turns in detail. A prime, so that samples do not alias with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
 
-/// Most batches that one turn fetches in addition while it sheds.
+/// Maximum number of additional batches in a turn while it sheds.
 const SHED_BATCHES: usize = 16;
 
-/// Time of a processor spent in turns that were timed in detail, in nanoseconds, and what passed in them.
+/// Processor time of the turns that were timed in detail, in ns, and the packets that passed in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
     pub(crate) turns: u64,
@@ -52,13 +52,13 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// Pacing, the driving loop and what leaves the scheduler: what is left of the turns when all else is taken off.
+    /// Time of pacing, the driving loop and dequeueing: the rest of the turns.
     pub(crate) fn dequeue(&self) -> u64 {
         self.total.saturating_sub(self.receive + self.classify + self.enqueue + self.send + self.reverse)
     }
 }
 
-/// What of a data path belongs to its classes, and what more frames its pool needs.
+/// The class-dependent parts of a data path, and additional frames for its pool.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) classifier: Classifier,
@@ -69,7 +69,7 @@ pub(crate) struct Parts {
     pub(crate) growth: Option<Growth>,
 }
 
-/// All parts of the path but the scheduler; see the module.
+/// All parts of the path except the scheduler; see the module.
 #[derive(Debug)]
 pub(crate) struct DataPath<I, O, C> {
     pub(crate) pool: FramePool,
@@ -81,21 +81,21 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
-    /// `None`: the other direction is not forwarded.
+    /// `None` if the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
-    /// True if so many frames wait in the kernel that those of classes with long queues are dropped at once.
+    /// True while the kernel's buffer is nearly full, so that frames of classes with long queues are dropped at once.
     shedding: bool,
-    /// True if what is fetched is too old to be sent.
+    /// True while fetched frames are too old to be sent.
     discarding: bool,
     /// True if frames are still fetched.
     pub(crate) receiving: bool,
-    /// How the output takes frames, and how the input takes those of the other direction.
+    /// Sending sides: the output, and the input for the other direction.
     pub(crate) onward: Outlet,
     pub(crate) backward: Outlet,
     pub(crate) sampled: Sampled,
-    /// Of so many working turns one is timed in detail.
+    /// Times one in this number of busy turns in detail.
     pub(crate) sample_every: u64,
-    /// Whoever records what passes.
+    /// Writer of a trace, if one is recorded.
     pub(crate) tap: Option<Box<TraceWriter>>,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
@@ -106,7 +106,7 @@ pub(crate) struct DataPath<I, O, C> {
     back: Vec<u32>,
     moved: bool,
     sampling: bool,
-    /// When the last frame of a batch was classified, in a turn that is timed in detail.
+    /// Time when the last frame of a batch was classified, in a turn that is timed in detail.
     classified: Nanos,
     working_turns: u64,
     error: Option<BackendError>,
@@ -114,12 +114,12 @@ pub(crate) struct DataPath<I, O, C> {
 
 /// The data path between two real interfaces.
 pub(super) type RealPath = DataPath<RealPort, RealPort, MonotonicClock>;
-/// Whichever scheduler was asked for, with its traffic counted.
+/// The configured scheduler, with its traffic counted.
 pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
-    /// Frames that the pool needs beside those of the queues: those held for reception on both sides, those on their way
-    /// through a turn, those waiting for each interface, and those that each interface is sending.
+    /// Frames that the pool needs besides those of the queues. They are held for reception on both sides, within a
+    /// turn, waiting for an interface, or being sent by an interface.
     pub(crate) const RESERVE: u32 = 6 * BATCH as u32 + I::MOST_OWNED + O::MOST_OWNED;
 
     #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
@@ -167,7 +167,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// One turn of both directions. Returns whether any frame moved, and when the next turn is due if nothing arrives before.
+    /// Runs one turn of both directions. Returns whether any frame moved, and when the next turn is due if nothing
+    /// arrives before.
     pub(crate) fn turn<S: Scheduler>(
         &mut self,
         now: Nanos,
@@ -180,7 +181,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
         }
-        // More than the batch that is sent in a turn, so that it is the queues of those who send too much that grow.
+        // Fetch more than the batch that a turn sends, so that the queues of the heaviest senders grow.
         for _ in 0..SHED_BATCHES {
             if !self.shedding {
                 break;
@@ -215,8 +216,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Works with other classes from now on. `class_map` has, by class, the one that takes over from it. What was replaced is left in
-    /// `parts`. Nothing is allocated.
+    /// Switches to other classes. `class_map` maps each old class to its successor. The replaced parts are left in
+    /// `parts`. Does not allocate.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
         let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
         counters.inherit(&self.counters, class_map);
@@ -235,7 +236,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Gives a batch of arrivals to the scheduler.
+    /// Passes a batch of arrivals to the scheduler.
     fn take_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
         let mut batch = std::mem::take(&mut self.intake);
         self.receive(now, &mut batch);
@@ -244,13 +245,13 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.intake = batch;
     }
 
-    /// Takes frames that have left back into the pool.
+    /// Returns frames that have left to the pool.
     pub(crate) fn reclaim(&mut self) {
         self.input.reclaim(&mut self.pool);
         self.output.reclaim(&mut self.pool);
     }
 
-    /// Takes the frame of a packet back that was in the scheduler when the gateway ended.
+    /// Returns the frame of a packet to the pool that was in the scheduler when the gateway ended.
     pub(crate) fn take_back(&mut self, packet: &Packet) {
         if let Some(tap) = &mut self.tap {
             tap.gone(packet.handle as u32, passing(&self.pool, packet), Gone::Queued);
@@ -258,8 +259,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.pool.give_back(packet.handle as u32);
     }
 
-    /// Takes all frames outside of the scheduler back into the pool. Returns whether the pool is whole then. It is, where the
-    /// scheduler has no packets.
+    /// Returns all frames outside of the scheduler to the pool. Returns true if the pool is complete then, as it is if
+    /// the scheduler has no packets.
     pub(crate) fn release(&mut self) -> bool {
         while let Some(packet) = self.outgoing.pop() {
             self.take_back(&packet);
@@ -270,8 +271,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.pool.free() == self.pool.frames()
     }
 
-    /// The time that this thread has had of a processor, if this turn is timed in detail; else zero, which costs nothing. What others do
-    /// while they have the processor is no stage's work.
+    /// Processor time of this thread if this turn is timed in detail; else zero, at no cost. Time while others have the
+    /// processor counts for no stage.
     #[inline]
     fn lap(&self) -> Nanos {
         if self.sampling { self.clock.worked() } else { Nanos::ZERO }
@@ -282,7 +283,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.iter()
     }
 
-    /// Returns true if nothing waits for the output.
+    /// Returns true if no frame waits for the output.
     pub(crate) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -292,7 +293,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.len() as u64
     }
 
-    /// When an interface is to be asked again, because frames wait for it or it owns frames at `now`.
+    /// Time of the next attempt at an interface, if frames wait for it or it owns frames at `now`.
     pub(crate) fn retry_at(&self, now: Nanos) -> Option<Nanos> {
         let onward = (!self.outgoing.is_empty()).then(|| self.onward.retry_at());
         let backward = (!self.back.is_empty()).then(|| self.backward.retry_at());
@@ -300,12 +301,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         [onward, backward, sending].into_iter().flatten().min()
     }
 
-    /// Returns true if an interface owns frames that it has accepted.
+    /// Returns true if an interface owns accepted frames.
     pub(crate) fn is_sending(&self) -> bool {
         self.input.owned() + self.output.owned() > 0
     }
 
-    /// The other direction's counters with what is waiting.
+    /// Counters of the other direction, with its waiting frames.
     pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
         let mut stats = self.reverse?;
         for &frame in &self.back {
@@ -314,7 +315,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         Some(stats)
     }
 
-    /// Returns true if each frame that is not free is where it should be, with `queued` packets in the scheduler.
+    /// Returns true if each used frame is in its place, with `queued` packets in the scheduler.
     pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
         let in_use = self.pool.frames() - self.pool.free();
         let held = self.input.held() + self.output.held();
@@ -323,7 +324,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         in_use as u64 == known as u64 + queued
     }
 
-    /// Returns true if frames that were fetched wait for the next turn, and the pool has room for them.
+    /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
     pub(crate) fn has_more(&self) -> bool {
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
         more && self.pool.free() > 0
@@ -334,7 +335,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.reverse.is_some() && self.receiving && self.back.is_empty()
     }
 
-    /// Hands over what is outgoing, as much as the output takes.
+    /// Hands outgoing frames to the output, as many as it accepts.
     fn hand_over(&mut self, now: Nanos) {
         let Self { pool, output, clock, counters, outgoing, frames, onward, tap, .. } = self;
         frames.clear();
@@ -368,7 +369,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.note(error);
     }
 
-    /// The other direction: fetch and hand over, first in, first out.
+    /// Runs the other direction: fetches and hands over, first in, first out.
     fn reverse_turn(&mut self, now: Nanos) {
         let Some(mut stats) = self.reverse else { return };
         if self.takes_reverse() {
@@ -405,8 +406,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.reverse = Some(stats);
     }
 
-    /// Fetches up to [`BATCH`] frames, finds their classes, and appends those that the scheduler is to have to `batch`. Returns how many
-    /// it fetched.
+    /// Fetches up to [`BATCH`] frames, classifies them, and appends those for the scheduler to `batch`. Returns the
+    /// number of fetched frames.
     fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> usize {
         let started = self.lap();
         let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -417,7 +418,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.moved |= count > 0;
         for Arrival { frame, len, condition } in arrivals.drain(..) {
             if self.tap.is_some() {
-                // Whoever reads the trace sees the packet as it will be on the wire.
+                // The trace shall have the packet as it will be on the wire.
                 self.pool.finish_checksum(frame);
             }
             let bytes = self.pool.packet(frame);
@@ -472,7 +473,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
-        // The packets of a class that a change removes went with it: its number may be another's now.
+        // Packets of a removed class went with it: its number may now belong to another class.
         if reason != DropReason::ClassRemoved {
             self.queues.left(packet.class);
         }
@@ -488,7 +489,7 @@ impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     }
 
     fn moved(&mut self, packet: &mut Packet) {
-        // Its queue may tell flows apart where the one before did not.
+        // The new queue may need labels though the old one did not.
         let frame = packet.handle as u32;
         let bytes = self.pool.packet(frame);
         let headers = self.labels.headers(bytes);
@@ -529,7 +530,7 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
     }
 }
 
-/// What a trace says of a packet that the scheduler had.
+/// Describes a packet of the scheduler for a trace.
 fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
     let frame = packet.handle as u32;
     let info = pool.info(frame);

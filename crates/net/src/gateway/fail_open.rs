@@ -1,18 +1,19 @@
-//! Fails open: while the gateway does not run, the kernel itself passes frames from one interface to the other, unshaped.
+//! Fail-open forwarding: while the gateway does not run, the kernel forwards frames from one interface to the other,
+//! unshaped.
 //!
-//! The [`wire`] is the kernel's way, which stays when a process ends, however that ends. The [`programs`] keep it idle while the data
-//! thread lives: they give each frame either to the gateway or to the wire. There is no second process that watches the first. Where
-//! programs are not allowed, the [`table`] does the same by nf_tables.
+//! The [`wire`] is the kernel's own path, which stays when the process ends, for whatever reason. The [`programs`] keep
+//! it idle while the data thread lives: they give each frame either to the gateway or to the wire. There is no second
+//! process that watches the first. If programs are not allowed, the [`table`] does the same by nf_tables.
 //!
-//! | what happens | what the kernel does |
+//! | event | action of the kernel |
 //! | --- | --- |
 //! | the process dies | it empties the program array with the process's descriptors: frames pass |
 //! | the data thread stalls, the process is stopped (SIGSTOP), the machine has no processor for it | the heartbeat turns stale after 300 ms: frames pass |
-//! | it goes on | frames taken before the stall are dropped by age, then the heartbeat is written again |
-//! | a clean end | the heartbeat is set to zero, what was taken is sent, then all is closed |
-//! | a start | wire, guard and gate are there before the first heartbeat |
+//! | the data thread resumes | frames accepted before the stall are dropped by age, then the heartbeat is set again |
+//! | a clean end | the heartbeat is set to zero, accepted frames are sent, then all is closed |
+//! | a start | wire, guard and gate are installed before the first heartbeat |
 //!
-//! Nothing is lost or doubled by a start, an end or a take-over. Frames overtake those that the gateway still has.
+//! A start, an end or a take-over loses or doubles nothing. Frames overtake those that the gateway still has.
 
 pub(super) mod keep;
 mod place;
@@ -38,14 +39,14 @@ use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
 
-/// True if the kernel passes frames, unshaped, while the gateway does not run.
+/// Policy of fail-open: the kernel passes frames, unshaped, while the gateway does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailOpen {
-    /// It does where it can; a note says why not.
+    /// Fail open if possible; else a note gives the reason.
     Auto,
-    /// It does, or the gateway does not start.
+    /// Fail open, or do not start.
     Require,
-    /// It does not, and nothing passes then.
+    /// No fail-open: nothing passes then.
     #[default]
     Never,
 }
@@ -71,18 +72,18 @@ impl FailOpen {
     }
 }
 
-/// What passes frames while the gateway does not.
+/// State of fail-open forwarding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailOpenStats {
-    /// By which the kernel passes them: `bpf`, or `nftables`, which is less exact; `None` where nothing passes.
+    /// Mechanism: `bpf`, or `nftables`, which is less exact; `None` if nothing passes.
     pub by: Option<String>,
-    /// Why it is not `bpf`, where something was asked for.
+    /// Reason why it is not `bpf`, if fail-open was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
-    /// True where the arrangement was whole when it was compared last, at most a second ago; `None` where nothing passes.
+    /// True if the arrangement was complete at the last check, at most a second ago; `None` if nothing passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<bool>,
-    /// Parts of it that somebody had taken away and that were installed again.
+    /// Parts that were removed externally and installed again.
     #[serde(default)]
     pub repairs: u64,
 }
@@ -92,44 +93,44 @@ impl FailOpenStats {
         Self { by: Some(by.to_owned()), why_not, ..Self::default() }
     }
 
-    /// The same with what was found when the arrangement was compared last.
+    /// The same with the result of the last check.
     pub(super) fn kept(&self, upkeep: Upkeep) -> Self {
         Self { whole: self.by.is_some().then_some(!upkeep.broken), repairs: upkeep.repairs, ..self.clone() }
     }
 }
 
-/// The wires of one gateway, and what keeps them idle. Dropped without more, it leaves the wires, and frames pass.
+/// The wires of one gateway, and the parts that keep them idle. Dropping it leaves the wires, and frames pass.
 #[derive(Debug)]
 pub(super) struct Hold {
     by: By,
-    /// The parts that others could take away.
+    /// The parts that can be removed externally.
     parts: SharedParts,
-    /// Interfaces whose wires this gateway has laid, and not one before it.
+    /// Interfaces whose wires this gateway has created, rather than an earlier one.
     laid: Vec<(String, i32)>,
 }
 
-/// What keeps the wires idle.
+/// Mechanism that keeps the wires idle.
 #[derive(Debug)]
 enum By {
     Programs(Programs),
     Table(Table),
-    /// Programs in the interfaces' drivers, which end with the sockets that they give frames to.
+    /// Programs in the interfaces' drivers, which end with their sockets.
     Driver {
         map: Map,
         beat: SharedPage,
         life: Life,
     },
-    /// What the host itself sends is redirected.
+    /// The host's own frames are redirected.
     Redirection(Redirection),
     RedirectingTable(Table),
 }
 
 impl Hold {
-    /// Lays wires from the first to the second of each of `directions`, and takes nothing yet. Without a hold, wires that an earlier
-    /// gateway has left are taken away where the interfaces are `claimed`.
+    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. Without fail-open,
+    /// wires of an earlier gateway are removed if the interfaces are `claimed`.
     ///
     /// # Errors
-    /// [`OpenError::FailOpen`] where it is required and cannot be; nothing is left then that was not there before.
+    /// [`OpenError::FailOpen`] if it is required and impossible; nothing new is left then.
     pub(super) fn prepare(
         policy: FailOpen,
         directions: &[(&Interface, &Interface)],
@@ -144,7 +145,7 @@ impl Hold {
                     Ok(hold) => return opened(hold, "bpf", None),
                     Err(programs) => match Self::by_table(directions) {
                         Ok(hold) => {
-                            notes.push(format!("fails open by nftables and not by programs in the kernel, which is less exact: {programs}"));
+                            notes.push(format!("fail-open uses nftables instead of programs in the kernel, which is less exact: {programs}"));
                             return opened(hold, "nftables", Some(programs));
                         }
                         Err(table) => Some(format!("{programs}; nor by nftables: {table}")),
@@ -156,7 +157,7 @@ impl Hold {
             if policy == FailOpen::Require {
                 return Err(OpenError::FailOpen { why: why.clone() });
             }
-            notes.push(format!("does not fail open, so nothing passes while the gateway does not run: {why}"));
+            notes.push(format!("no fail-open, so no frame passes while the gateway does not run: {why}"));
         }
         if claimed {
             Self::without(directions, notes);
@@ -164,11 +165,11 @@ impl Hold {
         Ok((None, FailOpenStats { why_not: why, ..FailOpenStats::default() }))
     }
 
-    /// Redirects what the host sends by `from` into the cable whose first end has the index `host_end` and whose other is `gateway_end`, while
-    /// there is a heartbeat, and nothing yet.
+    /// Prepares the redirection of the host's frames for `from` into the cable from `host_end` (index) to
+    /// `gateway_end`. It is active while there is a heartbeat, and not yet.
     ///
     /// # Errors
-    /// [`OpenError::OwnTraffic`] where the kernel allows neither way.
+    /// [`OpenError::OwnTraffic`] if the kernel allows neither mechanism.
     pub(super) fn redirect(
         from: &Interface,
         host_end: i32,
@@ -188,14 +189,14 @@ impl Hold {
         match Table::redirecting((&from.name, from.index), host_end, &gateway_end.name, marks) {
             Ok(table) => {
                 notes.push(format!(
-                    "{}: takes what this host sends by nftables and not by programs in the kernel: {programs}",
+                    "{}: redirects this host's traffic by nftables instead of programs in the kernel: {programs}",
                     from.name
                 ));
                 Ok(of(By::RedirectingTable(table), Vec::new(), "nftables", Some(programs)))
             }
             Err(table) => {
                 let why = format!(
-                    "{programs}; nor by nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
+                    "{programs}; nftables: {table}; it needs tables of the family netdev, their hook egress and fwd \
                      (CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS, CONFIG_NFT_FWD_NETDEV), Linux 5.17"
                 );
                 Err(OpenError::OwnTraffic { name: from.name.clone(), why })
@@ -203,18 +204,18 @@ impl Hold {
         }
     }
 
-    /// Takes away what an earlier gateway has left between these interfaces: the wire would pass what the gateway forwards too.
+    /// Removes wires of an earlier gateway between these interfaces: they would forward frames that the gateway
+    /// forwards, too.
     pub(super) fn without(directions: &[(&Interface, &Interface)], notes: &mut Vec<String>) {
         for (from, to) in directions {
             match wire::take_up((&from.name, from.index)).map(|taken| table::take_up(&from.name) || taken) {
                 Ok(true) => notes.push(format!(
-                    "took away the kernel's own way from {} to {}, which a gateway that failed open had left",
+                    "removed the kernel's own path from {} to {}, which an earlier gateway with fail-open had left",
                     from.name, to.name
                 )),
                 Ok(false) => {}
                 Err(error) => notes.push(format!(
-                    "{}: it is not known whether a gateway that failed open left the kernel's own way there, which doubles \
-                     frames: {error}",
+                    "{}: cannot check for the kernel's own path of an earlier gateway with fail-open, which would double frames: {error}",
                     from.name
                 )),
             }
@@ -227,12 +228,12 @@ impl Hold {
         Self { by, parts: SharedParts::new(Parts { ways, places }), laid: Vec::new() }
     }
 
-    /// Has `keeper` keep what others could take away.
+    /// Has `keeper` maintain the parts that could be removed externally.
     pub(super) fn keep_by(&self, keeper: &Keeper) {
         keeper.begin(&self.parts);
     }
 
-    /// The programs first, because it is they that a kernel may refuse.
+    /// Loads the programs first, because the kernel may refuse them.
     fn by_programs(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let programs = Programs::load().map_err(|error| explain(&error))?;
         let mut places = Vec::new();
@@ -244,7 +245,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Lays the wires that are not there. Where one cannot be laid, those that this has laid are taken up again.
+    /// Creates the missing wires. On a failure, removes those that it has created.
     fn lay(&mut self, directions: &[(&Interface, &Interface)]) -> Result<(), String> {
         for (from, to) in directions {
             match wire::lay((&from.name, from.index), to.index) {
@@ -253,23 +254,23 @@ impl Hold {
                 Err(source) => {
                     self.take_up();
                     return Err(format!(
-                        "{} to {}: the kernel's own way cannot be laid: {source}; it needs clsact, u32 and mirred \
+                        "{} to {}: cannot create the kernel's own path: {source}; it needs clsact, u32 and mirred \
                          (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
                         from.name, to.name
                     ));
                 }
             }
-            // That of the other kind would see nothing any more.
+            // The wire of the other kind would see no frames any more.
             table::take_up(&from.name);
         }
         Ok(())
     }
 
-    /// Lays wires as [`Hold::prepare`] does, which programs in the interfaces' drivers keep idle while the heartbeat is fresh: those of
-    /// AF_XDP, which know it from [`Hold::heart`].
+    /// Creates wires as [`Hold::prepare`] does. The programs of AF_XDP in the interfaces' drivers keep them idle while
+    /// the heartbeat, [`Hold::heart`], is fresh.
     ///
     /// # Errors
-    /// Why that cannot be, in words; nothing is left then that was not there before.
+    /// The reason as text; nothing new is left then.
     pub(super) fn in_driver(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
         let beat = map.share().map_err(|error| explain(&error))?;
@@ -279,7 +280,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// What programs in the drivers look at.
+    /// The heartbeat for programs in the drivers.
     pub(super) fn heart(&self) -> Option<Beat<'_>> {
         match &self.by {
             By::Driver { map, life, .. } => Some(Beat { map, stale: STALE, life: &life.map }),
@@ -287,7 +288,7 @@ impl Hold {
         }
     }
 
-    /// The hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
+    /// Creates the hold first, so that a kernel that refuses it has no wires. From the first wire on frames pass.
     fn by_table(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let interfaces: Vec<_> = directions.iter().map(|(from, _)| (from.name.as_str(), from.index)).collect();
         let failed = |source| {
@@ -302,7 +303,7 @@ impl Hold {
                 hold.undo();
                 return Err(failed(source));
             }
-            // Without its wire the other kind passes nothing.
+            // The other kind passes nothing without its wire.
             if !wire::take_up((&from.name, from.index)).unwrap_or(false) {
                 hold.laid.push((from.name.clone(), from.index));
             }
@@ -310,7 +311,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// What receiving sockets have as their filter; `None`: they receive every frame.
+    /// Filter for receiving sockets; `None` if they receive every frame.
     pub(super) fn gate(&self) -> Option<&Program> {
         match &self.by {
             By::Programs(programs) => Some(programs.gate()),
@@ -318,8 +319,8 @@ impl Hold {
         }
     }
 
-    /// Returns true if the kernel may have passed frames up to `now` that the sockets have too. Only with a table for wires
-    /// they may.
+    /// Returns true if the kernel may have passed frames up to `now` that the sockets have, too. This is only possible
+    /// with a table for wires.
     #[inline]
     pub(super) fn has_lapsed(&self, now: u64) -> bool {
         match &self.by {
@@ -328,7 +329,7 @@ impl Hold {
         }
     }
 
-    /// Says that the data thread lives at `now`, in ns of the machine's monotonic clock.
+    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock.
     #[inline]
     pub(super) fn beat(&mut self, now: u64) {
         match &mut self.by {
@@ -339,7 +340,8 @@ impl Hold {
         }
     }
 
-    /// Takes nothing more: the wires pass all. Returns whether all that the sockets still have was taken before.
+    /// Accepts nothing more: the wires forward all frames. Returns true if all frames still in the sockets were
+    /// accepted before.
     pub(super) fn let_pass(&mut self) -> bool {
         match &mut self.by {
             By::Programs(programs) => {
@@ -365,27 +367,27 @@ impl Hold {
         }
     }
 
-    /// Takes those wires up that this gateway has laid, because it does not start.
+    /// Removes the wires that this gateway has created, because it does not start.
     pub(super) fn undo(mut self) {
         self.take_up();
     }
 
     fn take_up(&mut self) {
         for (name, index) in self.laid.drain(..) {
-            // The error to be told is another.
+            // Another error is to be reported.
             let _ = wire::take_up((&name, index));
             table::take_up(&name);
         }
     }
 }
 
-/// Returns true if the wires of all `directions` are there, as a gateway that fails open has laid them.
+/// Returns true if the wires of all `directions` exist, as a gateway with fail-open creates them.
 pub(super) fn are_laid(directions: &[(&Interface, &Interface)]) -> bool {
     directions.iter().all(|(from, to)| matches!(wire::target(from.index), Ok(Some(Some(target))) if target == to.index))
 }
 
-/// Takes the kernel's own way between the interfaces `names` away, which gateways that fail open leave behind. From then on nothing
-/// passes while no gateway runs. Returns the names of those that had one.
+/// Removes the kernel's own path between the interfaces `names`, which gateways that fail open leave behind. From then
+/// on nothing passes while no gateway runs. Returns the names of the interfaces that had one.
 ///
 /// # Errors
 /// [`OpenError`]: an interface that does not exist, no permission.
@@ -395,7 +397,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
         let failed =
             |what| move |source| crate::io::interface::InterfaceError::Request { name: name.to_owned(), what, source };
         let index = crate::io::sys::interface_index(name).map_err(failed("its index"))?;
-        let taken = wire::take_up((name, index)).map_err(failed("taking the kernel's own way away"))?;
+        let taken = wire::take_up((name, index)).map_err(failed("removing the kernel's own path"))?;
         if table::take_up(name) || taken {
             closed.push(name.to_owned());
         }
@@ -403,7 +405,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
     Ok(closed)
 }
 
-/// What the kernel's refusal means.
+/// Explains the kernel's refusal.
 fn explain(error: &BpfError) -> String {
     let hint = match error.source.raw_os_error() {
         Some(libc::EPERM) => {

@@ -1,9 +1,9 @@
-//! The links of a process, each a gateway with a thread of its own. They come and go with a reload of the files that name them.
+//! The links of a process, each a gateway with its own thread. A reload of their files adds and removes links.
 //!
-//! A link is its two interfaces, in the direction that is shared. A link of the file that a gateway serves already goes on, under another name if it
-//! has one, and takes the change as [`crate::gateway::reload`] says. One that no gateway serves is opened; one that is not in the file any more is
-//! closed, which is an end like any other. A link is closed and opened anew where it begins or ceases to forward the other direction, because
-//! another link shares that now, or does no more.
+//! A link is identified by its two interfaces, in the shared direction. If a gateway serves a link of the file already,
+//! it continues, possibly under a new name, and is changed as in [`crate::gateway::reload`]. A link without a gateway
+//! is opened; one that is no longer in the file is closed, as at any other end. A link is closed and reopened if it
+//! begins or ceases to forward the other direction, because another link begins or ceases to share that.
 //!
 //! ```text
 //! plan:     read the files, compare with what runs                            refused: nothing has changed
@@ -14,8 +14,8 @@
 //!           links that come run, links that go end
 //! ```
 //!
-//! What can fail after the first step of the commit is a system call for which the kernel has no memory, or a data thread that does not answer. The
-//! error says then what has changed all the same.
+//! After the first step of the commit, only two failures are possible: the kernel has no memory for a system call, or a
+//! data thread does not answer. The error then names the changed links.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -40,9 +40,9 @@ mod reload;
 
 pub use error::FleetError;
 
-/// Accounts of links that went by a reload that are kept; of earlier ones, only what was said when they ended.
+/// Number of removed links whose final statistics are kept; of earlier ones only the messages at their end are kept.
 const ACCOUNTS: usize = 64;
-/// How long a link that is opened has for its first turn before others go on.
+/// Time for the first turn of an opened link before the reload continues.
 const FIRST_TURN: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -78,13 +78,14 @@ const NAP: Duration = Duration::from_millis(1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Planner: Send {
-    /// All links: as this file says, given by its name and text, or as the process's own files say.
+    /// Returns the configurations of all links: from this file, given by name and text, or from the process's own
+    /// files.
     ///
     /// # Errors
-    /// What is wrong, for the user, with the place.
+    /// The faults and their places, for the user.
     fn plan(&self, text: Option<&(String, String)>) -> Result<Vec<GatewayConfig>, String>;
 
-    /// The links are now as this file says.
+    /// Called after the links were changed to this file.
     fn taken(&mut self, text: Option<&(String, String)>);
 }
 
@@ -93,9 +94,9 @@ pub trait Planner: Send {
 pub struct LinkEnd {
     /// Its name.
     pub link: String,
-    /// True if it went by a reload, and others went on.
+    /// True if a reload removed it.
     pub removed: bool,
-    /// Its last statistics, and why it ended where that was not wanted.
+    /// Its last statistics, or the failure that ended it.
     pub outcome: Result<GatewayStats, RunError>,
 }
 
@@ -119,11 +120,11 @@ impl std::fmt::Debug for Shared {
 struct State {
     running: Vec<Running>,
     ended: Vec<LinkEnd>,
-    /// Somebody reloads. Nobody else does then.
+    /// True during a reload; others are refused then.
     reloading: bool,
-    /// The process ends: no link comes any more.
+    /// True when the process ends: no link is opened any more.
     ending: bool,
-    /// What happened to links, for whoever asks.
+    /// Events of links, until they are read.
     news: Vec<LogEvent>,
     /// Counts changes of the list of links.
     generation: u64,
@@ -132,21 +133,21 @@ struct State {
 /// A gateway at work.
 struct Running {
     name: String,
-    /// What it was opened for.
+    /// The configuration that it was opened with.
     config: GatewayConfig,
     remote: Remote,
     vitals: Vitals,
     keeper: Keeper,
-    /// For the thread that keeps all whole.
+    /// For the maintenance thread.
     strays: Arc<Mutex<Strays>>,
     stop: Arc<AtomicBool>,
-    /// True if it goes by a reload.
+    /// True if a reload removes it.
     closing: bool,
     thread: JoinHandle<Result<GatewayStats, RunError>>,
 }
 
 impl Running {
-    /// Runs it on a thread of its own.
+    /// Runs it on a new thread.
     fn start(gateway: Gateway, config: GatewayConfig) -> Result<Self, OpenError> {
         let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), Arc::new(AtomicBool::new(false)));
         let keeper = gateway.keeper.clone();
@@ -174,11 +175,11 @@ impl Running {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole before anything can panic.
+        // Each change of the state is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the data thread of this gateway turns, or has ended. Others find it at work then.
+    /// Waits until the data thread of this gateway runs, or has ended.
     fn wait_for_turn(vitals: &Vitals, finished: impl Fn() -> bool) {
         let until = Instant::now() + FIRST_TURN;
         while vitals.since_turn().is_none() && !finished() && Instant::now() < until {
@@ -187,7 +188,8 @@ impl Shared {
     }
 }
 
-/// Keeps whole by what the gateways fail open, and watches for frames without a class of their own, until the fleet is dropped or all have ended.
+/// Maintains the fail-open arrangements of the gateways and watches for unmatched frames, until the fleet is dropped or
+/// all links have ended.
 fn keep_whole(fleet: &Weak<Shared>) {
     loop {
         std::thread::sleep(keep::EVERY);
@@ -202,7 +204,7 @@ fn keep_whole(fleet: &Weak<Shared>) {
             .map(|running| (running.remote.clone(), running.vitals.clone(), Arc::clone(&running.strays)))
             .collect();
         drop(state);
-        // The kernel may take its time to answer, and whoever asks for the state does not wait for that.
+        // The kernel may answer slowly; requests for the state must not wait for it.
         for (keeper, vitals) in kept {
             keeper.look().into_iter().for_each(|event| vitals.say(event));
         }
@@ -216,7 +218,7 @@ fn keep_whole(fleet: &Weak<Shared>) {
     }
 }
 
-/// Whoever reloads, until this is dropped.
+/// The right to reload, until this is dropped.
 struct Turn<'a>(&'a Shared);
 
 impl<'a> Turn<'a> {
@@ -240,8 +242,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Fleet {
-    /// Runs these gateways, each opened as the configuration beside it says. Who reloads asks `planner`. It returns when all data threads
-    /// turn.
+    /// Runs these gateways, each opened with the configuration beside it. A reload calls `planner`. Returns when all
+    /// data threads run.
     ///
     /// # Errors
     /// [`OpenError::Thread`].
@@ -285,13 +287,13 @@ impl Fleet {
         &self.0.links
     }
 
-    /// Each link in words, by its interfaces, with its name where there are several.
+    /// Describes each link by its interfaces, with its name if there are several.
     #[must_use]
     pub fn ways(&self) -> Vec<String> {
         self.0.lock().ways().map(|(way, _)| way).collect()
     }
 
-    /// Returns what a watchdog watches, by the links' names, and a number that changes with it.
+    /// Returns what a watchdog checks, by the links' names, and a number that changes with the links.
     #[must_use]
     pub fn vitals(&self) -> (u64, Vec<(String, Vitals)>) {
         let state = self.0.lock();
@@ -299,7 +301,7 @@ impl Fleet {
         (state.generation, vitals)
     }
 
-    /// Returns the messages about links that came and went since the last call.
+    /// Returns the messages about links that started or ended since the last call.
     #[must_use]
     pub fn news(&self) -> Vec<LogEvent> {
         let mut state = self.0.lock();
@@ -312,20 +314,21 @@ impl Fleet {
         self.0.lock().end();
     }
 
-    /// Returns true if all links have ended, and none is about to come.
+    /// Returns true if all links have ended, and none is about to start.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let state = self.0.lock();
         !state.reloading && state.running.iter().all(|running| running.thread.is_finished())
     }
 
-    /// Ends all links and waits for that. Returns the accounts: of those that went before (the last 64), then of the others in their order.
+    /// Ends all links and waits for that. Returns the accounts: those of links that ended before (the last 64), then
+    /// the others in order.
     #[must_use]
     pub fn join(&self) -> Vec<LinkEnd> {
         self.end();
         let (running, ended) = loop {
             let mut state = self.0.lock();
-            // Whoever reloads sees that it ends, and is done soon.
+            // The reloading thread sees that it ends, and finishes soon.
             if !state.reloading {
                 break (std::mem::take(&mut state.running), std::mem::take(&mut state.ended));
             }
@@ -335,10 +338,11 @@ impl Fleet {
         ended.into_iter().chain(running.into_iter().map(Running::end)).collect()
     }
 
-    /// Reloads all links: those that stay take their changes, others come and go. Or says what would happen.
+    /// Reloads all links: changes those that stay, starts new ones and ends removed ones. A dry run only reports the
+    /// changes.
     ///
     /// # Errors
-    /// [`FleetError`]. Nothing has changed then, but for [`FleetError::Half`].
+    /// [`FleetError`]. Nothing has changed then, except for [`FleetError::Half`].
     pub fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, FleetError> {
         let began = Instant::now();
         let reloaded = self.reload_once(asked);
@@ -375,7 +379,7 @@ impl State {
         self.running.iter().for_each(|running| running.stop.store(true, Ordering::Relaxed));
     }
 
-    /// Keeps the accounts of links that have gone by a reload.
+    /// Keeps the accounts of links that a reload has removed.
     fn settle(&mut self) {
         let mut at = 0;
         while at < self.running.len() {

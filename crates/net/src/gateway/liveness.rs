@@ -1,10 +1,12 @@
-//! Whether a gateway does its work, as others can see it: when its data thread turned last, whether each direction moves, whether its
-//! interfaces are there.
+//! Liveness of a gateway as seen from outside: time of the last turn, progress of each direction, presence of its
+//! interfaces.
 //!
-//! A thread that turns is not enough. So the watchdog looks at *progress*: a direction in which frames wait, and might go, and of which
-//! none has gone for [`DEFAULT_STALL`], has stalled. Frames that wait for a rate, a ceiling or a carrier may not go, and are no stall.
+//! A running thread is not enough. So the watchdog checks *progress*: a direction has stalled if it has sendable frames
+//! and none has left for [`DEFAULT_STALL`]. Frames that wait for a rate, a ceiling or a carrier are not sendable, and
+//! are no stall.
 //!
-//! The data thread notes the time of each turn, and looks at progress every [`LOOK`]. All else is done by whoever has the [`Vitals`].
+//! The data thread records the time of each turn, and checks progress every [`LOOK`]. Other threads do the rest through
+//! [`Vitals`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,37 +21,37 @@ use crate::gateway::fail_open::STALE;
 use crate::gateway::log::LogEvent;
 use crate::io::clock::{Clock, MonotonicClock};
 
-/// So long a direction may stand still though frames wait and might go.
+/// Default time without progress, though frames could be sent, until a direction counts as stalled.
 pub(crate) const DEFAULT_STALL: Nanos = Nanos::from_millis(500);
-/// How often the data thread looks at progress.
+/// Interval between progress checks of the data thread.
 pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
-/// Messages that are kept for whoever reads them; later ones are lost.
+/// Maximum number of messages kept for the reader; later ones are lost.
 const MESSAGES: usize = 64;
 
-/// Times at which a gateway did not do its work.
+/// Times during which a gateway did not work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LivenessStats {
-    /// Times that a direction stood still though frames waited and might go (500 ms, or what was configured).
+    /// Stalls of a direction: frames could be sent but none left (for 500 ms, or the configured time).
     pub stalls: u64,
-    /// The longest of these, in seconds; 0 where there was none.
+    /// The longest stall in seconds; 0 if there was none.
     pub longest_stall_s: f64,
-    /// Times that the data thread did not turn for more than 300 ms, because it got no processor or was stopped. A gateway that fails
-    /// open let frames pass then.
+    /// Times that the data thread did not run for more than 300 ms, because it got no processor or was stopped. A
+    /// gateway with fail-open let frames pass then.
     pub pauses: u64,
     /// The longest of these, in seconds.
     pub longest_pause_s: f64,
-    /// Times that an interface went down or away and came back.
+    /// Times that an interface went down or disappeared and came back.
     pub interface_losses: u64,
-    /// How long the gateway was without one of its interfaces, in seconds.
+    /// Time without one of its interfaces, in seconds.
     pub without_interface_s: f64,
-    /// Time for which frames waited for an interface that had no carrier, in seconds.
+    /// Time for which frames waited for an interface without carrier, in seconds.
     #[serde(default)]
     pub without_carrier_s: f64,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When the data thread turned last, in ns of the machine's monotonic clock; zero while it does not run.
+    /// Time of the data thread's last turn, in ns of the machine's monotonic clock; zero while it does not run.
     turned: AtomicU64,
     stalled: AtomicBool,
     without_interface: AtomicBool,
@@ -57,12 +59,12 @@ struct Shared {
     messages: Mutex<VecDeque<LogEvent>>,
 }
 
-/// What another thread sees of a gateway, without asking its data thread.
+/// State of a gateway that other threads can read without its data thread.
 #[derive(Clone, Debug, Default)]
 pub struct Vitals(Arc<Shared>);
 
 impl Vitals {
-    /// How long ago the data thread turned last; `None` before it has begun and after it has ended.
+    /// Time since the data thread's last turn; `None` before its start and after its end.
     #[must_use]
     pub fn since_turn(&self) -> Option<Duration> {
         match self.0.turned.load(Ordering::Acquire) {
@@ -76,21 +78,21 @@ impl Vitals {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns true if the data thread turns and no direction has stalled. A gateway that has not begun, has ended, or waits for an
-    /// interface is well.
+    /// Returns true if the data thread runs and no direction has stalled. A gateway that has not begun, has ended, or
+    /// waits for an interface is well.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.since_turn().is_none_or(|since| since.as_nanos() <= u128::from(STALE.0))
             && !self.0.stalled.load(Ordering::Acquire)
     }
 
-    /// Returns true if the gateway waits for an interface that went down or away.
+    /// Returns true if the gateway waits for an interface that went down or disappeared.
     #[must_use]
     pub fn is_without_interface(&self) -> bool {
         self.0.without_interface.load(Ordering::Acquire)
     }
 
-    /// Has this told with what has happened.
+    /// Queues `event` for the reader.
     pub(super) fn say(&self, event: LogEvent) {
         say(self, event);
     }
@@ -105,12 +107,12 @@ impl Vitals {
     }
 }
 
-/// One direction, as it is seen now.
+/// Present state of a direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Motion {
-    /// Frames that have left it, one way or another.
+    /// Frames that have left it, sent or dropped.
     pub(crate) moved: u64,
-    /// From when on the frames that wait may go; `None` where none waits or none may.
+    /// Time from which waiting frames may be sent; `None` if none waits or none may.
     pub(crate) may_go: Option<Nanos>,
 }
 
@@ -123,7 +125,7 @@ struct Progress {
     stalled: bool,
 }
 
-/// What became of a direction.
+/// Change of a direction's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Stalled(Nanos),
@@ -137,11 +139,11 @@ impl Progress {
         self.moved = seen.moved;
         let Some(may_go) = seen.may_go.filter(|_| !moved) else {
             let before = self.due;
-            // What waits behind what has moved gets the same time.
+            // Frames behind those that have moved get the same time.
             self.due = seen.may_go.map(|may_go| may_go.max(now));
             return std::mem::take(&mut self.stalled).then(|| Turn::MovesAgain(since(before)));
         };
-        // The first promise counts: one that is put off again and again is none.
+        // The first time counts: it is not postponed by later ones.
         let due = *self.due.get_or_insert(may_go.max(now));
         if self.stalled || now.saturating_sub(due) < patience {
             return None;
@@ -158,14 +160,14 @@ pub(crate) struct Liveness {
     patience: Nanos,
     turned: Nanos,
     look_at: Nanos,
-    /// When it was seen last that frames wait for a carrier, where they did.
+    /// Last time when frames waited for a carrier, if they did.
     no_carrier: Option<Nanos>,
     directions: [Progress; 2],
     stats: LivenessStats,
 }
 
 impl Liveness {
-    /// For a gateway whose directions may stand still for `patience`.
+    /// Creates the state of a gateway whose directions may make no progress for `patience`.
     pub(crate) fn new(patience: Nanos) -> Self {
         Self {
             vitals: Vitals::default(),
@@ -187,8 +189,8 @@ impl Liveness {
         self.turned = now;
     }
 
-    /// The data thread turns at `now`, which is `shared` on the machine's clock. Returns how long it has not, if that was so long that
-    /// its heartbeat was stale.
+    /// Records a turn at `now`, which is `shared` on the machine's clock. Returns the length of the pause before it if
+    /// the heartbeat was stale.
     #[inline]
     pub(crate) fn turn(&mut self, now: Nanos, shared: u64) -> Option<Nanos> {
         let since = now.saturating_sub(self.turned);
@@ -197,13 +199,13 @@ impl Liveness {
         (since > STALE).then_some(since)
     }
 
-    /// Returns true if it is time to look at progress.
+    /// Returns true if a progress check is due.
     #[inline]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
         now >= self.look_at
     }
 
-    /// Looks at both directions, whose frames leave by the interfaces called `outputs`.
+    /// Checks both directions; `outputs` are the names of their sending interfaces.
     pub(crate) fn look(&mut self, now: Nanos, seen: [Motion; 2], outputs: [&str; 2]) {
         self.look_at = now.saturating_add(LOOK);
         for ((progress, seen), output) in self.directions.iter_mut().zip(seen).zip(outputs) {
@@ -214,14 +216,14 @@ impl Liveness {
                     say(
                         &self.vitals,
                         LogEvent::warn(format!(
-                            "frames wait for {output} and none has left for {}, though they might: is its driver stuck?",
+                            "no frame has left by {output} for {}, although frames could be sent; check its driver",
                             time(since)
                         )),
                     );
                 }
                 Some(Turn::MovesAgain(since)) => {
                     self.stats.longest_stall_s = self.stats.longest_stall_s.max(since.0 as f64 / 1e9);
-                    let text = format!("frames leave by {output} again, after {}", time(since));
+                    let text = format!("frames leave by {output} again after {}", time(since));
                     say(&self.vitals, LogEvent::info(text));
                 }
                 None => {}
@@ -238,12 +240,12 @@ impl Liveness {
         self.no_carrier = waits.then_some(now);
     }
 
-    /// What waits may go at other times than before, because the scheduler or its rates have changed.
+    /// Resets the times, because the scheduler or its rates have changed.
     pub(crate) fn begin_anew(&mut self) {
         self.directions.iter_mut().for_each(|progress| progress.due = None);
     }
 
-    /// The data thread did not turn for so long; `what` was done about it.
+    /// Records a pause of the data thread and the consequence `what`.
     pub(crate) fn paused(&mut self, pause: Nanos, what: &str) {
         self.stats.pauses += 1;
         self.stats.longest_pause_s = self.stats.longest_pause_s.max(pause.0 as f64 / 1e9);
@@ -282,7 +284,7 @@ impl Liveness {
     }
 }
 
-/// A time in a message, in milliseconds or seconds.
+/// Formats a time for a message, in milliseconds or seconds.
 pub(crate) fn time(nanos: Nanos) -> String {
     match nanos.0 {
         0..10_000_000_000 => format!("{} ms", nanos.0.div_ceil(1_000_000)),

@@ -1,17 +1,17 @@
-//! Messages of a gateway for a log. The data thread writes none itself, because a terminal or a pipe may block: messages wait in short
-//! queues, and the main thread of the process takes them out and writes them.
+//! Log messages of a gateway. The data thread writes none itself, because a terminal or a pipe may block. Messages wait
+//! in short queues; the main thread of the process takes them out and writes them.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How much a message matters.
+/// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The gateway, or one of its links, cannot do its work.
+    /// The gateway, or one of its links, does not work.
     Error,
-    /// It works, and not as configured: somebody has to act.
+    /// It works, but not as configured: the user has to act.
     Warn,
     /// A state has changed.
     Info,
@@ -22,11 +22,11 @@ pub enum Severity {
 /// A message for the log, one sentence or more in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEvent {
-    /// How much it matters.
+    /// Severity.
     pub severity: Severity,
-    /// The name of the link, where it is about one.
+    /// Name of the link, if the message concerns one.
     pub link: Option<String>,
-    /// The name of the class, where it is about one.
+    /// Name of the class, if the message concerns one.
     pub class: Option<String>,
     /// The text, without link, time and severity.
     pub message: String,
@@ -57,14 +57,14 @@ impl LogEvent {
         Self::new(Severity::Info, message)
     }
 
-    /// The same, about the link of this name.
+    /// Returns the message with the name of a link.
     #[must_use]
     pub fn of_link(mut self, link: impl Into<String>) -> Self {
         self.link = Some(link.into());
         self
     }
 
-    /// The same, about the class of this name.
+    /// Returns the message with the name of a class.
     #[must_use]
     pub fn of_class(mut self, class: impl Into<String>) -> Self {
         self.class = Some(class.into());

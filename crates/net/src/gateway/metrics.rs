@@ -1,17 +1,21 @@
-//! `--metrics ADDR`: what the links have counted and do now, as OpenMetrics text over HTTP.
+//! `--metrics ADDR`: counters and present state of the links, as OpenMetrics text over HTTP.
 //!
-//! One thread serves all who ask, none of whom it ever waits for. It asks the data threads as the control socket does
-//! ([`crate::gateway::account`]); they wait for nobody, and copy a few classes between two turns, however many ask.
+//! One thread serves all clients without blocking on any. It requests snapshots from the data threads as the control
+//! socket does ([`crate::gateway::account`]). These never wait, and copy a few classes between two turns, whatever the
+//! number of clients.
 //!
-//! * A connection has [`PATIENCE`] to send a whole request of at most [`LONGEST_REQUEST`] bytes, and [`TAKING`] to take the whole answer.
-//! * [`MAX_CLIENTS`] connections are served at once. Whoever comes then takes the place of the one whose time runs out first.
-//! * An answer is made once and kept for [`FRESH`], so that those who ask at once share it, and those who ask without end have no more of it.
-//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection. `/healthz` and `/readyz` ask no data thread.
+//! * A connection has [`PATIENCE`] to send a whole request of at most [`LONGEST_REQUEST`] bytes, and [`TAKING`] to read
+//!   the whole answer.
+//! * [`MAX_CLIENTS`] connections are served at once. A further one replaces the one with the earliest deadline.
+//! * An answer is computed once and kept for [`FRESH`], so that simultaneous clients share it, and frequent requests
+//!   cost no more.
+//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection. `/healthz` and
+//!   `/readyz` need no data thread.
 //!
-//! The few lines of HTTP that this takes are here: a library would bring a runtime of its own, and decide for us how long it waits for whom.
+//! The few lines of HTTP are implemented here: a library would bring its own runtime and its own timeouts.
 //!
-//! **Rates and ideals** are those since the last but one answer that is at least [`SHORTEST`] old, so that they are about an interval of at
-//! least that length, however many ask how often.
+//! **Rates and ideals** are those since the last but one answer that is at least [`SHORTEST`] old. So their interval
+//! has at least that length, whatever the number of clients and requests.
 
 mod filter;
 mod http;
@@ -34,38 +38,38 @@ use filter::Filter;
 use http::{Client, Step};
 use page::{LinkPage, Page};
 
-/// How long a connection has for a whole request.
+/// Time for a connection to send a whole request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a connection has to take a whole answer.
+/// Time for a connection to read a whole answer.
 const TAKING: Duration = Duration::from_secs(10);
 /// Longest request in bytes, its head included.
 const LONGEST_REQUEST: usize = 8 * 1024;
 /// Most connections at once.
 const MAX_CLIENTS: usize = 16;
-/// How long an answer is given to others too.
+/// Lifetime of an answer, during which further clients get it, too.
 const FRESH: Duration = Duration::from_millis(200);
-/// The shortest interval that rates are about.
+/// Minimum interval for rates.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Most filters whose texts are kept while an answer is fresh.
+/// Maximum number of filters whose texts are cached with an answer.
 const MOST_FILTERS: usize = 8;
-/// How long the data threads have for their part.
+/// Time for the data threads to deliver snapshots.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Longest poll in ms.
 const POLL_MS: i32 = 50;
-/// The same while a data thread is to answer.
+/// Poll interval while a data thread's answer is pending.
 const WAITING_POLL_MS: i32 = 2;
 
-/// Why there are no metrics.
+/// Reason why there are no metrics.
 #[derive(Debug, Error)]
 pub enum MetricsError {
     /// The address cannot be listened at.
     #[error("metrics at {address}: {source}{}", match source.kind() {
-        io::ErrorKind::AddrInUse => "; somebody else listens there, name another port",
-        io::ErrorKind::AddrNotAvailable => "; name an address of this machine, or 0.0.0.0 or [::] for all of them",
+        io::ErrorKind::AddrInUse => "; the port is in use, choose another",
+        io::ErrorKind::AddrNotAvailable => "; use an address of this machine, or 0.0.0.0 or [::] for all of them",
         _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
-            "; in a unit of systemd, RestrictAddressFamilies= must have AF_INET and AF_INET6"
+            "; in a systemd unit, RestrictAddressFamilies= must include AF_INET and AF_INET6"
         }
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, name a higher one",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, choose a higher one",
         _ => "",
     })]
     Address {
@@ -75,11 +79,11 @@ pub enum MetricsError {
         source: io::Error,
     },
     /// No thread could be started.
-    #[error("metrics: no thread: {0}")]
+    #[error("metrics: cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// Metrics that are being served, until this is dropped.
+/// A running metrics server, until this is dropped.
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
@@ -87,7 +91,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Serves the metrics of `links` at `address`, from a thread of its own. With port 0 the kernel chooses one.
+    /// Serves the metrics of `links` at `address`, from a new thread. With port 0 the kernel chooses one.
     ///
     /// # Errors
     /// [`MetricsError`].
@@ -101,31 +105,31 @@ impl Metrics {
         Ok(Self { address, _thread: thread })
     }
 
-    /// Where they are, with the port that was chosen.
+    /// Address of the listener, with the port that was chosen.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// A question to all links that is under way.
+/// A pending request to all links.
 struct Gathering {
     links: Vec<(String, Remote, Ticket)>,
     until: Instant,
 }
 
-/// What was seen of a link before.
+/// Earlier observations of a link.
 struct Before {
     /// Older and newer: the newer is at least [`SHORTEST`] younger.
     older: Option<Arc<Observation>>,
     newer: Arc<Observation>,
-    /// When the newer was made.
+    /// Time of the newer one.
     at: Instant,
     /// The limits of classes in the intervals so far.
     limits: LimitHistory,
 }
 
-/// The metrics of one moment, and the texts of those filters that were asked for.
+/// The metrics of one moment, and the texts for the filters in use.
 struct Answer {
     page: Page,
     texts: Vec<(Filter, Arc<Vec<u8>>)>,
@@ -170,7 +174,7 @@ impl Server for MetricsServer {
         Client::new(stream)
     }
 
-    /// The one whose time runs out first.
+    /// The connection with the earliest deadline.
     fn eviction_order(client: &Client) -> Instant {
         client.deadline()
     }
@@ -186,7 +190,7 @@ impl Server for MetricsServer {
         let mut fresh = last.as_mut().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, answer)| answer);
         let mut wanted = false;
         let mut page = |filter: &Filter| fresh.as_mut().map(|answer| answer.text(filter));
-        // An error ends its own connection alone.
+        // An error ends only its own connection.
         clients.retain_mut(|client| match client.poll(now, links, &mut page) {
             Ok(Step::Stays) => true,
             Ok(Step::Wants) => {
@@ -223,7 +227,7 @@ impl MetricsServer {
         self.gathering = Some(Gathering { links, until: Instant::now() + ANSWER });
     }
 
-    /// Makes the answer, once all links have told or have had the time for it.
+    /// Builds the answer, after all links have delivered or their time is over.
     fn gathered(&mut self) {
         let now = Instant::now();
         let Some(gathering) = &self.gathering else { return };
@@ -244,7 +248,8 @@ impl MetricsServer {
             .collect();
         self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
         let page = Page::new(self.pages(seen), self.links.reloads());
-        // Fresh from when it is made: to make one can take longer than one is fresh, and then nobody would get any.
+        // Its lifetime starts after it was built: that can take longer than the lifetime, and then the answer would
+        // never be used.
         self.last = Some((Instant::now(), Answer { page, texts: Vec::new() }));
     }
 
@@ -263,7 +268,7 @@ impl MetricsServer {
         seen.into_iter().zip(intervals).map(page).collect()
     }
 
-    /// What a link was seen to be before, which intervals are to begin with.
+    /// Returns the earlier observation of a link from which its interval starts.
     fn since(&mut self, name: &str, observation: &Arc<Observation>, now: Instant) -> Option<Arc<Observation>> {
         let Some(before) = self.before.get_mut(name) else {
             let first =
@@ -281,7 +286,7 @@ impl MetricsServer {
     }
 }
 
-/// A link as it is seen now and was before.
+/// Present and earlier observation of a link.
 struct Seen {
     name: String,
     observation: Option<Arc<Observation>>,

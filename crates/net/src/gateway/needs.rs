@@ -1,5 +1,5 @@
-//! What a gateway needs, as far as it follows from its configuration and the lengths of its interfaces' frames. It is asked at the start, and by
-//! each change.
+//! Resource needs of a gateway that follow from its configuration and the frame lengths of its interfaces. Checked at
+//! the start and at each change.
 
 use fairlink_core::{Counters, Hierarchy, Members, OutOfMemory};
 
@@ -12,13 +12,13 @@ use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::port::BackendKind;
 
-/// Copies of its counters that a gateway has at most, as far as their number is not that of those who read them.
+/// Maximum number of snapshots of a gateway, not counting those that clients hold.
 const SNAPSHOTS: usize = 4;
 
 impl GatewayConfig {
-    /// Finds out what [`Gateway::open`](crate::Gateway::open) would refuse whatever the interfaces are: classes that are not leaves, a packet pool that is too
-    /// small, too much memory, a tree that the scheduler refuses. `largest_frame` is the longest frame that the interfaces carry, in
-    /// bytes.
+    /// Checks for errors of [`Gateway::open`](crate::Gateway::open) that do not depend on the interfaces. These are
+    /// classes that are not leaves, a packet pool that is too small, too much memory, and a tree that the scheduler
+    /// refuses. `largest_frame` is the longest frame that the interfaces carry, in bytes.
     ///
     /// # Errors
     /// As [`Gateway::open`](crate::Gateway::open).
@@ -30,8 +30,8 @@ impl GatewayConfig {
     }
 }
 
-/// Finds out whether the process may have `bytes` more. Not all memory can be refused where it is asked for, and a process that finds none there
-/// ends. Where the machine itself has too little, the kernel ends it all the same.
+/// Checks that the process can get `bytes` more memory. Not every allocation can fail gracefully, and a process whose
+/// allocation fails there ends. If the machine itself has too little, the kernel may still kill it.
 pub(super) fn has_room(bytes: u64) -> Result<(), OutOfMemory> {
     let mut room: Vec<u8> = Vec::new();
     let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -47,7 +47,7 @@ pub(super) fn check_classes(config: &GatewayConfig) -> Result<(), OpenError> {
     }
 }
 
-/// What a gateway takes at most.
+/// Maximum needs of a gateway.
 pub(super) struct Needs {
     /// Packets in all queues.
     pub(super) queued: u32,
@@ -58,10 +58,10 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Those with this `backend`, for frames that take `frame_bytes` in the pool.
+    /// Returns the needs with this `backend`, for frames that take `frame_bytes` in the pool.
     ///
     /// # Errors
-    /// Where they are more than the pool, or all together, may be.
+    /// If they exceed the limits of the pool or of the memory.
     pub(super) fn of(config: &GatewayConfig, backend: BackendKind, frame_bytes: u32) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
         let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve());
@@ -78,15 +78,16 @@ impl Needs {
         Ok(Self { queued, frames, scheduler_bytes })
     }
 
-    /// What preparing a change to `tree` takes at most, beside the scheduler: what the classes' counters and delays take, and the pool's books.
+    /// Maximum memory for preparing a change to `tree`, without the scheduler: counters and delays of the classes, and
+    /// the pool's bookkeeping.
     pub(super) fn to_prepare(&self, tree: &Hierarchy) -> u64 {
         let delays = (tree.leaves().len().min(MAX_HISTOGRAMS) * size_of::<DelayCounts>()) as u64;
         let counted = (SNAPSHOTS * Snapshot::memory(tree)) as u64 + Counters::memory(tree);
         self.scheduler_bytes + delays + 2 * counted + FramePool::memory(self.frames, 0)
     }
 
-    /// The memory bound of a gateway for `tree` whose frames take `frame_bytes` in the pool and whose counters take `counted` bytes, without
-    /// what the classifier and the sockets take.
+    /// The memory bound of a gateway for `tree` whose frames take `frame_bytes` in the pool and whose counters take
+    /// `counted` bytes, without classifier and sockets.
     pub(super) fn bound(&self, tree: &Hierarchy, frame_bytes: u32, counted: usize) -> MemoryBound {
         MemoryBound {
             pool_frames: u64::from(self.frames),
@@ -117,22 +118,20 @@ pub(super) fn fit_largest_packet(
             let tagged = config.overhead.accounted(input.largest_frame());
             config.tree = config.tree.clone().with_max_packet(tagged)?;
             notes.push(format!(
-                "{name} carries frames of up to {} B, which with VLAN tags count up to {tagged} B on the link, more than the \
-                 link file's largest of {limit} B; they are accepted, and bounds printed for {limit} B grow with them: \
-                 set mtu = \"{}B\" to have those printed",
+                "{name} carries frames of up to {} B, up to {tagged} B on the link with VLAN tags, above the link file's maximum of {limit} B; they are accepted, but bounds are printed for {limit} B: set mtu = \"{}B\" to print larger ones",
                 input.untagged_frame(),
                 input.largest_frame()
             ));
         }
         LongFrames::Drop => notes.push(format!(
-            "{name} carries frames of up to {} B; those that count more than {limit} B on the link are dropped as too long",
+            "{name} carries frames of up to {} B; those above {limit} B on the link are dropped as too long",
             input.untagged_frame()
         )),
     }
     Ok(())
 }
 
-/// Most packets that all queues together may hold, the one behind the scheduler included.
+/// Maximum number of packets that all queues together may hold, the one behind the scheduler included.
 fn most_queued(tree: &Hierarchy) -> u32 {
     let limits: u64 = tree.leaves().iter().map(|&leaf| u64::from(tree.config(leaf).limits.packets)).sum();
     let behind = tree.link().transmit_queue.map_or(0, |queue| queue.packets);

@@ -1,4 +1,4 @@
-//! Starting a gateway. Everything that can be checked is checked here, before a frame moves, and all memory is reserved.
+//! Starts a gateway. All checks are made here, before a frame moves, and all memory is reserved.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ use crate::io::sys;
 use crate::wire::labels::Labels;
 
 impl Gateway {
-    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on wait
-    /// in the kernel's buffers until [`Gateway::run`].
+    /// Checks the configuration and the interfaces, opens both, and reserves all memory. Frames that arrive from now on
+    /// wait in the kernel's buffers until [`Gateway::run`].
     ///
     /// # Errors
-    /// [`OpenError`], each with what to do about it. Nothing is changed on the interfaces then.
+    /// [`OpenError`], each with the action to take. Nothing is changed on the interfaces then.
     pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
         let mut notes = Vec::new();
         let looked = examine(&mut config, &mut notes)?;
@@ -52,8 +52,7 @@ impl Gateway {
         let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
-                "delays are measured one by one for the first {MAX_HISTOGRAMS} leaves; those of the other {without_delays} count \
-                 only in the link's"
+                "only the first {MAX_HISTOGRAMS} leaves have their own delay histogram; delays of the other {without_delays} count only in the link's"
             ));
         }
         let counted = counters.memory_bytes() + queues.memory_bytes();
@@ -95,10 +94,10 @@ impl Gateway {
     }
 }
 
-/// Memory that opening takes beside what grows with the classes: buffers for super-frames, the classifier, threads.
+/// Memory for opening that does not grow with the classes: buffers for super-frames, the classifier, threads.
 const BESIDE: u64 = 16 << 20;
 
-/// Checks all that can be checked before anything is opened.
+/// Makes all checks that are possible before anything is opened.
 fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked, OpenError> {
     if config.input == config.output {
         return Err(OpenError::SameInterface { name: config.input.clone() });
@@ -114,13 +113,15 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
         ));
     }
     fit_largest_packet(config, input, notes)?;
-    // Before the scheduler takes its memory. Other backends need more, and fall back to packet sockets where that is too much.
+    // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
+    // much.
     let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(looked)
 }
 
-/// Finds out what [`Gateway::open`] would refuse, and opens nothing. What the interfaces in `ours` receive is this process's own.
+/// Checks for errors of [`Gateway::open`] without opening anything. Interfaces in `ours` are already claimed by this
+/// process.
 ///
 /// # Errors
 /// As [`Gateway::open`].
@@ -135,7 +136,7 @@ pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), Op
     pick(config.processor).map(|_| ())
 }
 
-/// Interfaces that were opened, and the pool that their frames lie in.
+/// Open interfaces, and the pool for their frames.
 struct Opened {
     backend: BackendKind,
     needs: Needs,
@@ -144,13 +145,15 @@ struct Opened {
 }
 
 impl Opened {
-    /// With the backend that `config` asks for, or the other where that cannot be, and a note then.
+    /// Opens the ports with the backend of `config`, or with the other one and a note if that is impossible.
     fn ports(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let interfaces = [&looked.input, &looked.output];
-        // A driver's program would take what the interface receives, which is not the gateway's where it shares what the host sends.
+        // A driver's program would take the received frames of the interface, which do not belong to a gateway for the
+        // host's own frames.
         if config.backend == BackendChoice::AfXdp && config.own_traffic {
             notes.push(
-                "packet sockets for what this host sends: AF_XDP would take what the interface receives".to_owned(),
+                "packet sockets for this host's traffic: AF_XDP would take the frames that the interface receives"
+                    .to_owned(),
             );
         } else if config.backend == BackendChoice::AfXdp {
             let noted = notes.len();
@@ -174,7 +177,7 @@ impl Opened {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
         let frame_bytes = af_xdp::frame_bytes(interfaces).map_err(|error| WhyNot::Unfit(error.0))?;
         let needs = Needs::of(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
-        // All of it is registered with the kernel, and what is registered cannot grow.
+        // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
         let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
         Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports })
@@ -183,7 +186,7 @@ impl Opened {
     fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
         let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
-        // What queues may need that are longer later on.
+        // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let ports = Ports::open(config, looked, notes)?;

@@ -1,4 +1,4 @@
-//! Why a gateway cannot start.
+//! Errors of the start of a gateway.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::io::backend::BackendError;
 use crate::io::frame_pool::FramePoolError;
 use crate::io::interface::InterfaceError;
 
-/// Who has the claim on an interface, as the kernel says.
+/// Holder of the claim on an interface, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimHolder {
-    /// The user, as this process's user namespace sees him.
+    /// The user, in this process's user namespace.
     pub user: u32,
-    /// The process. `None`: this process may not see it.
+    /// The process. `None` if this process may not see it.
     pub process: Option<u32>,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for ClaimHolder {
     }
 }
 
-/// The holder in brackets, behind what he holds.
+/// Formats the holder in brackets.
 fn held_by(holder: Option<&ClaimHolder>) -> String {
     holder.map(|holder| format!(" ({holder})")).unwrap_or_default()
 }
 
-/// Why a gateway cannot start: something the user can set right.
+/// Error of the start of a gateway, which the user can correct.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// An interface cannot be used.
@@ -42,77 +42,76 @@ pub enum OpenError {
     /// An interface cannot be opened.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// A pool that links of this process share cannot keep what its members are guaranteed.
+    /// A pool that links of this process share cannot honour its members' guarantees.
     #[error("pool \"{pool}\": {error}; lower a guarantee, or raise the pool's rate in the file")]
     Pool {
         /// The pool.
         pool: String,
-        /// What is wrong.
+        /// The fault.
         error: PoolError,
     },
     /// Input and output are the same.
-    #[error("input and output are both {name}; a gateway goes between two interfaces")]
+    #[error("input and output are both {name}; a gateway needs two interfaces")]
     SameInterface {
         /// The name given twice.
         name: String,
     },
-    /// Another gateway forwards what this interface receives.
+    /// Another gateway forwards the received frames of this interface.
     #[error(
         "another gateway is already running on interface {name}{}: every frame would be forwarded twice; stop that one, or shape \
-         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts all the same)",
+         the other direction with --no-reverse at both; --take-over takes its place without a break (--force starts anyway)",
         held_by(.holder.as_ref())
     )]
     Taken {
         /// The interface.
         name: String,
-        /// Who has it. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
     },
-    /// Another gateway has what the host sends by this interface.
+    /// Another gateway shapes the host's own frames for this interface.
     #[error(
-        "another gateway already shapes what this host sends by {name}{}; stop that one, or take its place without a break (--take-over)",
+        "another gateway already shapes this host's traffic on {name}{}; stop that one, or take its place without a break (--take-over)",
         held_by(.holder.as_ref())
     )]
     OwnTrafficTaken {
         /// The interface.
         name: String,
-        /// Who does. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
     },
-    /// Another gateway was asked to leave and has not.
+    /// Another gateway was asked to leave and has not left.
     #[error(
-        "the gateway that runs on interface {name}{} was asked to leave and has not within {} s; is it of another user, or of an older \
-         version? Stop it, then start this one",
+        "the gateway running on interface {name}{} was asked to leave but has not within {} s; it may belong to another user or be an older version: stop it, then start this one",
         held_by(.holder.as_ref()),
         .waited.as_secs()
     )]
     NotLeft {
         /// The interface.
         name: String,
-        /// Who has it. `None`: the kernel does not say.
+        /// Holder of the claim. `None`: the kernel does not report it.
         holder: Option<ClaimHolder>,
-        /// How long was waited.
+        /// Time waited.
         waited: std::time::Duration,
     },
-    /// The kernel cannot pass frames while the gateway does not run, and was required to.
+    /// Fail-open was required but is not possible.
     #[error(
-        "cannot fail open, as --fail-open require asks: {why}; without (--fail-open auto, or never) nothing passes while the gateway does not run"
+        "cannot fail open, which --fail-open require demands: {why}; with --fail-open auto or never the gateway starts, but no frame passes while it does not run"
     )]
     FailOpen {
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
-    /// What the host itself sends cannot be taken.
-    #[error("what this host sends by {name} cannot be taken: {why}")]
+    /// The host's own frames cannot be redirected.
+    #[error("this host's traffic on {name} cannot be redirected: {why}")]
     OwnTraffic {
         /// The interface.
         name: String,
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
-    /// The cable for what the host sends cannot be laid, or removed.
+    /// The cable for the host's own frames cannot be created, or removed.
     #[error(
-        "the cable between {} and {}, by which a gateway gets what this host sends, cannot be laid or removed: {source}{}", .ends[0], .ends[1],
+        "the cable between {} and {} for this host's traffic cannot be created or removed: {source}{}", .ends[0], .ends[1],
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "; that needs CAP_NET_ADMIN (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep`)",
             Some(libc::EOPNOTSUPP) => "; this kernel is built without veth (CONFIG_VETH)",
@@ -125,21 +124,20 @@ pub enum OpenError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// An interface of somebody else has the name that the cable needs.
+    /// A foreign interface has the name that the cable needs.
     #[error(
-        "interface {name} is in the way: to shape what this host sends by {of}, a gateway makes one of that name, and this one was not \
-         made by a gateway; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
+        "interface {name} is in the way: to shape this host's traffic on {of}, a gateway creates an interface of that name, but this one is foreign; rename it (`ip link set {name} name OTHER`), or remove it (`ip link delete {name}`)"
     )]
     InTheWay {
         /// The interface.
         name: String,
-        /// The one whose frames are to be taken.
+        /// The interface whose frames are to be shaped.
         of: String,
     },
-    /// The kernel forwards what this interface receives.
+    /// The kernel also forwards the received frames of this interface.
     #[error(
         "interface {name} is a port of {master}, which forwards its frames too: they would be doubled, half of them unshaped; \
-         take it out with `ip link set {name} nomaster` (--force starts all the same)"
+         take it out with `ip link set {name} nomaster` (--force starts anyway)"
     )]
     Bridged {
         /// The interface.
@@ -147,10 +145,9 @@ pub enum OpenError {
         /// The bridge, bond or the like.
         master: String,
     },
-    /// What is sent into one interface arrives at the other.
+    /// The two interfaces are the ends of one cable.
     #[error(
-        "interfaces {input} and {output} are the two ends of one cable: frames would go round for ever; a gateway goes between \
-         two cables (--force starts all the same)"
+        "interfaces {input} and {output} are the two ends of one cable: frames would loop for ever; a gateway connects two cables (--force starts anyway)"
     )]
     SameCable {
         /// The input.
@@ -161,7 +158,7 @@ pub enum OpenError {
     /// The kernel answers for addresses of a port.
     #[error(
         "interface {name} has the address {}: the kernel would also answer frames that the gateway forwards, and send its own \
-         past the scheduler; remove it with `ip address flush dev {name}` (--force starts all the same)",
+         past the scheduler; remove it with `ip address flush dev {name}` (--force starts anyway)",
         .addresses.join(", ")
     )]
     Addressed {
@@ -170,10 +167,9 @@ pub enum OpenError {
         /// Its addresses.
         addresses: Vec<String>,
     },
-    /// Offloads that join packets are on, and joined packets cannot be split.
+    /// Offloads join packets, and joined packets cannot be split.
     #[error(
-        "interface {name} joins packets before the gateway sees them ({}), and the kernel does not tell how they are to be \
-         split; turn that off with `ethtool -K {name} {}`, or \
+        "interface {name} joins packets before the gateway sees them ({}), and the kernel does not report how to split them; turn that off with `ethtool -K {name} {}`, or \
          let the gateway do it while it runs (--fix-offloads)",
         .offloads.join(", "),
         .offloads.iter().map(|name| format!("{name} off")).collect::<Vec<_>>().join(" ")
@@ -199,17 +195,17 @@ pub enum OpenError {
     /// The packet pool is out of range.
     #[error("{0}; lower the queue limits, or the interfaces' mtu")]
     FramePool(#[from] FramePoolError),
-    /// The packet pool is smaller than what the queues may hold.
+    /// The packet pool is smaller than the queues' limits.
     #[error("a packet pool of {frames} frames is too small: queues of up to {queued} packets need {needed}")]
     PoolTooSmall {
-        /// The number asked for.
+        /// Configured number of frames.
         frames: u32,
         /// Most packets that the queues may hold.
         queued: u32,
         /// The least number of frames.
         needed: u32,
     },
-    /// The scheduler and the packet pool would take more memory than is allowed.
+    /// The scheduler and the packet pool would exceed the memory limit.
     #[error(
         "{scheduler} and a packet pool of {frames} frames take {}, and {} are allowed; lower buffer in [link], or raise memory \
          in [link] (memory = \"{}\")",
@@ -228,8 +224,8 @@ pub enum OpenError {
     /// There is no memory for the scheduler's counters or for a batch of packets.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// There is no thread for it.
-    #[error("no thread could be started: {0}")]
+    /// The thread cannot be started.
+    #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     /// There is no such processor, or this process may not use it.
     #[error("processor {processor} cannot be used: {source}")]

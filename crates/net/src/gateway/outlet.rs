@@ -1,20 +1,22 @@
-//! The sending side of one interface: when it is tried again after it took nothing, and when a frame that it does not take is
-//! given up.
+//! The sending side of one interface: when it retries after the interface accepted nothing, and when it gives up a
+//! frame.
 //!
-//! A kernel says `ENOBUFS` both where an interface is full for a moment and where its driver will never take this one frame,
-//! such as one that the other end of a cable is too small for. A full interface is worth waiting for. One frame that is never
-//! taken must not stop those behind it. The two are told apart by time and by what happens next:
+//! The kernel returns `ENOBUFS` in two cases: an interface is full for a moment, or its driver will never accept this
+//! frame. The frame may be too long for the other end of a cable. A full interface is worth waiting for. One frame that
+//! is never accepted must not stop those behind it. Time and later results distinguish the two cases:
 //!
 //! * A frame that is refused is tried again for the patience, [`PATIENCE`] at first. Then it is dropped and counted.
-//! * If the interface took other frames since the last drop, it was that frame and not the interface. The patience for the
-//!   next one is a quarter, and none once that is less than [`BUSY_RETRY`]. So a stream of such frames costs the others little.
-//! * If a refused frame is taken later, or more than [`ROW`] frames in a row are given up, it was the interface. The patience is
-//!   whole again.
-//! * Most frames that are never taken are too long for the other end. So while no frame as long as the shortest that was given up
-//!   has been taken, and shorter ones have, frames of that length and longer ones are given up at once, in a row or not.
+//! * If the interface accepted other frames since the last drop, the cause was that frame and not the interface. The
+//!   patience for the next one is a quarter, and none once that is less than [`BUSY_RETRY`]. So a stream of such frames
+//!   costs the others little.
+//! * If a refused frame is accepted later, or more than [`ROW`] frames in a row are given up, the cause was the
+//!   interface. The patience is reset.
+//! * Most frames that are never accepted are too long for the other end. Let L be the length of the shortest frame
+//!   given up. If shorter frames have been accepted but none of length L or more, frames of length L or more are given
+//!   up at once, in a row or not.
 //!
-//! An interface without carrier, such as one whose cable is unplugged, takes nothing. No frame is given up for that: frames wait
-//! until there is carrier, and the queues behind them fill.
+//! An interface without carrier, such as one with an unplugged cable, accepts nothing. No frame is given up for that:
+//! frames wait until there is carrier, and the queues behind them fill.
 
 use std::io;
 use std::ops::Range;
@@ -24,30 +26,30 @@ use fairlink_core::Nanos;
 use crate::io::backend::{Backend, BackendError, Rest, Sent};
 use crate::io::frame_pool::FramePool;
 
-/// A busy interface is tried again after this time at first, then after twice that, and so on.
+/// First pause before a retry of a busy interface; it doubles with each retry.
 pub(crate) const BUSY_RETRY: Nanos = Nanos::from_micros(50);
-/// Longest time between two tries of an interface that has carrier.
+/// Longest pause between attempts at an interface with carrier.
 const LONGEST_RETRY: Nanos = Nanos::from_millis(1);
-/// Longest time between two tries of an interface without carrier.
+/// Longest pause between attempts at an interface without carrier.
 const LONGEST_CARRIER_RETRY: Nanos = Nanos::from_millis(20);
-/// Longest time that one frame which an interface refuses holds up those behind it.
+/// Longest time for which a refused frame holds up those behind it.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5);
 
-/// Frames given up in a row beyond which it is the interface that takes nothing.
+/// Number of frames given up in a row beyond which the interface is the cause.
 const ROW: u32 = 8;
 
-/// What became of frames that were offered to an interface, by their places among them.
+/// Results for frames that were offered to an interface, by their positions.
 pub(crate) enum Outcome {
     /// It has accepted these.
     Accepted(Range<usize>),
-    /// It never takes this one, which goes back to the pool.
+    /// The interface never accepts this frame, which returns to the pool.
     Refused(usize, io::Error),
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    /// When the frame in front was refused first.
+    /// Time of the first refusal of the frame in front.
     refused_since: Option<Nanos>,
     patience: Nanos,
     /// Frames given up since one was accepted.
@@ -61,7 +63,7 @@ pub(crate) struct Outlet {
     carrier: bool,
     /// Times that frames had to wait for the interface.
     pub(crate) busy: u64,
-    /// Frames that it has taken, or that were given up.
+    /// Frames that were accepted, or given up.
     pub(crate) moved: u64,
 }
 
@@ -83,12 +85,12 @@ impl Default for Outlet {
 }
 
 impl Outlet {
-    /// Knows nothing of the interface, which is another one now.
+    /// Resets the state for a new interface.
     pub(crate) fn begin_anew(&mut self) {
         *self = Self { busy: self.busy, moved: self.moved, ..Self::default() };
     }
 
-    /// When the interface is to be tried again. It is in the past where nothing waits.
+    /// Time of the next attempt. It is in the past if nothing waits.
     pub(crate) fn retry_at(&self) -> Nanos {
         self.retry_at
     }
@@ -98,8 +100,8 @@ impl Outlet {
         !self.carrier
     }
 
-    /// Offers `frames` to `backend` in order, until it is busy or gone, and tells `account` what became of them. Returns how
-    /// many were accepted or refused.
+    /// Offers `frames` to `backend` in order, until it is busy or gone, and reports results to `account`. Returns the
+    /// number of accepted or refused frames.
     pub(crate) fn offer(
         &mut self,
         now: Nanos,
@@ -152,7 +154,8 @@ impl Outlet {
             done += 1;
         }
         self.moved += done as u64;
-        // What has left already is taken first for the next arrivals, while it is still in the processor's cache.
+        // The frames that have left are used first for the next arrivals, while they are still in the processor's
+        // cache.
         backend.reclaim(pool);
         (done, gone)
     }

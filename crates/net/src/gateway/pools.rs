@@ -1,8 +1,8 @@
 //! Pools of bandwidth that links of one process share.
 //!
-//! Who has the same pool is settled by its name, its rule and its members, as the files call them. So links that are opened one after
-//! the other find the same one, and a change of rates leaves it as it is: what members have been given, owe and are measured at goes on. With
-//! other members it is another pool, which begins anew.
+//! A pool is identified by its name, its rule and its members, as in the files. So links that are opened one after the
+//! other find the same pool. A change of rates preserves it: allocations, debts and measurements of members continue. A
+//! pool with other members is a new one and starts from zero.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,11 +12,11 @@ use fairlink_core::{ClassId, Hierarchy, Lender, Member, Members, Nanos, Pool, Po
 use crate::gateway::open_error::OpenError;
 use crate::io::clock::MonotonicClock;
 
-/// The pools of a process. Clones are the same ones: all links that are to share have one each.
+/// The pools of a process. Clones share them: all links that are to share pools have one each.
 #[derive(Clone, Debug, Default)]
 pub struct Pools(Arc<Mutex<Vec<Known>>>);
 
-/// A pool by what makes it the same one.
+/// A pool and its identity.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -27,7 +27,7 @@ struct Known {
     ends: Vec<Member>,
 }
 
-/// New values of a pool, from the moment on in which a change is committed.
+/// New parameters of a pool, in effect when a change is committed.
 #[derive(Debug)]
 pub(super) struct Tuned {
     pool: Arc<Pool>,
@@ -38,12 +38,13 @@ pub(super) struct Tuned {
 
 impl Tuned {
     pub(super) fn take_effect(&self) {
-        // They were checked when they were made. Where another link's change came between, that one counts.
+        // They were checked before. If another link's change came in between, that one counts.
         let _ = self.pool.retune(self.rate, self.burst, &self.bases);
     }
 }
 
-/// A member's end for a link whose clock shows zero when the kernel's shows `zero`: links of a pool count time from the same moment.
+/// A member's end for a link whose clock is zero at the kernel's time `zero`: all links of a pool count time from the
+/// same moment.
 #[derive(Debug)]
 struct Shifted {
     end: Member,
@@ -60,7 +61,7 @@ impl Lender for Shifted {
     }
 }
 
-/// What the file guarantees the members.
+/// The members' guarantees in the file.
 fn bases_of(spec: &PoolSpec) -> Vec<Rate> {
     spec.members.iter().map(|&(.., base)| base).collect()
 }
@@ -70,11 +71,12 @@ fn refused(spec: &PoolSpec, error: PoolError) -> OpenError {
 }
 
 impl Pools {
-    /// Who borrows from which pool among the classes of `tree`, which is `link`'s as it is to run by `clock`, and what the pools are to be
-    /// tuned to. `is_new` says that the classes of other links have the guarantees of the file; else they have those of now.
+    /// Returns the members among the classes of `tree`, the tree of `link` run by `clock`, with their pools, and the
+    /// tuning of the pools. With `is_new`, the classes of other links have the guarantees of the file; else they have
+    /// their present ones.
     ///
     /// # Errors
-    /// [`OpenError::Pool`] where guarantees that were changed since the file was read are more than a pool has.
+    /// [`OpenError::Pool`] if guarantees that were changed since the file was read exceed a pool's rate.
     pub(super) fn members(
         &self,
         link: Option<&LinkFile>,
@@ -106,10 +108,10 @@ impl Pools {
         Ok((members, tuned))
     }
 
-    /// The ends of the pool of `spec`, which may be there already.
+    /// Returns the ends of the pool of `spec`, which may exist already.
     fn ends(&self, file: &str, spec: &PoolSpec) -> Result<Vec<Member>, PoolError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that only this list still has are nobody's.
+        // Pools that only this list holds are unused.
         known.retain(|known| known.ends.first().is_some_and(|end| Arc::strong_count(end.pool()) > known.ends.len()));
         let members: Vec<(usize, ClassId)> = spec.members.iter().map(|&(place, class, _)| (place, class)).collect();
         let is_same = |known: &&Known| {

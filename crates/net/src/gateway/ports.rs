@@ -1,5 +1,5 @@
-//! The gateway's ports: whether two interfaces may be, and how they are opened. Nobody else may forward what they receive, and what
-//! leaves must not come back. Otherwise frames would be doubled or go round for ever, and nothing would say so.
+//! The gateway's ports: checks and opens two interfaces. Nothing else may forward the frames that they receive, and
+//! sent frames must not come back. Otherwise frames would be doubled or loop for ever, without a report.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
-/// The interfaces that a gateway goes between, looked up. For the host's own traffic the cable is laid first.
+/// The two interfaces of a gateway, looked up. For the host's own traffic the cable is created first.
 pub(super) struct Looked {
     pub(super) input: Interface,
     pub(super) output: Interface,
@@ -22,7 +22,7 @@ pub(super) struct Looked {
 
 impl Looked {
     /// # Errors
-    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be laid.
+    /// [`OpenError`]: an interface that cannot be used, a cable that cannot be created.
     pub(super) fn up(config: &GatewayConfig) -> Result<Self, OpenError> {
         if !config.own_traffic {
             let input = Interface::open(&config.input)?;
@@ -33,7 +33,7 @@ impl Looked {
         Ok(Self { input: cable::input(&output)?, output, cable: Some(cable) })
     }
 
-    /// Refuses what would double frames or send them in a circle, as [`check`] says. What the host itself sends cannot.
+    /// Rejects configurations that would double frames or loop them, as [`check`] does. The host's own frames cannot.
     pub(super) fn check(&self, force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
         match self.cable {
             Some(_) => Ok(()),
@@ -42,7 +42,7 @@ impl Looked {
     }
 }
 
-/// Refuses what would double frames or send them in a circle. With `force` it is a note.
+/// Rejects configurations that would double frames or loop them. With `force`, adds a note instead.
 fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let mut refuse = |error: OpenError| match force {
         true => {
@@ -66,7 +66,7 @@ fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>)
     for Interface { name, answers_for_others, .. } in [input, output] {
         if *answers_for_others {
             notes.push(format!(
-                "the kernel answers ARP requests at {name} for this host's other addresses; to have it silent there: `sysctl -w \
+                "the kernel answers ARP requests at {name} for this host's other addresses; to prevent that: `sysctl -w \
                  net.ipv4.conf.{name}.arp_ignore=1`"
             ));
         }
@@ -74,30 +74,31 @@ fn check([input, output]: [&Interface; 2], force: bool, notes: &mut Vec<String>)
     Ok(())
 }
 
-/// Both interfaces, opened, and what goes with that.
+/// Both open interfaces, and the resources that belong to them.
 pub(super) struct Ports {
     pub(super) input: RealPort,
     pub(super) output: RealPort,
     pub(super) held: Held,
 }
 
-/// What a gateway has of its interfaces beside their sockets.
+/// Resources of a gateway at its interfaces, besides sockets.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// What keeps the kernel from forwarding too while the gateway lives. `None`: nothing passes while it does not.
+    /// Keeps the kernel from forwarding, too, while the gateway lives. `None`: nothing passes while the gateway does
+    /// not run.
     pub(super) hold: Option<Hold>,
     pub(super) fail_open: Arc<FailOpenStats>,
     /// Dropping them turns the offloads on again.
     #[expect(dead_code, reason = "held, not read")]
     pub(super) offloads: Vec<OffloadsOff>,
-    /// As long as they are kept, no other gateway receives from the same interfaces.
+    /// While they exist, no other gateway receives from the same interfaces.
     pub(super) claims: Vec<Claim>,
-    /// By which the host's own frames come. It goes last.
+    /// The cable for the host's own frames. It is dropped last.
     cable: Option<Cable>,
 }
 
 impl Held {
-    /// Another gateway takes the place of this one, and goes on with its cable.
+    /// Leaves the cable to another gateway, which takes the place of this one.
     pub(super) fn give_way(&mut self) {
         if let Some(cable) = &mut self.cable {
             cable.leave();
@@ -106,8 +107,8 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets as `config` says, in an order in which no frame is lost or doubled: the kernel's own way, what keeps it
-    /// idle, the sockets, and last the place of a gateway that still runs.
+    /// Opens both interfaces with packet sockets by `config`. The order ensures that no frame is lost or doubled: the
+    /// kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
@@ -119,8 +120,8 @@ impl Ports {
         }
     }
 
-    /// For what the host sends by `output`, which comes out of the cable at `input`. All is ready before the place of a gateway that still
-    /// runs is taken; what that one redirects has another mark.
+    /// Opens the ports for the host's frames for `output`, which come out of the cable at `input`. All is ready before
+    /// the place of a running gateway is taken; frames redirected by that one have another mark.
     fn of_the_host(
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
@@ -161,7 +162,7 @@ impl Ports {
             Err(OpenError::Taken { .. }) if config.take_over => None,
             claims => Some(claims?),
         };
-        // Beside one that does not fail open, the kernel's own way would double what it forwards.
+        // Together with a gateway without fail-open, the kernel's own path would double the frames that it forwards.
         if claims.is_none() && (config.fail_open == FailOpen::Never || !fail_open::are_laid(&directions)) {
             claims = Some(claim::take_over(&receiving, notes)?);
         }
@@ -176,7 +177,7 @@ impl Ports {
             };
         let intake = hold.as_ref().and_then(Hold::gate).map_or(RxFilter::All, RxFilter::Gated);
         let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
-        // A socket that receives what nobody fetches would count all of it as lost.
+        // A socket whose frames are never fetched would count all of them as lost.
         let back = if config.reverse { intake } else { RxFilter::Nothing };
         let opened = open(input, intake).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
@@ -205,14 +206,14 @@ impl Ports {
     }
 }
 
-/// From where to where frames go.
+/// Describes the path of frames.
 fn directions<'a>(config: &GatewayConfig, [input, output]: [&'a Interface; 2]) -> Vec<(&'a Interface, &'a Interface)> {
     let mut directions = vec![(input, output)];
     directions.extend(config.reverse.then_some((output, input)));
     directions
 }
 
-/// Turns the offloads of `interface` off that join packets, if any is on, and says so.
+/// Turns off the offloads of `interface` that join packets, if any is on, and adds a note.
 fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<OffloadsOff>, OpenError> {
     let turned_off = OffloadsOff::new(interface)?;
     if let Some(off) = &turned_off {
@@ -222,21 +223,20 @@ fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<Off
     Ok(turned_off)
 }
 
-/// Says where the kernel allows less than was asked for.
+/// Adds a note if the kernel allows a smaller buffer than requested.
 fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
     let (received, _) = socket.kernel_buffer_bytes();
     let asked = config.sockets.receive_buffer;
-    // One that receives nothing needs none.
+    // A socket that receives nothing needs no buffer.
     if received > 0 && received < asked {
         notes.push(format!(
-            "{}: the kernel allows a receive buffer of {received} B, {asked} were asked for; `sysctl net.core.rmem_max` is \
-             the limit without CAP_NET_ADMIN",
+            "{}: the kernel allows a receive buffer of {received} B instead of {asked} B; without CAP_NET_ADMIN the limit is `sysctl net.core.rmem_max`",
             interface.name
         ));
     }
 }
 
-/// Does about offloads that join packets what `policy` says. Where joined packets are split, they do no harm.
+/// Applies `policy` to offloads that join packets. If joined packets are split, they do no harm.
 fn offloads(
     policy: OffloadPolicy,
     interfaces: &[(&Interface, &AfPacket)],
@@ -247,9 +247,7 @@ fn offloads(
         let name = interface.name.clone();
         if let Some(why) = socket.undescribed() {
             notes.push(format!(
-                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too \
-                 long, and checksums that the sender left to hardware stay unfinished; turn that off where they come from, \
-                 which for a veth is its other end (`ethtool -K PEER tso off gso off tx off`)"
+                "{name}: the kernel does not describe frames ({why}): those that an offload has joined are dropped as too long, and checksums left to hardware stay unfinished; turn that off at the sender, for a veth at its other end (`ethtool -K PEER tso off gso off tx off`)"
             ));
         }
         let harmful = interface.offloads.harmful();
@@ -261,8 +259,7 @@ fn offloads(
             _ if socket.undescribed().is_none() => {
                 if interface.offloads.lro {
                     notes.push(format!(
-                        "{name}: lro is on; what it joins is split again only if its driver says how it was joined, and is \
-                         lost as unreadable_packets if not; --fix-offloads turns it off"
+                        "{name}: lro is on; joined packets are split only if the driver reports how they were joined, and are otherwise lost as unreadable_packets; --fix-offloads turns it off"
                     ));
                 }
             }

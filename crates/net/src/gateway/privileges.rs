@@ -1,14 +1,15 @@
-//! What a process of gateways keeps of its rights once its interfaces are open, and how it gives up the rest.
+//! Drops the privileges of a gateway process that it does not need after its interfaces are open.
 //!
-//! Three things are taken away, each for all threads, those to come included:
+//! Three kinds of privileges are dropped, each for all threads, including later ones:
 //!
-//! | | what is kept | since |
+//! | kind | kept | since |
 //! | --- | --- | --- |
 //! | [`capabilities`] | those that reopen an interface, write heartbeats and answer on the sockets | always |
-//! | [`files`] | the link files and those beside them, the control socket's directory, some settings of the network (landlock) | Linux 5.13 |
+//! | [`files`] | the link files and their directories, the control socket's directory, some settings of the network (landlock) | Linux 5.13 |
 //! | [`calls`] | the system calls of the threads as they run; others are refused with `EPERM` and logged (seccomp) | Linux 4.14 |
 //!
-//! A kernel that has less takes away less, and a note says what. Nothing here ends a gateway: what is refused is an error like any other.
+//! An older kernel drops fewer, and a note says which. None of this ends a gateway: a refused operation is an ordinary
+//! error.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 mod calls;
@@ -23,25 +24,25 @@ use std::path::{Path, PathBuf};
 use crate::gateway::config::{BackendChoice, GatewayConfig};
 use crate::gateway::fail_open::FailOpen;
 
-/// What a process goes on needing after its start.
+/// Needs of a process after its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
-    /// Files that are read again by a reload.
+    /// Files that a reload reads again.
     files: BTreeSet<PathBuf>,
-    /// Where the control socket is, or is to be.
+    /// Path of the control socket, present or future.
     control: Option<PathBuf>,
-    /// Where metrics are served.
+    /// Address of the metrics.
     metrics: Option<SocketAddr>,
-    /// True if programs in the kernel are put in place again when an interface comes back.
+    /// True if programs in the kernel are attached again when an interface comes back.
     programs: bool,
     /// True if memory is registered with the kernel again when an interface comes back, as AF_XDP does.
     pinned: bool,
-    /// True if a cable for the host's own traffic is made again.
+    /// True if a cable for the host's own traffic may be recreated.
     cables: bool,
 }
 
 impl Privileges {
-    /// What these gateways need, with a control socket at `control` and metrics at `metrics`.
+    /// Returns the needs of these gateways, with a control socket at `control` and metrics at `metrics`.
     #[must_use]
     pub fn of<'a>(
         configs: impl IntoIterator<Item = &'a GatewayConfig>,
@@ -60,19 +61,19 @@ impl Privileges {
         needs
     }
 
-    /// Gives up whatever else this process may do. It is for a process that has opened its interfaces and has started no thread yet:
-    /// threads that run keep their capabilities and their files.
+    /// Drops all other privileges of this process. Call it after the interfaces are open and before any thread is
+    /// started: running threads keep their capabilities and their files.
     #[must_use]
     pub fn drop_others(&self) -> Dropped {
         let mut dropped = Dropped::default();
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         if threads > 1 {
-            dropped.notes.push(format!("{} threads that run already keep their rights", threads - 1));
+            dropped.notes.push(format!("{} threads were already running and keep their rights", threads - 1));
         }
-        // In this order: the last one forbids what the others do.
+        // In this order, because the last step forbids the others.
         match capabilities::keep(self) {
             Ok(kept) => dropped.kept = Some(kept),
-            Err(why) => dropped.notes.push(format!("capabilities are kept: {why}")),
+            Err(why) => dropped.notes.push(format!("capabilities were not dropped: {why}")),
         }
         match files::close_others(self) {
             Ok(None) => dropped.files = true,
@@ -80,7 +81,7 @@ impl Privileges {
                 dropped.files = true;
                 dropped.notes.push(part);
             }
-            Err(why) => dropped.notes.push(format!("all files may be opened: {why}")),
+            Err(why) => dropped.notes.push(format!("file access is not restricted: {why}")),
         }
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
         let refused = calls::refuse_others(self);
@@ -88,18 +89,18 @@ impl Privileges {
         let refused = Err(format!("those of {} are not known here", std::env::consts::ARCH));
         match refused {
             Ok(()) => dropped.calls = true,
-            Err(why) => dropped.notes.push(format!("all system calls may be made: {why}")),
+            Err(why) => dropped.notes.push(format!("system calls are not restricted: {why}")),
         }
         dropped
     }
 
-    /// The directory that the control socket is in.
+    /// The directory of the control socket.
     fn control_directory(&self) -> Option<PathBuf> {
         self.control.as_deref().map(directory)
     }
 }
 
-/// The directory that the file at `path` is in.
+/// The directory of the file at `path`.
 fn directory(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
@@ -107,16 +108,16 @@ fn directory(path: &Path) -> PathBuf {
     }
 }
 
-/// What came of it.
+/// Result of dropping privileges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The capabilities that are left, by name; `None` where they could not be dropped.
+    /// Names of the capabilities that were kept; `None` if none could be dropped.
     pub kept: Option<Vec<String>>,
     /// True if only named files can be opened.
     pub files: bool,
     /// True if only named system calls can be made.
     pub calls: bool,
-    /// What could not be taken away, and why, a sentence each.
+    /// Privileges that could not be dropped, with the reasons, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -125,14 +126,14 @@ impl fmt::Display for Dropped {
         let kept = match self.kept.as_deref() {
             None => "all capabilities".to_owned(),
             Some([]) => "no capabilities".to_owned(),
-            Some(kept) => kept.join(", "),
+            Some(kept) => format!("capabilities {}", kept.join(", ")),
         };
-        write!(f, "keeps {kept}")?;
+        write!(f, "sandboxed: {kept}")?;
         if self.files {
-            write!(f, "; other files than its own are closed to it")?;
+            write!(f, "; no other files")?;
         }
         if self.calls {
-            write!(f, "; other system calls than its own are refused")?;
+            write!(f, "; syscall filter on")?;
         }
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! How many packets of each class the scheduler has, as the data path sees them come and go. It tells which classes have long
-//! queues without asking the scheduler, which the data path does not own.
+//! Number of packets of each class in the scheduler, counted by the data path. It shows which classes have long queues
+//! without access to the scheduler, which the data path does not own.
 
 use fairlink_core::{ClassId, Hierarchy, QueueLimits};
 
-/// A queue is long from so many packets on, or from half of its limit where that is less. A class that sends less than its share
-/// has a few packets waiting, and a class that sends more has as many as its queue takes.
+/// Minimum packets of a long queue, or half of its limit if that is less. A class that sends less than its share has a
+/// few packets queued; one that sends more has as many as its queue holds.
 const LONG: u32 = 1024;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct QueueLengths {
-    /// By class: packets with the scheduler, and from how many on that is long.
+    /// By class: packets in the scheduler, and the length from which a queue is long.
     classes: Vec<(u32, u32)>,
 }
 
 impl QueueLengths {
-    /// Empty queues of the leaves of `tree`.
+    /// Creates empty queues for the leaves of `tree`.
     pub(crate) fn new(tree: &Hierarchy) -> Self {
         let mut classes = vec![(0, LONG); tree.len()];
         for &leaf in tree.leaves() {
@@ -26,7 +26,8 @@ impl QueueLengths {
         Self { classes }
     }
 
-    /// Takes over the packets of `old`, whose classes are taken over as `class_map` says. Those of the other classes are left out.
+    /// Takes over the packets of `old`; `class_map` maps old classes to new ones. Those of the other classes are left
+    /// out.
     pub(crate) fn inherit(&mut self, old: &Self, class_map: &[Option<ClassId>]) {
         for (&(packets, _), heir) in old.classes.iter().zip(class_map) {
             if let Some(heir) = heir {
@@ -35,13 +36,13 @@ impl QueueLengths {
         }
     }
 
-    /// A packet of `class` is given to the scheduler.
+    /// Counts a packet of `class` that is given to the scheduler.
     #[inline]
     pub(crate) fn entered(&mut self, class: ClassId) {
         self.classes[class.index()].0 += 1;
     }
 
-    /// A packet of `class` has come back from the scheduler, to be sent or dropped.
+    /// Counts a packet of `class` that has left the scheduler, to be sent or dropped.
     #[inline]
     pub(crate) fn left(&mut self, class: ClassId) {
         self.classes[class.index()].0 -= 1;

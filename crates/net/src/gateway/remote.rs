@@ -1,8 +1,9 @@
-//! What other threads ask of a running gateway: statistics, traces of what passes, and changes. The data thread looks once a turn
-//! whether it was asked, which takes no lock. It copies its counters a few classes at a time between turns ([`crate::gateway::account`]).
+//! Requests of other threads to a running gateway: statistics, traces and changes. The data thread checks for requests
+//! once a turn, which takes no lock. It copies its counters a few classes at a time between turns
+//! ([`crate::gateway::account`]).
 //!
-//! Whoever asks brings the memory for the answer. The data thread never waits for a lock: where somebody holds one, it tries again after
-//! the next turn. Two snapshots go to and fro, so that asking again and again allocates nothing.
+//! The requesting thread brings the memory for the answer. The data thread never waits for a lock: if another thread
+//! holds it, it tries again after the next turn. Two snapshots alternate, so that repeated requests allocate nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,10 +17,10 @@ use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 use crate::gateway::trace::{self, TraceReader, TraceWriter};
 
-/// How often whoever waits for an answer looks whether the data thread lacks memory for it.
+/// Interval at which a waiting thread checks that the data thread has memory for the answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Room for answers before; more than there ever are.
+/// Capacity for earlier answers; more than there ever are.
 const OLD: usize = 4;
 
 /// A change on its way to the data thread and back.
@@ -36,7 +37,7 @@ enum ChangeSlot {
 /// A trace on its way to the data thread and back.
 #[derive(Debug, Default)]
 enum TraceSlot {
-    /// Nobody traces. A tap that the data thread has given back is freed by whoever traces next.
+    /// No trace is recorded. The next trace frees a tap that the data thread has given back.
     #[default]
     Idle,
     Given(#[expect(dead_code, reason = "kept until another thread frees it")] Box<TraceWriter>),
@@ -46,21 +47,21 @@ enum TraceSlot {
 
 #[derive(Debug)]
 struct Answer {
-    /// What the gateway is now.
+    /// The present generation.
     generation: Arc<Generation>,
-    /// Questions up to this one are answered by `snapshot`.
+    /// `snapshot` answers requests up to this number.
     number: u64,
     snapshot: Option<Arc<Snapshot>>,
-    /// Memory for the next answer, brought by whoever asked.
+    /// Memory for the next answer, brought by a requesting thread.
     spare: Option<Arc<Snapshot>>,
-    /// Answers before, for another thread to free or to use again: two at most, because each took memory that somebody brought, who took
-    /// these away.
+    /// Earlier answers, to be freed or reused by another thread. Two at most, because each used memory from a
+    /// requesting thread, which took these away.
     old: Vec<Arc<Snapshot>>,
     over: bool,
 }
 
 impl Answer {
-    /// The answer to this question; `None` as long as there may still come one.
+    /// Returns the answer to this request; `None` while one may still come.
     fn to(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
         match &self.snapshot {
             Some(snapshot) if self.number >= ticket.0 || self.over => Some(Ok(Arc::clone(snapshot))),
@@ -69,13 +70,13 @@ impl Answer {
         }
     }
 
-    /// Returns true if the data thread has, or will find, no memory for an answer.
+    /// Returns true if the data thread has, or will have, no memory for an answer.
     fn lacks_memory(&self) -> bool {
         !self.spare.as_ref().is_some_and(|spare| Arc::ptr_eq(&spare.generation, &self.generation))
     }
 
-    /// Brings memory for an answer, if there is no such: that of an answer before, where nobody reads it any more, or `fresh`. Returns what
-    /// has to be freed without the lock.
+    /// Brings memory for an answer, if none is there: that of an earlier answer that is no longer read, or `fresh`.
+    /// Returns snapshots that have to be freed without the lock.
     fn bring(&mut self, fresh: Option<Arc<Snapshot>>) -> Vec<Arc<Snapshot>> {
         let mut freed = Vec::new();
         if self.lacks_memory() {
@@ -101,24 +102,25 @@ struct Shared {
     asked: AtomicU64,
     answer: Mutex<Answer>,
     told: Condvar,
-    /// The gateway as it runs. Whoever changes it holds the lock.
+    /// The running configuration. A change holds the lock.
     present: Mutex<Option<Box<RunningConfig>>>,
-    /// True if the slot holds an order.
+    /// True if the slot holds a change.
     ordered: AtomicBool,
     order: Mutex<ChangeSlot>,
     order_done: Condvar,
-    /// True if the slot holds an ordered tap.
+    /// True if the slot holds a requested tap.
     tap_ordered: AtomicBool,
     tap: Mutex<TraceSlot>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Answer> {
-        // Parts of an answer are replaced and never changed, so a thread that died holding the lock left whole ones.
+        // Parts of an answer are replaced and never changed, so they are complete even if a thread died holding the
+        // lock.
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, if nobody has it.
+    /// The lock, if it is free.
     fn try_lock(&self) -> Option<MutexGuard<'_, Answer>> {
         match self.answer.try_lock() {
             Ok(answer) => Some(answer),
@@ -127,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Sees to it that the data thread has memory for an answer. Memory is got and freed without the lock.
+    /// Provides the data thread with memory for an answer. Memory is allocated and freed without the lock.
     fn bring_memory(&self) {
         let (freed, wanted) = {
             let mut answer = self.lock();
@@ -150,11 +152,12 @@ impl Shared {
     }
 }
 
-/// Asks a running gateway for statistics, from any thread. An answer costs the data thread some microseconds after each of several turns.
+/// Requests statistics and changes of a running gateway, from any thread. An answer costs the data thread some
+/// microseconds after each of several turns.
 #[derive(Clone, Debug)]
 pub struct Remote(Arc<Shared>);
 
-/// A question that was asked.
+/// A pending request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
@@ -167,15 +170,15 @@ pub(super) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
-    /// What will change.
+    /// The changes that a commit would make.
     pub(super) fn foreseen(self) -> Reloaded {
         self.draft.reloaded
     }
 
-    /// Has the data thread make the change.
+    /// Hands the prepared change to the data thread and waits for the commit.
     ///
     /// # Errors
-    /// [`RemoteError`]: it does not answer, or has ended. Nothing has changed then.
+    /// [`RemoteError`]: the data thread does not answer, or has ended. Nothing has changed then.
     pub(super) fn commit(mut self) -> Result<Reloaded, RemoteError> {
         let present = self.present.as_mut().ok_or(RemoteError::NeverRan)?;
         present.take(self.draft, |order| self.remote.order(order))
@@ -183,34 +186,34 @@ impl Prepared<'_> {
 }
 
 impl Remote {
-    /// Asks without waiting for the answer.
+    /// Requests a snapshot without waiting for it.
     pub(crate) fn ask(&self) -> Ticket {
         self.0.bring_memory();
-        // With the lock, so that the data thread finds the memory of each question that it sees.
+        // With the lock, so that the data thread finds the memory of each request that it sees.
         let _answer = self.0.lock();
         Ticket(self.0.asked.fetch_add(1, Ordering::Release) + 1)
     }
 
-    /// The answer, or `None` as long as there is none.
+    /// Returns the answer, or `None` while there is none.
     pub(crate) fn answer(&self, ticket: Ticket) -> Option<Result<Arc<Snapshot>, RemoteError>> {
         let (answer, lacks_memory) = {
             let answer = self.0.lock();
             (answer.to(ticket), answer.lacks_memory())
         };
-        // The memory that was brought with the question may have gone to another, or a reload has come in between.
+        // The memory that came with the request may have been used for another one, or a reload has come in between.
         if answer.is_none() && lacks_memory {
             self.0.bring_memory();
         }
         answer
     }
 
-    /// What the gateway is now.
+    /// Returns the present generation.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         Arc::clone(&self.0.lock().generation)
     }
 
-    /// Changes the gateway while it runs, or only reports what would change if it is a `dry_run`. The change is built on the calling thread;
-    /// the data thread is held up for the last step only, in which packets move.
+    /// Changes the gateway while it runs; a `dry_run` only reports the changes. Most of the time is needed for reading
+    /// and building. The data thread is held up only for the last step, in which packets move.
     ///
     /// # Errors
     /// [`ReloadError`]; nothing has changed then.
@@ -245,7 +248,7 @@ impl Remote {
         }
     }
 
-    /// Has the data thread commit a change, and returns what it left over.
+    /// Has the data thread commit a change, and returns the replaced parts.
     fn order(&self, order: Box<PendingChange>) -> Result<Box<PendingChange>, RemoteError> {
         let mut slot = self.0.lock_order();
         if self.0.lock().over {
@@ -258,7 +261,7 @@ impl Remote {
             match std::mem::take(&mut *slot) {
                 ChangeSlot::Done(order) => return Ok(order),
                 ChangeSlot::Idle => return Err(RemoteError::Ended),
-                // Once it was taken it is soon done.
+                // Once taken, it is finished soon.
                 ChangeSlot::Taken => {
                     *slot = ChangeSlot::Taken;
                     slot = self.0.order_done.wait(slot).unwrap_or_else(PoisonError::into_inner);
@@ -276,12 +279,13 @@ impl Remote {
         }
     }
 
-    /// Begins a trace, which keeps up to `snap` bytes of each packet, when the data thread next looks. It ends with what is returned.
+    /// Starts a trace, which keeps up to `snap` bytes of each packet, from the data thread's next check on. Dropping
+    /// the result ends it.
     ///
     /// # Errors
-    /// [`RemoteError::Tracing`], and [`RemoteError::NeverRan`] also of a gateway that has ended.
+    /// [`RemoteError::Tracing`], and [`RemoteError::NeverRan`] also for a gateway that has ended.
     pub(crate) fn trace(&self, snap: u32) -> Result<TraceReader, RemoteError> {
-        // Both ends are made, and an old one is freed, without the lock.
+        // Both ends are created, and an old one is freed, without the lock.
         let generation = self.generation();
         let (tap, feed) = trace::begin(generation.pool_frames, generation.number, snap);
         let mut slot = self.0.lock_tap();
@@ -298,7 +302,7 @@ impl Remote {
         Ok(feed)
     }
 
-    /// Statistics as of now, or as of the end where the gateway has ended.
+    /// Returns the present statistics, or the final ones if the gateway has ended.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -306,7 +310,7 @@ impl Remote {
         self.observe(timeout).map(|observation| Arc::new(observation.stats(None)))
     }
 
-    /// The same, to be compared with another.
+    /// As [`Remote::stats`], for comparison with another observation.
     pub(crate) fn observe(&self, timeout: Duration) -> Result<Observation, RemoteError> {
         let ticket = self.ask();
         let until = Instant::now().checked_add(timeout);
@@ -331,7 +335,7 @@ impl Remote {
 #[derive(Debug)]
 pub(crate) struct Publisher {
     shared: Arc<Shared>,
-    /// What the gateway is now.
+    /// The present generation.
     generation: Arc<Generation>,
     answered: u64,
     /// The answer that is under way.
@@ -363,19 +367,19 @@ impl Publisher {
         Self { shared: Arc::new(shared), generation, answered: 0, copying: None }
     }
 
-    /// What the gateway is now.
+    /// Returns the present generation.
     pub(crate) fn generation(&self) -> &Arc<Generation> {
         &self.generation
     }
 
-    /// Of a gateway that can be changed.
+    /// Creates the end for a gateway that can be changed.
     pub(super) fn of(present: RunningConfig, generation: Arc<Generation>) -> Self {
         let publisher = Self::new(generation);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
         publisher
     }
 
-    /// Returns true if somebody wants the gateway changed.
+    /// Returns true if a change is requested.
     pub(crate) fn has_order(&self) -> bool {
         self.shared.ordered.load(Ordering::Acquire)
     }
@@ -393,18 +397,18 @@ impl Publisher {
         }
     }
 
-    /// The change is committed. Another thread frees what it left over.
+    /// Reports that the change is committed. Another thread frees the replaced parts.
     pub(super) fn order_done(&mut self, order: Box<PendingChange>) {
         *self.shared.lock_order() = ChangeSlot::Done(order);
         self.shared.order_done.notify_all();
     }
 
-    /// Returns true if somebody wants a trace to begin.
+    /// Returns true if a trace is to start.
     pub(crate) fn has_tap(&self) -> bool {
         self.shared.tap_ordered.load(Ordering::Acquire)
     }
 
-    /// The tap of the trace that is to begin.
+    /// Returns the tap of the trace that is to start.
     pub(crate) fn take_tap(&mut self) -> Option<Box<TraceWriter>> {
         self.shared.tap_ordered.store(false, Ordering::Relaxed);
         let mut slot = self.shared.lock_tap();
@@ -417,7 +421,7 @@ impl Publisher {
         }
     }
 
-    /// The trace has ended. Another thread frees the tap.
+    /// Returns the tap of a trace that has ended. Another thread frees it.
     pub(crate) fn give_back(&mut self, tap: Box<TraceWriter>) {
         tap.close();
         *self.shared.lock_tap() = TraceSlot::Given(tap);
@@ -427,17 +431,17 @@ impl Publisher {
         Remote(Arc::clone(&self.shared))
     }
 
-    /// Returns true if there is an answer to be begun or gone on with.
+    /// Returns true if a snapshot is to be started or continued.
     pub(crate) fn is_asked(&self) -> bool {
         self.copying.is_some() || self.shared.asked.load(Ordering::Acquire) != self.answered
     }
 
-    /// Returns true if an answer is under way, so that there is no time to sleep.
+    /// Returns true if an answer is in progress, so that there is no time to sleep.
     pub(crate) fn is_copying(&self) -> bool {
         self.copying.is_some()
     }
 
-    /// The answer that is under way, or one that is begun. `None` where somebody else has the lock, or memory is lacking.
+    /// Returns the snapshot in progress, or a new one. `None` if another thread holds the lock, or memory is lacking.
     pub(crate) fn take_copying(&mut self) -> Option<Copying> {
         if self.copying.is_some() {
             return self.copying.take();
@@ -448,12 +452,12 @@ impl Publisher {
         Copying::begin(answer.spare.take_if(usable)?, number)
     }
 
-    /// Keeps an answer that is not complete yet.
+    /// Keeps an incomplete answer.
     pub(crate) fn keep_copying(&mut self, copying: Copying) {
         self.copying = Some(copying);
     }
 
-    /// Hands over an answer that is complete. Gives it back where somebody else has the lock.
+    /// Publishes a complete snapshot. Gives it back if another thread holds the lock.
     pub(crate) fn publish(&mut self, copying: Copying) -> Result<(), Copying> {
         let Some(mut answer) = self.shared.try_lock() else { return Err(copying) };
         let (number, snapshot) = copying.into_parts();
@@ -466,25 +470,25 @@ impl Publisher {
         Ok(())
     }
 
-    /// The gateway is something else from now on: the end of a reload, between two turns. An answer that is under way is begun anew. Returns
-    /// what it was, which another thread frees.
+    /// Installs the new generation between two turns, at the end of a reload. A snapshot in progress is restarted.
+    /// Returns the old generation, which another thread frees.
     pub(crate) fn change(&mut self, generation: Arc<Generation>) -> Arc<Generation> {
         let mut answer = self.shared.lock();
         answer.old.extend(self.copying.take().map(|copying| copying.into_parts().1));
         let before = std::mem::replace(&mut answer.generation, Arc::clone(&generation));
         drop(answer);
-        // Another owner is left, so that nothing is freed here.
+        // Another owner remains, so that nothing is freed here.
         self.generation = generation;
         before
     }
 
-    /// Answers before that wait for another thread.
+    /// Number of earlier answers that wait for another thread.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.shared.lock().old.len()
     }
 
-    /// Hands over the last answer, which answers all questions. The data thread has ended and may wait.
+    /// Publishes the last answer, which answers all requests. The data thread has ended and may wait.
     pub(crate) fn publish_last(&mut self, snapshot: Arc<Snapshot>) {
         let mut answer = self.shared.lock();
         self.answered = self.shared.asked.load(Ordering::Acquire);

@@ -1,10 +1,10 @@
-//! Why another thread has no answer from a running gateway.
+//! Errors of requests to a running gateway.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a [`Remote`](crate::Remote) got no answer.
+/// Reason why a [`Remote`](crate::Remote) got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RemoteError {
     /// The gateway was dropped without having run.
@@ -13,13 +13,13 @@ pub enum RemoteError {
     /// The data thread did not answer in time.
     #[error("the data thread did not answer within {} ms", .waited.as_millis())]
     Timeout {
-        /// How long was waited.
+        /// Time waited.
         waited: Duration,
     },
     /// The gateway has ended.
     #[error("the gateway has ended")]
     Ended,
-    /// Somebody else traces.
-    #[error("a trace is under way; one at a time, end it first (Ctrl-C where it runs)")]
+    /// Another trace is being recorded.
+    #[error("another trace is in progress; one at a time, end it first (Ctrl-C in its terminal)")]
     Tracing,
 }

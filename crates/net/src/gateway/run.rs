@@ -1,4 +1,4 @@
-//! A gateway at work: turns of the data path on one thread, the waiting between turns, and the account at the end.
+//! The main loop of a gateway: turns of the data path on one thread, waiting between turns, and the final account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,17 +24,17 @@ use crate::io::pacing::{self, Until};
 use crate::io::port::BackendKind;
 use crate::io::sys;
 
-/// Why a gateway had to end: an interface went away.
+/// Failure that ended a gateway: an interface disappeared.
 #[derive(Debug, Error)]
 #[error("{source}")]
 pub struct RunError {
-    /// What happened.
+    /// The failure.
     pub source: BackendError,
-    /// The statistics up to the end. Every packet is accounted for here too.
+    /// The statistics up to the end. They are balanced, too.
     pub stats: Box<GatewayStats>,
 }
 
-/// How often a gateway that ends asks its interfaces for frames that they own. It asks every [`BUSY_RETRY`], so for 10 ms.
+/// Number of times that an ending gateway reclaims frames owned by its interfaces: every [`BUSY_RETRY`], so for 10 ms.
 const LEAVING_TRIES: u32 = 200;
 
 /// A gateway ready to run.
@@ -44,7 +44,7 @@ pub struct Gateway {
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
-    /// Keeps whole by what it fails open.
+    /// Maintains the fail-open arrangement.
     pub(super) keeper: Keeper,
     pub(super) liveness: Liveness,
     /// True if another gateway takes the place of this one.
@@ -61,31 +61,31 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// What the user should know: what was changed and what may go wrong, a sentence each.
+    /// Notes for the user: changes that were made and possible problems, one sentence each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The most memory that this gateway takes.
+    /// Upper bound of this gateway's memory.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
         self.publisher.generation().memory
     }
 
-    /// Asks this gateway for statistics from another thread while it runs.
+    /// Returns a handle for statistics and changes from other threads while it runs.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.publisher.remote()
     }
 
-    /// What other threads see of this gateway without asking its data thread.
+    /// Returns the state of this gateway that other threads can read without its data thread.
     #[must_use]
     pub fn vitals(&self) -> Vitals {
         self.liveness.vitals()
     }
 
-    /// What moves frames at the input and at the output.
+    /// Returns the backends of the input and of the output.
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceStats> {
         let DataPath { input, output, .. } = &self.data_path;
@@ -93,25 +93,25 @@ impl Gateway {
         movers.into_iter().map(|(name, mover)| InterfaceStats::new(name, mover)).collect()
     }
 
-    /// What passes frames while this gateway does not run.
+    /// Returns the fail-open state.
     #[must_use]
     pub fn fail_open(&self) -> &FailOpenStats {
         &self.held.fail_open
     }
 
-    /// Gives a gateway up that never ran. What it has laid for the kernel's own way is taken away again.
+    /// Discards a gateway that never ran, and removes the wires that it created.
     pub(super) fn abandon(mut self) {
         if let Some(hold) = self.held.hold.take() {
             hold.undo();
         }
     }
 
-    /// Moves frames until `stop` is set, another gateway takes its place, or an interface goes away that is not to be waited for. It runs
-    /// on this thread, which it puts on the configured processor, and sees `stop` within 50 ms. Before it returns it turns those
-    /// offloads on again that it had turned off.
+    /// Moves frames on this thread, on the configured processor. Ends when another gateway takes its place, when an
+    /// interface disappears and is not to be waited for, or within 50 ms after `stop` is set. Before it returns, it
+    /// restores the offloads that it had turned off.
     ///
     /// # Errors
-    /// [`RunError`] where an interface went down or away.
+    /// [`RunError`] if an interface went down or disappeared.
     pub fn run(mut self, stop: &AtomicBool) -> Result<GatewayStats, RunError> {
         if let Some(processor) = self.processor {
             // The processor was checked at the start. If it has gone since, the thread runs elsewhere.
@@ -200,7 +200,7 @@ impl Gateway {
         }
     }
 
-    /// Answers who has asked, between turns.
+    /// Serves pending requests between turns.
     pub(super) fn answer(&mut self, time: &Time) {
         if self.publisher.is_asked() {
             self.copy_on(self.data_path.clock.now(), time);
@@ -229,7 +229,7 @@ impl Gateway {
         order.generation = self.publisher.change(Arc::clone(&order.generation));
     }
 
-    /// Records what passes from now on, as somebody has asked.
+    /// Starts a requested trace.
     fn begin_trace(&mut self) {
         if let Some(mut tap) = self.publisher.take_tap() {
             if tap.generation() != self.publisher.generation().number {
@@ -242,9 +242,9 @@ impl Gateway {
         }
     }
 
-    /// Ends the account. Frames that the interfaces have accepted get a moment to leave. What is left in the queues is counted,
-    /// then taken out. The statistics are balanced if the packets taken out are as many as were counted, and if the pool gets
-    /// every frame back.
+    /// Builds the final statistics. Frames that the interfaces have accepted get a moment to leave. Packets left in the
+    /// queues are counted, then taken out. The statistics are balanced if both numbers agree and the pool gets every
+    /// frame back.
     fn close(&mut self, time: &Time) -> Snapshot {
         for _ in 0..LEAVING_TRIES {
             self.data_path.reclaim();
@@ -268,7 +268,7 @@ impl Gateway {
         last
     }
 
-    /// Goes on with the statistics that somebody has asked for, by a few classes.
+    /// Continues a requested snapshot by a few classes.
     fn copy_on(&mut self, now: Nanos, time: &Time) {
         let Some(mut copying) = self.publisher.take_copying() else { return };
         if copying.go_on(COPIED, now, &self.data_path, self.driver.scheduler()) {
@@ -281,7 +281,7 @@ impl Gateway {
         self.publisher.keep_copying(copying);
     }
 
-    /// What was counted of the gateway as a whole.
+    /// Returns the counters of the whole gateway.
     fn counts(&mut self, time: &Time) -> GatewayCounts {
         let Self { config, driver, data_path, held, keeper, liveness, .. } = self;
         let [input, output] = [data_path.input.counters(), data_path.output.counters()];
@@ -305,13 +305,13 @@ impl Gateway {
     }
 }
 
-/// When the thread started, and for how many nanoseconds it slept, and was awake with nothing to do.
+/// Start of the thread, and how many nanoseconds it slept, and was awake without work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     start: Nanos,
     slept: u64,
     spun: u64,
-    /// The processor's time that the thread had had when it started.
+    /// Processor time of the thread at its start.
     processor: u64,
 }
 

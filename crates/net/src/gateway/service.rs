@@ -1,5 +1,5 @@
-//! What a service manager is told (sd_notify(3)): that the gateway is ready, that it is well, that it ends. A message is a datagram of
-//! lines to the socket that `NOTIFY_SOCKET` names. Where it names none, nobody is told, and nothing fails.
+//! Notifications to a service manager (sd_notify(3)): ready, alive, stopping. A message is a datagram of lines to the
+//! socket that `NOTIFY_SOCKET` names. Without it no message is sent, and nothing fails.
 
 use std::env;
 use std::io;
@@ -13,16 +13,16 @@ use crate::io::clock::{Clock, MonotonicClock};
 #[derive(Debug, Default)]
 pub struct Service {
     socket: Option<UnixDatagram>,
-    /// How often it wants to hear that all is well.
+    /// Watchdog interval of the manager.
     every: Option<Duration>,
     told: Option<Instant>,
 }
 
 impl Service {
-    /// The one that has started this process.
+    /// Reads the manager's socket and watchdog interval from the environment.
     ///
     /// # Errors
-    /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] tells nobody.
+    /// `NOTIFY_SOCKET` names a socket that cannot be used. [`Service::default`] sends no messages.
     pub fn from_environment() -> io::Result<Self> {
         let Some(name) =
             env::var_os("NOTIFY_SOCKET").and_then(|name| name.into_string().ok()).filter(|name| !name.is_empty())
@@ -33,14 +33,14 @@ impl Service {
         let number = |variable| env::var(variable).ok()?.parse::<u64>().ok();
         // The interval may be meant for another process.
         let ours = number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
-        // As is the custom, twice as often as is asked for.
+        // By convention, twice as often as requested.
         service.every = number("WATCHDOG_USEC")
             .filter(|&micros| ours && micros > 0)
             .map(|micros| Duration::from_micros(micros / 2));
         Ok(service)
     }
 
-    /// The one that listens at `name`: a path, or `@` and an abstract name.
+    /// The manager that listens at `name`: a path, or `@` and an abstract name.
     fn at(name: &str) -> io::Result<Self> {
         let address = match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -52,17 +52,17 @@ impl Service {
         Ok(Self { socket: Some(socket), ..Self::default() })
     }
 
-    /// The gateway runs, as `status` says in a few words.
+    /// Reports that the gateway runs, with a short status text.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// How it is going, in a few words.
+    /// Sends a short status text.
     pub fn status(&self, status: &str) {
         self.tell(&format!("STATUS={status}"));
     }
 
-    /// The configuration is being read again; [`Service::ready`] says when that is done.
+    /// Reports that the configuration is being read again; [`Service::ready`] reports the end of that.
     pub fn reloading(&self) {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", MonotonicClock::SHARED.now().0 / 1000));
     }
@@ -72,7 +72,7 @@ impl Service {
         self.tell("STOPPING=1");
     }
 
-    /// All is well. Tells it as often as is asked for, however often this is called.
+    /// Sends a watchdog message, at most as often as needed, however often this is called.
     pub fn well(&mut self) {
         let now = Instant::now();
         if let Some(every) = self.every
@@ -85,7 +85,7 @@ impl Service {
 
     fn tell(&self, text: &str) {
         if let Some(socket) = &self.socket {
-            // One that does not listen is not waited for.
+            // Does not wait for a manager that does not listen.
             let _ = socket.send(text.as_bytes());
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         service.ready("in to out");
         assert_eq!(heard().unwrap(), "READY=1\nSTATUS=in to out");
         service.well();
-        assert_eq!(heard(), None, "nobody asked for it");
+        assert_eq!(heard(), None, "it was not requested");
         service.every = Some(Duration::from_secs(3600));
         service.well();
         service.well();
@@ -121,6 +121,6 @@ mod tests {
         drop(manager);
         service.stopping();
         assert!(Service::at("@fairlink-nobody-listens-here").is_err());
-        Service::default().ready("nobody hears it");
+        Service::default().ready("there is no listener");
     }
 }

@@ -1,7 +1,8 @@
-//! The loop that the control socket and the metrics share: one thread, many connections, none of which it ever blocks on.
+//! The loop that the control socket and the metrics share: one thread, many connections, no blocking.
 //!
-//! The loop polls the listener and all connections, accepts what has come, and gives each connection a turn. When all places are taken, a
-//! new connection replaces the one that [`Server::eviction_order`] puts first. A server ends when its [`ServerThread`] is dropped.
+//! The loop polls the listener and all connections, accepts new ones, and gives each connection a turn. When all places
+//! are taken, a new connection replaces the one that [`Server::eviction_order`] puts first. A server ends when its
+//! [`ServerThread`] is dropped.
 
 mod accept_failures;
 
@@ -73,13 +74,13 @@ pub(super) trait Server: Send + 'static {
     /// Links that it serves.
     fn links(&self) -> &Links;
 
-    /// Makes the state of a new connection.
+    /// Creates the state of a new connection.
     fn connect(&self, stream: <Self::Listener as Listener>::Stream) -> Self::Client;
 
     /// When all places are taken, the connection with the smallest key is closed.
     fn eviction_order(client: &Self::Client) -> Self::Order;
 
-    /// Longest poll in ms, after which the server looks at its data threads and at the request to end.
+    /// Longest poll in ms. After it the server checks its data threads and the stop request.
     fn poll_ms(&self, clients: &[Self::Client]) -> i32;
 
     /// Gives every connection a turn, without blocking, and removes those that have ended or failed.
@@ -100,7 +101,7 @@ impl ServerThread {
     /// Starts `server` at `listener`, which must be in non-blocking mode.
     ///
     /// # Errors
-    /// The system's, where it has no thread.
+    /// The system's error if it cannot start a thread.
     pub(super) fn start<S: Server>(listener: S::Listener, server: S) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name(S::THREAD.to_owned()).spawn({
@@ -154,7 +155,7 @@ fn serve<S: Server>(listener: &S::Listener, mut server: S, stop: &AtomicBool) {
     }
 }
 
-/// Returns true where there is only nothing to read, or no room to write.
+/// Returns true if there is merely nothing to read, or no room to write.
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

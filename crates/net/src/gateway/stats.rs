@@ -1,10 +1,10 @@
-//! What the gateway counts, and the form in which it reports: one JSON object that programs can rely on.
+//! Counters of the gateway, and its report: one JSON object with a stable format.
 //!
-//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are accounted
-//! bytes: the frame without its check sequence, plus the link's configured overhead.
+//! After every turn, received = sent + dropped + queued, in packets and in bytes, for each class and in all. Bytes are
+//! accounted bytes: the frame without its check sequence, plus the link's configured overhead.
 //!
-//! The core's [`Metered`](fairlink_core::Metered) counts what happens in the scheduler, [`EdgeCounters`] what happens before and behind
-//! it. The identity holds only if both agree. How they come together is in [`crate::gateway::account`].
+//! The core's [`Metered`](fairlink_core::Metered) counts events in the scheduler, [`EdgeCounters`] those before and
+//! behind it. The identity holds only if both agree. [`crate::gateway::account`] combines them.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Deref};
@@ -22,17 +22,17 @@ use crate::io::backend::BackendCounters;
 use crate::io::port::BackendInfo;
 use crate::wire::segments::Unsplittable;
 
-/// What the account of removed classes is called; no class can have this name in a link file.
+/// Name of the account of removed classes; no class of a link file can have it.
 pub(crate) const REMOVED: &str = "(removed)";
-/// Less lost time than this is not worth a word in text.
+/// Minimum lost time for the text report.
 const FORFEITED_TO_TELL_S: f64 = 0.001;
 
-/// Frames of one class that were dropped before the scheduler got them or after it gave them away, and those that were sent.
+/// Frames of one class that were dropped before or behind the scheduler, or sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassEdges {
-    /// Dropped on either side, by the place of the cause in [`EDGE_CAUSES`].
+    /// Dropped on either side, by the position of the cause in [`EDGE_CAUSES`].
     dropped: [Amount; EDGE_CAUSES.len()],
-    /// The part of it that the scheduler never got.
+    /// Frames among them that were dropped before the scheduler.
     pub(crate) dropped_before: Amount,
     /// Accepted by the output.
     pub(crate) sent: Amount,
@@ -74,9 +74,9 @@ impl AddAssign<&Self> for ClassEdges {
     }
 }
 
-/// Counts, by class, what happens to frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts what happens
-/// inside. Only the data thread writes here. Nothing is allocated after construction. The link's own row is that of classes that were
-/// removed.
+/// Counts, by class, frames at both edges of the scheduler. [`Metered`](fairlink_core::Metered) counts inside. Only the
+/// data thread writes here. Nothing is allocated after construction. The link's own row holds the counters of removed
+/// classes.
 #[derive(Debug)]
 pub(crate) struct EdgeCounters {
     classes: Vec<ClassEdges>,
@@ -84,12 +84,12 @@ pub(crate) struct EdgeCounters {
 }
 
 impl EdgeCounters {
-    /// Counters for the classes that `delays` is made for.
+    /// Creates counters for the classes of `delays`.
     pub(crate) fn new(delays: DelayTable) -> Self {
         Self { classes: vec![ClassEdges::default(); delays.of.len()], delays }
     }
 
-    /// The output accepted a packet of `len` accounted bytes that stayed in the gateway for `delay`.
+    /// Counts a packet of `len` accounted bytes that the output accepted after `delay` in the gateway.
     #[inline]
     pub(crate) fn sent(&mut self, class: ClassId, len: u32, delay: Nanos) {
         self.classes[class.index()].sent.count(len);
@@ -99,21 +99,21 @@ impl EdgeCounters {
         }
     }
 
-    /// A frame of `len` accounted bytes was dropped before the scheduler.
+    /// Counts a frame of `len` accounted bytes that was dropped before the scheduler.
     pub(crate) fn dropped_before(&mut self, class: ClassId, len: u32, cause: DropCause) {
         let edges = &mut self.classes[class.index()];
         edges.drop(len, cause);
         edges.dropped_before.count(len);
     }
 
-    /// A packet of `len` accounted bytes was dropped behind the scheduler.
+    /// Counts a packet of `len` accounted bytes that was dropped behind the scheduler.
     pub(crate) fn dropped_behind(&mut self, class: ClassId, len: u32, cause: DropCause) {
         self.classes[class.index()].drop(len, cause);
     }
 
-    /// Takes over what `old` has counted: `class_map` has the class that takes over from each of its classes. What nobody takes over counts
-    /// as of removed classes. Delays stay where they are counted for a class that goes on ([`DelayTable::after`]); those of a class
-    /// that is moved are added to its heir's.
+    /// Takes over the counters of `old`; `class_map` maps old classes to their successors. Counters of classes without
+    /// a successor are added to those of removed classes. Delays of a class that continues stay in their histogram
+    /// ([`DelayTable::after`]). Those of a class that is moved are added to its successor's.
     pub(crate) fn inherit(&mut self, old: &Self, class_map: &[Option<ClassId>]) {
         for (class, edges) in old.classes.iter().enumerate() {
             let heir = class_map.get(class).copied().flatten();
@@ -127,7 +127,7 @@ impl EdgeCounters {
         }
     }
 
-    /// What was counted of `class`; of the link: of classes that were removed.
+    /// Returns the counters of `class`; for the link those of removed classes.
     pub(crate) fn edges(&self, class: ClassId) -> ClassEdges {
         self.classes[class.index()]
     }
@@ -141,30 +141,30 @@ impl EdgeCounters {
 /// The unshaped direction, from the output back to the input. Bytes are bytes of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReverseStats {
-    /// What came in.
+    /// Received frames.
     pub received: Amount,
-    /// What went out.
+    /// Sent frames.
     pub sent: Amount,
-    /// What was dropped: too long, unfit, or refused by the interface.
+    /// Dropped frames: too long, unfit, or refused by the interface.
     pub dropped: Amount,
     /// The part of `dropped` that the interface refused.
     #[serde(default)]
     pub refused: Amount,
-    /// What is still there.
+    /// Frames that are still queued.
     pub waiting: Amount,
 }
 
-/// What the data thread did with its time, as parts of 1. All but `processor` add up to 1. The first three are measured. The
-/// rest is estimated from one working turn in 61, which is timed in detail.
+/// Time of the data thread by activity, as fractions of 1. All but `processor` add up to 1. The first three are
+/// measured. The rest is estimated from one busy turn in 61, which is timed in detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeShares {
     /// Asleep.
     pub idle: f64,
-    /// Awake with nothing to do: waiting for the next moment to send, or looking for frames where there were none.
+    /// Awake without work: waiting for the next time to send, or polling for frames.
     #[serde(default)]
     pub spinning: f64,
-    /// Part of the time for which a processor worked for the data thread, as the kernel counts it. The rest it slept, or waited
-    /// for a processor.
+    /// Fraction of the time for which a processor worked for the data thread, by the kernel's count. In the rest it
+    /// slept, or waited for a processor.
     #[serde(default)]
     pub processor: f64,
     /// Fetching frames from the kernel.
@@ -181,7 +181,8 @@ pub struct TimeShares {
     pub sampled_turns: u64,
 }
 
-/// What the stages of the data path took, in nanoseconds, and what passed meanwhile: of a gateway that takes the time of every turn.
+/// Time of each stage of the data path in ns, and the packets that passed meanwhile: of a gateway that times every
+/// turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// Turns in which something moved.
@@ -196,7 +197,7 @@ pub struct Profile {
     pub classify_ns: u64,
     /// Giving packets to the scheduler.
     pub enqueue_ns: u64,
-    /// Taking packets from the scheduler; pacing and the driving loop are part of it.
+    /// Taking packets from the scheduler, with pacing and the driving loop.
     pub dequeue_ns: u64,
     /// Handing frames to the kernel.
     pub send_ns: u64,
@@ -205,7 +206,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// By stage: its name, what it took in nanoseconds, and of how many packets.
+    /// Returns name, time in ns and number of packets of each stage.
     #[must_use]
     pub fn stages(&self) -> [(&'static str, u64, Option<u64>); 6] {
         let (received, sent) = (Some(self.received_packets), Some(self.sent_packets));
@@ -220,7 +221,7 @@ impl Profile {
     }
 }
 
-/// The most memory the gateway takes, fixed at start.
+/// Upper bound of the gateway's memory, fixed at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryBound {
     /// Frames in the packet pool.
@@ -229,7 +230,7 @@ pub struct MemoryBound {
     pub frame_bytes: u64,
     /// The packet pool in bytes, bookkeeping included.
     pub pool_bytes: u64,
-    /// Most packets that all queues may hold.
+    /// Maximum number of packets that all queues may hold.
     pub queue_packets: u64,
     /// The scheduler with its queues in bytes.
     #[serde(default)]
@@ -266,64 +267,65 @@ impl std::fmt::Display for MemoryBound {
     }
 }
 
-/// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until the output accepted
-/// it. A class has delays up to 1,024 leaves; an inner class where all its leaves have.
+/// The statistics of one link, with the keys that every link report has. Delays are those from fetching a packet until
+/// the output accepted it. The first 1,024 leaves have delays; an inner class has them if all its leaves do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GatewayStats(pub LinkReport<Vec<ClassReport>, GatewayExtension>);
 
-/// The key that only a gateway's link has.
+/// The additional key of a gateway's link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayExtension {
-    /// State of the gateway beside its classes.
+    /// State of the gateway without its classes.
     pub gateway: GatewayState,
 }
 
-/// State of a gateway beside its classes.
+/// State of a gateway without its classes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayState {
-    /// Number of changes that were committed since the gateway started. Classes and their order may differ between two statistics with different
-    /// generations.
+    /// Number of changes committed since the gateway started. Classes and their order may differ between statistics of
+    /// different generations.
     #[serde(default)]
     pub generation: u64,
-    /// Interface that the shared direction comes from.
+    /// Input of the shared direction.
     pub input: String,
-    /// Interface that it goes to.
+    /// Output of the shared direction.
     pub output: String,
     /// Time since the data thread started, in seconds.
     pub uptime_s: f64,
-    /// True where received = sent + dropped + queued for every class, in packets and bytes, and the packet pool agrees.
+    /// True if received = sent + dropped + queued for every class, in packets and bytes, and the packet pool agrees.
     pub balanced: bool,
-    /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames earlier matches take.
+    /// Leaves that no frame can reach: those without a match that are not the default class, and those whose frames all
+    /// match earlier lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreachable: Vec<String>,
-    /// What passes frames while the gateway does not run.
+    /// State of fail-open forwarding.
     #[serde(default)]
     pub fail_open: FailOpenStats,
-    /// Times at which the gateway did not do its work.
+    /// Times during which the gateway did not work.
     #[serde(default)]
     pub liveness: LivenessStats,
-    /// Frames that the kernel dropped before the gateway could fetch them; not among the received.
+    /// Frames that the kernel dropped before the gateway fetched them; not among the received.
     pub kernel_dropped_packets: u64,
-    /// Frames that an offload had joined, which could not be split and were dropped as `joined`.
+    /// Super-frames that could not be split and were dropped as `joined`.
     pub super_packets: u64,
-    /// The same by reason, those that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
+    /// The same by reason, for reasons that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub super_packets_by_reason: BTreeMap<String, u64>,
-    /// Frames that an offload had joined, which were split into the packets they were joined from, in both directions.
+    /// Super-frames that were split into their packets, in both directions.
     #[serde(default)]
     pub split_packets: u64,
     /// Those packets. Each is received, sent, dropped or queued like any other.
     #[serde(default)]
     pub segments: u64,
-    /// Frames that the kernel threw away instead of handing them over, because an offload had joined them in a way that it
-    /// cannot describe (UDP fragmentation offload, of a guest behind a tap for example); not among the received.
+    /// Frames that the kernel discarded because an offload had joined them in a way that it cannot describe; not among
+    /// the received. An example is UDP fragmentation offload of a guest behind a tap.
     #[serde(default)]
     pub unreadable_packets: u64,
     /// Checksums that the sender had left to hardware and the gateway computed.
     pub checksums_completed: u64,
-    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the kernel
-    /// where that cannot.
+    /// Checksums that the sender had left to hardware and the gateway left to the output: to its hardware, or to the
+    /// kernel if that cannot.
     #[serde(default)]
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel had taken out and the gateway put back.
@@ -336,30 +338,30 @@ pub struct GatewayState {
     /// Interfaces without carrier that frames wait for.
     #[serde(default)]
     pub waiting_for_carrier: Vec<String>,
-    /// Leaves without a `delay_s` of their own, because only the first 1024 have one. Their delays count in the link's.
+    /// Leaves without their own `delay_s`, because only the first 1024 have one. Their delays count in the link's.
     #[serde(default)]
     pub leaves_without_delays: u64,
-    /// The other direction; `None` where it is not forwarded.
+    /// The other direction; `None` if it is not forwarded.
     pub reverse: Option<ReverseStats>,
-    /// What the data thread did with its time.
+    /// Time of the data thread by activity.
     pub time: TimeShares,
-    /// What each stage took, where every turn is timed (`--profile`).
+    /// Time of each stage, if every turn is timed (`--profile`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// The memory bound.
     pub memory: MemoryBound,
-    /// Link time lost while there was something to send, in seconds: beyond what `--catch-up` makes up for, because the data
-    /// thread came back late or the output took nothing.
+    /// Link time lost while packets were queued, in seconds, beyond the limit of `--catch-up`: the data thread was late
+    /// or the output accepted nothing.
     #[serde(default)]
     pub forfeited_s: f64,
-    /// The most frames of the pool that were in use at once.
+    /// Maximum number of pool frames in use at once.
     pub pool_most_used: u64,
-    /// Classes that changes have removed, together; absent where they had no packets.
+    /// Classes that changes have removed, together; absent if they had no packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<ClassReport>,
 }
 
-/// What moves frames at an interface.
+/// Backend of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfaceStats {
     /// The interface.
@@ -384,13 +386,13 @@ impl Deref for GatewayStats {
 }
 
 impl GatewayStats {
-    /// Returns the state of the gateway beside its classes.
+    /// Returns the state of the gateway without its classes.
     #[must_use]
     pub fn gateway(&self) -> &GatewayState {
         &self.extension.gateway
     }
 
-    /// Returns the span since the last answer on the same connection, where that was requested.
+    /// Returns the span since the last answer on the same connection, if requested.
     #[must_use]
     pub fn interval(&self) -> Option<&Span> {
         self.spans.first()
@@ -408,33 +410,31 @@ impl<L> Content for StatsContent<L> {
     const KIND: &'static str = "stats";
 }
 
-/// By reason: frames that an offload had joined and that could not be split.
+/// Number of super-frames that could not be split, by reason.
 pub(crate) fn unsplittable(counters: &BackendCounters) -> BTreeMap<String, u64> {
     let named = Unsplittable::ALL.into_iter().map(|why| (why.key().to_owned(), counters.unsplittable[why as usize]));
     named.filter(|&(_, packets)| packets > 0).collect()
 }
 
-/// What is wrong with a frame that cannot be split, and what to do about it.
+/// The fault of a frame that cannot be split, and the action to take.
 fn remedy(why: Unsplittable) -> &'static str {
     match why {
         Unsplittable::Tunnel => {
-            "they are of a tunnel, whose inner packets were joined; where the tunnel begins, turn that off (`ethtool -K IF \
+            "they belong to a tunnel whose inner packets were joined; turn that off where the tunnel begins (`ethtool -K IF \
              tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off tx-gre-segmentation off tx-ipxip4-segmentation off`)"
         }
         Unsplittable::Protocol => {
-            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off where they come from (`ethtool -K IF gso off`)"
+            "they are neither TCP nor UDP over IPv4 or IPv6; turn gso off at the sender (`ethtool -K IF gso off`)"
         }
-        Unsplittable::Malformed => {
-            "their headers are cut short or contradict themselves; whoever sends them is broken or means harm"
-        }
+        Unsplittable::Malformed => "their headers are truncated or inconsistent; the sender is faulty or hostile",
         Unsplittable::TooLong => {
-            "they, or the packets in them, are too long; where they come from, keep gso_max_size and gro_max_size at 65536 \
+            "they, or the packets in them, are too long; at the sender, keep gso_max_size and gro_max_size at 65536 \
              (`ip link set IF gso_max_size 65536 gro_max_size 65536`) and the mtu no larger than here"
         }
     }
 }
 
-/// The identity in words, as it is printed when the gateway stops.
+/// The text report, printed when the gateway stops.
 impl std::fmt::Display for GatewayStats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (counts, gateway) = (self.counts(), self.gateway());
@@ -450,8 +450,7 @@ impl std::fmt::Display for GatewayStats {
         if gateway.kernel_dropped_packets > 0 {
             write!(
                 f,
-                "; the kernel dropped {} before the gateway could fetch them: it got too little of a processor \
-                 (--cpu puts it on one that nobody else uses)",
+                "; the kernel dropped {} before the gateway fetched them: it got too little processor time (--cpu gives it a processor of its own)",
                 gateway.kernel_dropped_packets
             )?;
         }
@@ -460,7 +459,7 @@ impl std::fmt::Display for GatewayStats {
         if shed.packets > 0 {
             write!(
                 f,
-                "; frames came faster than this processor handles them: {} were shed early, of classes that had long queues",
+                "; frames arrived faster than this processor handles them: {} of classes with long queues were shed early",
                 shed.packets
             )?;
         }
@@ -469,33 +468,31 @@ impl std::fmt::Display for GatewayStats {
             [(&gateway.output, refused.packets), (&gateway.input, gateway.reverse.unwrap_or_default().refused.packets)]
         {
             if packets > 0 {
-                write!(f, "; {name} refused {packets} for good: is the mtu at its other end smaller?")?;
+                write!(f, "; {name} permanently refused {packets}: check for a smaller mtu at its other end")?;
             }
         }
         if gateway.unreadable_packets > 0 {
             write!(
                 f,
-                "; the kernel threw away {} that an offload had joined in a way it cannot describe: turn ufo off where they \
-                 come from (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
+                "; the kernel discarded {} that an offload had joined in a way that it cannot describe: turn ufo off at the sender (a virtual machine's network device: `ethtool -K IF ufo off`, or guest_ufo=off)",
                 gateway.unreadable_packets
             )?;
         }
         if gateway.forfeited_s >= FORFEITED_TO_TELL_S {
             write!(
                 f,
-                "; {:.3} s of the link's time were lost beyond what is made up for: the data thread came back late, or {} took \
-                 nothing (a longer --catch-up makes up for more, --cpu gives the thread a processor of its own)",
+                "; {:.3} s of link time were lost beyond the --catch-up limit: the data thread was late, or {} accepted nothing (raise --catch-up, or give the thread a processor of its own with --cpu)",
                 gateway.forfeited_s, gateway.output
             )?;
         }
         for name in &gateway.waiting_for_carrier {
-            write!(f, "; {name} has no carrier: frames wait for it (is its cable plugged in, and its other end up?)")?;
+            write!(f, "; {name} has no carrier, and frames wait for it: check its cable and its other end")?;
         }
         let LivenessStats { stalls, longest_stall_s, pauses, longest_pause_s, .. } = gateway.liveness;
         if stalls > 0 {
             write!(
                 f,
-                "; a direction stood still {stalls} times though frames might have gone, for up to {longest_stall_s:.1} s"
+                "; a direction stalled {stalls} times although frames could be sent, for up to {longest_stall_s:.1} s"
             )?;
         }
         if pauses > 0 {
@@ -504,7 +501,7 @@ impl std::fmt::Display for GatewayStats {
         if gateway.fail_open.repairs > 0 {
             write!(
                 f,
-                "; fail-open was repaired {} times: somebody takes away what the kernel needs to pass frames without the gateway",
+                "; fail-open was repaired {} times: another program removes parts that pass frames without the gateway",
                 gateway.fail_open.repairs
             )?;
         }
@@ -523,7 +520,7 @@ impl std::fmt::Display for GatewayStats {
         }
         for why in Unsplittable::ALL {
             let Some(packets) = gateway.super_packets_by_reason.get(why.key()) else { continue };
-            write!(f, "; {packets} were several packets joined by an offload and could not be split: {}", remedy(why))?;
+            write!(f, "; {packets} joined by an offload could not be split: {}", remedy(why))?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! Frames that go to the default class though classes with matches wait for frames: the sign of matches that do not fit the traffic, such as
-//! addresses before they are translated, or a direction taken for the other. `check` cannot see that, because it knows no traffic.
+//! Detects frames that go to the default class while classes with matches get none. This indicates matches that do not
+//! fit the traffic, such as addresses before translation, or the wrong direction. `check` cannot detect it, because it
+//! has no traffic.
 //!
-//! Every [`SPAN`] a thread of the process compares two snapshots. It logs, once for each time that this begins to be so: more than half of
-//! the bytes went to the default class, in [`LEAST_PACKETS`] packets or more, while a class with matches has received nothing since the gateway
-//! started or was changed.
+//! Every [`SPAN`] a thread of the process compares two snapshots. It logs once when a condition of two parts begins.
+//! More than half of the bytes went to the default class, in [`LEAST_PACKETS`] packets or more. A class with matches
+//! has received nothing since the gateway started or was changed.
 
 use fairlink_core::{Amount, ClassId, Nanos};
 
@@ -13,17 +14,17 @@ use crate::gateway::remote::{Remote, Ticket};
 
 /// The shortest time that is judged.
 const SPAN: Nanos = Nanos::from_millis(10_000);
-/// Fewer packets than these say nothing.
+/// Minimum number of packets for a judgement.
 const LEAST_PACKETS: u64 = 100;
 /// Most classes that a message names.
 const MOST_NAMED: usize = 5;
 
-/// What was seen of one gateway.
+/// Observations of one gateway.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     asked: Option<Ticket>,
     before: Option<Seen>,
-    /// It was said, and is still so.
+    /// True if the condition was logged and still holds.
     said: bool,
 }
 
@@ -34,12 +35,12 @@ struct Seen {
     at: Nanos,
     all: Amount,
     default: Amount,
-    /// By place in [`Generation::matched`], packets that were received before the gateway started or was changed.
+    /// By position in [`Generation::matched`], packets that were received before the gateway started or was changed.
     base: Vec<u64>,
 }
 
 impl Strays {
-    /// Asks `remote` when it is time, and judges its answer. To be called about once a second.
+    /// Requests a snapshot from `remote` when due, and judges it. Call it about once a second.
     pub(super) fn look(&mut self, remote: &Remote) -> Option<LogEvent> {
         match self.asked.take() {
             Some(ticket) => match remote.answer(ticket) {
@@ -57,7 +58,7 @@ impl Strays {
         }
     }
 
-    /// Judges what came since the last snapshot that was [`SPAN`] older.
+    /// Judges the arrivals since the last snapshot that was [`SPAN`] older.
     fn judge(&mut self, snapshot: &Snapshot) -> Option<LogEvent> {
         let generation = &*snapshot.generation;
         let at = snapshot.gateway.uptime;
@@ -76,7 +77,7 @@ impl Strays {
                 self.before = Some(Seen { at, all, default, ..before });
                 return event;
             }
-            // What came before a change, or before this look, counts for nothing.
+            // Arrivals before a change, or before the first snapshot, do not count.
             _ => packets(),
         };
         self.said = false;
@@ -108,15 +109,14 @@ impl Strays {
         let name = &generation.names[generation.default_class.index()];
         let since = if generation.number == 0 { "the start" } else { "the last change" };
         let text = format!(
-            "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since \
-             {since}: do the matches fit the traffic?",
+            "{percent} % of the bytes of the last {seconds} s went to the default class {name:?}, and {} received no frame since {since}: check that the matches fit the traffic",
             named(&silent)
         );
         Some(LogEvent::warn(text).of_class(name.as_str()))
     }
 }
 
-/// What was received for a leaf.
+/// Returns the received frames of a leaf.
 fn received(snapshot: &Snapshot, class: ClassId) -> Amount {
     let counts = &snapshot.classes[class.index()];
     counts.inside.received + counts.edges.dropped_before
@@ -142,7 +142,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A gateway of three leaves, of which the first takes what no match takes.
+    /// A gateway of three leaves, the first of which is the default class.
     fn gateway(number: u64) -> Played {
         let mut played = Played::new(two_levels(1, 3), "hls");
         let leaves = played.generation.tree.leaves().to_vec();
@@ -152,7 +152,7 @@ mod tests {
         played
     }
 
-    /// From second `from` on, ten times a second, so many frames for each leaf; then a look at `to`.
+    /// From second `from` on, ten times a second, frames for each leaf; then a check at `to`.
     fn play(played: &mut Played, strays: &mut Strays, [from, to]: [u64; 2], frames: [usize; 3]) -> Option<LogEvent> {
         for tenth in from * 10..to * 10 {
             for (leaf, &frames) in frames.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Watches gateways from outside of their data threads: says what happens to them, and tells a service manager that all is well only
-//! while all of them are.
+//! Watches gateways from outside of their data threads: reports events, and notifies a service manager while all of
+//! them are alive.
 
 use fairlink_core::Nanos;
 
@@ -19,7 +19,7 @@ pub struct Watchdog {
 struct Watched {
     name: String,
     vitals: Vitals,
-    /// True if it was said that its data thread does not turn.
+    /// True if it was reported that its data thread does not run.
     pausing: bool,
 }
 
@@ -31,7 +31,7 @@ impl Watchdog {
         Self { gateways: gateways.map(|(name, vitals)| Watched { name, vitals, pausing: false }).collect(), service }
     }
 
-    /// Watches these from now on. What was said of one that goes on is not said again.
+    /// Replaces the watched gateways. Events of one that continues are not reported again.
     pub fn set(&mut self, gateways: Vec<(String, Vitals)>) {
         let before = std::mem::take(&mut self.gateways);
         let pauses = |vitals: &Vitals| before.iter().any(|watched| watched.pausing && watched.vitals.is_same(vitals));
@@ -39,7 +39,7 @@ impl Watchdog {
         self.gateways = gateways.into_iter().map(watch).collect();
     }
 
-    /// Looks at all of them. To be called several times a second. Returns the messages since the last call.
+    /// Checks all gateways. Call it several times a second. Returns the messages since the last call.
     pub fn look(&mut self) -> Vec<LogEvent> {
         let mut news = Vec::new();
         for Watched { name, vitals, pausing } in &mut self.gateways {

@@ -1,14 +1,14 @@
-//! The default backend: packet sockets (packet(7)). `recvmmsg` fills frames of the pool, `sendmmsg` reads them; nothing is copied
-//! in between. It works on every Ethernet interface, and without root inside a user namespace.
+//! The default backend: packet sockets (packet(7)). `recvmmsg` fills frames of the pool, `sendmmsg` reads them; nothing
+//! is copied in between. It works on every Ethernet interface, and without root inside a user namespace.
 //!
-//! Each direction has a socket of its own. The receiving socket takes all protocols of its interface, sees no outgoing frames,
-//! and makes the interface promiscuous while it is open. The sending socket receives nothing.
+//! Each direction has its own socket. The receiving socket receives all protocols of its interface and no outgoing
+//! frames, and makes the interface promiscuous while it is open. The sending socket receives nothing.
 //!
-//! Frames come and go with a header that describes them (`PACKET_VNET_HDR`). So what an offload has joined from several packets
-//! arrives in one piece and is split ([`Reception`]). A checksum that the sender left to hardware is left to hardware again: the
-//! kernel computes it where the output cannot.
+//! Each frame has a header that describes it (`PACKET_VNET_HDR`). So a super-frame, which an offload has joined from
+//! several packets, arrives in one piece and is split ([`Reception`]). A checksum that the sender left to hardware is
+//! left to hardware again: the kernel computes it if the output cannot.
 //!
-//! The memory-mapped ring TPACKET_V3 is not used, because it hands frames over by blocks, which adds half a millisecond.
+//! The memory-mapped ring TPACKET_V3 is not used: it hands over frames in blocks, which adds half a millisecond.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,35 +26,35 @@ use crate::io::sys;
 use crate::io::tagged_sender::TaggedSender;
 use crate::wire::virtio::VirtioHeader;
 
-/// How the sockets are set up.
+/// Options of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfPacketOptions {
-    /// Bytes asked for as the kernel's buffer of frames not yet fetched. The kernel may allow less.
+    /// Requested size in bytes of the kernel's receive buffer. The kernel may allow less.
     pub receive_buffer: u32,
-    /// Bytes asked for as the kernel's buffer of frames not yet sent. The kernel may allow less.
+    /// Requested size in bytes of the kernel's send buffer. The kernel may allow less.
     pub send_buffer: u32,
-    /// True if frames are handed to the driver past the interface's queueing discipline.
+    /// True if frames bypass the interface's queueing discipline.
     pub qdisc_bypass: bool,
-    /// True if the kernel is asked to describe frames, so that those which an offload has joined can be split.
+    /// True if the kernel shall describe frames, so that super-frames can be split.
     pub split: bool,
-    /// The mark that frames are sent with (`SO_MARK`), for filters on their way; 0 for none.
+    /// Mark of sent frames (`SO_MARK`), for filters on their way; 0 for none.
     pub mark: u32,
 }
 
-/// Which frames a socket receives, from the first on.
+/// Filter of the receiving socket, in effect from the first frame on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RxFilter<'a> {
     /// All that arrive at the interface.
     All,
-    /// Those of them that this program gives it.
+    /// Frames that this program permits.
     Gated(&'a Program),
     /// Those that have this mark.
     Marked(u32),
-    /// None. The socket only notices that the interface goes down or away ([`Backend::failure`]).
+    /// No frames. The socket only reports that the interface goes down or disappears ([`Backend::failure`]).
     Nothing,
 }
 
-/// An Ethernet type for experiments (IEEE 802), of which a socket that is to receive nothing would receive frames.
+/// An Ethernet type for local experiments (IEEE 802), bound by a socket that shall receive nothing.
 const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
 impl Default for AfPacketOptions {
@@ -63,7 +63,7 @@ impl Default for AfPacketOptions {
     }
 }
 
-/// What one `sendmmsg` reads beside the frames.
+/// Arguments of one `sendmmsg` besides the frames.
 struct SendArrays {
     messages: [libc::mmsghdr; BATCH],
     vectors: [[libc::iovec; 2]; BATCH],
@@ -75,35 +75,36 @@ pub struct AfPacket {
     name: String,
     receiver: OwnedFd,
     sender: OwnedFd,
-    /// For frames that `sender` refuses as too long though they are so only by VLAN tags. `None` where this kernel has none.
+    /// For frames that `sender` refuses as too long only because of VLAN tags. `None` if this kernel does not support
+    /// it.
     tagged_sender: Option<TaggedSender>,
     /// Longest frame that the interface carries, with two VLAN tags.
     longest: usize,
-    /// What was received and is not handed over yet.
+    /// Frames received and not handed over yet.
     reception: Reception,
-    /// Why the kernel does not describe frames; `None` where it does.
+    /// Reason why the kernel does not describe frames; `None` if it does.
     undescribed: Option<io::Error>,
-    /// Frames that the kernel has copied and the pool has not got back yet; at most [`BATCH`].
+    /// Frames that the kernel has copied and that are not back in the pool yet; at most [`BATCH`].
     left: Vec<u32>,
     send_arrays: Box<SendArrays>,
     counters: BackendCounters,
     buffers: (u32, u32),
 }
 
-// SAFETY: the pointers in the message arrays are written and used only within one call of `receive` or `send`, which have
-// exclusive access; between calls nobody follows them, so the whole may move to another thread.
+// SAFETY: the pointers in the message arrays are written and used only within one call of `receive` or `send`, which
+// have exclusive access. Between calls nothing dereferences them, so that the whole may move to another thread.
 unsafe impl Send for AfPacket {}
 
 impl AfPacket {
     /// Opens `interface` for receiving and sending.
     ///
     /// # Errors
-    /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] for all else.
+    /// [`BackendError::Permission`] without CAP_NET_RAW, [`BackendError::System`] otherwise.
     pub fn open(interface: &Interface, options: &AfPacketOptions) -> Result<Self, BackendError> {
         Self::taking(interface, options, RxFilter::All)
     }
 
-    /// As [`AfPacket::open`], for receiving what `intake` says.
+    /// As [`AfPacket::open`], with the receive filter `intake`.
     ///
     /// # Errors
     /// As [`AfPacket::open`].
@@ -123,14 +124,14 @@ impl AfPacket {
         let receiver = packet_socket::open().map_err(failed("opening a packet socket"))?;
         let on: libc::c_int = 1;
         for (option, what) in [
-            (libc::PACKET_IGNORE_OUTGOING, "leaving out outgoing frames (Linux 4.20 and later)"),
-            (libc::PACKET_AUXDATA, "asking for VLAN tags"),
+            (libc::PACKET_IGNORE_OUTGOING, "ignoring outgoing frames (Linux 4.20 and later)"),
+            (libc::PACKET_AUXDATA, "requesting VLAN tags"),
         ] {
             sys::set_option(&receiver, libc::SOL_PACKET, option, &on).map_err(failed(what))?;
         }
         let describe = |socket| match options.split {
             true => sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on),
-            false => Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for")),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "not requested")),
         };
         let undescribed = describe(&receiver).err();
         let received = match intake {
@@ -144,7 +145,7 @@ impl AfPacket {
             RxFilter::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
             RxFilter::Nothing => packet_socket::accept_marked(&receiver, None),
         }
-        .map_err(failed("putting a filter before its socket"))?;
+        .map_err(failed("attaching a filter to its socket"))?;
         let protocol = if matches!(intake, RxFilter::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
         packet_socket::bind(&receiver, interface.index, protocol).map_err(failed("binding the receiving socket"))?;
         if matches!(intake, RxFilter::All | RxFilter::Gated(_)) {
@@ -158,10 +159,10 @@ impl AfPacket {
         }
         if options.mark != 0 {
             sys::set_option(&sender, libc::SOL_SOCKET, libc::SO_MARK, &options.mark)
-                .map_err(failed("marking what is sent"))?;
+                .map_err(failed("marking sent frames"))?;
         }
         if undescribed.is_none() {
-            describe(&sender).map_err(failed("asking for headers that describe frames, of the sending socket"))?;
+            describe(&sender).map_err(failed("requesting headers that describe frames, for the sending socket"))?;
         }
         let sending =
             packet_socket::set_send_buffer(&sender, options.send_buffer).map_err(failed("sizing the send buffer"))?;
@@ -189,32 +190,32 @@ impl AfPacket {
         })
     }
 
-    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them. The first is 0 where
-    /// nothing is received.
+    /// Sizes of the kernel's receive and send buffers of this interface in bytes, as the kernel accounts for them. The
+    /// first is 0 if nothing is received.
     #[must_use]
     pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
     }
 
-    /// Why joined packets are not split and unfinished checksums stay so; `None` where all is well.
+    /// Reason why super-frames are not split and unfinished checksums stay unfinished; `None` if both work.
     #[must_use]
     pub(crate) fn undescribed(&self) -> Option<&io::Error> {
         self.undescribed.as_ref()
     }
 
-    /// Bytes of memory that receiving takes beside the pool; it never grows.
+    /// Memory for reception in bytes, besides the pool; it never grows.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.reception.memory_bytes()
     }
 
-    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this backend has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
-        // A socket that cannot be asked gives nothing more either.
+        // If the query fails, the socket delivers nothing more either.
         !self.reception.has_more() && packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)
     }
 
-    /// Goes on with the counters of `before`, whose place this takes.
+    /// Continues the counters of `before`, the predecessor of this backend.
     pub(crate) fn inherit(&mut self, before: BackendCounters) {
         self.counters = before;
     }
@@ -253,10 +254,11 @@ impl Backend for AfPacket {
         for _ in 0..BATCH {
             let Err(error) = self.reception.fill(&self.receiver, pool, now, end - out.len()) else { break };
             match error.raw_os_error() {
-                // The frame in front was joined by an offload that a `virtio_net_hdr` cannot describe, such as the UDP
-                // fragmentation of a guest behind a tap. The kernel has thrown it away, and the next one is in front.
+                // An offload had joined the frame in front in a way that a `virtio_net_hdr` cannot describe, such as
+                // the UDP fragmentation of a guest behind a tap. The kernel has discarded it, and the next one is in
+                // front.
                 Some(libc::EINVAL) => self.counters.unreadable += 1,
-                // Nothing there, or the kernel was out of memory for a moment.
+                // No frame, or the kernel was out of memory for a moment.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
                 _ => return Err(self.error("receiving", error)),
             }
@@ -270,7 +272,7 @@ impl Backend for AfPacket {
     }
 
     fn is_flooded(&self) -> bool {
-        // A quarter is many milliseconds of what this machine can fetch, so that there is time to act.
+        // A quarter lasts many milliseconds at the rate at which this machine fetches, so that there is time to act.
         packet_socket::waiting(&self.receiver).is_ok_and(|(waiting, limit)| waiting > limit / 4)
     }
 
@@ -299,8 +301,8 @@ impl Backend for AfPacket {
             if accepted == frames.len() {
                 break Rest::Busy;
             }
-            // SAFETY: the messages up to the number of frames were just set to point to a header and a packet each, all alive
-            // until the call returns; the kernel only reads them.
+            // SAFETY: the messages up to the number of frames were just set to point to a header and a packet each, all
+            // alive until the call returns; the kernel only reads them.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.sender.as_raw_fd(),
@@ -330,7 +332,7 @@ impl Backend for AfPacket {
                 }
             }
             match error.raw_os_error() {
-                // The socket's own buffer is full of frames that are still on their way out.
+                // The socket's own buffer is full of frames that have not left yet.
                 Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
                 Some(libc::ENOBUFS | libc::ENOMEM) => break Rest::Unwilling(error),
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
@@ -355,7 +357,7 @@ impl Backend for AfPacket {
     }
 
     fn has_carrier(&self) -> bool {
-        // An interface that cannot be asked is gone, which the next call of `send` reports.
+        // If the query fails, the interface is gone; the next call of `send` reports that.
         sys::interface_flags(&self.name).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
@@ -377,7 +379,7 @@ impl Backend for AfPacket {
     }
 
     fn counters(&mut self) -> BackendCounters {
-        // The socket is open, so that this does not fail; nothing is added if it did.
+        // The socket is open, so that this does not fail; on an error nothing is added.
         self.counters.kernel_dropped += packet_socket::take_drops(&self.receiver).unwrap_or(0);
         self.counters
     }

@@ -1,16 +1,18 @@
-//! The backend for speed: AF_XDP sockets. A program in the driver gives frames to the socket before the kernel has made packets of them,
-//! and the kernel writes them into the gateway's own packet pool, and reads them from there. What was received leaves without having
-//! moved. One system call hands many frames over, none is needed to fetch them.
+//! The fast backend: AF_XDP sockets. A program in the driver gives frames to the socket before the kernel makes packets
+//! of them. The kernel writes them into the gateway's packet pool and reads them from there, so that a frame leaves
+//! without having moved. One system call hands over many frames; fetching needs none.
 //!
-//! The pool is registered with the kernel once, for both interfaces (`XDP_SHARED_UMEM`); each has four rings of its own ([`custody`]). The
-//! driver copies, or uses the pool's memory itself where it can (zero-copy).
+//! The pool is registered with the kernel once, for both interfaces (`XDP_SHARED_UMEM`); each interface has its own
+//! four rings ([`custody`]). The driver copies, or uses the pool's memory itself if it can (zero-copy).
 //!
-//! What XDP does not do is done here, or the interface is not fit for it ([`fitness`]): checksums that a sender on the same machine has
-//! left to hardware are found and finished ([`crate::wire::unfinished`]), VLAN tags that a driver takes out are put back by the program
-//! ([`program`]). Super-frames do not arrive: with XDP in its driver an interface joins nothing, and whoever sends into a veth splits.
+//! This backend does the work that XDP does not do, or rejects the interface ([`fitness`]). It finds and computes
+//! checksums that a sender on the same machine has left to hardware ([`crate::wire::unfinished`]). The program puts
+//! back VLAN tags that a driver takes out ([`program`]). Super-frames do not arrive: with XDP in its driver an
+//! interface joins nothing, and a sender into a veth splits.
 //!
-//! Without zero-copy the kernel takes frames from the ring in this thread's own calls and says which one the driver has dropped. So
-//! nothing stays in the ring: what was not taken is the caller's again, in its order, as with any other backend.
+//! Without zero-copy the kernel takes frames from the ring in this thread's own calls and reports which one the driver
+//! has dropped. So nothing stays in the ring: frames that were not taken return to the caller, in order, as with any
+//! other backend.
 
 mod custody;
 mod fitness;
@@ -40,32 +42,33 @@ pub(crate) use crate::io::af_xdp::fitness::frame_bytes;
 pub(crate) use crate::io::af_xdp::life::Life;
 pub(crate) use crate::io::af_xdp::program::Beat;
 
-/// Frames of the pool that both interfaces have at most.
+/// Maximum number of pool frames that both interfaces own.
 pub(crate) const RESERVE: u32 = 2 * (RECEIVING + SENDING);
-/// Bytes of an interface's rings: two of descriptors, two of addresses, the last one twice as long as what it is for.
+/// Bytes of an interface's rings: two of descriptors, two of addresses. The last one has twice the entries that it
+/// needs.
 const RING_BYTES: u32 = RECEIVING * (16 + 8) + SENDING * (16 + 2 * 8);
-/// How often it is looked whether the interface is still there.
+/// Interval between checks that the interface exists.
 const LOOK: Nanos = Nanos::from_millis(10);
-/// Between two tries while another gateway is about to leave.
+/// Pause between two attempts while another gateway is about to leave.
 const NAP: Duration = Duration::from_millis(1);
-/// How long the kernel may take to free an interface of a socket that was closed: it does so later, in a thread of its own.
+/// Maximum time that the kernel needs to free the interface of a closed socket, which it does later in its own thread.
 const FREED: Duration = Duration::from_millis(200);
-/// An Ethernet type that never comes over Ethernet (`ETH_P_LOCALTALK`).
+/// An Ethernet type that does not occur on Ethernet (`ETH_P_LOCALTALK`).
 const NEVER: u16 = 0x0009;
 
-/// Why AF_XDP cannot be used here, in words, with what to do about it.
+/// Reason why AF_XDP cannot be used here, with the action to take.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(crate) struct Unfit(pub(crate) String);
 
-/// What goes with an open socket. The order is that in which it is closed.
+/// Parts of an open socket, in the order in which they are closed.
 #[derive(Debug)]
 struct Parts {
-    /// `None`: nothing is received.
+    /// `None` if it receives nothing.
     redirection: Option<Redirection>,
     custody: Custody,
     socket: Socket,
-    /// Keeps the interface promiscuous, and hears when it goes down or away.
+    /// Keeps the interface promiscuous, and reports when it goes down or disappears.
     watch: OwnedFd,
 }
 
@@ -78,28 +81,28 @@ pub(crate) struct AfXdp {
     /// `None` once it was released.
     parts: Option<Parts>,
     zero_copy: bool,
-    /// How many frames are handed over in one call: fewer after the interface did not take all.
+    /// Frames handed over in one call: fewer after the interface did not accept all.
     burst: usize,
     next_look: Nanos,
     counters: BackendCounters,
 }
 
-/// How far the kernel came with frames that were handed to it.
+/// Progress of the kernel with submitted frames.
 #[derive(Debug)]
 enum Took {
     /// It took all.
     All,
-    /// It took so many and has no room for more.
+    /// It took this number and has no room for more.
     Some(usize),
-    /// It took so many, and the driver has dropped the last one.
+    /// It took this number, and the driver has dropped the last one.
     Dropped(usize),
-    /// It took so many, and said this.
+    /// It took this number, then failed with this error.
     Failed(usize, io::Error),
 }
 
 impl AfXdp {
-    /// Opens both interfaces, each with whether it receives. The program redirects frames only while `beat` is fresh, where there is one.
-    /// For so long as `patience` it is tried again where another socket or program has an interface.
+    /// Opens both interfaces; the flag of each says whether it receives. With a `beat`, the program redirects frames
+    /// only while that is fresh. Retries for up to `patience` if another socket or program has an interface.
     ///
     /// # Errors
     /// [`Unfit`]; nothing has changed then.
@@ -125,7 +128,7 @@ impl AfXdp {
                     .map_err(|error| (output, error))?;
             Ok([first, second])
         };
-        // Where only the first driver does without copies, none does.
+        // If only the first driver supports zero-copy, both copy.
         let sockets = open(pool, Mode::Best)
             .or_else(|_| open(pool, Mode::Copy))
             .map_err(|(interface, error)| explain(interface, &error))?;
@@ -156,7 +159,7 @@ impl AfXdp {
             custody.refill(pool);
             if let Err(error) = redirection.sockets.set_socket(0, &socket.fd) {
                 drop(socket);
-                // SAFETY: nobody else has the socket's descriptor.
+                // SAFETY: the socket's only descriptor is closed.
                 unsafe { custody.release(pool) };
                 return Err(Unfit(format!("{}: {error}", interface.name)));
             }
@@ -177,12 +180,12 @@ impl AfXdp {
         self.zero_copy
     }
 
-    /// Bytes of the kernel's memory that its rings take.
+    /// Bytes of the kernel's memory for its rings.
     pub(crate) fn ring_bytes(&self) -> u32 {
         RING_BYTES
     }
 
-    /// Returns true if nothing has arrived that was not handed over yet.
+    /// Returns true if no received frame waits to be handed over.
     pub(crate) fn is_empty(&self) -> bool {
         self.arrived() == 0
     }
@@ -195,7 +198,7 @@ impl AfXdp {
         BackendError::Gone { interface: self.name.clone(), source }
     }
 
-    /// Returns true if the interface is still there, looked at now and then.
+    /// Checks periodically that the interface still exists.
     fn look(&mut self, now: Nanos) -> Result<(), BackendError> {
         if now < self.next_look {
             return Ok(());
@@ -235,11 +238,11 @@ impl Parts {
             taken = taken.max(seen);
             match outcome {
                 Ok(()) | Err(_) if taken == count && !is_drop(&outcome) => return Took::All,
-                // It takes a number of frames in each call.
+                // The kernel takes a limited number of frames in each call.
                 Ok(()) if moved => {}
                 Ok(()) => return Took::Some(taken),
                 Err(error) => match error.raw_os_error() {
-                    // The kernel tells how far it came only if it has sent something before.
+                    // The kernel shows its progress only if it has sent something before.
                     Some(libc::EBUSY) => return Took::Dropped(if moved { taken } else { taken + 1 }.min(count)),
                     Some(libc::EAGAIN) if moved => {}
                     Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => return Took::Some(taken),
@@ -249,10 +252,10 @@ impl Parts {
         }
     }
 
-    /// Takes back what the kernel has not taken of what was submitted last, and empties the ring.
+    /// Takes back the submitted frames that the kernel has not taken, and empties the ring.
     fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.custody.withdraw(pool, frames);
-        // It passes over one entry in each call, and says so in the next one.
+        // The kernel skips one entry in each call, and reports it in the next one.
         for _ in 0..frames.len() + 2 {
             if self.custody.rings.transmission.pending() == 0 {
                 break;
@@ -266,7 +269,7 @@ fn is_drop(outcome: &io::Result<()>) -> bool {
     outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-/// What `attempt` makes; it is tried again while somebody else has the place, until that time.
+/// Calls `attempt` and retries it while the result is `EBUSY`, until the time `until`.
 fn patiently<T, E>(
     until: Instant,
     mut attempt: impl FnMut() -> Result<T, E>,
@@ -282,7 +285,7 @@ fn patiently<T, E>(
     }
 }
 
-/// Puts the program before `interface`, with VLAN tags put back where that is needed.
+/// Attaches the program to `interface`, with restoration of VLAN tags if needed.
 fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Result<Redirection, Unfit> {
     let tags = fitness::takes_tags_out(interface);
     let name = &interface.name;
@@ -293,11 +296,11 @@ fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Re
                 "; XDP needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW in the machine's first user namespace, which root has".to_owned()
             }
             Some(libc::EBUSY) => format!(
-                "; another XDP program is there, which `ip link show {name}` names and `ip link set dev {name} xdp off` takes away"
+                "; another XDP program is attached: `ip link show {name}` shows it, `ip link set dev {name} xdp off` removes it"
             ),
-            Some(libc::EOPNOTSUPP) if !tags => format!("; the driver {:?} has no XDP of its own", interface.driver),
+            Some(libc::EOPNOTSUPP) if !tags => format!("; the driver {:?} has no native XDP", interface.driver),
             Some(libc::EOPNOTSUPP | libc::ENOENT | libc::EINVAL) if tags => format!(
-                "; VLAN tags that are taken out on receive would be lost: `ethtool -K {name} rxvlan off`, or Linux 6.8"
+                "; VLAN tags that the driver takes out on receive would be lost: `ethtool -K {name} rxvlan off`, or Linux 6.8"
             ),
             _ => String::new(),
         };
@@ -305,13 +308,13 @@ fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Re
     })
 }
 
-/// What the kernel's refusal means.
+/// Explains the kernel's refusal.
 fn explain(interface: &Interface, Refused { what, source }: &Refused) -> Unfit {
     let hint = match source.raw_os_error() {
         Some(libc::EPERM) => "; AF_XDP needs CAP_NET_RAW",
         Some(libc::EAFNOSUPPORT) => "; this kernel is built without AF_XDP (CONFIG_XDP_SOCKETS)",
         Some(libc::ENOBUFS) => {
-            "; the pool takes more locked memory than this process may have: raise `ulimit -l`, give it CAP_IPC_LOCK, or lower buffer in [link]"
+            "; the pool exceeds this process's limit of locked memory: raise `ulimit -l`, give it CAP_IPC_LOCK, or lower buffer in [link]"
         }
         Some(libc::EBUSY) => {
             "; another AF_XDP socket has this interface, such as that of the link in the other direction"
@@ -346,7 +349,7 @@ impl Backend for AfXdp {
     }
 
     fn is_flooded(&self) -> bool {
-        // A quarter is some milliseconds of what this machine can fetch, so that there is time to act.
+        // A quarter lasts some milliseconds at the rate at which this machine fetches, so that there is time to act.
         self.arrived() > RECEIVING / 4
     }
 
@@ -396,7 +399,7 @@ impl Backend for AfXdp {
                     parts.withdraw(pool, &batch[taken..]);
                     accepted += taken - 1;
                     *burst = 1;
-                    // It is known to be given up, and its bytes are free, once it has come back.
+                    // Its bytes are free once it has come back from the kernel.
                     if parts.custody.complete_but(pool, batch[taken - 1]) {
                         break Rest::Unwilling(io::Error::from_raw_os_error(libc::ENOBUFS));
                     }
@@ -426,7 +429,7 @@ impl Backend for AfXdp {
     }
 
     fn has_carrier(&self) -> bool {
-        // An interface that cannot be asked is gone, which is found soon.
+        // If the query fails, the interface is gone, which is noticed soon.
         sys::interface_flags(&self.name).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
@@ -448,7 +451,7 @@ impl Backend for AfXdp {
         if let Some(Parts { redirection, custody, socket, watch }) = self.parts.take() {
             // The kernel uses the frames until the socket is closed and the rings are unmapped.
             drop((redirection, socket, watch));
-            // SAFETY: the descriptor was just closed, and nobody else has it.
+            // SAFETY: the only descriptor was just closed.
             unsafe { custody.release(pool) };
         }
     }
@@ -464,7 +467,7 @@ impl Backend for AfXdp {
 }
 
 impl AfXdp {
-    /// Goes on with the counters of `before`, whose place this takes.
+    /// Continues the counters of `before`, the predecessor of this backend.
     pub(crate) fn inherit(&mut self, before: BackendCounters) {
         self.counters = before;
     }

@@ -1,5 +1,5 @@
-//! What the gateway needs of an interface: frames in, frames out, something to wait for. `af_packet` is the backend for real
-//! interfaces, `virtual_link` the one for tests.
+//! Interface between the gateway and a network interface: receiving, sending and waiting for frames. `af_packet` and
+//! `af_xdp` are the backends for real interfaces, `virtual_link` is the one for tests.
 
 use std::io;
 use std::ops::Add;
@@ -11,60 +11,62 @@ use thiserror::Error;
 use crate::io::frame_pool::FramePool;
 use crate::wire::segments::Unsplittable;
 
-/// Most frames received or sent with one system call.
+/// Maximum number of frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
 
-/// What a received frame is fit for.
+/// Condition of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is whole and may be sent on.
+    /// Complete; may be sent on.
     Whole,
-    /// It is longer than the pool's frames. Its first bytes are there.
+    /// Longer than the pool's frames. Its first bytes are there.
     TooLong,
-    /// An offload has joined it from several packets, which it cannot be split into here. Its first bytes are there.
+    /// Joined by an offload in a way that cannot be split here. Its first bytes are there.
     Joined,
     /// Its checksum was left to hardware and cannot be computed here.
     Checksum,
 }
 
-/// A received frame. The pool knows where in the frame its bytes are.
+/// A received frame. The pool has the position of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The frame in the pool. Whoever has this owns it.
+    /// The frame in the pool, owned by the holder of this arrival.
     pub frame: u32,
-    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has less of it.
+    /// Length on the wire in bytes, with VLAN tags and without frame check sequence. If it is too long, the pool has
+    /// less of it.
     pub len: u32,
-    /// What it is fit for.
+    /// Usability of the frame.
     pub condition: Condition,
 }
 
-/// How far [`Backend::send`] came.
+/// Result of [`Backend::send`].
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Frames accepted, from the front. They are the backend's now.
+    /// Number of accepted frames, from the front. The backend owns them now.
     pub accepted: usize,
-    /// What stands in the way of the frame after those, if there is one.
+    /// The obstacle for the next frame, if there is one.
     pub rest: Rest,
 }
 
-/// Why an interface has not accepted a frame.
+/// Reason why an interface has not accepted a frame.
 #[derive(Debug, Default)]
 pub enum Rest {
-    /// It has no room for any frame now.
+    /// No room for any frame now.
     #[default]
     Busy,
-    /// It did not take this frame now. It may be full, or it may never take this one; the kernel does not say which.
+    /// This frame was not accepted now. The interface may be full, or never accept this one; the kernel does not
+    /// distinguish the two.
     Unwilling(io::Error),
     /// It will never take this frame.
     Refused(io::Error),
 }
 
-/// Why an interface can no longer be used.
+/// Error after which an interface can no longer be used.
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// It was taken down or removed.
-    #[error("interface {interface} went down or away: {source}")]
+    #[error("interface {interface} went down or disappeared: {source}")]
     Gone {
         /// The interface.
         interface: String,
@@ -85,36 +87,36 @@ pub enum BackendError {
     System {
         /// The interface.
         interface: String,
-        /// What was asked.
+        /// The failed operation.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// What a backend did beside moving frames, since it was opened.
+/// Counters of a backend since it was opened, besides moved frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackendCounters {
     /// Frames that the kernel dropped because the gateway did not fetch them in time.
     pub kernel_dropped: u64,
-    /// Frames whose checksum was left to hardware and was computed here.
+    /// Frames whose checksum the sender left to hardware and the backend computed.
     pub checksums_completed: u64,
-    /// Frames whose checksum was left to hardware and is left to the output.
+    /// Frames whose checksum the sender left to hardware and the backend leaves to the output.
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
-    /// Frames that an offload had joined, which were split into the packets they were joined from.
+    /// Super-frames that were split into their packets.
     pub split: u64,
     /// Those packets.
     pub segments: u64,
-    /// Frames that an offload had joined, which could not be split, by [`Unsplittable`].
+    /// Super-frames that could not be split, by [`Unsplittable`].
     pub unsplittable: [u64; Unsplittable::ALL.len()],
-    /// Frames that the kernel threw away because it cannot describe how an offload has joined them. They never arrive.
+    /// Frames that the kernel discarded because it cannot describe how an offload has joined them. They never arrive.
     pub unreadable: u64,
 }
 
 impl BackendCounters {
-    /// Frames that an offload had joined, which could not be split.
+    /// Number of super-frames that could not be split.
     #[must_use]
     pub fn super_packets(&self) -> u64 {
         self.unsplittable.iter().sum()
@@ -140,19 +142,21 @@ impl Add for BackendCounters {
 
 /// One interface, both ways. Never blocks.
 ///
-/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends them to
-/// the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because an interface may
-/// fetch the bytes long after [`Backend::send`] has returned. Nobody else changes a frame that a backend owns, or gives it back.
+/// Each frame of the pool has one owner. A backend owns the frames that it holds ready for reception until it appends
+/// them to the arrivals. It owns the frames that it accepted for sending until it gives them back to the pool, because
+/// an interface may fetch the bytes long after [`Backend::send`] has returned. Only the backend changes or gives back a
+/// frame that it owns.
 pub trait Backend {
-    /// Most accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs so many frames more.
+    /// Maximum number of accepted frames that [`Backend::reclaim`] leaves with the backend. The pool needs this many
+    /// additional frames.
     const MOST_OWNED: u32;
 
-    /// Appends frames that have arrived to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
-    /// more than 64; fewer if the pool has no more. The frames appended are the caller's. `now` is noted as the time of
-    /// reception.
+    /// Appends received frames to `out`, oldest first, in frames taken from `pool`. It appends up to `max` and never
+    /// more than 64; fewer if the pool has no more. The caller owns the appended frames. `now` is recorded as the time
+    /// of reception.
     ///
     /// # Errors
-    /// [`BackendError`] where the interface can no longer be used; frames appended before that are valid.
+    /// [`BackendError`] if the interface can no longer be used; frames appended before that are valid.
     fn receive(
         &mut self,
         pool: &mut FramePool,
@@ -161,44 +165,45 @@ pub trait Backend {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
 
-    /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though nothing becomes
-    /// readable.
+    /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though
+    /// nothing becomes readable.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Returns true if so many frames wait in the kernel that it is about to drop some, because they come faster than they are fetched.
+    /// Returns true if the kernel's buffer is about to overflow, because frames arrive faster than they are fetched.
     fn is_flooded(&self) -> bool;
 
-    /// Accepts `frames` for sending, in order, as many as the interface takes now. From here on the backend owns those that
-    /// it accepted. The others stay the caller's.
+    /// Accepts `frames` for sending, in order, as many as the interface has room for now. The backend owns the accepted
+    /// frames from then on. The caller keeps the others.
     ///
     /// # Errors
-    /// [`BackendError`] where the interface can no longer be used; none of the frames was accepted then.
+    /// [`BackendError`] if the interface can no longer be used; none of the frames was accepted then.
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError>;
 
-    /// Gives the accepted frames that have left the machine back to `pool`, each once.
+    /// Returns accepted frames that have left the machine to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
 
-    /// What has gone wrong with the interface since this was last asked, though nothing was received or sent: that it went down or away.
+    /// Returns a failure of the interface since the last call that neither receiving nor sending reported: it went down
+    /// or disappeared.
     fn failure(&self) -> Option<BackendError> {
         None
     }
 
-    /// Returns true if the interface has carrier: whether somebody is at the other end of its cable.
+    /// Returns true if the interface has carrier: the other end of its cable is connected.
     fn has_carrier(&self) -> bool;
 
-    /// Frames that were accepted and not given back yet.
+    /// Number of accepted frames that were not given back yet.
     fn owned(&self) -> usize;
 
-    /// What becomes readable when a frame has arrived.
+    /// The descriptor that becomes readable when a frame has arrived.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
 
     /// Frames held ready for reception.
     fn held(&self) -> usize;
 
-    /// Ends receiving and sending, and gives all frames that it owns back to `pool`. Accepted frames that have not left yet are
-    /// lost.
+    /// Ends receiving and sending, and returns all frames that it owns to `pool`. Accepted frames that have not left
+    /// yet are lost.
     fn release(&mut self, pool: &mut FramePool);
 
     /// Counters since the backend was opened.

@@ -1,12 +1,12 @@
-//! Programs and maps in the kernel, by bpf(2). What the gateway needs are some ten instructions each, so they are written here by hand
-//! ([`assembler`]) and no compiler, no C library and no object file is involved.
+//! Programs and maps in the kernel, by bpf(2). The gateway's programs have some ten instructions each, so they are
+//! assembled by hand ([`assembler`]). No compiler, C library or object file is involved.
 //!
-//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees what nobody holds any more: a map is held by the programs
-//! that use it, a program by the sockets, links and program arrays it is attached to. A process that ends in whatever way therefore
-//! takes its links with it.
+//! A [`Program`], a [`Map`] and a [`Link`] are descriptors. The kernel frees an object when its last user is gone.
+//! Programs use maps; sockets, links and program arrays use programs. So the links of a process end with it, however it
+//! ends.
 //!
-//! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. The kernel's errors are passed on as they are, with the
-//! verifier's own words where it refused a program.
+//! Everything here needs CAP_BPF and CAP_NET_ADMIN in the first user namespace. Errors of the kernel are passed on
+//! unchanged, with the verifier's log if it refused a program.
 
 pub(crate) mod assembler;
 pub(crate) mod types;
@@ -34,20 +34,20 @@ const MMAPABLE: u32 = 1 << 10;
 /// The program is for one device (`BPF_F_XDP_DEV_BOUND_ONLY`).
 const DEVICE_BOUND: u32 = 1 << 6;
 
-/// Bytes of the verifier's words that are kept.
+/// Maximum number of bytes of the verifier's log that are kept.
 const LOG: usize = 64 << 10;
-/// Of these the last lines are shown: they say what is wrong.
+/// Number of the log's last lines to show; they name the fault.
 const LOG_LINES: usize = 12;
 
-/// Why something could not be put into the kernel.
+/// Error of an operation on a kernel object.
 #[derive(Debug, Error)]
 #[error("{what}: {source}{log}")]
 pub(crate) struct BpfError {
-    /// What was asked.
+    /// The failed operation.
     pub(crate) what: String,
     /// The kernel's answer.
     pub(crate) source: io::Error,
-    /// What the verifier said, on lines of its own; empty where it said nothing.
+    /// The verifier's log, on separate lines; empty if there is none.
     pub(crate) log: String,
 }
 
@@ -62,38 +62,39 @@ impl BpfError {
 pub(crate) enum MapKind {
     /// Values by number.
     Array = 2,
-    /// Programs by number, for tail calls. It is emptied when the last descriptor is closed, whoever else uses it.
+    /// Programs by number, for tail calls. The kernel empties it when the last descriptor is closed, even while others
+    /// use it.
     Programs = 3,
-    /// Values by number, others on each processor.
+    /// Values by number, separate on each processor.
     PerProcessorArray = 6,
-    /// AF_XDP sockets by number; programs may look whether there is one.
+    /// AF_XDP sockets by number; programs can check whether one is present.
     XdpSockets = 17,
 }
 
 /// Kinds of programs (`enum bpf_prog_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramKind {
-    /// Decides how many bytes of a frame a socket gets.
+    /// Decides how many bytes of a frame a socket receives.
     SocketFilter = 1,
-    /// Decides about a frame where an interface has received it or is about to send it.
+    /// Decides about a frame that an interface has received or is about to send.
     Classifier = 3,
     /// Decides about a frame before the kernel has made a packet of it.
     Xdp = 6,
 }
 
-/// Where a link holds a program (`enum bpf_attach_type`).
+/// Attachment point of a link (`enum bpf_attach_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attachment {
     /// Frames that an interface has received, after packet sockets have seen them (Linux 6.6).
     TcxIngress = 46,
-    /// Frames that an interface is about to send, before its queueing discipline has them (Linux 6.6).
+    /// Frames that an interface is about to send, before its queueing discipline (Linux 6.6).
     TcxEgress = 47,
-    /// Frames as the driver receives them, before all else. One program has the place (Linux 5.9).
+    /// Frames as the driver receives them, before all else. Only one program can be attached (Linux 5.9).
     Xdp = 37,
 }
 
 impl Attachment {
-    /// What a link there is made with: XDP in the driver, which alone sees frames that no offload has joined (`XDP_FLAGS_DRV_MODE`).
+    /// Flags for creating a link: XDP in the driver, where no offload has joined frames yet (`XDP_FLAGS_DRV_MODE`).
     fn flags(self) -> u32 {
         match self {
             Self::TcxIngress | Self::TcxEgress => 0,
@@ -102,8 +103,8 @@ impl Attachment {
     }
 }
 
-/// The argument of bpf(2), a union whose members begin at fixed offsets. What is not set is zero. Kernels that know a longer one take
-/// this, and so do those that know a shorter one, as long as the rest is zero.
+/// The argument of bpf(2), a union whose members begin at fixed offsets. Unset bytes are zero. Kernels with a longer
+/// union accept this, and so do those with a shorter one if the rest is zero.
 #[repr(C, align(8))]
 struct Attributes([u8; 128]);
 
@@ -126,12 +127,12 @@ impl Attributes {
         self
     }
 
-    /// A pointer to `memory`, which the caller keeps alive until the call has returned.
+    /// Stores a pointer to `memory`, which the caller keeps alive until the call has returned.
     fn pointer<T>(self, offset: usize, memory: *const T) -> Self {
         self.u64(offset, memory.expose_provenance() as u64)
     }
 
-    /// A name of up to 15 bytes; a longer one is cut off.
+    /// Stores a name of up to 15 bytes; a longer one is truncated.
     fn name(mut self, offset: usize, name: &str) -> Self {
         for (to, from) in self.0[offset..offset + 15].iter_mut().zip(name.bytes()) {
             *to = from;
@@ -139,24 +140,25 @@ impl Attributes {
         self
     }
 
-    /// Carries `command` out.
+    /// Executes `command`.
     ///
     /// # Safety
-    /// Each pointer that was set is to memory as large as the command says, alive for the call, and writable where the kernel writes.
+    /// Each stored pointer must refer to memory of the size that the command needs, alive for the call, and writable if
+    /// the kernel writes it.
     unsafe fn run(&self, command: libc::c_int) -> io::Result<libc::c_int> {
-        // SAFETY: the attributes are readable for their length; what they point to is the caller's promise.
+        // SAFETY: the attributes are readable for their length; the caller guarantees what they point to.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         sys::check(result as libc::c_int)
     }
 
-    /// Carries a `command` out that answers with a new descriptor.
+    /// Executes a `command` that returns a new descriptor.
     ///
     /// # Safety
     /// As [`Attributes::run`].
     unsafe fn open(&self, command: libc::c_int) -> io::Result<OwnedFd> {
         // SAFETY: passed on to the caller.
         let fd = unsafe { self.run(command) }?;
-        // SAFETY: the kernel has just made this descriptor, closed on exec, and nobody else has it.
+        // SAFETY: the kernel has just made this descriptor, closed on exec, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -170,7 +172,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// A map of `entries` values of `value_bytes` bytes each, numbered from zero, all zero.
+    /// Creates a map of `entries` values of `value_bytes` bytes each, numbered from zero, all zero.
     ///
     /// # Errors
     /// [`BpfError`]: no permission (`EPERM`), no memory (`ENOMEM`), not in this kernel (`EINVAL`).
@@ -178,7 +180,7 @@ impl Map {
         Self::with_flags(kind, name, entries, value_bytes, 0)
     }
 
-    /// An array that [`Map::share`] maps into this process.
+    /// Creates an array that [`Map::share`] maps into this process.
     ///
     /// # Errors
     /// As [`Map::new`].
@@ -195,28 +197,28 @@ impl Map {
             .u32(16, flags)
             .name(28, name);
         // SAFETY: this command follows no pointer.
-        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("making the map {name}")))?;
+        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("creating the map {name}")))?;
         Ok(Self { fd, kind, value_bytes })
     }
 
-    /// Sets the value of this number. A program array takes a program's descriptor as its value.
+    /// Sets the value at `number`. The value of a program array is a program's descriptor.
     ///
     /// # Errors
-    /// [`BpfError`]: a number beyond the map (`E2BIG`); a value that is not of its length, a map with others on each processor
-    /// (`EINVAL`).
+    /// [`BpfError`]: a number beyond the map (`E2BIG`); a value of the wrong length, or a map with values for each
+    /// processor (`EINVAL`).
     pub(crate) fn set(&self, number: u32, value: &[u8]) -> Result<(), BpfError> {
         let failed = BpfError::of(format!("setting value {number} of a map"));
         if value.len() != self.value_bytes as usize || self.kind == MapKind::PerProcessorArray {
             return Err(failed(io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let attributes = Attributes::new().fd(0, &self.fd).pointer(8, &raw const number).pointer(16, value.as_ptr());
-        // SAFETY: key and value are readable for the lengths that the map was made with, four bytes and what was just checked. The
-        // kernel would read more for a map with other values on each processor, which was refused.
+        // SAFETY: key and value are readable for the lengths that the map was made with: four bytes, and the length
+        // just checked. The kernel would read more for a map with values for each processor, which was refused.
         unsafe { attributes.run(MAP_UPDATE_ELEM) }.map_err(failed)?;
         Ok(())
     }
 
-    /// Makes a program what a tail call of this number goes on with.
+    /// Sets the program for tail calls with `number`.
     ///
     /// # Errors
     /// As [`Map::set`].
@@ -224,7 +226,7 @@ impl Map {
         self.set(number, &program.fd.as_raw_fd().to_ne_bytes())
     }
 
-    /// Puts an AF_XDP `socket` into a map of such.
+    /// Sets the AF_XDP `socket` at `number` of a map of sockets.
     ///
     /// # Errors
     /// As [`Map::set`]; the socket is not bound (`EBADF` or `EOPNOTSUPP`).
@@ -235,7 +237,7 @@ impl Map {
     /// Maps the values of a [`Map::shared_array`] into this process, as far as they fit into one page.
     ///
     /// # Errors
-    /// [`BpfError`]: the map was not made for it (`EPERM`), no memory (`ENOMEM`).
+    /// [`BpfError`]: the map cannot be mapped (`EPERM`), no memory (`ENOMEM`).
     pub(crate) fn share(&self) -> Result<SharedPage, BpfError> {
         // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
         let at = unsafe {
@@ -255,13 +257,13 @@ impl Map {
     }
 }
 
-/// The first page of a shared array, as long as this lives.
+/// The first page of a shared array, mapped as long as this exists.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
     page: NonNull<AtomicU64>,
 }
 
-// SAFETY: it is memory that only atomic operations touch, and nothing of it is bound to a thread.
+// SAFETY: only atomic operations access the memory, and nothing of it is bound to a thread.
 unsafe impl Send for SharedPage {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPage {}
@@ -272,8 +274,8 @@ impl SharedPage {
 
     /// The first eight bytes, as a number.
     pub(crate) fn first(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the kernel
-        // read the number as a whole, and nobody there writes it.
+        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the
+        // kernel read the number as a whole and never write it.
         unsafe { self.page.as_ref() }
     }
 }
@@ -285,17 +287,19 @@ impl Drop for SharedPage {
     }
 }
 
-/// A program that the kernel has checked and taken.
+/// A program that the kernel has verified and loaded.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) fd: OwnedFd,
 }
 
 impl Program {
-    /// Has the kernel check and take what `code` holds. `attachment` is where it is to go, for kinds that ask for it.
+    /// Loads `code` into the kernel, which verifies it. `attachment` is the expected attachment point, for the kinds
+    /// that need one.
     ///
     /// # Errors
-    /// [`BpfError`]: no permission (`EPERM`); refused by the verifier (`EACCES`, `EINVAL`), with the last lines of what it says.
+    /// [`BpfError`]: no permission (`EPERM`); refused by the verifier (`EACCES`, `EINVAL`), with the last lines of its
+    /// log.
     pub(crate) fn load(
         kind: ProgramKind,
         name: &str,
@@ -305,7 +309,8 @@ impl Program {
         Self::load_for(kind, name, attachment, None, code)
     }
 
-    /// As [`Program::load`]. A program for one `device` may call functions of its driver (`BPF_F_XDP_DEV_BOUND_ONLY`, Linux 6.3).
+    /// As [`Program::load`]. A program for one `device` may call functions of its driver (`BPF_F_XDP_DEV_BOUND_ONLY`,
+    /// Linux 6.3).
     ///
     /// # Errors
     /// As [`Program::load`]; the driver has no such functions (`EOPNOTSUPP`).
@@ -318,7 +323,7 @@ impl Program {
     ) -> Result<Self, BpfError> {
         let code = code.finish();
         let what = || format!("loading the program {name}");
-        // The kernel takes instructions from whoever says that they may be combined with its own.
+        // The kernel accepts these instructions only under a license compatible with its own.
         let license = c"Dual MIT/GPL";
         let load = |log: &mut [u8]| {
             let attributes = Attributes::new()
@@ -333,11 +338,11 @@ impl Program {
                 .name(48, name)
                 .u32(64, device.unwrap_or(0) as u32)
                 .u32(68, attachment.map_or(0, |attachment| attachment as u32));
-            // SAFETY: the instructions, the license with its final zero and the log are alive for the call and as long as
-            // is said; the kernel writes into the log alone.
+            // SAFETY: the instructions, the license with its final zero and the log are alive for the call and have the
+            // given lengths; the kernel writes into the log alone.
             unsafe { attributes.open(PROG_LOAD) }
         };
-        // Only a program that is refused is checked once more, for the words.
+        // Only a refused program is verified once more, for the log.
         match load(&mut []) {
             Ok(fd) => Ok(Self { fd }),
             Err(source) => {
@@ -357,11 +362,12 @@ impl Program {
             .map_err(BpfError::of("attaching a filter to a socket"))
     }
 
-    /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those that are there.
+    /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those
+    /// already attached.
     ///
     /// # Errors
-    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`). Of XDP: there is a program already (`EBUSY`), the
-    /// driver has no XDP, or not for this mtu or these offloads (`EOPNOTSUPP`, `EINVAL`, `ERANGE`).
+    /// [`BpfError`]: not in this kernel (`EINVAL`), no such interface (`ENODEV`). For XDP: another program is attached
+    /// (`EBUSY`), the driver has no XDP, or not for this mtu or these offloads (`EOPNOTSUPP`, `EINVAL`, `ERANGE`).
     pub(crate) fn attach(&self, attachment: Attachment, index: i32) -> Result<Link, BpfError> {
         let attributes = Attributes::new()
             .fd(0, &self.fd)
@@ -375,20 +381,20 @@ impl Program {
     }
 }
 
-/// A program in its place, as long as this lives and the interface exists.
+/// An attached program, as long as this and the interface exist.
 #[derive(Debug)]
 pub(crate) struct Link {
     fd: OwnedFd,
 }
 
 impl Link {
-    /// Returns whether the program is still in its place. It is not where somebody has detached it (`bpftool link detach`), or where
-    /// the interface has gone.
+    /// Returns true if the program is still attached. It is not after a detachment (`bpftool link detach`), or without
+    /// the interface.
     ///
     /// # Errors
     /// The kernel's answer.
     pub(crate) fn is_attached(&self) -> io::Result<bool> {
-        // `struct bpf_link_info`; of a link to an interface, the interface's index is behind type, id and program.
+        // `struct bpf_link_info`; for a link to an interface, the interface's index is behind type, id and program.
         let mut info = [0_u32; 16];
         let attributes =
             Attributes::new().fd(0, &self.fd).u32(4, size_of_val(&info) as u32).pointer(8, info.as_mut_ptr());
@@ -397,7 +403,8 @@ impl Link {
         Ok(info[4] != 0)
     }
 
-    /// The same link by a descriptor above those of other files, which a process that ends closes first.
+    /// Returns the same link with a descriptor above those of other files, which the kernel closes first when the
+    /// process ends.
     ///
     /// # Errors
     /// [`BpfError`]: too many files (`EMFILE`).
@@ -407,7 +414,8 @@ impl Link {
     }
 }
 
-/// Moves `fd` to a number far above those of other files. A process that ends closes its files from the highest number down.
+/// Moves `fd` to a number far above those of other files. When a process ends, the kernel closes its files from the
+/// highest number down.
 ///
 /// # Errors
 /// The kernel's answer: too many files (`EMFILE`).
@@ -419,18 +427,18 @@ pub(crate) fn move_up(fd: OwnedFd) -> io::Result<OwnedFd> {
     sys::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     let most = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
     let at = HIGH.min(most.saturating_sub(8)).max(0);
-    // SAFETY: takes a descriptor that is open and a number.
+    // SAFETY: the arguments are an open descriptor and a number.
     let moved = sys::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at) })?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// A number for a descriptor in an instruction.
+/// Number of a descriptor for an instruction.
 fn number(fd: BorrowedFd<'_>) -> i32 {
     fd.as_raw_fd()
 }
 
-/// The last lines of the verifier's words, each on a line of its own.
+/// Last lines of the verifier's log, each on its own line.
 fn last_lines(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]).into_owned();

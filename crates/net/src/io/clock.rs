@@ -1,5 +1,5 @@
-//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall clock is read
-//! only for time stamps that another machine is to understand.
+//! The machine's clocks. The gateway, the generator and the receiver measure time by one monotonic clock. The wall
+//! clock is read only for time stamps that another machine interprets.
 
 use fairlink_core::Nanos;
 
@@ -8,7 +8,7 @@ pub trait Clock {
     /// The time since some fixed moment.
     fn now(&self) -> Nanos;
 
-    /// The time for which a processor has worked for this thread since some fixed moment. Unlike [`Clock::now`] it stands still while others
+    /// Processor time of this thread since some fixed moment. Unlike [`Clock::now`] it does not advance while others
     /// have the processor. A clock of tests has only one time.
     fn worked(&self) -> Nanos {
         self.now()
@@ -18,7 +18,7 @@ pub trait Clock {
 /// `CLOCK_MONOTONIC`, which all processes of a machine share.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
-    /// What the kernel's clock shows when this one shows zero, in ns.
+    /// Time of the kernel's clock at this clock's zero, in ns.
     zero_ns: u64,
 }
 
@@ -31,13 +31,13 @@ impl MonotonicClock {
         Self { zero_ns: clock_ns(libc::CLOCK_MONOTONIC) }
     }
 
-    /// What the kernel's own count shows when this clock shows `now`.
+    /// Converts `now` of this clock to the kernel's own count.
     #[inline]
     pub fn shared(&self, now: Nanos) -> u64 {
         self.zero_ns.saturating_add(now.0)
     }
 
-    /// What `CLOCK_REALTIME` shows when this clock shows zero, in ns, as the two stand now.
+    /// Time of `CLOCK_REALTIME` at this clock's zero in ns, by their present difference.
     pub fn zero_since_1970(&self) -> u64 {
         realtime_offset_ns().saturating_add(self.zero_ns)
     }
@@ -60,7 +60,7 @@ pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. One reading of each is not
+/// Offset of `CLOCK_REALTIME` from `CLOCK_MONOTONIC` in ns, to a fraction of a microsecond. One reading of each is not
 /// enough: this thread may lose its processor for milliseconds in between.
 pub fn realtime_offset_ns() -> u64 {
     let reading = || {
@@ -79,15 +79,15 @@ pub fn realtime_offset_ns() -> u64 {
     best.1
 }
 
-/// Time for which a processor has worked for this thread, in nanoseconds.
+/// Processor time of this thread, in nanoseconds.
 pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to for the whole call. The clocks used exist on every Linux, so the call
-    // cannot fail, and `time` keeps its zeros if it did.
+    // SAFETY: `time` is a valid timespec to write to for the whole call. The clocks used exist on every Linux, so the
+    // call cannot fail, and `time` keeps its zeros if it did.
     unsafe { libc::clock_gettime(clock, &mut time) };
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What ethtool(8) does, by the same requests: the driver of an interface, and its offloads.
+//! Reads drivers and offloads of interfaces and sets offloads, by the requests of ethtool(8).
 
 use std::io;
 
@@ -17,22 +17,22 @@ pub enum Offload {
     Gro,
     /// Large receive offload: the same, by the hardware, beyond recovery.
     Lro,
-    /// Generic segmentation offload of what this machine sends.
+    /// Generic segmentation offload of this machine's own packets.
     Gso,
-    /// TCP segmentation offload of what this machine sends; needs scatter-gather.
+    /// TCP segmentation offload of this machine's own packets; needs scatter-gather.
     Tso,
-    /// Checksums of what is received.
+    /// Receive checksums.
     RxChecksum,
-    /// Checksums of what is sent.
+    /// Transmit checksums.
     TxChecksum,
-    /// Scatter-gather; needs checksums of what is sent.
+    /// Scatter-gather; needs transmit checksums.
     ScatterGather,
-    /// VLAN tags of what is received are taken out and handed over beside the frame.
+    /// VLAN tags of received frames are taken out and handed over beside the frame.
     RxVlan,
 }
 
 impl Offload {
-    /// The commands that read and set it, and the bits of the value that are its own.
+    /// Commands that read and set it, and its own bits of the value.
     const fn commands(self) -> (u32, u32, u32) {
         match self {
             Self::Gro => (0x2b, 0x2c, 1),
@@ -50,7 +50,7 @@ impl Offload {
 /// Switches an offload of the interface `name`.
 ///
 /// # Errors
-/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`), the driver does not have it (`EOPNOTSUPP`).
+/// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`), the driver lacks it (`EOPNOTSUPP`).
 pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
     let (read, write, bits) = offload.commands();
     let before = get(name, read)?;
@@ -58,8 +58,7 @@ pub fn set_offload(name: &str, offload: Offload, on: bool) -> io::Result<()> {
     request(name, &mut Value { command: write, data })
 }
 
-/// Turns each of `offloads` of the interface `name` off. One that the interface does not have, or that is fixed, is left as
-/// it is.
+/// Turns each of `offloads` of the interface `name` off. One that the interface lacks, or that is fixed, is skipped.
 ///
 /// # Errors
 /// The kernel's answer: no such interface (`ENODEV`), no permission (`EPERM`).
@@ -73,13 +72,13 @@ pub fn turn_off(name: &str, offloads: &[Offload]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if an offload of the interface `name` is on. One that the driver does not have counts as off.
+/// Returns true if an offload of the interface `name` is on. One that the driver lacks counts as off.
 pub(crate) fn is_on(name: &str, offload: Offload) -> io::Result<bool> {
     let (read, _, bits) = offload.commands();
     Ok(get(name, read)? & bits != 0)
 }
 
-/// The driver of the interface `name`, such as `veth`; empty where it does not say.
+/// Driver of the interface `name`, such as `veth`; empty if it is not reported.
 pub(crate) fn driver(name: &str) -> String {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     if request(name, &mut info).is_err() {
@@ -89,17 +88,17 @@ pub(crate) fn driver(name: &str) -> String {
     String::from_utf8_lossy(&info.driver[..end]).into_owned()
 }
 
-/// By how many queues an interface receives: those that only receive, and those that do both.
+/// Numbers of receive queues: receive-only ones, and combined ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveQueues {
     pub(crate) alone: u32,
     pub(crate) combined: u32,
 }
 
-/// The queues by which the interface `name` receives.
+/// Returns the receive queues of the interface `name`.
 ///
 /// # Errors
-/// The kernel's answer: the driver does not say (`EOPNOTSUPP`).
+/// The kernel's answer: the driver does not report them (`EOPNOTSUPP`).
 pub(crate) fn receive_queues(name: &str) -> io::Result<ReceiveQueues> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     request(name, &mut channels)?;
@@ -133,7 +132,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Runs the request at the start of `value`, which is the structure that the kernel expects for it.
+/// Runs the request at the start of `value`, the structure that the kernel expects for it.
 fn request<T>(name: &str, value: &mut T) -> io::Result<()> {
     sys::interface_request(libc::SIOCETHTOOL, name, |message| {
         message.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
@@ -141,7 +140,7 @@ fn request<T>(name: &str, value: &mut T) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a setting; 0 where the driver does not have it.
+/// Reads a setting; 0 if the driver lacks it.
 fn get(name: &str, command: u32) -> io::Result<u32> {
     let mut value = Value { command, data: 0 };
     match request(name, &mut value) {

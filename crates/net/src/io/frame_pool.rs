@@ -1,14 +1,16 @@
-//! The packet pool: one contiguous piece of memory that all frames live in, from reception to departure.
+//! The packet pool: one contiguous piece of memory for all frames, from reception to departure.
 //!
-//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction, unless another thread brings
-//! more frames ([`FramePool::growth`]); their room is reserved from the start, so that no frame ever moves. When no frame is free,
-//! nothing more is received; the interface's own queue fills up and drops frames, which the kernel counts.
+//! A frame's index in the pool is the handle of its packet. Nothing is allocated after construction, unless another
+//! thread brings more frames ([`FramePool::growth`]). Their address space is reserved from the start, so that no frame
+//! ever moves. When no frame is free, nothing more is received; the interface's own queue fills up and drops frames,
+//! which the kernel counts.
 //!
-//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch under way between
-//! them. The pool notes of each frame who has it, so that a frame given back twice is found at once.
+//! Invariant: each frame is either free or has exactly one owner: a backend, the scheduler, or the batch in transit
+//! between them. The pool records the owner of each frame, so that a frame given back twice is detected at once.
 //!
-//! A backend may share the memory with the kernel. Then the pool notes, too, which frames the kernel may write or read: it gives no
-//! reference to bytes that the kernel may write, and none to change them where the kernel may read.
+//! A backend may share the memory with the kernel. Then the pool also records which frames the kernel may write or
+//! read. It gives no reference to bytes that the kernel may write, and no mutable reference to bytes that the kernel
+//! may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,24 +25,24 @@ pub(crate) const MAX_FRAMES: u32 = 1 << 24;
 /// Largest frame a pool may be made for, in bytes.
 pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 17;
 
-/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits in there, so that the rest of the
-/// frame need not move.
+/// Bytes kept free in front of a received frame. A VLAN tag that the kernel took out fits there, so that the rest of
+/// the frame need not move.
 pub(crate) const HEADROOM: usize = 16;
 
-/// Where a packet lies in its frame, and when it came.
+/// Position of a packet in its frame, and its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
     /// Offset of its first byte.
     pub start: u32,
     /// Its length in bytes; `start + len` is within the frame.
     pub len: u32,
-    /// When it was received.
+    /// Time of reception.
     pub received: Nanos,
-    /// Its checksum, if that is left to whoever sends it.
+    /// Its checksum, if the sending side shall compute it.
     pub unfinished: Option<Unfinished>,
 }
 
-/// Why a pool was refused.
+/// Reason why a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FramePoolError {
     /// No frame, or more than 2^24.
@@ -63,23 +65,23 @@ pub enum FramePoolError {
     },
 }
 
-/// Who has a frame.
+/// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
-    /// Nobody.
+    /// No owner.
     Free,
-    /// Somebody in this process.
+    /// A part of this process.
     Process,
     /// The kernel, which only reads it.
     Reader,
-    /// The kernel, which may write it at any time.
+    /// The kernel, for writing at any time.
     Writer,
 }
 
 /// Frames of equal size; see the module.
 #[derive(Debug)]
 pub struct FramePool {
-    /// Tells it from all other pools of this process, also from those before it at the same address.
+    /// Unique among all pools of this process, including earlier ones at the same address.
     id: u64,
     memory: Region,
     frame_bytes: usize,
@@ -91,7 +93,7 @@ pub struct FramePool {
     least_free: usize,
 }
 
-/// What a pool needs to have more frames, made on another thread than the pool's.
+/// Additional memory for a pool, prepared on another thread than the pool's.
 #[derive(Debug)]
 pub(crate) struct Growth {
     free: Vec<u32>,
@@ -100,7 +102,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// To have `to` frames instead of `from`.
+    /// Prepares a growth to `to` frames.
     pub(crate) fn new(from: u32, to: u32) -> Self {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
@@ -109,16 +111,16 @@ impl Growth {
 }
 
 impl FramePool {
-    /// A pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
+    /// Creates a pool of `frames` frames of at least `frame_bytes` each, rounded up to whole cache lines.
     ///
     /// # Errors
-    /// [`FramePoolError`] where either is out of range, or there is no memory.
+    /// [`FramePoolError`] if either is out of range, or there is no memory.
     pub fn new(frames: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         Self::with_room(frames, frames, frame_bytes)
     }
 
-    /// As [`FramePool::new`], with addresses reserved for up to `room` frames where the system allows it. They take memory only
-    /// once there are so many frames, and these are used.
+    /// As [`FramePool::new`], with address space reserved for up to `room` frames if the system allows it. The
+    /// additional frames take memory only after [`FramePool::grow`], once they are used.
     pub(crate) fn with_room(frames: u32, room: u32, frame_bytes: u32) -> Result<Self, FramePoolError> {
         if frames == 0 || frames > MAX_FRAMES {
             return Err(FramePoolError::Frames { frames });
@@ -156,8 +158,8 @@ impl FramePool {
         self.room
     }
 
-    /// Has as many frames as `growth` was made for, at most [`FramePool::room`]; nothing is done where those are not more. What it leaves in
-    /// `growth` is to be freed.
+    /// Grows to the number of frames that `growth` was made for, at most [`FramePool::room`]; a smaller number changes
+    /// nothing. The caller frees what is left in `growth`.
     pub(crate) fn grow(&mut self, growth: &mut Growth) {
         let (before, after) = (self.holders.len(), growth.holders.len());
         if after <= before || after > self.room as usize {
@@ -165,7 +167,7 @@ impl FramePool {
         }
         growth.holders[..before].copy_from_slice(&self.holders);
         growth.info[..before].copy_from_slice(&self.info);
-        // Those given back last are on top.
+        // Frames given back last are on top.
         growth.free.extend_from_slice(&self.free);
         std::mem::swap(&mut self.holders, &mut growth.holders);
         std::mem::swap(&mut self.info, &mut growth.info);
@@ -173,14 +175,14 @@ impl FramePool {
         self.least_free += after - before;
     }
 
-    /// Bytes that a pool of `frames` frames of at least `frame_bytes` takes, bookkeeping included.
+    /// Bytes of a pool of `frames` frames of at least `frame_bytes`, bookkeeping included.
     pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
         let each = (frame_bytes as u64).next_multiple_of(64)
             + (size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
         frames as u64 * each
     }
 
-    /// A free frame, which the caller owns until it gives it back; `None` when all are taken.
+    /// Takes a free frame, which the caller owns until it gives it back; `None` if all are taken.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
@@ -192,25 +194,25 @@ impl FramePool {
     /// Gives `frame` back.
     ///
     /// # Panics
-    /// When `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
+    /// If `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
     #[inline]
     pub(crate) fn give_back(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
         self.free.push(frame);
     }
 
-    /// Notes that the kernel may write `frame` from now on, a frame that the caller owns: it gets no reference to its bytes until
+    /// Lends `frame`, which the caller owns, to the kernel for writing. There is no reference to its bytes until
     /// [`FramePool::end_lending`].
     ///
     /// # Panics
-    /// When the caller cannot own `frame`: a bug of ours.
+    /// If the caller cannot own `frame`: a bug of ours.
     #[inline]
     pub(crate) fn lend_to_write(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Writer, "is lent and not the caller's");
     }
 
-    /// Notes that the kernel may read `frame` from now on, a frame that the caller owns: it may look at the bytes and not change them until
-    /// [`FramePool::end_lending`].
+    /// Lends `frame`, which the caller owns, to the kernel for reading. The caller may read the bytes but not change
+    /// them until [`FramePool::end_lending`].
     ///
     /// # Panics
     /// As [`FramePool::lend_to_write`].
@@ -219,13 +221,14 @@ impl FramePool {
         self.pass(frame, Holder::Process, Holder::Reader, "is lent and not the caller's");
     }
 
-    /// Makes `frame` the caller's again, which was lent to the kernel.
+    /// Returns `frame`, which was lent to the kernel, to the caller.
     ///
     /// # Panics
-    /// When it was not lent: a bug of ours.
+    /// If it was not lent: a bug of ours.
     ///
     /// # Safety
-    /// The kernel has said that it is done with the frame, or can no longer reach it, and does not touch it until it is lent again.
+    /// The kernel must have given the frame back, or be unable to reach it, and must not access it until it is lent
+    /// again.
     #[inline]
     pub(crate) unsafe fn end_lending(&mut self, frame: u32) {
         let holder = &mut self.holders[frame as usize];
@@ -240,42 +243,44 @@ impl FramePool {
         *holder = to;
     }
 
-    /// All bytes of `frame`, used or not.
+    /// Returns all bytes of `frame`, used or not.
     ///
     /// # Panics
-    /// When the kernel may write the frame: a bug of ours.
+    /// If the kernel may write the frame: a bug of ours.
     #[inline]
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {
         assert!(self.holders[frame as usize] != Holder::Writer, "the kernel may write frame {frame}");
-        // SAFETY: frames do not overlap. The kernel writes those that were lent to it to be written and no others, and this one was
-        // not; lending it takes `&mut self`, which the slice borrows. This process writes frames through `&mut self` alone.
+        // SAFETY: frames do not overlap. The kernel writes only the frames that were lent for writing, and this one was
+        // not; lending takes `&mut self`, which the slice borrows. This process writes frames through `&mut self`
+        // alone.
         unsafe { self.memory.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
-    /// The bytes of `frame`, to be changed.
+    /// Returns the bytes of `frame`, mutable.
     ///
     /// # Panics
-    /// When the kernel may read or write the frame: a bug of ours.
+    /// If the kernel may read or write the frame: a bug of ours.
     #[inline]
     pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
         let holder = self.holders[frame as usize];
         assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
-        // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the slice borrows.
+        // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the
+        // slice borrows.
         unsafe { self.memory.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
-    /// Where the packet lies in `frame`.
+    /// Position of the packet in `frame`.
     #[inline]
     #[must_use]
     pub fn info(&self, frame: u32) -> FrameInfo {
         self.info[frame as usize]
     }
 
-    /// Says where the packet lies in `frame`.
+    /// Sets the position of the packet in `frame`.
     ///
     /// # Panics
-    /// When it does not lie within the frame, which would be a bug of the backend's.
+    /// If it is not within the frame, which would be a bug of the backend.
     #[inline]
     pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
@@ -283,7 +288,7 @@ impl FramePool {
         self.info[frame as usize] = info;
     }
 
-    /// The packet in `frame`, where its backend said that it lies.
+    /// Returns the packet in `frame`, at the position set by its backend.
     #[inline]
     #[must_use]
     pub fn packet(&self, frame: u32) -> &[u8] {
@@ -291,7 +296,7 @@ impl FramePool {
         &self.frame(frame)[info.start as usize..info.start as usize + info.len as usize]
     }
 
-    /// The packet in `frame`, to be changed.
+    /// Returns the packet in `frame`, mutable.
     #[inline]
     pub(crate) fn packet_mut(&mut self, frame: u32) -> &mut [u8] {
         let info = self.info(frame);
@@ -301,17 +306,18 @@ impl FramePool {
     /// Computes the checksum of the packet in `frame`, if it is unfinished.
     pub fn finish_checksum(&mut self, frame: u32) {
         if let Some(Unfinished { start, offset }) = self.info[frame as usize].unfinished.take() {
-            // One whose place is not in the packet was never noted.
+            // A checksum whose position is outside the packet is never recorded.
             let _ = checksum::complete(self.packet_mut(frame), start, offset);
         }
     }
 
-    /// A number that no other pool of this process has or had.
+    /// Number unique among all pools of this process, past and present.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several frames.
+    /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several
+    /// frames.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.memory.as_mut_ptr()
     }
@@ -328,7 +334,7 @@ impl FramePool {
         self.free.len()
     }
 
-    /// Frames that were taken at the same time at the most.
+    /// Maximum number of frames that were taken at the same time.
     #[must_use]
     pub(crate) fn most_used(&self) -> usize {
         self.frames() - self.least_free
@@ -429,7 +435,7 @@ mod tests {
         assert!(panics(&mut || unsafe { pool.end_lending(frame) }));
         pool.give_back(frame);
         assert_eq!((pool.free(), pool.frame(frame)[..4].to_vec()), (2, vec![2; 4]));
-        assert!(panics(&mut || pool.lend_to_write(frame)), "nobody owns it");
+        assert!(panics(&mut || pool.lend_to_write(frame)), "it has no owner");
     }
 
     #[test]

@@ -1,18 +1,19 @@
-//! Huge pages for large memory: a scheduler of a million leaves has hundreds of megabytes, and each packet touches four places of
-//! it. With pages of 4 KiB, finding where these are costs as much as fetching them.
+//! Huge pages for large memory: a scheduler of a million leaves has hundreds of megabytes, and each packet touches four
+//! places in it. With pages of 4 KiB, address translation costs as much as the accesses.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Memory of at least so many bytes is asked for in huge pages: less is of no use, as a huge page has 2 MiB.
+/// Minimum size in bytes for huge pages; smaller memory gains nothing, because a huge page has 2 MiB.
 const LARGE: usize = 8 << 20;
-/// What huge pages are aligned to.
+/// Alignment of huge pages.
 const HUGE: usize = 2 << 20;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator, which asks the kernel for huge pages behind large memory once [`HugePages::ask`] was called. It is a wish:
-/// where the kernel has none (`/sys/kernel/mm/transparent_hugepage/enabled` is `never`), all is as without it.
+/// The system's allocator, which requests huge pages for large memory once [`HugePages::ask`] was called. The request
+/// may have no effect: if the kernel has no huge pages (`/sys/kernel/mm/transparent_hugepage/enabled` is `never`),
+/// nothing changes.
 ///
 /// ```
 /// #[global_allocator]
@@ -26,13 +27,13 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 pub struct HugePages;
 
 impl HugePages {
-    /// From now on, large memory is asked for in huge pages. What is there already stays as it is.
+    /// Requests huge pages for large memory from now on. Existing memory stays as it is.
     pub fn ask() {
         ASKED.store(true, Relaxed);
     }
 }
 
-/// The part of `bytes` bytes at `address` that huge pages can be behind: its address and length.
+/// Returns address and length of the part of `bytes` bytes at `address` that huge pages can hold.
 fn whole_pages(address: usize, bytes: usize) -> Option<(usize, usize)> {
     let start = address.checked_next_multiple_of(HUGE)?;
     let length = (address.checked_add(bytes)? / HUGE * HUGE).checked_sub(start)?;
@@ -44,13 +45,14 @@ fn advise(memory: *mut u8, bytes: usize) {
         return;
     }
     if let Some((start, length)) = whole_pages(memory as usize, bytes) {
-        // SAFETY: the pages are within memory that was just allocated. The call changes no contents. What it returns does not matter: it
-        // is a wish.
+        // SAFETY: the pages are within memory that was just allocated. The call changes no contents. Its result does
+        // not matter, because it is only a request.
         unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
     }
 }
 
-// SAFETY: everything is the system's allocator's, which is one. What is added changes neither addresses nor contents.
+// SAFETY: all operations are those of the system's allocator. The request for huge pages changes neither addresses nor
+// contents.
 unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promised.
@@ -102,8 +104,8 @@ mod tests {
     fn memory_that_huge_pages_were_asked_for_keeps_what_is_written() {
         HugePages::ask();
         let layout = Layout::from_size_align(2 * LARGE, 64).unwrap();
-        // SAFETY: the layout is not empty; each byte that is read was written, or zeroed by the allocator; memory is freed by the layout
-        // that it has.
+        // SAFETY: the layout is not empty; each byte that is read was written, or zeroed by the allocator; memory is
+        // freed by the layout that it has.
         unsafe {
             let memory = HugePages.alloc_zeroed(layout);
             assert!(!memory.is_null());

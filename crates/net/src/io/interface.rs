@@ -1,5 +1,5 @@
-//! What the gateway wants to know of an interface before it uses it: whether it exists, is up and is Ethernet, how long its
-//! frames are, and which offloads would join several packets into one.
+//! Properties of an interface that the gateway checks before it uses it: existence, state, Ethernet, frame length, and
+//! offloads that join several packets into one.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use crate::io::ethtool::{self, Offload};
 use crate::io::{netlink, sys};
 use fairlink_config::matching::ethernet;
 
-/// What an interface is.
+/// Properties of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
@@ -19,21 +19,22 @@ pub struct Interface {
     pub index: i32,
     /// Largest packet in bytes, the Ethernet header not counted.
     pub mtu: u32,
-    /// Its IP addresses, for which the kernel answers too; those of IPv6 that every interface has (fe80::/10) left out.
+    /// Its IP addresses, for which the kernel also answers; IPv6 link-local addresses (fe80::/10), which every
+    /// interface has, are omitted.
     pub addresses: Vec<IpAddr>,
     /// True if the host answers ARP requests that arrive here for addresses of its other interfaces.
     pub answers_for_others: bool,
     /// The bridge, bond or the like that it is a port of.
     pub master: Option<String>,
-    /// Index of the interface in this network namespace that it is joined to: the other end of a veth, or what a VLAN sits on.
+    /// Index of the related interface in this network namespace: the other end of a veth, or the parent of a VLAN.
     pub joined_to: Option<i32>,
-    /// The driver, such as `veth`; empty where it does not say.
+    /// The driver, such as `veth`; empty if it is not reported.
     pub driver: String,
-    /// Which offloads are on.
+    /// Enabled offloads.
     pub offloads: Offloads,
 }
 
-/// Why an interface cannot be used.
+/// Reason why an interface cannot be used.
 #[derive(Debug, Error)]
 pub enum InterfaceError {
     /// There is none of that name.
@@ -61,31 +62,31 @@ pub enum InterfaceError {
     Request {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The failed request.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// Offloads of an interface. What a driver does not have counts as off.
+/// Offloads of an interface. One that the driver lacks counts as off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// Generic receive offload: received packets are joined into one of up to 64 kB.
     pub gro: bool,
     /// Large receive offload: the same, by the hardware, beyond recovery.
     pub lro: bool,
-    /// Generic segmentation offload of what this machine itself sends.
+    /// Generic segmentation offload of this machine's own packets.
     pub gso: bool,
-    /// TCP segmentation offload of what this machine itself sends.
+    /// TCP segmentation offload of this machine's own packets.
     pub tso: bool,
-    /// Checksums of what this machine itself sends are left to the hardware.
+    /// Checksums of this machine's own packets are left to the hardware.
     pub tx_checksum: bool,
 }
 
 impl Offloads {
-    /// Names of those that are on and join packets before the gateway gets them. The other offloads only concern what this
-    /// machine itself sends.
+    /// Names of the enabled offloads that join packets before the gateway gets them. The other offloads only concern
+    /// this machine's own packets.
     #[must_use]
     pub(crate) fn harmful(&self) -> Vec<&'static str> {
         [(self.gro, "gro"), (self.lro, "lro")].into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
@@ -93,7 +94,7 @@ impl Offloads {
 }
 
 impl Interface {
-    /// Looks the interface `name` up and checks that it can carry traffic.
+    /// Looks up the interface `name` and checks that it can carry traffic.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -147,7 +148,8 @@ impl Interface {
     }
 }
 
-/// The addresses of this host that others may ask for, and the names of their interfaces: all but those of loopback and fe80::/10.
+/// Addresses of this host that others may ask for, with the names of their interfaces: all except loopback and
+/// fe80::/10.
 fn addresses() -> Vec<(String, IpAddr)> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a valid place for the list's head; on failure nothing is to be freed.
@@ -189,7 +191,8 @@ fn addresses() -> Vec<(String, IpAddr)> {
     found
 }
 
-/// Returns true if ARP requests at `name` for addresses of other interfaces are not answered. The kernel takes the larger of two settings.
+/// Returns true if `name` does not answer ARP requests for addresses of other interfaces. The kernel uses the larger of
+/// two settings.
 fn ignores_arp(name: &str) -> bool {
     ["all", name].into_iter().any(|which| {
         let setting = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{which}/arp_ignore"));
@@ -215,7 +218,7 @@ pub fn set_up(name: &str) -> io::Result<()> {
     sys::set_interface_up(name, true)
 }
 
-/// Takes the interface `name` down.
+/// Sets the interface `name` down.
 ///
 /// # Errors
 /// As [`set_up`].
@@ -223,7 +226,7 @@ pub fn set_down(name: &str) -> io::Result<()> {
     sys::set_interface_up(name, false)
 }
 
-/// Harmful offloads of one interface that were turned off; they are turned on again when this is dropped.
+/// Harmful offloads of one interface that were turned off; dropping this turns them on again.
 #[derive(Debug)]
 pub struct OffloadsOff {
     name: String,
@@ -231,15 +234,15 @@ pub struct OffloadsOff {
 }
 
 impl OffloadsOff {
-    /// Turns the harmful offloads of `interface` off. Returns `None` where none is on.
+    /// Turns the harmful offloads of `interface` off. Returns `None` if none is on.
     ///
     /// # Errors
-    /// [`InterfaceError::Request`] where the kernel refuses; what was changed is changed back.
+    /// [`InterfaceError::Request`] if the kernel refuses; changes so far are undone.
     pub fn new(interface: &Interface) -> Result<Option<Self>, InterfaceError> {
         if interface.offloads.harmful().is_empty() {
             return Ok(None);
         }
-        // Made before anything is changed, so that a failure half-way restores.
+        // Constructed before the changes, so that a failure half-way restores.
         let off = Self { name: interface.name.clone(), before: interface.offloads };
         off.apply(false).map_err(|source| InterfaceError::Request {
             name: interface.name.clone(),
@@ -249,7 +252,7 @@ impl OffloadsOff {
         Ok(Some(off))
     }
 
-    /// Which were turned off.
+    /// Names of the offloads that were turned off.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         self.before.harmful()
@@ -267,7 +270,7 @@ impl OffloadsOff {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        // An error means that the interface is gone. Then there is nothing to restore.
+        // An error means that the interface is gone, so that there is nothing to restore.
         let _ = self.apply(true);
     }
 }

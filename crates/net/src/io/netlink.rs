@@ -1,5 +1,5 @@
-//! What rtnetlink says of an interface. The few messages that are needed are written by hand here and not through a netlink
-//! library. Their layout is in rtnetlink(7) and `linux/if_link.h`.
+//! Reads properties of interfaces by rtnetlink. The few messages are built by hand here, without a netlink library.
+//! Their layout is in rtnetlink(7) and `linux/if_link.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,25 +17,25 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINK_NETNSID: u16 = 37;
 
-/// How an interface hangs together with others.
+/// Relations of an interface to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relations {
     /// Index of the bridge, bond or the like that it is a port of.
     pub(crate) master: Option<i32>,
-    /// Index of the interface in this network namespace that it is joined to: the other end of a veth, or what a VLAN sits on.
+    /// Index of the related interface in this network namespace: the other end of a veth, or the parent of a VLAN.
     pub(crate) link: Option<i32>,
 }
 
-/// The relations of the interface with this index.
+/// Returns the relations of the interface with this index.
 pub(crate) fn relations(index: i32) -> io::Result<Relations> {
     let answer = link(index)?;
     let number = |kind| Some(i32::from_ne_bytes(*attribute(&answer, kind)?.first_chunk()?)).filter(|&index| index > 0);
-    // With an id of a namespace the index is one of that namespace.
+    // With a namespace id, the index belongs to that namespace.
     let elsewhere = attribute(&answer, IFLA_LINK_NETNSID).is_some();
     Ok(Relations { master: number(IFLA_MASTER), link: number(IFLA_LINK).filter(|_| !elsewhere) })
 }
 
-/// The kernel's message about the interface with this index.
+/// Returns the kernel's message about the interface with this index.
 pub(crate) fn link(index: i32) -> io::Result<Vec<u8>> {
     let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
     message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&index.to_ne_bytes());
@@ -65,9 +65,9 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel sends next, one message or several.
+/// Receives the next datagram of the kernel: one message or several.
 pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    // More than all attributes of one interface take; what is cut off is not read.
+    // Larger than all attributes of one interface; truncated bytes are not read.
     let mut answer = vec![0u8; 32_768];
     // SAFETY: the buffer is writable for its length.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
@@ -78,7 +78,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What an `NLMSG_ERROR` message says: its code is 0 for success and a negative error number otherwise.
+/// Reads the code of an `NLMSG_ERROR` message: 0 for success, otherwise a negative error number.
 pub fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
@@ -91,12 +91,12 @@ pub fn acknowledgement(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The value of the attribute `kind` of a message about an interface.
+/// Returns the attribute `kind` of a message about an interface.
 pub(crate) fn attribute(message: &[u8], kind: u16) -> Option<&[u8]> {
     attribute_of(message.get(NETLINK_HEADER + INTERFACE_HEADER..)?, kind)
 }
 
-/// The value of the attribute `kind` among these.
+/// Returns the attribute `kind` among these.
 pub(crate) fn attribute_of(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut rest = attributes;
     loop {
@@ -116,7 +116,7 @@ pub fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     nested(message, kind, |message| message.extend(value));
 }
 
-/// An attribute whose value `body` appends; padded to four bytes as all are.
+/// Appends an attribute whose value `body` appends; padded to four bytes.
 pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = message.len();
     message.extend([0, 0]);
@@ -127,13 +127,13 @@ pub(crate) fn nested(message: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Ve
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Sends an rtnetlink request for all of something, with `NLM_F_DUMP` among its flags. The bodies of the messages that come back,
-/// without their headers.
+/// Sends an rtnetlink request for a list, with `NLM_F_DUMP` among its flags. Returns the bodies of the answers, without
+/// their headers.
 pub(crate) fn dump(message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     dump_of(libc::NETLINK_ROUTE, message)
 }
 
-/// As [`dump`], by another protocol of netlink.
+/// As [`dump`], with another netlink protocol.
 pub(crate) fn dump_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
     send(&socket, message)?;
@@ -154,7 +154,7 @@ pub(crate) fn dump_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<V
     }
 }
 
-/// The number of 32 bits in the machine's order at `offset`.
+/// Reads a 32-bit number in native byte order at `offset`.
 pub(crate) fn number32(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }

@@ -1,6 +1,6 @@
-//! The few messages of nf_tables (linux/netfilter/nf_tables.h) that the gateway needs, written by hand. Several messages make a batch,
-//! which the kernel carries out as a whole or not at all. Tables are of the family `netdev`, whose chains see what an
-//! interface receives or is about to send.
+//! The few messages of nf_tables (linux/netfilter/nf_tables.h) that the gateway needs, built by hand. Several messages
+//! make a batch, which the kernel executes as a whole or not at all. Tables are of the family `netdev`, whose chains
+//! see the frames that an interface receives or is about to send.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ const GET_RULE: u16 = 7;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
 
-/// `NFT_TABLE_F_OWNER`: the table vanishes with the socket that made it, and nobody else changes it.
+/// `NFT_TABLE_F_OWNER`: the table vanishes with the socket that made it, and only that socket can change it.
 const OWNED: u32 = 2;
 /// `NFT_SET_TIMEOUT`
 const WITH_TIMEOUT: u32 = 0x10;
@@ -38,18 +38,18 @@ const META_INPUT: u32 = 4;
 const META_OUTPUT: u32 = 5;
 /// `NFT_CMP_EQ`
 const EQUAL: u32 = 0;
-/// `NFT_REG_VERDICT`, and the first register for data.
+/// `NFT_REG_VERDICT`, and the first data register.
 const VERDICT: u32 = 0;
 const REGISTER: u32 = 1;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 
-/// What a chain sees.
+/// Hook of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// What an interface has received.
+    /// Received frames of an interface.
     Ingress = 0,
-    /// What an interface is about to send (Linux 5.17).
+    /// Frames that an interface is about to send (Linux 5.17).
     Egress = 1,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Hook {
 #[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// Where the last message begins.
+    /// Beginning of the last message.
     last: usize,
 }
 
@@ -82,7 +82,7 @@ impl Batch {
         self.message(SUBSYSTEM << 8 | kind, NETDEV, 0, flags, body);
     }
 
-    /// A table, if it is not there; an `owned` one belongs to the socket.
+    /// Adds a table if it does not exist; an `owned` one belongs to the socket.
     pub(crate) fn table(&mut self, name: &str, owned: bool) {
         self.add(NEW_TABLE, libc::NLM_F_CREATE, |message| {
             string(message, 1, name);
@@ -96,17 +96,18 @@ impl Batch {
         self.add(DELETE_TABLE, 0, |message| string(message, 1, name));
     }
 
-    /// A chain of what `interface` receives, called like it; lower priorities see it first.
+    /// Adds a chain for the frames that `interface` receives, with the interface's name; lower priorities see frames
+    /// first.
     pub(crate) fn chain(&mut self, table: &str, interface: &str, priority: i32) {
         self.base_chain(table, interface, (Hook::Ingress, interface, priority), NF_ACCEPT);
     }
 
-    /// A chain of what `interface` is about to send, called like it.
+    /// Adds a chain for the frames that `interface` is about to send, with the interface's name.
     pub(crate) fn egress_chain(&mut self, table: &str, interface: &str) {
         self.base_chain(table, interface, (Hook::Egress, interface, 0), NF_ACCEPT);
     }
 
-    /// A chain that drops what `interface` receives, called like it.
+    /// Adds a chain that drops the frames that `interface` receives, with the interface's name.
     pub(crate) fn closed_chain(&mut self, table: &str, interface: &str) {
         self.base_chain(table, interface, (Hook::Ingress, interface, 0), NF_DROP);
     }
@@ -125,7 +126,7 @@ impl Batch {
         });
     }
 
-    /// A set of interfaces, each in it for a time.
+    /// Adds a set of interfaces with timeouts.
     pub(crate) fn set_of_interfaces(&mut self, table: &str, name: &str, id: u32) {
         self.add(NEW_SET, libc::NLM_F_CREATE, |message| {
             string(message, 1, table);
@@ -137,7 +138,7 @@ impl Batch {
         });
     }
 
-    /// Puts interfaces into a set, for so many milliseconds.
+    /// Adds interfaces to a set, for `millis` ms.
     pub(crate) fn put(&mut self, table: &str, set: &str, interfaces: &[i32], millis: u64) {
         self.add(NEW_ELEMENT, libc::NLM_F_CREATE, |message| {
             string(message, 1, table);
@@ -155,7 +156,7 @@ impl Batch {
         });
     }
 
-    /// A rule: what comes from an interface in the set is dropped.
+    /// Adds a rule: drop frames of an interface in the set.
     pub(crate) fn drop_members(&mut self, table: &str, chain: &str, set: &str, id: u32) {
         self.rule(table, chain, |rule| {
             is_member(rule, META_INPUT, set, id);
@@ -163,7 +164,7 @@ impl Batch {
         });
     }
 
-    /// A rule: what has this mark goes on as it is.
+    /// Adds a rule: accept frames with this mark.
     pub(crate) fn pass_marked(&mut self, table: &str, chain: &str, mark: u32) {
         self.rule(table, chain, |rule| {
             load_meta(rule, META_MARK);
@@ -176,7 +177,8 @@ impl Batch {
         });
     }
 
-    /// A rule: what an interface in the set is about to send gets this mark, and leaves by the interface with this index instead.
+    /// Adds a rule: mark frames that an interface in the set is about to send, and send them by the interface with this
+    /// index instead.
     pub(crate) fn redirect_members(&mut self, table: &str, chain: &str, set: (&str, u32), mark: u32, index: i32) {
         self.rule(table, chain, |rule| {
             is_member(rule, META_OUTPUT, set.0, set.1);
@@ -189,7 +191,7 @@ impl Batch {
         });
     }
 
-    /// A rule: whatever comes leaves by the interface with this index.
+    /// Adds a rule: send all frames by the interface with this index.
     pub(crate) fn forward(&mut self, table: &str, chain: &str, index: i32) {
         self.rule(table, chain, |rule| send_by(rule, index));
     }
@@ -203,7 +205,7 @@ impl Batch {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        // The last message is answered; of others only those that fail.
+        // The last message is acknowledged; of the others only failures are reported.
         let at = self.last + 6;
         let flags = u16::from_ne_bytes([self.bytes[at], self.bytes[at + 1]]) | libc::NLM_F_ACK as u16;
         self.bytes[at..at + 2].copy_from_slice(&flags.to_ne_bytes());
@@ -212,7 +214,7 @@ impl Batch {
     }
 }
 
-/// Returns whether this chain of this table has a rule. A table or a chain that does not exist has none.
+/// Returns true if this chain of this table has a rule. A missing table or chain has none.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -248,7 +250,7 @@ fn expression(rule: &mut Vec<u8>, name: &str, data: impl FnOnce(&mut Vec<u8>)) {
     });
 }
 
-/// The rule goes on where the frame's interface, by this key, is in the set.
+/// Continues the rule only if the frame's interface, read by `key`, is in the set.
 fn is_member(rule: &mut Vec<u8>, key: u32, set: &str, id: u32) {
     load_meta(rule, key);
     expression(rule, "lookup", |data| {
@@ -258,7 +260,7 @@ fn is_member(rule: &mut Vec<u8>, key: u32, set: &str, id: u32) {
     });
 }
 
-/// The register becomes what the kernel knows of the frame by this key.
+/// Loads the frame's metadata `key` into the register.
 fn load_meta(rule: &mut Vec<u8>, key: u32) {
     expression(rule, "meta", |data| {
         number(data, 1, REGISTER);
@@ -273,7 +275,7 @@ fn load_number(rule: &mut Vec<u8>, value: u32) {
     });
 }
 
-/// The frame leaves by the interface with this index.
+/// Sends the frame by the interface with this index.
 fn send_by(rule: &mut Vec<u8>, index: i32) {
     load_number(rule, index as u32);
     expression(rule, "fwd", |data| number(data, 1, REGISTER));
@@ -296,7 +298,7 @@ pub(crate) struct Nftables {
 
 impl Nftables {
     /// # Errors
-    /// The kernel's answer: it is built without netfilter (`EPROTONOSUPPORT`).
+    /// The kernel's answer: no netfilter (`EPROTONOSUPPORT`).
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER)? })
     }
@@ -306,7 +308,7 @@ impl Nftables {
         Ok(Self { socket: to(self.socket)? })
     }
 
-    /// Carries out `batch` and waits until that is done.
+    /// Executes `batch` and waits for the result.
     ///
     /// # Errors
     /// The kernel's answer to the first message that fails; nothing has changed then.

@@ -1,16 +1,17 @@
-//! How the data thread waits between turns. [`fairlink_core::Pacer`] keeps the pace itself, in integers. A mode only decides how
-//! punctually the thread comes back, and what that costs.
+//! Waiting of the data thread between turns. [`fairlink_core::Pacer`] keeps the pace itself, in integers. A mode only
+//! determines how punctually the thread wakes up, and the cost.
 //!
-//! | mode | waits by | wakes late by | costs |
+//! | mode | waiting | wakes late by | cost |
 //! | --- | --- | --- | --- |
-//! | `busy` | not at all | one turn | a whole processor |
+//! | `busy` | none | one turn | a whole processor |
 //! | `precise` | sleeping until 60 us before, then spinning; an arrival ends the sleep | a few us | the spinning: up to a processor at high rates |
 //! | `eco` | sleeping 50 us, then sending all that is due | 50 us and the kernel's latency | little |
 //!
-//! A thread comes back late because it slept or because something else had the processor. It may make up for at most `catch_up`
-//! of the time missed, and only for time in which there was backlog. The link then sends a burst of up to `rate * catch_up` at
-//! line speed. A longer catch-up keeps the rate on a crowded machine, a shorter one keeps bursts small. The default is
-//! [`DEFAULT_CATCH_UP`] in all modes: a virtual machine takes the processor away from any of them for some milliseconds.
+//! A thread wakes late because it slept or because something else had the processor. It may make up for at most
+//! `catch_up` of the time missed, and only for time in which there was backlog. The link then sends a burst of up to
+//! `rate * catch_up` at line speed. A longer catch-up keeps the rate on a crowded machine, a shorter one keeps bursts
+//! small. The default is [`DEFAULT_CATCH_UP`] in all modes: a virtual machine takes the processor away from any of them
+//! for some milliseconds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -20,7 +21,7 @@ use fairlink_core::Nanos;
 use crate::io::clock::Clock;
 use crate::io::sys;
 
-/// How the data thread waits; see the module.
+/// Waiting mode of the data thread; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
     /// Never sleeps.
@@ -53,29 +54,29 @@ impl Pacing {
     }
 }
 
-/// Lost time that is made up for by default. On a virtual machine whose processors others use too, 1 ms gave 3.6 to 9.2 of
+/// Default limit of lost time that is made up for. On a virtual machine with shared processors, 1 ms gave 3.6 to 9.2 of
 /// 10 Mbit/s, and this gave 9.8 to 10.0.
 pub(crate) const DEFAULT_CATCH_UP: Nanos = Nanos::from_millis(20);
-/// Longest sleep, so that a stop or a question is noticed.
+/// Longest sleep, so that a stop or a request is noticed.
 const LONGEST: Nanos = Nanos::from_millis(50);
-/// What sleeping is too coarse for: the kernel wakes a thread this late at worst on a machine that is not overloaded.
+/// Last part of a wait, which the thread spins: the kernel's worst wakeup latency on a machine that is not overloaded.
 const SPIN: Nanos = Nanos::from_micros(60);
 /// Sleep of the `eco` mode.
 const NAP: Nanos = Nanos::from_micros(50);
 
-/// What the thread waits for.
+/// Event that the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// A time, or an arrival before.
     Time(Nanos),
-    /// A time that need not be met punctually, or an arrival before: an interface is tried again then.
+    /// A time for a retry that need not be punctual, or an earlier arrival.
     Retry(Nanos),
     /// An arrival.
     Arrival,
 }
 
-/// Waits by `mode`, never longer than 50 ms. It may return before what was waited for is there; the caller asks again then.
-/// Returns how long the thread slept. For the rest of the wait it was awake.
+/// Waits by `mode`, for at most 50 ms. It may return early; the caller then checks and waits again. Returns the time
+/// that the thread slept. For the rest of the wait it was awake.
 pub(crate) fn wait(
     mode: Pacing,
     clock: &impl Clock,
@@ -96,7 +97,7 @@ pub(crate) fn wait(
             sleep(LONGEST, readable)?;
         }
         (_, Until::Retry(at)) => {
-            // While an interface takes nothing, frames of the other side are fetched several at a time.
+            // While an interface is full, fetch frames of the other side several at a time.
             sleep(NAP, [None; 2])?;
             let left = at.saturating_sub(clock.now());
             if left > Nanos::ZERO {
@@ -108,7 +109,7 @@ pub(crate) fn wait(
             if left > SPIN && sleep(left.saturating_sub(SPIN).min(LONGEST), readable)? {
                 return Ok(slept);
             }
-            // Ends after SPIN at the latest, unless the thread slept the longest sleep and comes back anyway.
+            // Ends after SPIN at the latest, unless the sleep was the longest one and the caller waits again anyway.
             if at.saturating_sub(clock.now()) <= SPIN {
                 while clock.now() < at {
                     std::hint::spin_loop();
@@ -126,9 +127,9 @@ pub(crate) fn wait(
     Ok(slept)
 }
 
-/// Sleeps for `span`, or until one of `readable` can be read. Returns whether one can.
+/// Sleeps for `span`, or until one of `readable` can be read. Returns true if one can.
 fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
-    // A negative descriptor is passed over by the kernel.
+    // The kernel ignores negative descriptors.
     let mut fds =
         readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
     let timeout = libc::timespec {
@@ -136,7 +137,8 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
         tv_sec: (span.0 / 1_000_000_000) as _,
         tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is given.
+    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is
+    // given.
     let result = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &timeout, std::ptr::null()) };
     match sys::check(result) {
         Ok(ready) => Ok(ready > 0),
@@ -145,9 +147,10 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
     }
 }
 
-/// Asks the kernel to wake this thread punctually. Otherwise sleeps end up to 50 us late.
+/// Requests punctual wakeups for this thread. Otherwise sleeps end up to 50 us late.
 pub(crate) fn wake_punctually() {
-    // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if it did.
+    // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if
+    // it did.
     unsafe {
         libc::prctl(
             libc::PR_SET_TIMERSLACK,
@@ -170,7 +173,7 @@ mod tests {
             for micros in [0, 10, 80, 400] {
                 let clock = MonotonicClock::start();
                 let at = Nanos::from_micros(micros);
-                // A signal may end a sleep early; then the loop asks again, as here.
+                // A signal may end a sleep early; then the loop waits again, as here.
                 for _ in 0..3 {
                     wait(mode, &clock, Until::Time(at), [None; 2]).unwrap();
                 }

@@ -1,17 +1,17 @@
-//! Packet sockets (packet(7)), as the gateway, the generator and the receiver open and ask them.
+//! Packet sockets (packet(7)) of the gateway, the generator and the receiver.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::io::sys;
 
-/// A packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
+/// Opens a packet socket that receives nothing until it is bound, so that no frame of another interface gets in.
 pub fn open() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it only
-/// sends.
+/// Binds `socket` to the interface with this index. With a `protocol` (`ETH_P_...`) it receives from then on; with 0 it
+/// only sends.
 pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: a `sockaddr_ll` is plain integers for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -24,11 +24,11 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Has `socket` receive those frames only that have this mark (`skb->mark`); `None`: no frame at all.
+/// Restricts `socket` to frames with this mark (`skb->mark`); `None`: no frame at all.
 pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
-    /// `SKF_AD_OFF + SKF_AD_MARK`: where a filter finds the mark.
+    /// `SKF_AD_OFF + SKF_AD_MARK`: offset of the mark for a filter.
     const MARK: u32 = (-0x1000_i32 + 20) as u32;
-    // Classic BPF, which needs no rights: load the mark, compare, return so many bytes.
+    // Classic BPF, which needs no rights: load the mark, compare, return the number of bytes to keep.
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let nothing = step(libc::BPF_RET | libc::BPF_K, 0, 0, 0);
     let mut filter = match mark {
@@ -53,7 +53,8 @@ struct Program {
     filter: *mut libc::sock_filter,
 }
 
-/// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive too.
+/// Keeps the interface with this index promiscuous while `socket` is open, so that frames to other stations arrive,
+/// too.
 pub fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
@@ -64,19 +65,19 @@ pub fn make_promiscuous(socket: &OwnedFd, index: i32) -> io::Result<()> {
     sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Asks for a receive buffer of `bytes`; returns what the kernel made of it.
+/// Requests a receive buffer of `bytes`; returns the size that the kernel granted.
 pub fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
-/// Asks for a send buffer of `bytes`; returns what the kernel made of it.
+/// Requests a send buffer of `bytes`; returns the size that the kernel granted.
 pub fn set_send_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<u32> {
     set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
 fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u32) -> io::Result<u32> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // The first goes past the system's limit and needs more than the root of a user namespace may do.
+    // The first option exceeds the system's limit and needs more rights than the root of a user namespace has.
     if sys::set_option(socket, libc::SOL_SOCKET, force, &value).is_err() {
         sys::set_option(socket, libc::SOL_SOCKET, plain, &value)?;
     }
@@ -84,13 +85,13 @@ fn set_buffer(socket: &OwnedFd, force: libc::c_int, plain: libc::c_int, bytes: u
     Ok(u32::try_from(actual).unwrap_or(0))
 }
 
-/// Bytes of frames that wait in the kernel for `socket`, and how many there may be, as the kernel accounts for them.
+/// Bytes of frames that wait in the kernel for `socket`, and their limit, as the kernel accounts for them.
 pub fn waiting(socket: &OwnedFd) -> io::Result<(u32, u32)> {
     let MemoryInfo([waiting, limit, ..]) = sys::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
     Ok((waiting, limit))
 }
 
-/// What `SO_MEMINFO` tells (linux/sock_diag.h): first what is allocated for reception, then how much may be.
+/// Result of `SO_MEMINFO` (linux/sock_diag.h): first the memory allocated for reception, then its limit.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct MemoryInfo([u32; 9]);
@@ -98,7 +99,7 @@ struct MemoryInfo([u32; 9]);
 // SAFETY: any bytes are integers.
 unsafe impl sys::Plain for MemoryInfo {}
 
-/// Frames that the kernel dropped since the last call because nobody fetched them in time.
+/// Frames that the kernel dropped since the last call because the buffer was full.
 pub fn take_drops(socket: &OwnedFd) -> io::Result<u64> {
     // Reading resets the kernel's counter.
     let statistics: PacketStatistics = sys::option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;

@@ -1,5 +1,5 @@
-//! The backends for real interfaces, of which each gateway uses one. A port is asked some times for each batch of frames, not for each
-//! frame, so that a branch there costs nothing to speak of.
+//! The backends for real interfaces, of which each gateway uses one. A port is called a few times for each batch of
+//! frames, not for each frame, so that the cost of a branch there is negligible.
 
 use std::os::fd::BorrowedFd;
 
@@ -33,7 +33,7 @@ impl BackendKind {
         }
     }
 
-    /// Frames of the pool that two interfaces have at most beside those under way.
+    /// Maximum number of pool frames that two interfaces own, besides those in transit.
     #[must_use]
     pub(crate) const fn reserve(self) -> u32 {
         match self {
@@ -43,7 +43,7 @@ impl BackendKind {
     }
 }
 
-/// What moves frames at an interface.
+/// Description of an interface's backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BackendInfo {
     pub(crate) backend: BackendKind,
@@ -59,7 +59,7 @@ pub(crate) enum RealPort {
     Xdp(AfXdp),
 }
 
-/// The same method of whichever backend it is.
+/// Calls the same method of either backend.
 macro_rules! either {
     ($port:expr, $backend:ident => $call:expr) => {
         match $port {
@@ -77,7 +77,7 @@ impl RealPort {
         }
     }
 
-    /// Bytes of the kernel's memory for frames that were not fetched and not sent yet, as far as they do not lie in the pool.
+    /// Bytes of the kernel's memory for frames not fetched or not sent yet, outside the pool.
     pub(crate) fn kernel_bytes(&self) -> u64 {
         match self {
             Self::Packet(port) => {
@@ -88,7 +88,7 @@ impl RealPort {
         }
     }
 
-    /// Bytes of memory that receiving takes beside the pool; it never grows.
+    /// Memory for reception in bytes, besides the pool; it never grows.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::Packet(port) => port.memory_bytes(),
@@ -96,12 +96,12 @@ impl RealPort {
         }
     }
 
-    /// Returns true if neither the kernel nor this has frames that were not handed over yet.
+    /// Returns true if neither the kernel nor this port has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         either!(self, port => port.is_empty())
     }
 
-    /// Goes on with the counters of `before`, whose place this takes.
+    /// Continues the counters of `before`, the predecessor of this port.
     pub(crate) fn inherit(&mut self, before: &mut Self) {
         let before = before.counters();
         either!(self, port => port.inherit(before));

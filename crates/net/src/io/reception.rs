@@ -1,14 +1,16 @@
-//! What a packet socket has received and nobody has taken yet, and how it becomes arrivals.
+//! Frames that a packet socket has received and that are not handed over yet, and their conversion to arrivals.
 //!
-//! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and where that is full a
-//! long buffer. A frame is handed over as it lies in the pool. A super-frame, which an offload has joined from several packets,
-//! is moved to the slot's long buffer, and its packets are written into frames of the pool one by one, as many as are asked for
-//! and the pool has. The rest waits here until the next time. Nothing is received before all slots are empty again.
+//! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and a long
+//! buffer for the bytes beyond that. A frame is handed over as it lies in the pool. A super-frame, which an offload has
+//! joined from several packets, is moved to the slot's long buffer. Its packets are written into frames of the pool one
+//! by one, as many as the caller wants and the pool has. The rest waits here until the next call. Nothing is received
+//! before all slots are empty again.
 //!
-//! What the kernel changes on the way is changed back. A VLAN tag that it took out is put in again. A checksum that the sender
-//! left to hardware, as is usual on veth, is left to the output in its turn, if it is that of TCP or UDP, and computed if not.
+//! Changes by the kernel are reverted. A VLAN tag that it took out is put in again. A checksum that the sender left to
+//! hardware, as is usual on veth, is left to the output if it is that of TCP or UDP, and computed otherwise.
 //!
-//! Where the kernel does not describe frames (no `PACKET_VNET_HDR`), super-frames are too long and checksums stay as they are.
+//! If the kernel does not describe frames (no `PACKET_VNET_HDR`), super-frames are too long and checksums stay as they
+//! are.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -21,10 +23,10 @@ use crate::wire::checksum;
 use crate::wire::segments::{self, LONGEST, Segments, Unsplittable};
 use crate::wire::virtio::VirtioHeader;
 
-/// Bytes of a slot's long buffer. A super-frame lies in it behind the headroom.
+/// Bytes of a slot's long buffer. A super-frame is in it behind the headroom.
 const SLOT: usize = (HEADROOM + LONGEST).next_multiple_of(64);
 
-/// Room for one `tpacket_auxdata` control message, aligned as control messages are.
+/// Buffer for one `tpacket_auxdata` control message, aligned as control messages are.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
@@ -33,7 +35,7 @@ struct Control([u8; 64]);
 const _: () =
     assert!(size_of::<Control>() >= unsafe { libc::CMSG_SPACE(size_of::<libc::tpacket_auxdata>() as u32) } as usize);
 
-/// What one `recvmmsg` fills beside the frames. Lives on the heap, at a fixed place, because the messages point into it.
+/// Arguments of one `recvmmsg` besides the frames. On the heap, at a fixed place, because the messages point into it.
 struct Arrays {
     messages: [libc::mmsghdr; BATCH],
     vectors: [[libc::iovec; 3]; BATCH],
@@ -44,15 +46,15 @@ struct Arrays {
 /// A message as it was received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
-    /// What the kernel says of the frame.
+    /// The kernel's description of the frame.
     pub(super) header: VirtioHeader,
-    /// The frame's length as it came, which may be more than there is room for.
+    /// Original length of the frame, which may exceed the available room.
     pub(super) wire: usize,
-    /// The VLAN tag that the kernel took out, as it stood in the frame.
+    /// The VLAN tag that the kernel took out, in its original form.
     pub(super) tag: Option<[u8; 4]>,
 }
 
-/// A super-frame that is being split. It lies in the long buffer of slot `next`.
+/// A super-frame that is being split, in the long buffer of slot `next`.
 #[derive(Clone, Copy, Debug)]
 struct Splitting {
     segments: Segments,
@@ -69,19 +71,19 @@ pub(super) struct Reception {
     described: bool,
     /// The frame that each slot has for the next message.
     armed: [Option<u32>; BATCH],
-    /// The messages of the slots before `ready` are set, but those of the slots before `used` must be set again.
+    /// The messages of the slots before `ready` are set, except those before `used`, which must be set again.
     ready: usize,
     used: usize,
-    /// The pool whose memory they point into, by its number; 0 before the first.
+    /// Number of the pool that the messages point into; 0 before the first.
     pool: u64,
-    /// The long buffers one after the other; none where frames are not described.
+    /// The long buffers one after the other; none if frames are not described.
     long: Vec<u8>,
-    /// Slots that were filled, and the first of them that is not handed over.
+    /// Filled slots, and the first of them that is not handed over.
     filled: [Received; BATCH],
     count: usize,
     next: usize,
     splitting: Option<Splitting>,
-    /// When they were filled.
+    /// Time of filling.
     at: Nanos,
 }
 
@@ -110,27 +112,27 @@ impl Reception {
         size_of::<Arrays>() + self.long.capacity()
     }
 
-    /// Returns true if something was received and is not handed over yet.
+    /// Returns true if received frames are not handed over yet.
     pub(super) fn has_more(&self) -> bool {
         self.next < self.count
     }
 
-    /// Frames of the pool that are here.
+    /// Number of pool frames owned here.
     pub(super) fn held(&self) -> usize {
         self.armed.iter().flatten().count()
     }
 
-    /// Gives all frames back. What was not handed over is lost.
+    /// Gives all frames back. Frames that were not handed over are lost.
     pub(super) fn release(&mut self, pool: &mut FramePool) {
         (self.count, self.next, self.splitting) = (0, 0, None);
         (self.ready, self.used) = (0, 0);
         self.armed.iter_mut().filter_map(Option::take).for_each(|frame| pool.give_back(frame));
     }
 
-    /// Receives up to `max` messages from `socket` without waiting. Nothing may be here that is not handed over.
+    /// Receives up to `max` messages from `socket` without waiting. All earlier frames must have been handed over.
     ///
     /// # Errors
-    /// The kernel's answer, as of `recvmmsg`; `EAGAIN` where there is no message, or no frame in the pool.
+    /// The error of `recvmmsg`; `EAGAIN` if there is no message, or no frame in the pool.
     pub(super) fn fill(
         &mut self,
         socket: &OwnedFd,
@@ -145,10 +147,10 @@ impl Reception {
         }
         let header = if self.described { VirtioHeader::LEN } else { 0 };
         let arrays = &mut *self.arrays;
-        // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long buffer
-        // each, now or since they were received into last. All of them belong to this value or to this pool: `arm` has compared its
-        // number, and a pool neither moves nor loses frames. Nobody borrows them until the call returns. `armed` holds each frame once, so no
-        // two overlap.
+        // SAFETY: `arm` has set the first `count` messages to point to a header, a control buffer, a frame and a long
+        // buffer each, now or since they were received into last. All of them belong to this value or to this pool:
+        // `arm` has compared its number, and a pool neither moves nor loses frames. Nothing borrows them until the call
+        // returns. `armed` holds each frame once, so no two overlap.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -165,28 +167,28 @@ impl Reception {
             let message = &arrays.messages[index];
             self.filled[index] = Received {
                 header: if self.described { arrays.headers[index] } else { VirtioHeader::default() },
-                // With MSG_TRUNC the kernel says how long the packet really is.
+                // With MSG_TRUNC the kernel reports the real length of the packet.
                 wire: (message.msg_len as usize).saturating_sub(header),
                 tag: vlan_tag(&message.msg_hdr),
             };
         }
         (self.count, self.next, self.at) = (received as usize, 0, now);
-        // Had some been left unset, they still are.
+        // Slots that were not set before still are not.
         self.used = if count >= self.used { self.count } else { self.used.max(self.count) };
         Ok(())
     }
 
-    /// Sees to it that the first slots have frames and can be received into, `max` of them, or fewer if the pool has no more.
-    /// Returns how many can.
+    /// Prepares the first `max` slots for reception, or fewer if the pool has no more frames. Returns the number of
+    /// prepared slots.
     fn arm(&mut self, pool: &mut FramePool, max: usize) -> usize {
         let max = max.min(BATCH);
         let (base, frame_bytes) = (pool.as_mut_ptr(), pool.frame_bytes());
         if self.pool != pool.id() {
             (self.pool, self.used, self.ready) = (pool.id(), 0, 0);
-            // They are frames of the pool before, of which this one may have none, or another owner may have them.
+            // They belong to an earlier pool; in this one they may not exist or have another owner.
             self.armed = [None; BATCH];
         }
-        // What does not fit into the pool's frame goes on in the long buffer where it would go on there.
+        // Bytes beyond the pool's frame continue at the same offset of the long buffer.
         let overflow = if self.described { SLOT.saturating_sub(frame_bytes) } else { 0 };
         let long = self.long.as_mut_ptr();
         let arrays = &mut *self.arrays;
@@ -197,7 +199,7 @@ impl Reception {
             assert!((frame as usize) < pool.frames(), "frame {frame} of a pool of {}", pool.frames());
             // SAFETY: the pool has this frame, so the result is inside its memory.
             let at = unsafe { base.add(frame as usize * frame_bytes + HEADROOM) };
-            // Where `overflow` is not 0 there is a buffer of `SLOT` bytes for each slot, of which the last `overflow` are meant.
+            // If `overflow` is not 0, each slot has a buffer of `SLOT` bytes, of which the last `overflow` are used.
             // Else the address is not used.
             let further = long.wrapping_add(index * SLOT + frame_bytes);
             let header = if self.described { VirtioHeader::LEN } else { 0 };
@@ -217,7 +219,7 @@ impl Reception {
         max
     }
 
-    /// Appends what was received to `out`, oldest first, until there are `max` arrivals in it or the pool has no more frames.
+    /// Appends received frames to `out`, oldest first, until `out` has `max` arrivals or the pool has no more frames.
     pub(super) fn hand_over(
         &mut self,
         pool: &mut FramePool,
@@ -239,7 +241,7 @@ impl Reception {
         }
     }
 
-    /// The arrival in slot `next`; `None` where a super-frame is to be split.
+    /// Returns the arrival in slot `next`; `None` if a super-frame is to be split.
     fn look_at(&mut self, pool: &mut FramePool, counters: &mut BackendCounters) -> Option<Arrival> {
         let slot = self.next;
         let Received { header, wire, tag } = self.filled[slot];
@@ -294,11 +296,11 @@ impl Reception {
         Some(Arrival { frame, len: len as u32, condition })
     }
 
-    /// Puts the super-frame of `slot` together in the long buffer, its tag put back, and finds out how to split it.
+    /// Assembles the super-frame of `slot` in the long buffer, restores its tag, and determines how to split it.
     fn begin(&mut self, pool: &mut FramePool, slot: usize, frame: u32) -> Result<Splitting, Unsplittable> {
         let Received { mut header, wire, tag } = self.filled[slot];
         let first = pool.frame_bytes() - HEADROOM;
-        // It was cut off, or may have been.
+        // It was truncated, or may have been.
         if wire > SLOT - HEADROOM {
             return Err(Unsplittable::TooLong);
         }
@@ -318,7 +320,7 @@ impl Reception {
         Ok(Splitting { segments, start, len, index: 0 })
     }
 
-    /// The next packet of the super-frame in slot `next`; `None` where the pool has no frame for it.
+    /// Returns the next packet of the super-frame in slot `next`, or `None` if the pool has no frame for it.
     fn split(&mut self, pool: &mut FramePool) -> Option<Arrival> {
         let Splitting { segments, start, len, index } = self.splitting.as_mut()?;
         let frame = pool.take()?;
@@ -335,14 +337,14 @@ impl Reception {
     }
 }
 
-/// Moves the addresses at the beginning of a frame to the front by the length of a tag, and puts the tag in behind them. The
+/// Moves the addresses at the beginning of a frame forward by the length of a tag, and inserts the tag behind them. The
 /// frame begins 4 bytes into `bytes`.
 fn put_tag(bytes: &mut [u8], tag: [u8; ethernet::VLAN_TAG]) {
     bytes.copy_within(tag.len()..tag.len() + 12, 0);
     bytes[12..12 + tag.len()].copy_from_slice(&tag);
 }
 
-/// The VLAN tag that the kernel took out of the frame of this message, as it stood in the frame.
+/// Returns the VLAN tag that the kernel took out of the frame of this message, in its original form.
 fn vlan_tag(message: &libc::msghdr) -> Option<[u8; ethernet::VLAN_TAG]> {
     // SAFETY: the kernel has filled `msg_control`, of the length it has set, with whole control messages.
     let control = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;

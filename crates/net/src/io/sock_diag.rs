@@ -1,4 +1,4 @@
-//! Sockets of this network namespace with the users who opened them, as sock_diag(7) lists them. Any user may ask. Layouts are in
+//! Lists the sockets of this network namespace with their owners, by sock_diag(7). Any user may do so. Layouts are in
 //! `linux/unix_diag.h` and `linux/packet_diag.h`.
 
 use std::io;
@@ -9,7 +9,7 @@ use crate::io::netlink::{self, NETLINK_HEADER, attribute_of, number32};
 const BY_FAMILY: u16 = 20;
 /// Length of `struct unix_diag_msg` and of `struct packet_diag_msg`, before their attributes.
 const HEADER: usize = 16;
-/// Where both have the inode of the socket.
+/// Position of the socket's inode in both layouts.
 const INODE: usize = 4;
 
 // Of `linux/unix_diag.h`.
@@ -28,13 +28,14 @@ const PACKET_DIAG_UID: u16 = 5;
 pub(crate) struct NamedSocket {
     /// The name, without the zero before it.
     pub(crate) name: Vec<u8>,
-    /// The user who opened it, as this user namespace sees it. `None`: the kernel does not say (before Linux 5.3).
+    /// The user who opened it, in this user namespace. `None` if the kernel does not report it (before Linux 5.3).
     pub(crate) user: Option<libc::uid_t>,
     inode: u32,
 }
 
 impl NamedSocket {
-    /// Reads `struct unix_diag_msg` with its attributes. `None` if it is another kind of socket, or has no abstract name.
+    /// Reads `struct unix_diag_msg` with its attributes. `None` if it is another kind of socket, or has no abstract
+    /// name.
     fn from_message(body: &[u8]) -> Option<Self> {
         let attributes = body.get(HEADER..)?;
         if i32::from(*body.get(1)?) != libc::SOCK_DGRAM {
@@ -45,7 +46,7 @@ impl NamedSocket {
         Some(Self { name, user, inode: number32(body, INODE)? })
     }
 
-    /// Looks for a process that has the socket. `None` where this process may not see whose it is.
+    /// Searches for a process that has the socket. Returns `None` if this process may not see the owner.
     pub(crate) fn process(&self) -> Option<u32> {
         let link = format!("socket:[{}]", self.inode);
         let has_it = |process: &u32| {
@@ -60,19 +61,20 @@ impl NamedSocket {
 /// Lists the datagram sockets with abstract names in this network namespace.
 ///
 /// # Errors
-/// The kernel's answer, such as one that is built without `CONFIG_UNIX_DIAG`.
+/// The kernel's answer, such as that of a kernel without `CONFIG_UNIX_DIAG`.
 pub(crate) fn named_sockets() -> io::Result<Vec<NamedSocket>> {
-    // `struct unix_diag_req`: family, protocol, padding, states, inode, what to show, cookie.
+    // `struct unix_diag_req`: family, protocol, padding, states, inode, attributes to show, cookie.
     let numbers = [libc::AF_UNIX as u32, u32::MAX, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_UID, 0, 0];
     Ok(dump(&numbers)?.iter().filter_map(|body| NamedSocket::from_message(body)).collect())
 }
 
-/// Returns true if `user` has a packet socket at the interface with this index. To open one takes CAP_NET_RAW in this network namespace.
+/// Returns true if `user` has a packet socket at the interface with this index. Opening one needs CAP_NET_RAW in this
+/// network namespace.
 ///
 /// # Errors
-/// The kernel's answer, such as one that is built without `CONFIG_PACKET_DIAG`.
+/// The kernel's answer, such as that of a kernel without `CONFIG_PACKET_DIAG`.
 pub(crate) fn has_packet_socket(user: libc::uid_t, index: i32) -> io::Result<bool> {
-    // `struct packet_diag_req`: family, protocol, padding, inode, what to show, cookie.
+    // `struct packet_diag_req`: family, protocol, padding, inode, attributes to show, cookie.
     let numbers = [libc::AF_PACKET as u32, 0, PACKET_SHOW_INFO, 0, 0];
     Ok(dump(&numbers)?.iter().any(|body| is_packet_socket(body, user, index).unwrap_or(false)))
 }
@@ -85,7 +87,8 @@ fn is_packet_socket(body: &[u8], user: libc::uid_t, index: i32) -> Option<bool> 
     Some(at == index as u32 && of == user)
 }
 
-/// Asks for all sockets of a family with these numbers as the request, of which the first is the family (in its lowest byte).
+/// Requests all sockets of a family with `numbers` as the request, the first of which is the family (in its lowest
+/// byte).
 fn dump(numbers: &[u32]) -> io::Result<Vec<Vec<u8>>> {
     let mut message = vec![0; NETLINK_HEADER];
     message.push(numbers[0] as u8);
@@ -107,7 +110,7 @@ mod tests {
         let name = format!("fairlink-sock-diag-{}", std::process::id());
         let found = || named_sockets().unwrap().into_iter().filter(|socket| socket.name == name.as_bytes());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
-        // A stream socket has names of its own.
+        // Stream sockets have a separate name space.
         let _stream = UnixListener::bind_addr(&address).unwrap();
         match named_sockets() {
             Err(error) => {

@@ -1,4 +1,4 @@
-//! System calls that several parts share: sockets and their options, interface requests, thread placement, waiting.
+//! System calls that several modules share: sockets and their options, interface requests, thread placement, waiting.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 /// Longest name of an interface, in bytes.
 const MAX_NAME: usize = libc::IFNAMSIZ - 1;
 
-/// The result of a system call that returns -1 on error.
+/// Converts the result of a system call that returns -1 on error.
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -16,19 +16,19 @@ pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: `socket` takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: `fd` was just returned by the kernel and belongs to nobody else.
+    // SAFETY: `fd` was just returned by the kernel and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A file that is in memory alone and gone when it is closed. `name` is for those who look into /proc.
+/// Creates a file that exists in memory only, until it is closed. `name` is shown in /proc.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
     // SAFETY: the name ends with a zero.
     let fd = check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the kernel has just made it, and nobody else has it.
+    // SAFETY: the kernel has just made it, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// Sets a socket option whose value is `value`.
+/// Sets a socket option to `value`.
 pub fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` points to `length` readable bytes for the whole call.
@@ -39,7 +39,8 @@ pub fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_i
 /// Data for which any bytes are a valid value, as the kernel writes them.
 ///
 /// # Safety
-/// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the kernel reads.
+/// Every pattern of bits must be a value of the type, and the type must have no padding: it may lie in memory that the
+/// kernel reads.
 pub unsafe trait Plain: Copy {}
 
 // SAFETY: any four bytes are an integer.
@@ -56,25 +57,27 @@ pub fn option<T: Plain>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int)
     // SAFETY: zeros are a value of `T`, as any bytes are.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the length.
+    // SAFETY: `value` is writable for `length` bytes and valid whatever is written; `length` is a valid place for the
+    // length.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut length)
     })?;
     Ok(value)
 }
 
-/// Returns true if the kernel takes `name` for an interface: 1 to 15 bytes, none of them zero.
+/// Returns true if `name` is valid for an interface: 1 to 15 bytes, none of them zero.
 pub(crate) fn is_interface_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.bytes().any(|byte| byte == 0)
 }
 
-/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by `fill`.
+/// Runs an interface request (`SIOCGIF...`, `SIOCSIF...`) for the interface `name`, with the request filled in by
+/// `fill`.
 pub(crate) fn interface_request(
     request: libc::c_ulong,
     name: &str,
     fill: impl FnOnce(&mut libc::ifreq),
 ) -> io::Result<libc::ifreq> {
-    // A socket of any family takes requests about interfaces, and a unit of systemd may forbid those of the Internet.
+    // A socket of any family accepts requests about interfaces, and a systemd unit may forbid those of the Internet.
     let socket = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)?;
     // SAFETY: an `ifreq` is plain data (integers, an address, a pointer) for which all zeros is valid.
     let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -86,8 +89,8 @@ pub(crate) fn interface_request(
         *to = from as libc::c_char;
     }
     fill(&mut message);
-    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set it to
-    // memory that its caller keeps alive and that is as large as the request says.
+    // SAFETY: `message` is a valid `ifreq` that outlives the call; where a request follows `ifr_data`, `fill` has set
+    // it to memory that its caller keeps alive and that is as large as the request says.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &mut message) })?;
     Ok(message)
 }
@@ -125,12 +128,12 @@ pub(crate) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
     Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
 }
 
-/// Takes the interface `name` up or down.
+/// Sets the interface `name` up or down.
 pub fn set_interface_up(name: &str, up: bool) -> io::Result<()> {
     set_interface_flag(name, libc::IFF_UP, up)
 }
 
-/// Sets a flag of the interface `name` (`IFF_...`), or takes it off.
+/// Sets or clears a flag of the interface `name` (`IFF_...`).
 pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io::Result<()> {
     let before = interface_flags(name)?;
     let flags = if on { before | flag } else { before & !flag };
@@ -138,7 +141,8 @@ pub(crate) fn set_interface_flag(name: &str, flag: libc::c_int, on: bool) -> io:
     Ok(())
 }
 
-/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor queues.
+/// Keeps this thread on one processor, so that frames sent from it stay in order on their way through per-processor
+/// queues.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     // SAFETY: a `cpu_set_t` is an array of integers for which all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -164,13 +168,13 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
     (0..8 * size_of::<libc::cpu_set_t>()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// Waits until one of `fds` is ready, at most `timeout_ms`. How many are.
+/// Waits until one of `fds` is ready, at most `timeout_ms`. Returns how many are.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
     // SAFETY: `fds` holds as many valid entries as are said for the whole call.
     Ok(check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) })? as usize)
 }
 
-/// Waits until `fd` can be read, at most `timeout_ms`. Whether it can.
+/// Waits until `fd` can be read, at most `timeout_ms`. Returns true if it can.
 pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: `poll` is one valid `pollfd` for the whole call.
@@ -181,10 +185,11 @@ pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     }
 }
 
-/// Memory of its own, zero at first, that takes room only where it has been written to.
+/// Mapped memory, initially zero, that takes room only for pages that were written.
 ///
-/// The kernel may be told of it and write parts of it at any time. A reference to such a part would be undefined behaviour, also where
-/// nothing is read through it. So there is no safe way to a slice: the caller says that the bytes are the process's for as long as it lives.
+/// The kernel may be given the region and write parts of it at any time. A reference to such a part would be undefined
+/// behaviour, even if nothing is read through it. So there is no safe way to a slice: the caller guarantees that the
+/// bytes belong to the process as long as the slice lives.
 #[derive(Debug)]
 pub(crate) struct Region {
     at: NonNull<u8>,
@@ -193,17 +198,17 @@ pub(crate) struct Region {
 
 // SAFETY: the memory belongs to this value alone, as that of a `Vec` does.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives out only what an unsafe call asks for, and its caller answers for writers.
+// SAFETY: a shared reference gives access only through unsafe calls, whose callers answer for writers.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `bytes` bytes, not zero, at an address that is a multiple of a page.
+    /// Reserves `bytes` bytes, not zero, at a page-aligned address.
     ///
     /// # Errors
-    /// Where the kernel has no room for them.
+    /// If the kernel has no room for them.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // Miri knows no more than the two.
+        // Miri supports only these two flags.
         let sparse = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | sparse;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
@@ -220,28 +225,29 @@ impl Region {
         self.at.as_ptr()
     }
 
-    /// `count` bytes from `start` on.
+    /// Returns `count` bytes from `start` on.
     ///
     /// # Panics
-    /// Where they are not all within the region.
+    /// If they are not all within the region.
     ///
     /// # Safety
-    /// Nobody writes these bytes while the slice lives, neither this process nor the kernel.
+    /// These bytes must not be written while the slice lives, neither by this process nor by the kernel.
     #[inline]
     pub(crate) unsafe fn bytes(&self, start: usize, count: usize) -> &[u8] {
         self.check(start, count);
-        // SAFETY: the bytes are mapped, initialised, and were just checked to lie within the mapping, which lives as long as `self`. The
-        // caller answers for writers.
+        // SAFETY: the bytes are mapped, initialised, and were just checked to lie within the mapping, which lives as
+        // long as `self`. The caller answers for writers.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(start), count) }
     }
 
-    /// As [`Region::bytes`], to be changed.
+    /// As [`Region::bytes`], mutable.
     ///
     /// # Panics
     /// As [`Region::bytes`].
     ///
     /// # Safety
-    /// Nobody else reads or writes these bytes while the slice lives, neither this process nor the kernel.
+    /// These bytes must not be read or written elsewhere while the slice lives, neither by this process nor by the
+    /// kernel.
     #[inline]
     pub(crate) unsafe fn bytes_mut(&mut self, start: usize, count: usize) -> &mut [u8] {
         self.check(start, count);

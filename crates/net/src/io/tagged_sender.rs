@@ -1,10 +1,10 @@
 //! Sends frames with VLAN tags that a packet socket's `sendmsg` refuses as too long.
 //!
-//! An interface with an mtu of 1500 carries frames of 1514 B, and VLAN tags come on top. The kernel's `packet_snd` knows that for
-//! one tag of 802.1Q only: 1518 B with a tag of 802.1ad, or 1522 B with two tags, are `EMSGSIZE`. Its transmit ring
-//! (`PACKET_TX_RING`) leaves that decision to the interface where each frame has a `virtio_net_hdr`. So such frames, and no
-//! others, go through a ring with room for one. The header says that all of the frame is header, which makes the kernel copy the
-//! whole frame before the call returns.
+//! An interface with an mtu of 1500 carries frames of 1514 B, not counting VLAN tags. The kernel's `packet_snd` allows
+//! for one tag of 802.1Q only: 1518 B with a tag of 802.1ad, or 1522 B with two tags, are `EMSGSIZE`. Its transmit ring
+//! (`PACKET_TX_RING`) leaves that decision to the interface if each frame has a `virtio_net_hdr`. So only such frames
+//! go through a ring with room for one. The header declares the whole frame as headers, which makes the kernel copy it
+//! before the call returns.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,12 +15,12 @@ use crate::io::sys;
 
 /// Version 2 of the ring's layout, whose frames begin with a `tpacket2_hdr`.
 const TPACKET_V2: libc::c_int = 1;
-/// Where a frame's bytes begin: behind its `tpacket2_hdr`.
+/// Offset of a frame's bytes: behind its `tpacket2_hdr`.
 const DATA: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
-/// Where its `tp_status` and `tp_len` are.
+/// Offsets of `tp_status` and `tp_len`.
 const STATUS: usize = 0;
 const LENGTH: usize = 4;
-/// Length of a `virtio_net_hdr`, and where it says how much of the frame is header.
+/// Length of a `virtio_net_hdr`, and offset of its header length.
 const VIRTIO_HEADER: usize = 10;
 const VIRTIO_HEADER_LENGTH: usize = 2;
 
@@ -36,7 +36,8 @@ pub(crate) struct TaggedSender {
 unsafe impl Send for TaggedSender {}
 
 impl TaggedSender {
-    /// For frames of up to `longest` bytes out of the interface with this index, which get this `mark`; 0 for none.
+    /// Opens a sender for frames of up to `longest` bytes out of the interface with this index. Frames get `mark`; 0
+    /// for none.
     ///
     /// # Errors
     /// The kernel's answer: no permission (`EPERM`), no such interface (`ENODEV`), no memory (`ENOMEM`).
@@ -81,15 +82,15 @@ impl TaggedSender {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the ring is mapped as long as this value lives, at the start of a page, and the kernel changes this word
-        // only as a whole.
+        // SAFETY: the ring is mapped as long as this value lives, at the start of a page, and the kernel changes this
+        // word only as a whole.
         unsafe { AtomicU32::from_ptr(self.ring.add(STATUS).cast()) }
     }
 
     /// Sends `frame`, which the kernel has copied when this returns.
     ///
     /// # Errors
-    /// The kernel's answer, as of `sendmsg`; `EMSGSIZE` where the frame is longer than the ring's.
+    /// The error of `sendmsg`; `EMSGSIZE` if the frame is longer than the ring's.
     pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let total = VIRTIO_HEADER + frame.len();
         if DATA + total > self.size || frame.len() > usize::from(u16::MAX) {
@@ -100,8 +101,8 @@ impl TaggedSender {
         }
         let mut header = [0; VIRTIO_HEADER];
         header[VIRTIO_HEADER_LENGTH..VIRTIO_HEADER_LENGTH + 2].copy_from_slice(&(frame.len() as u16).to_ne_bytes());
-        // SAFETY: the frame of the ring has `size` bytes, which was checked to be enough. The kernel does not read it before
-        // the status says so.
+        // SAFETY: the frame of the ring has `size` bytes, which was checked to be enough. The kernel does not read it
+        // before the status says so.
         unsafe {
             self.ring.add(LENGTH).cast::<u32>().write(total as u32);
             self.ring.add(DATA).copy_from_nonoverlapping(header.as_ptr(), VIRTIO_HEADER);
@@ -112,12 +113,12 @@ impl TaggedSender {
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
         let result = match sent {
             ..0 => Err(io::Error::last_os_error()),
-            // It found nothing to send, which does not happen: the caller tries again.
+            // The kernel found nothing to send, which does not happen: the caller tries again.
             0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
             1.. => Ok(()),
         };
         if result.is_err() {
-            // The kernel leaves what it refused in the ring, to be tried again; the caller decides that.
+            // The kernel leaves a refused frame in the ring, to be tried again; the caller decides that.
             self.status().store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
         }
         result
@@ -126,7 +127,7 @@ impl TaggedSender {
 
 impl Drop for TaggedSender {
     fn drop(&mut self) {
-        // SAFETY: mapped in `open` with this size, and nothing points there any more.
+        // SAFETY: mapped in `open` with this size, and no pointers to it remain.
         unsafe { libc::munmap(self.ring.cast(), self.size) };
     }
 }

@@ -1,4 +1,5 @@
-//! Pairs of virtual Ethernet interfaces (veth(4)): made, looked at and removed without any external program, by rtnetlink.
+//! Pairs of virtual Ethernet interfaces (veth(4)): created, queried and removed by rtnetlink, without external
+//! programs.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use crate::io::netlink::{
 };
 use crate::io::{netlink, sys};
 
-/// How long the kernel may take to bring a pair into service.
+/// Maximum time for the kernel to bring a pair into service.
 const PATIENCE: Nanos = Nanos::from_secs(10);
 
 const IFLA_IFNAME: u16 = 3;
@@ -29,22 +30,24 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 
-/// What both ends of a pair have in common.
+/// Settings of both ends of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// Largest IP packet in bytes; the Ethernet header comes on top.
+    /// Largest IP packet in bytes, without the Ethernet header.
     pub mtu: u32,
     /// Packets that a queueing discipline without a limit of its own may hold at either end.
     pub queue: u32,
-    /// What `ip link` shows as `alias`; empty for none.
+    /// The `alias` that `ip link` shows; empty for none.
     pub alias: &'a str,
 }
 
 impl Pair<'_> {
-    /// Creates the interfaces `name` and `peer`, joined and down. Each end has one queue each way, so that frames stay in order.
+    /// Creates the interfaces `name` and `peer`, joined and down. Each end has one queue in each direction, so that
+    /// frames stay in order.
     ///
     /// # Errors
-    /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth (`EOPNOTSUPP`).
+    /// The kernel's answer: a name that exists (`EEXIST`), no permission (`EPERM`), a kernel without veth
+    /// (`EOPNOTSUPP`).
     pub fn create(&self, name: &str, peer: &str) -> io::Result<()> {
         for name in [name, peer] {
             if !sys::is_interface_name(name) {
@@ -55,7 +58,7 @@ impl Pair<'_> {
         if self.alias.is_empty() {
             return Ok(());
         }
-        // The kernel takes no alias with a new interface.
+        // The kernel does not accept an alias when it creates an interface.
         [name, peer].into_iter().try_for_each(|name| set_alias(name, self.alias)).inspect_err(|_| {
             let _ = sys::interface_index(name).and_then(remove);
         })
@@ -89,7 +92,7 @@ impl Pair<'_> {
     }
 }
 
-/// A message about the interface with this index, without attributes.
+/// Builds a message about the interface with this index, without attributes.
 fn about(index: i32) -> Vec<u8> {
     let mut message = vec![0; NETLINK_HEADER + INTERFACE_HEADER];
     message[NETLINK_HEADER + 4..NETLINK_HEADER + 8].copy_from_slice(&index.to_ne_bytes());
@@ -103,7 +106,7 @@ fn set_alias(name: &str, alias: &str) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// Moves the interface `name` into a network namespace, where it is down at first and has no address.
+/// Moves the interface `name` into a network namespace, where it is initially down and without address.
 ///
 /// # Errors
 /// The kernel's answer: a name that the namespace has already (`EEXIST`), no permission (`EPERM`).
@@ -114,14 +117,14 @@ pub fn move_to(name: &str, namespace: &File) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// What `ip link` shows as the `alias` of the interface with this index; `None` where it has none.
+/// Returns the `alias` of the interface with this index, as `ip link` shows it, or `None` if it has none.
 pub(crate) fn alias(index: i32) -> io::Result<Option<String>> {
     let answer = netlink::link(index)?;
     let text = attribute(&answer, IFLA_IFALIAS).map(|value| value.strip_suffix(b"\0").unwrap_or(value));
     Ok(text.map(|text| String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Removes the interface with this index, and with it the other end.
+/// Removes the interface with this index and its peer.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -131,8 +134,8 @@ pub(crate) fn remove(index: i32) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// Waits until the interface carries frames: after it and its peer were set up, the kernel still drops what is sent until it
-/// has noticed the cable, a few milliseconds later.
+/// Waits until the interface carries frames. After it and its peer were set up, the kernel drops frames until it has
+/// noticed the cable, a few milliseconds later.
 ///
 /// # Errors
 /// The kernel's answer; `TimedOut` after 10 s.
@@ -140,7 +143,7 @@ pub fn wait_until_running(name: &str) -> io::Result<()> {
     let clock = MonotonicClock::start();
     while queueing_discipline(name)? == b"noop" {
         if clock.now() >= PATIENCE {
-            let message = format!("interface {name} carries nothing after {PATIENCE}");
+            let message = format!("interface {name} carries no frames after {PATIENCE}");
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! An interface that exists only in memory, so that the gateway's data path can be tested without a network, a clock, or
-//! permission.
+//! An interface that exists only in memory, so that the gateway's data path can be tested without a network, a clock,
+//! or permission.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,33 +14,33 @@ use crate::wire::checksum::Unfinished;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualLink {
-    /// Frames that have arrived and were not fetched yet.
+    /// Arrived frames that were not fetched yet.
     pub(crate) incoming: VecDeque<Vec<u8>>,
-    /// Most frames that wait in `incoming`; `None` if any number. [`VirtualLink::arrive`] drops what is beyond.
+    /// Maximum number of frames in `incoming`; `None` for any number. [`VirtualLink::arrive`] drops the others.
     pub(crate) buffer: Option<usize>,
     /// Frames dropped for that.
     pub(crate) overflow: u64,
-    /// True if it fetches all of them when it is asked for the first, and hands them over later.
+    /// True if it fetches all frames with the first, and hands them over later.
     pub(crate) fetches_all: bool,
-    /// The checksum of the frames in `incoming`, where it was left to hardware.
+    /// The checksum of the frames in `incoming`, if it was left to hardware.
     pub(crate) unfinished: Option<Unfinished>,
     /// Frames that were sent.
     pub(crate) sent: Vec<Vec<u8>>,
-    /// How many frames more it takes before it is busy; `None` if it is never busy.
+    /// Number of further frames that it accepts before it is busy; `None` if it is never busy.
     pub(crate) room: Option<usize>,
     /// Longest frame it sends, in bytes; `None` if any.
     pub(crate) longest: Option<usize>,
-    /// Frames that begin with one of these bytes are refused as a driver does that may be full, whenever they come.
+    /// Frames that begin with one of these bytes are always refused, with the error of a full driver.
     pub(crate) unwilling: Vec<u8>,
-    /// True if nobody is at its other end; it takes nothing then, and says so as above.
+    /// True if its other end is unplugged; it accepts nothing then, with the same error.
     pub(crate) unplugged: bool,
-    /// How often it was asked to send.
+    /// Number of calls of `send`.
     pub(crate) tries: u64,
-    /// True if it has been taken away.
+    /// True if it has been removed.
     pub(crate) gone: bool,
-    /// Turns for which it owns a frame that it accepted. With 0 it gives a frame back as soon as it is asked.
+    /// Turns for which it owns an accepted frame. With 0 it gives a frame back at the next call.
     pub(crate) lag: u64,
-    /// The turn under way, counted by whoever turns.
+    /// Number of the present turn, counted by the test.
     pub(crate) turn: u64,
     accepted: VecDeque<Accepted>,
 }
@@ -49,13 +49,13 @@ pub(crate) struct VirtualLink {
 #[derive(Debug)]
 struct Accepted {
     frame: u32,
-    /// The first turn in which it is given back.
+    /// The turn from which on it is given back.
     leaves: u64,
     bytes: Vec<u8>,
 }
 
 impl VirtualLink {
-    /// A frame arrives. As a kernel does, it is dropped if there is no room.
+    /// Adds an arriving frame. It is dropped if there is no room, as in a kernel.
     pub(crate) fn arrive(&mut self, frame: Vec<u8>) {
         if self.buffer.is_some_and(|buffer| self.incoming.len() >= buffer) {
             self.overflow += 1;
@@ -72,7 +72,7 @@ impl VirtualLink {
         Ok(())
     }
 
-    /// The frames that it owns for sending. Panics if one of them is not as it was when it was accepted.
+    /// Returns the accepted frames that it owns. Panics if one of them was changed since.
     pub(crate) fn accepted(&self, pool: &FramePool) -> Vec<u32> {
         let unchanged = |accepted: &Accepted| {
             assert_eq!(pool.packet(accepted.frame), accepted.bytes, "frame {} was changed", accepted.frame);

@@ -1,17 +1,18 @@
-//! The `match` lines of a link file as filters of tc: what the kernel's classifiers `flower` and `matchall` take, in the order of the
-//! file.
+//! Translates the `match` lines of a link file into tc filters, for the kernel's classifiers `flower` and `matchall`,
+//! in file order.
 //!
-//! **What a filter can say.** `flower` compares fields of a frame exactly, under a mask, or (ports) with a range. It knows the first two VLAN
-//! tags by their types, and what is behind all tags. So a match becomes one filter or several: for IPv4 and IPv6, for TCP and UDP, for
-//! both types of tags. What it has no words for is an [`Unspoken`].
+//! **Expressiveness.** `flower` compares fields of a frame exactly, under a mask, or (ports) with a range. It knows the
+//! first two VLAN tags by their types, and the headers behind all tags. So a match becomes one filter or several: for
+//! IPv4 and IPv6, for TCP and UDP, for both types of tags. A match that `flower` cannot express is an [`Unspoken`].
 //!
-//! **Order.** Filters of one priority are asked as `flower` asks them: by what they look at, in the order in which the first of each kind
-//! came, and a kind in one step, however many there are. So filters that follow each other share a priority as long as that gives the answer of
-//! the file's order, and a list of a thousand addresses is one priority. Priorities are tried one after the other.
+//! **Order.** Within a priority, `flower` groups filters by the fields that they compare. It looks up each group in one
+//! step, however many filters it has, in the order in which the first filter of each group was added. Consecutive
+//! filters share a priority as long as the result is that of file order. So a list of a thousand addresses is one
+//! priority. Priorities are tried one after the other.
 //!
-//! DIFFERENCE: the kernel reads a frame by its own dissector. Of a datagram in fragments it shows no ports even of the first. A match that asks
-//! for a VLAN id and for what is behind the tags holds for frames of up to two tags, of the types 0x8100 and 0x88a8. An IP packet behind PRP, HSR
-//! or batman-adv headers is seen as one.
+//! DIFFERENCE: the kernel parses frames with its own dissector. It shows no ports of a fragmented datagram, not even of
+//! the first fragment. A match for a VLAN id and for headers behind the tags holds for frames of up to two tags, of the
+//! types 0x8100 and 0x88a8. An IP packet behind PRP, HSR or batman-adv headers is matched as a plain IP packet.
 
 mod messages;
 mod place;
@@ -28,44 +29,43 @@ pub(crate) use messages::{add, delete, dump, present};
 pub(crate) use place::{FIRST, LAST, Present, place};
 pub use plan::{LeftOut, QdiscFilters, filters};
 
-/// Types of frames whose inside the kernel's dissector takes for the frame's own, beside PPPoE: batman-adv, PRP and HSR.
+/// EtherTypes that the kernel's dissector skips, so that it sees the inner frame: batman-adv, PRP, HSR and PPPoE.
 const SEEN_THROUGH: [u16; 4] = [0x4305, 0x88fb, 0x892f, PPPOE_SESSION];
 
-/// Why a match is no filter.
+/// Reason why a match has no filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unspoken {
-    /// Its EtherType is one whose inside the kernel looks at instead.
+    /// The dissector skips headers of this EtherType.
     SeenThrough(u16),
-    /// There are no priorities left for it.
+    /// All priorities are in use.
     Priorities,
 }
 
 impl fmt::Display for Unspoken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SeenThrough(ethertype) => write!(
-                f,
-                "the kernel's classifier looks into frames of the EtherType {ethertype:#06x} and does not see that type"
-            ),
+            Self::SeenThrough(ethertype) => {
+                write!(f, "the kernel's classifier skips headers of the EtherType {ethertype:#06x} and cannot match it")
+            }
             Self::Priorities => write!(
                 f,
-                "the matches before it take the {} priorities that there are; matches of one kind that follow each other share one",
+                "the matches before it use all {} priorities; consecutive matches of one kind share one",
                 plan::MOST_PRIORITIES
             ),
         }
     }
 }
 
-/// A port as a filter has it.
+/// A port in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Port {
     /// These bits under this mask.
     Masked(u16, u16),
-    /// From the first to the last, which is larger.
+    /// Inclusive range; the last is larger than the first.
     Range(u16, u16),
 }
 
-/// Fields of a frame that `flower` compares; those that are absent may be anything.
+/// Fields of a frame that `flower` compares; absent ones match anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fields {
     pub(crate) src_mac: Option<Mac>,
@@ -76,7 +76,7 @@ pub(crate) struct Fields {
     /// Type of the second tag.
     pub(crate) inner: Option<u16>,
     pub(crate) inner_vlan: Option<u16>,
-    /// Behind the tags: of those that are asked for here, else of all.
+    /// EtherType behind the tags that this filter compares, or behind all tags if it compares none.
     pub(crate) ethertype: Option<u16>,
     pub(crate) proto: Option<u8>,
     pub(crate) src: Option<Prefix>,
@@ -96,7 +96,7 @@ pub(crate) enum Filter {
 }
 
 impl Filter {
-    /// What asks it.
+    /// Name of the kernel's classifier.
     pub(crate) const fn classifier(&self) -> &'static str {
         match self {
             Self::All => "matchall",
@@ -104,7 +104,8 @@ impl Filter {
         }
     }
 
-    /// What it looks at: filters alike here are asked in one step, and no frame is of two of them unless they have ranges.
+    /// The fields and masks that it compares, without the values. The kernel looks up all filters of one kind in one
+    /// step. No frame matches two filters of a kind, unless they have ranges.
     fn kind(&self) -> Self {
         let Self::Flower(fields) = self else { return *self };
         let prefix = |prefix: Option<Prefix>| prefix.map(|prefix| prefix.without_address());
@@ -151,7 +152,7 @@ pub(crate) fn of_match(made: &Match) -> Result<Vec<Filter>, Unspoken> {
     Ok(filters)
 }
 
-/// What it asks of tags, by their types.
+/// The conditions on VLAN tags, one per combination of tag types.
 fn tags(made: &Match, and_behind: bool) -> Vec<Fields> {
     let types = [VLAN, PROVIDER_VLAN].map(Some);
     let mut all = Vec::new();
@@ -162,7 +163,7 @@ fn tags(made: &Match, and_behind: bool) -> Vec<Fields> {
         if made.inner_vlan.is_none() {
             all.push(Fields { outer, vlan: made.vlan, ..Fields::default() });
         }
-        // What is behind is named by its distance.
+        // The kernel finds a header behind the tags by the number of tags.
         if made.inner_vlan.is_some() || and_behind {
             let two =
                 |inner| Fields { outer, vlan: made.vlan, inner, inner_vlan: made.inner_vlan, ..Fields::default() };
@@ -172,7 +173,7 @@ fn tags(made: &Match, and_behind: bool) -> Vec<Fields> {
     all
 }
 
-/// What it asks of the frame behind its tags.
+/// The conditions on the headers behind the tags.
 fn behind_tags(made: &Match) -> Vec<Fields> {
     let version = match (made.version, made.ethertype) {
         (None, Some(IPV4)) => Some(IpVersion::V4),
@@ -189,7 +190,7 @@ fn behind_tags(made: &Match) -> Vec<Fields> {
         None if has_ports => vec![Some(TCP), Some(UDP)],
         proto => vec![proto],
     };
-    // A kernel looks at ports or at ranges of ports; not all look at both at once.
+    // A kernel compares ports or ranges of ports; not all compare both at once.
     let ranged = |range: Option<PortRange>| range.is_some_and(|range| !range.is_single());
     let mixed = made.sport.is_some() && made.dport.is_some() && ranged(made.sport) != ranged(made.dport);
     let (sports, dports) = (ports(made.sport, mixed), ports(made.dport, mixed));
@@ -216,7 +217,7 @@ fn behind_tags(made: &Match) -> Vec<Fields> {
     all
 }
 
-/// A range of ports as filters have it: at most thirty, one without `in_blocks`; one that is absent where there is no range.
+/// Conditions for a range of ports: at most thirty; one without `in_blocks`; one empty condition without a range.
 fn ports(range: Option<PortRange>, in_blocks: bool) -> Vec<Option<Port>> {
     match range {
         None => vec![None],

@@ -1,4 +1,4 @@
-//! A link file as the module takes it: numbers for the classes, and the bytes.
+//! A link file in the module's format: class numbers and the encoded configuration.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,17 +13,17 @@ use crate::qdisc::{QdiscError, QdiscState};
 pub struct QdiscPlan {
     /// The major number of the queueing discipline.
     pub major: u16,
-    /// By class id, the link included: the minor number.
+    /// Minor number by class id, the link included.
     pub minors: Vec<u16>,
-    /// What the kernel is told.
+    /// The encoded configuration.
     pub bytes: Vec<u8>,
 }
 
-/// Numbers the classes of `link` and writes it down. A class has the `classid` that the file says; else the number of the class of the
-/// same name in `running`; else the first free one.
+/// Assigns class numbers to `link` and encodes it. A class has the `classid` of the file, else the number of the class
+/// of the same name in `running`, else the first free number.
 ///
 /// # Errors
-/// More classes than numbers or than a message takes.
+/// More classes than numbers, or more than fit into a message.
 pub fn plan(
     link: &LinkFile,
     running: Option<&QdiscState>,
@@ -50,7 +50,7 @@ pub fn plan(
     for class in link.tree.classes() {
         let minor = &mut minors[class.index()];
         if *minor == 0 {
-            // A number that is refused, where there is none left.
+            // An invalid number, if none is left.
             *minor = free.next().unwrap_or(u16::MAX);
         }
         labels.add(*minor, link.names.name(class).as_bytes())?;

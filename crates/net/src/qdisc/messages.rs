@@ -1,4 +1,4 @@
-//! The messages: what is sent, and what is read out of the answers.
+//! Netlink messages: building requests and parsing answers.
 
 use fairlink_core::Amount;
 
@@ -19,14 +19,14 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_APP: u16 = 4;
 /// The bytes of a configuration.
 const TCA_FAIRLINK_CONFIG: u16 = 1;
-/// A file in memory that has them, by its descriptor.
+/// Descriptor of a memory file with the configuration.
 const TCA_FAIRLINK_FILE: u16 = 2;
 /// The version of the module's statistics.
 const XSTATS: u32 = 2;
 /// The text in an extended acknowledgement.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// A message whose address is still to be written, with a `struct tcmsg`.
+/// Builds a message with a `struct tcmsg`; the recipient's address is written later.
 pub(crate) fn header(index: i32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
     let mut message = vec![0; NETLINK_HEADER + 4];
     message.extend(index.to_ne_bytes());
@@ -40,16 +40,17 @@ fn message(index: i32, handle: u32, parent: u32) -> Vec<u8> {
     header(index, handle, parent, 0)
 }
 
-/// Where the kernel finds a configuration.
+/// Location of a configuration for the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handed<'a> {
     /// In the message.
     Bytes(&'a [u8]),
-    /// In the file in memory with this descriptor.
+    /// In the memory file with this descriptor.
     File(i32),
 }
 
-/// Adds or changes the queueing discipline below `parent`, with the flags of rtnetlink(7) beside those of a request.
+/// Builds a request that adds or changes the queueing discipline below `parent`. `flags` (rtnetlink(7)) are added to
+/// those of a request.
 pub(crate) fn set(index: i32, parent: u32, major: u16, config: Handed<'_>, flags: libc::c_int) -> Vec<u8> {
     let mut message = message(index, u32::from(major) << 16, parent);
     push_attribute(&mut message, TCA_KIND, format!("{QDISC}\0").as_bytes());
@@ -61,28 +62,28 @@ pub(crate) fn set(index: i32, parent: u32, major: u16, config: Handed<'_>, flags
     message
 }
 
-/// Takes the queueing discipline below `parent` away.
+/// Builds a request that deletes the queueing discipline below `parent`.
 pub(crate) fn delete(index: i32, parent: u32, major: u16) -> Vec<u8> {
     let mut message = message(index, u32::from(major) << 16, parent);
     address(&mut message, libc::RTM_DELQDISC, libc::NLM_F_REQUEST | libc::NLM_F_ACK);
     message
 }
 
-/// Asks for all queueing disciplines.
+/// Builds a request for all queueing disciplines.
 pub(crate) fn disciplines(index: i32) -> Vec<u8> {
     let mut message = message(index, 0, 0);
     address(&mut message, libc::RTM_GETQDISC, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);
     message
 }
 
-/// Asks for all classes of an interface.
+/// Builds a request for all classes of an interface.
 pub(crate) fn classes(index: i32) -> Vec<u8> {
     let mut message = message(index, 0, 0);
     address(&mut message, libc::RTM_GETTCLASS, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);
     message
 }
 
-/// What the kernel said of an error, after its code and the header of what it refuses.
+/// Returns the text of an error (extended ack), which follows the code and the header of the refused request.
 pub(crate) fn said(answer: &[u8]) -> Option<String> {
     let text = attribute_of(answer.get(NETLINK_HEADER + 4 + NETLINK_HEADER..)?, NLMSGERR_ATTR_MSG)?;
     Some(String::from_utf8_lossy(text.strip_suffix(b"\0").unwrap_or(text)).into_owned())
@@ -96,17 +97,17 @@ fn amount(bytes: &[u8], offset: usize) -> Option<Amount> {
     Some(Amount { packets: number64(bytes, offset)?, bytes: number64(bytes, offset + 8)? })
 }
 
-/// A text that ends at a zero or with its place.
+/// Reads a text that ends at a zero or with the buffer.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// What the module measures: `struct fl_sampled`.
+/// The module's rate estimates: `struct fl_sampled`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sampled {
     pub(crate) samples: u64,
-    /// Bytes in a second, packets in a second, bytes asked for in a second.
+    /// Bytes/s sent, packets/s sent, bytes/s of demand.
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
     pub(crate) demand: u64,
@@ -122,7 +123,7 @@ impl Sampled {
     }
 }
 
-/// A queueing discipline as the kernel tells it: `struct fl_xstats`, and statistics of all queueing disciplines.
+/// A queueing discipline as the kernel reports it: `struct fl_xstats` and the statistics of all queueing disciplines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Discipline {
     pub(crate) major: u16,
@@ -136,7 +137,7 @@ pub(crate) struct Discipline {
     pub(crate) record: Vec<u8>,
 }
 
-/// A class as the kernel tells it: `struct fl_class_xstats`.
+/// A class as the kernel reports it: `struct fl_class_xstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) minor: u16,
@@ -156,7 +157,7 @@ pub(crate) struct Class {
     pub(crate) record: Vec<u8>,
 }
 
-/// The attributes and the statistics of ours, of a message about one of this interface and kind.
+/// Returns attributes and statistics of a message about this interface and our kind.
 fn ours(body: &[u8], index: i32) -> Option<(&[u8], &[u8])> {
     let attributes = body.get(TC_HEADER..)?;
     let kind = text(attribute_of(attributes, TCA_KIND)?);
@@ -165,12 +166,12 @@ fn ours(body: &[u8], index: i32) -> Option<(&[u8], &[u8])> {
     same.then_some((stats, attribute_of(stats, TCA_STATS_APP)?)).filter(|(_, app)| number32(app, 0) == Some(XSTATS))
 }
 
-/// The record that stands at `offset`, whose length is said elsewhere.
+/// Reads the record of `len` bytes at `offset`.
 fn record(app: &[u8], offset: usize, len: u32) -> Option<Vec<u8>> {
     Some(app.get(offset..offset.checked_add(len as usize)?)?.to_vec())
 }
 
-/// A queueing discipline of ours below `parent`, out of the body of a message.
+/// Reads a queueing discipline of ours below `parent` from the body of a message.
 pub(crate) fn discipline(body: &[u8], index: i32, parent: u32) -> Option<Discipline> {
     let (stats, app) = ours(body, index)?;
     if number32(body, 12) != Some(parent) {
@@ -191,7 +192,7 @@ pub(crate) fn discipline(body: &[u8], index: i32, parent: u32) -> Option<Discipl
     })
 }
 
-/// A class of ours, out of the body of a message.
+/// Reads a class of ours from the body of a message.
 pub(crate) fn class(body: &[u8], index: i32, major: u16) -> Option<Class> {
     let (_, app) = ours(body, index)?;
     let handle = number32(body, 8)?;

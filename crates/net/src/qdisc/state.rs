@@ -1,8 +1,8 @@
-//! What the kernel's counters and records come to: names, rates, and the fluid ideal beside them.
+//! Counters and records of the kernel, evaluated: names, rates, and the fluid ideal.
 //!
-//! The ideal is the hierarchical max-min fair allocation for what the leaves asked for, as that of a gateway
-//! (`gateway/account/interval.rs`): what waited at the beginning and what arrived since, of packets that a link can send at all. The
-//! kernel's own rates are averages of such intervals of a second each, and so is their demand.
+//! The ideal is the hierarchical max-min fair allocation for the demand of the leaves, computed as for a gateway
+//! (`gateway/account/interval.rs`). The demand is the backlog at the beginning plus the arrivals since, of packets that
+//! the link can send at all. The kernel's own rates and demands are averages over intervals of one second each.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -17,24 +17,24 @@ use serde::{Deserialize, Serialize};
 
 use super::messages::{Class, Discipline, Sampled};
 
-/// What the kernel says of a class.
+/// State of a class in the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QdiscClass {
     /// Its minor number.
     pub minor: u16,
-    /// That of its parent, 0 for the link.
+    /// Number of the parent, 0 for the link.
     pub parent: u16,
-    /// As in the link file; empty where the kernel does not tell it.
+    /// Name in the link file; empty if the kernel does not report it.
     pub name: String,
     /// True if it is a leaf.
     pub leaf: bool,
-    /// What it is guaranteed in bit/s: what the file says, else what it has if all classes have something to send.
+    /// Guarantee in bit/s: from the file, else its share while all classes are backlogged.
     pub guarantee_bps: u64,
     /// Packets and bytes, without causes of drops. An inner class has the sums of its leaves.
     pub counts: Counts,
-    /// Bytes sent beyond the guarantee: of each interval of about a second, in which the kernel takes them.
+    /// Bytes sent beyond the guarantee, summed over the kernel's intervals of about one second.
     pub borrowed_bytes: u64,
-    /// Bytes borrowed from above (a leaf) or lent to those below, where the scheduler counts them.
+    /// Bytes borrowed from above (a leaf) or lent to those below, if the scheduler counts them.
     pub lent_bytes: Option<u64>,
     /// The kernel's averages, or those of an interval; none in the first second or two.
     pub rates: Option<Rates>,
@@ -45,21 +45,21 @@ pub struct QdiscClass {
 /// The report of a link that the kernel module shares.
 pub type QdiscReport = LinkReport<Vec<ClassReport>, QdiscExtension>;
 
-/// The key that only such a link has.
+/// The additional key of such a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscExtension {
     /// The queueing discipline as a whole.
     pub qdisc: QdiscTotals,
 }
 
-/// The counters of the queueing discipline as a whole, as `tc -s qdisc` shows them. After a panic of the module they go on.
+/// Counters of the whole queueing discipline, as `tc -s qdisc` shows them. They continue after a panic of the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscTotals {
     /// Its handle, such as `1:`.
     pub handle: String,
-    /// The reason why packets pass through a FIFO; `null` where the module works.
+    /// The reason why packets pass through a FIFO; `null` if the module works.
     pub broken: Option<String>,
-    /// Time in seconds that the rates are of. Absent where they are the kernel's averages.
+    /// Interval of the rates in seconds. Absent if they are the kernel's averages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
     /// Sent.
@@ -68,7 +68,7 @@ pub struct QdiscTotals {
     pub dropped_packets: u64,
     /// Queued.
     pub queued: Amount,
-    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
+    /// Super-frames longer than the link's longest packet, queued as their constituent packets.
     pub super_frames: u64,
 }
 
@@ -83,36 +83,36 @@ impl Content for QdiscContent {
     const KIND: &'static str = "qdisc";
 }
 
-/// What the kernel says of a queueing discipline.
+/// State of a queueing discipline in the kernel.
 #[derive(Clone, Debug)]
 pub struct QdiscState {
     /// Its major number.
     pub major: u16,
     /// The scheduler; unknown after a panic.
     pub scheduler: Option<&'static str>,
-    /// Why packets pass through a FIFO instead, if they do.
+    /// Panic message, if the scheduler failed and packets pass through a FIFO.
     pub broken: Option<String>,
     /// The link's rate in bit/s; unknown after a panic.
     pub rate_bps: Option<u64>,
-    /// What was sent.
+    /// Packets and bytes sent.
     pub sent: Amount,
     /// Packets dropped.
     pub dropped: u64,
-    /// What waits.
+    /// Packets and bytes queued.
     pub queued: Amount,
-    /// Super-frames that were longer than the link's longest packet and were queued as the packets that they stand for.
+    /// Super-frames longer than the link's longest packet, queued as their constituent packets.
     pub super_frames: u64,
     /// All classes together.
     pub rates: Option<Rates>,
     /// The classes, parents before children.
     pub classes: Vec<QdiscClass>,
-    /// The link's tree, with the same classes, where all was read of one configuration.
+    /// The link's tree, with the same classes, if all was read from one configuration.
     tree: Option<Hierarchy>,
     at: Instant,
 }
 
 impl QdiscState {
-    /// Of what was read at `at`. `None` where the classes were changed in between.
+    /// Evaluates answers of the kernel, read at `at`. Returns `None` if the classes changed between the reads.
     pub(crate) fn read(link: Discipline, mut classes: Vec<Class>, at: Instant) -> Option<Self> {
         classes.sort_by_key(|class| class.index);
         let one = classes.iter().all(|class| class.generation == link.generation);
@@ -120,7 +120,7 @@ impl QdiscState {
         if link.broken.is_none() && !(one && dense && !classes.is_empty()) {
             return None;
         }
-        // Whatever the kernel says is read as any configuration is.
+        // Validate records from the kernel as any other configuration.
         let records = classes.iter().map(|class| class.record.as_slice());
         let config = assemble(&link.record, records).ok().and_then(|bytes| Config::read(&bytes).ok());
         let name = |index: usize| {
@@ -145,8 +145,8 @@ impl QdiscState {
         Some(state)
     }
 
-    /// Replaces the kernel's averages by what happened since `earlier`. Returns how long that is, in seconds. Classes that were not there,
-    /// or have begun anew, have no rates.
+    /// Replaces the kernel's averages by rates since `earlier`. Returns the interval in seconds. Classes that are new
+    /// or were reset have no rates.
     pub fn measure_since(&mut self, earlier: &Self) -> f64 {
         let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         let before: HashMap<_, _> =
@@ -155,7 +155,7 @@ impl QdiscState {
             let earlier = before.get(&(class.minor, class.name.as_str(), class.leaf));
             class.rates = earlier.and_then(|earlier| class.since(earlier, seconds));
         }
-        // A class that is gone has had something as well.
+        // Removed classes count as well.
         let top = self.classes.iter().filter(|class| class.parent == 0);
         let demand_bps = top.filter_map(|class| class.rates?.demand_bps).sum();
         let sent = self.sent.bytes.checked_sub(earlier.sent.bytes).filter(|_| seconds > 0.0);
@@ -164,8 +164,8 @@ impl QdiscState {
         seconds
     }
 
-    /// Returns the report of the link at `interface`. `interval_s` is the time in seconds that [`QdiscState::measure_since`] returned; without it the
-    /// rates are the kernel's averages.
+    /// Returns the report of the link at `interface`. `interval_s` is the time in seconds that
+    /// [`QdiscState::measure_since`] returned; without it the rates are the kernel's averages.
     #[must_use]
     pub fn report(&self, interface: &str, interval_s: Option<f64>) -> QdiscReport {
         let number = |minor: u16| format!("{:x}:{minor:x}", self.major);
@@ -213,7 +213,7 @@ impl QdiscState {
         }
     }
 
-    /// The ideals for what the leaves ask for.
+    /// Computes the ideals for the demand of the leaves.
     fn find_ideals(&mut self) {
         let Some(tree) = &self.tree else { return };
         let asked = tree.leaves().iter().filter_map(|&leaf| {
@@ -222,7 +222,7 @@ impl QdiscState {
         });
         let Ok(demand) = Demand::new(tree, asked) else { return };
         let Some(info) = self.scheduler.and_then(registry::find) else { return };
-        // The kernel counts bytes. What lengths of packets decide is not computed.
+        // The kernel counts bytes. Values that depend on packet lengths are not computed.
         let traffic = Traffic::new(Vec::new(), false);
         let Ok(ideals) = Rule::of(info, tree, traffic).and_then(|rule| rule.rates(&demand)) else { return };
         let Some((&link, classes)) = ideals.split_first() else { return };
@@ -297,7 +297,7 @@ mod tests {
     fn ideals_are_those_of_the_demand_that_the_kernel_averages() {
         let link = file(FILE);
         let mut classes = raw_classes(&link);
-        // In bytes a second: A1 asks for more than all, A2 for 10 Mbit/s, B for 30.
+        // In bytes/s: A1 demands more than the link, A2 10 Mbit/s, B 30 Mbit/s.
         for (class, demand) in classes.iter_mut().zip([30_000_000, 20_000_000, 1_250_000, 3_750_000]) {
             class.sampled = Sampled { samples: 2, bytes: 1000, demand, ..Sampled::default() };
         }
@@ -330,7 +330,7 @@ mod tests {
         {
             (class.received, class.sent) = (bytes(received), bytes(sent));
         }
-        // 125 kB of A2's were too long, which it did not ask for.
+        // 125 kB of A2's were too long; they do not count as demand.
         after[2].received.bytes += 125_000;
         after[2].too_long_bytes = 125_000;
         let earlier = QdiscState::read(raw_link(&link), before, start).unwrap();
@@ -356,11 +356,11 @@ mod tests {
         assert!(read(|classes| classes[2].generation = 1).is_none());
         assert!(read(|classes| drop(classes.remove(1))).is_none());
         assert!(read(Vec::clear).is_none());
-        // A record that is none: no names and no ideals, but the counters.
+        // An invalid record: no names and no ideals, but the counters.
         let damaged = read(|classes| classes[2].record.truncate(9)).unwrap();
         assert_eq!((damaged.scheduler, damaged.classes.len(), damaged.classes[1].name.as_str()), (None, 4, ""));
         assert_eq!(ideals(&damaged), [None; 4]);
-        // After a panic the kernel tells of no classes.
+        // After a panic the kernel reports no classes.
         let mut broken = raw_link(&link);
         (broken.broken, broken.record) = (Some("panicked".to_owned()), Vec::new());
         let mut classes = raw_classes(&link);

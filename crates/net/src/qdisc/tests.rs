@@ -37,7 +37,7 @@ pub(crate) fn file(text: &str) -> LinkFile {
     LinkFile::parse("link.toml", text, &ReadOptions::default()).unwrap()
 }
 
-/// What the kernel tells of a link that it was told of.
+/// The kernel's report of a link that was installed.
 pub(crate) fn raw_link(link: &LinkFile) -> Discipline {
     Discipline {
         major: 7,
@@ -83,7 +83,7 @@ fn record(link: &LinkFile, class: ClassId) -> Vec<u8> {
     place[..len].to_vec()
 }
 
-/// A running link of which only names and numbers of classes count.
+/// A running link of which only names and numbers of classes matter.
 fn running(numbers: &[(u16, &str)]) -> QdiscState {
     let mut text = "[link]\nrate = \"1mbit\"\n".to_owned();
     for (minor, name) in numbers {
@@ -100,7 +100,7 @@ fn a_class_keeps_its_number_and_others_get_the_first_free_one() {
     let running = running(&[(2, "A"), (1, "gone"), (9, "B")]);
     let changed = plan(&file(FILE), Some(&running), Nanos(5), Nanos(6)).unwrap();
     assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 1, 3, 9][..]));
-    // What the file says comes first.
+    // The `classid` of the file has priority.
     let said = FILE.replace("name = \"A1\"", "name = \"A1\"\nclassid = \"3:9\"");
     let changed = plan(&file(&said), Some(&running), Nanos(5), Nanos(6)).unwrap();
     assert_eq!((changed.major, &changed.minors[..]), (7, &[0, 2, 9, 1, 3][..]), "the number of what is there stays");

@@ -1,24 +1,24 @@
 //! The Internet checksum (RFC 1071), and SCTP's CRC32c (RFC 9260, Appendix A).
 
-/// A checksum that was left to hardware. It covers the packet from `start` on, and stands `offset` bytes behind that. There the
-/// packet has the sum of the pseudo-header meanwhile.
+/// A checksum left to hardware. It covers the packet from `start` on, and its field is `offset` bytes behind that.
+/// Until the checksum is computed, the field holds the sum of the pseudo-header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Where the bytes begin that it covers.
+    /// First byte that it covers.
     pub start: u16,
-    /// Where it is, from there on.
+    /// Position of the field, relative to `start`.
     pub offset: u16,
 }
 
-/// The one's complement sum of `bytes` and `sum`. Bytes are summed in pairs; a last one alone counts as the first of a pair.
-/// There may be up to 2^32 bytes.
+/// One's complement sum of `bytes` and `sum`. Bytes are summed in pairs; a single last one counts as the first of a
+/// pair. There may be up to 2^32 bytes.
 pub(crate) fn sum(sum: u64, bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let all = pairs.iter().fold(sum, |sum, pair| sum + u64::from(u16::from_be_bytes(*pair)));
     fold(all + rest.first().map_or(0, |&byte| u64::from(byte) << 8))
 }
 
-/// `sum` with its carries added in, which 16 bits then hold.
+/// Folds the carries of `sum` into 16 bits.
 pub(crate) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -26,12 +26,13 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Where SCTP's header has its checksum. No other protocol has one there, so the place tells which kind is asked for.
+/// Position of the checksum in SCTP's header. No other protocol has a checksum at this position, so that it identifies
+/// the algorithm.
 const SCTP_OFFSET: u16 = 8;
 
-/// Computes the checksum of `bytes` from `start` on and puts it at `offset` after `start`. There the sender has left the sum of the
-/// pseudo-header, or for SCTP, which has none, anything. Returns whether those places are inside the packet. If not, nothing is
-/// changed.
+/// Computes the checksum of `bytes` from `start` on and stores it at `offset` behind `start`. The sender has left the
+/// sum of the pseudo-header there, or any value for SCTP, which has none. Returns false, and changes nothing, if the
+/// positions are outside the packet.
 #[must_use]
 pub fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     let Some(covered) = bytes.get_mut(usize::from(start)..) else { return false };
@@ -46,7 +47,7 @@ pub fn complete(bytes: &mut [u8], start: u16, offset: u16) -> bool {
     if place + 2 > covered.len() {
         return false;
     }
-    // A checksum of zero means "none" to UDP, so that its other form is sent (RFC 768).
+    // In UDP a checksum of zero means "none", so that its other form is sent (RFC 768).
     let checksum = match !sum(0, covered) {
         0 => 0xffff,
         checksum => checksum,
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]).to_le_bytes(), [0xaa, 0x36, 0x91, 0x8a]);
         assert_eq!(crc32c(&[0xff; 32]).to_le_bytes(), [0x43, 0xab, 0xa8, 0x62]);
-        // Ports, tag, something in the checksum's place, and an INIT ACK's beginning.
+        // Ports, tag, any value in the checksum field, and the beginning of an INIT ACK.
         let mut packet = vec![0xee; 34];
         packet.extend([0x13, 0x88, 0x13, 0x89, 1, 2, 3, 4, 9, 9, 9, 9, 2, 0, 0, 20, 7, 7, 7, 7]);
         let before = packet.clone();

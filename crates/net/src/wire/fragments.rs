@@ -1,18 +1,18 @@
-//! Datagrams in fragments. Only the first fragment of a datagram has ports (RFC 791, RFC 8200), so that the others would fall into other classes and flows than
-//! the first. The ports of first fragments are remembered for those that follow.
+//! Ports of fragmented datagrams. Only the first fragment of a datagram has ports (RFC 791, RFC 8200), so that the
+//! others would go to other classes and flows. The ports of first fragments are remembered for the following ones.
 //!
-//! The table has [`SLOTS`] slots of one datagram each, chosen by a salted hash, so that nobody outside can choose datagrams that displace a certain
-//! one. A newer datagram of the same slot takes the place of the older. A fragment that comes before the first of its datagram, or after it was displaced, has no
-//! ports, as without the table.
+//! The table has [`SLOTS`] slots of one datagram each, chosen by a salted hash, so that a sender cannot choose
+//! datagrams that displace a certain one. A newer datagram in the same slot replaces the older. A fragment that arrives
+//! before the first of its datagram, or after its datagram was displaced, has no ports.
 
 use std::hash::{BuildHasher, RandomState};
 
 use fairlink_config::matching::{Fragment, FrameHeaders};
 
-/// Datagrams that are remembered at a time.
+/// Number of datagrams that are remembered.
 pub(crate) const SLOTS: usize = 1024;
 
-/// What tells a datagram from others (RFC 791, Section 3.2).
+/// Identity of a datagram (RFC 791, Section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Datagram {
     src: [u8; 16],
@@ -24,7 +24,7 @@ struct Datagram {
 /// A datagram, and the ports of its first fragment.
 type Slot = Option<(Datagram, Option<u16>, Option<u16>)>;
 
-/// The ports of datagrams whose first fragment was seen.
+/// Ports of datagrams whose first fragment has arrived.
 #[derive(Debug)]
 pub(crate) struct Fragments {
     slots: Vec<Slot>,
@@ -36,12 +36,12 @@ impl Fragments {
         Self { slots: vec![None; SLOTS] }
     }
 
-    /// Bytes that it takes.
+    /// Memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&self.slots[..])
     }
 
-    /// Gives the key of a later fragment the ports of its datagram, where they are known, and stores those of a first fragment.
+    /// Sets the ports of a later fragment to those of its datagram, if known, and stores those of a first fragment.
     #[inline]
     pub(crate) fn complete(&mut self, headers: &mut FrameHeaders, salt: &RandomState) {
         let Some(Fragment { id, offset, .. }) = headers.fragment else { return };

@@ -1,9 +1,9 @@
-//! The frames that the generator sends and the receiver knows. They have an Ethernet header, up to two VLAN tags, IPv4 or IPv6,
-//! UDP or TCP (or none of these, but an EtherType of their own), and a stamp of [`STAMP`] bytes. The stamp says which class the frame belongs to, its number in that class, and
-//! when it was sent.
+//! Frames that the generator sends and the receiver recognizes. They have an Ethernet header, up to two VLAN tags, IPv4
+//! or IPv6, UDP or TCP, and a stamp of [`STAMP`] bytes. Instead of IP they may have a separate EtherType. The stamp
+//! holds the frame's class, its number in that class and the time of sending.
 //!
-//! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check sequence.
-//! That is what a packet socket sees and what the kernel's queueing disciplines count.
+//! The length of a frame, wherever traffic is generated, is that of the whole Ethernet frame without the frame check
+//! sequence. A packet socket shows this length, and the kernel's queueing disciplines count it.
 //!
 //! The stamp is in network byte order: `"FL"` (2 bytes), number of the run (1), class (3), sequence number (4),
 //! `CLOCK_MONOTONIC` in ns (8), `CLOCK_REALTIME` in us modulo 2^32 (4). It fits into the smallest Ethernet frames.
@@ -24,7 +24,7 @@ pub(crate) const STAMP: usize = 22;
 pub const MAX_HEADERS: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + 40 + 20 + STAMP;
 /// Largest class that a stamp can carry.
 pub const MAX_CLASS: u32 = (1 << 24) - 1;
-/// Longest frame that the generator makes, in bytes, VLAN tags included.
+/// Longest frame of the generator in bytes, VLAN tags included.
 pub const MAX_FRAME: usize = 9_022;
 
 const MAGIC: [u8; 2] = *b"FL";
@@ -47,16 +47,17 @@ pub enum Transport {
     Tcp,
 }
 
-/// What all frames of one class have in common.
+/// The headers that all frames of one class share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// Destination, then source, of the Ethernet header.
     pub mac: ([u8; 6], [u8; 6]),
-    /// Outer VLAN number, 0 to 4095; 802.1ad when there is an inner one too, else 802.1Q.
+    /// Outer VLAN number, 0 to 4095; 802.1ad if there is an inner one, too, else 802.1Q.
     pub vlan: Option<u16>,
-    /// Inner VLAN number, 0 to 4095; ignored where there is no outer one.
+    /// Inner VLAN number, 0 to 4095; ignored without an outer one.
     pub inner_vlan: Option<u16>,
-    /// EtherType of frames that carry no IP: the stamp follows the Ethernet header. All below counts only where there is none.
+    /// EtherType of frames without IP: the stamp follows the Ethernet header. The fields below are used only if it is
+    /// absent.
     pub bare: Option<u16>,
     /// Source and destination of the IP header.
     pub addresses: Addresses,
@@ -74,7 +75,7 @@ pub const DEFAULT_DESTINATION: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 2];
 pub const DEFAULT_SOURCE: [u8; 6] = [0x02, 0x66, 0x6c, 0, 0, 1];
 
 impl Headers {
-    /// UDP over IPv4 to `port`, between addresses of the block set apart for benchmarks (RFC 2544, 198.18.0.0/15).
+    /// UDP over IPv4 to `port`, between addresses of the block reserved for benchmarks (RFC 2544, 198.18.0.0/15).
     #[must_use]
     pub fn udp(port: u16) -> Self {
         Self {
@@ -90,18 +91,18 @@ impl Headers {
     }
 }
 
-/// What a frame's stamp says.
+/// Contents of a frame's stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the generator's run, so that a new run is not taken for disorder.
+    /// Number of the generator's run, so that a new run does not look like reordering.
     pub run: u8,
     /// The class, at most [`MAX_CLASS`].
     pub class: ClassId,
     /// Number of the frame in its class and run, from 0, modulo 2^32.
     pub sequence: u32,
-    /// When it was sent, by the sender's `CLOCK_MONOTONIC`, in ns.
+    /// Time of sending by the sender's `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// When it was sent, by the sender's `CLOCK_REALTIME`, in us modulo 2^32.
+    /// Time of sending by the sender's `CLOCK_REALTIME`, in us modulo 2^32.
     pub realtime_us: u32,
 }
 
@@ -117,7 +118,7 @@ impl Stamp {
         bytes
     }
 
-    /// The stamp at the start of a payload; `None` where there is none.
+    /// Reads the stamp at the start of a payload; `None` if there is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; STAMP] = bytes.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<2>()?;
@@ -137,7 +138,7 @@ impl Stamp {
         })
     }
 
-    /// The stamp of a frame that the generator sent; `None` for any other. The frame may be cut off behind the stamp.
+    /// Reads the stamp of a generator's frame; `None` for any other. The frame may be cut off behind the stamp.
     #[must_use]
     pub fn read(frame: &[u8]) -> Option<Self> {
         let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
@@ -155,7 +156,7 @@ impl Stamp {
 pub struct FrameTemplate {
     /// All headers, lengths and checksums zero.
     headers: Vec<u8>,
-    /// True if the stamp follows the Ethernet header; what follows here means nothing then.
+    /// True if the stamp follows the Ethernet header; the fields below are unused then.
     bare: bool,
     ip: usize,
     transport: usize,
@@ -164,7 +165,7 @@ pub struct FrameTemplate {
 }
 
 impl FrameTemplate {
-    /// A maker of frames with these headers.
+    /// Creates a template with these headers.
     #[must_use]
     pub fn new(headers: &Headers) -> Self {
         let mut bytes = Vec::with_capacity(MAX_HEADERS);
@@ -213,8 +214,8 @@ impl FrameTemplate {
         Self { headers: bytes, bare: false, ip, transport, is_tcp: headers.transport == Transport::Tcp, is_v6 }
     }
 
-    /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4, without VLAN
-    /// tags.
+    /// Length in bytes of the shortest frame that can carry the stamp: 36 for an EtherType alone, 64 for UDP over IPv4,
+    /// without VLAN tags.
     #[must_use]
     pub fn min_len(&self) -> usize {
         self.headers.len() + STAMP
@@ -226,11 +227,11 @@ impl FrameTemplate {
         self.ip
     }
 
-    /// Writes a frame with this stamp over `frame`, at its full length, with zeros behind the stamp. Bytes from [`MAX_HEADERS`] on
-    /// are not written, so they must be zeros already.
+    /// Writes a frame with this stamp over `frame`, at its full length, with zeros behind the stamp. Bytes from
+    /// [`MAX_HEADERS`] on are not written, so they must be zeros already.
     ///
     /// # Panics
-    /// When `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
+    /// If `frame` is shorter than [`FrameTemplate::min_len`] or longer than [`MAX_FRAME`].
     pub fn write(&self, frame: &mut [u8], stamp: &Stamp) {
         assert!((self.min_len()..=MAX_FRAME).contains(&frame.len()), "frame of {} B", frame.len());
         let (start, payload) = (frame.len().min(MAX_HEADERS), self.headers.len());
@@ -261,18 +262,19 @@ impl FrameTemplate {
             frame[self.transport + 4..self.transport + 6].copy_from_slice(&segment_len.to_be_bytes());
             self.transport + 6
         };
-        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the end add nothing.
+        // The pseudo header: addresses, protocol, length (RFC 768, RFC 8200 Section 8.1). Zeros behind the end add
+        // nothing.
         let addresses = if self.is_v6 { self.ip + 8 } else { self.ip + 12 };
         let protocol = u64::from(if self.is_tcp { TCP } else { UDP });
         let pseudo = checksum::sum(protocol + u64::from(segment_len), &frame[addresses..self.transport]);
         let sum = !checksum::sum(u64::from(pseudo), &frame[self.transport..end]);
-        // A UDP checksum of 0 would mean that there is none.
+        // A UDP checksum of 0 would mean "none".
         let sum = if sum == 0 && !self.is_tcp { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Makes the frames that stand for packets of a simulation: headers and zeros.
+/// Template for frames that represent packets of a simulation: headers and zeros.
 #[derive(Clone, Debug)]
 pub struct PlainFrames(FrameTemplate);
 
@@ -283,14 +285,14 @@ impl PlainFrames {
         Self(FrameTemplate::new(headers))
     }
 
-    /// Frames of an EtherType set apart for experiments (IEEE 802, 0x88b5), without IP.
+    /// Frames of an EtherType for experiments (IEEE 802, 0x88b5), without IP.
     #[must_use]
     pub fn bare() -> Self {
         Self::new(&Headers { bare: Some(0x88b5), ..Headers::udp(0) })
     }
 
-    /// Writes a frame over `frame`, which holds zeros. A frame shorter than its headers has the first bytes of them. In one of more than 65,535 B, IP
-    /// and UDP say 65,535 B.
+    /// Writes a frame over `frame`, which holds zeros. A frame shorter than its headers gets their first bytes. The
+    /// length fields of IP and UDP saturate at 65,535 B.
     pub fn write(&self, frame: &mut [u8]) {
         let Self(template) = self;
         let headers = template.headers.len();
@@ -322,7 +324,7 @@ mod tests {
         let mut frame = [0; 64];
         template.write(&mut frame, &stamp(MAX_CLASS, u32::MAX));
         assert_eq!(Stamp::read(&frame), Some(stamp(MAX_CLASS, u32::MAX)));
-        // A frame that is cut off behind the stamp still tells.
+        // A frame cut off behind the stamp is still recognized.
         let mut frame = [0; 1514];
         template.write(&mut frame, &stamp(3, 9));
         assert_eq!(Stamp::read(&frame[..MAX_HEADERS]), Some(stamp(3, 9)));

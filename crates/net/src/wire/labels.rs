@@ -1,12 +1,12 @@
-//! What active leaf queues (CoDel, FQ-CoDel, hosts that share) need of frames. A label says which flow a frame belongs to, of
-//! which host it is, and whether it may be marked. A mark tells its receiver that it has met congestion.
+//! Labels of frames for active leaf queues (CoDel, FQ-CoDel, per-host sharing): flow, host, and whether the frame may
+//! be marked. A mark reports congestion to the receiver.
 //!
-//! A flow is what RFC 8290, Section 3.1 takes for one: addresses, protocol and ports. They are hashed with a salt that is new
-//! with each start, so that nobody outside can choose flows that meet in one queue. Only frames of classes whose queues need
-//! labels are looked at.
+//! A flow is defined as in RFC 8290, Section 3.1: addresses, protocol and ports. They are hashed with a salt drawn at
+//! each start, so that a sender cannot choose flows that share a queue. Only frames of classes whose queues need labels
+//! are parsed.
 //!
-//! Marks are those of RFC 3168: CE in the two lowest bits of IPv4's type of service or of IPv6's traffic class. A frame that
-//! has neither ECT nor CE may not be marked, and its queue drops it instead.
+//! Marks are those of RFC 3168: CE in the two lowest bits of IPv4's type of service or of IPv6's traffic class. A frame
+//! with neither ECT nor CE may not be marked, and its queue drops it instead.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -30,7 +30,7 @@ struct Wants {
 /// Labels frames for active queues, in the upper half of their handles.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    /// By class; empty where no class wants labels.
+    /// By class; empty if no class needs labels.
     wants: Vec<Wants>,
     hosts: HostTables,
     host_bytes: u64,
@@ -39,18 +39,19 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Labels as the leaves of `tree` want them.
+    /// Creates labels for the leaves of `tree`, with a new salt.
     ///
     /// # Errors
-    /// Fails if there is not enough memory.
+    /// If there is not enough memory.
     pub(crate) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         Self::salted(tree, RandomState::new())
     }
 
-    /// Labels as the leaves of `tree` want them. They tell flows apart as those do whose [`Labels::salt`] this is.
+    /// Creates labels for the leaves of `tree`. `salt` determines the hashes of flows; [`Labels::salt`] returns that of
+    /// other labels.
     ///
     /// # Errors
-    /// Fails if there is not enough memory.
+    /// If there is not enough memory.
     pub(crate) fn salted(tree: &Hierarchy, salt: RandomState) -> Result<Self, OutOfMemory> {
         let mut wants = vec![Wants::default(); tree.len()];
         for &leaf in tree.leaves() {
@@ -68,12 +69,12 @@ impl Labels {
         Ok(Self { wants, hosts: HostTables::new(tree)?, host_bytes, fragments: Fragments::new(), salt })
     }
 
-    /// What nobody outside knows, and flows are told apart by.
+    /// The secret salt of the flow hashes.
     pub(crate) fn salt(&self) -> RandomState {
         self.salt.clone()
     }
 
-    /// Goes on with the hosts of `old` at the leaves that go on, as `class_map` says by old class.
+    /// Takes over the hosts of `old` for the leaves that continue; `class_map` maps old classes to new ones.
     pub(crate) fn inherit(&mut self, old: &mut Self, class_map: &[Option<ClassId>]) {
         self.hosts.inherit(&mut old.hosts, class_map);
         std::mem::swap(&mut self.fragments, &mut old.fragments);
@@ -84,8 +85,8 @@ impl Labels {
         size_of_val(&self.wants[..]) + self.host_bytes as usize + self.fragments.memory_bytes()
     }
 
-    /// Reads the headers of the frame in `bytes`, of any content. A later fragment of a datagram gets the ports of the first one, where that
-    /// was seen.
+    /// Reads the headers of the frame in `bytes`, of any content. A later fragment of a datagram gets the ports of the
+    /// first one, if that was seen.
     #[must_use]
     #[inline]
     pub(crate) fn headers(&mut self, bytes: &[u8]) -> FrameHeaders {
@@ -115,7 +116,7 @@ impl Labels {
     }
 }
 
-/// Returns true where the frame in `bytes` is an IP packet that has ECT or CE.
+/// Returns true if the frame in `bytes` is an IP packet with ECT or CE.
 #[must_use]
 pub fn is_ecn_capable(bytes: &[u8]) -> bool {
     frame_headers(bytes).ecn != 0
@@ -127,7 +128,7 @@ pub fn mark_congestion(bytes: &mut [u8]) -> bool {
     if key.version == Some(IpVersion::V6) {
         bytes[at + 1] |= CE << 4;
     } else if bytes[at + 1] & CE != CE {
-        // Where CE is set, nothing changes: the sum below would turn a checksum of all ones into zeros.
+        // Leave a CE mark unchanged: the sum below would turn a checksum of all ones into zeros.
         let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         bytes[at + 1] |= CE;
         let after = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -266,7 +267,7 @@ mod tests {
         // The other leaf counts its own hosts, by the other address, and its flows are one.
         assert_eq!([of(plain, 2, 9, 1), of(plain, 2, 8, 2), of(plain, 3, 9, 3)], [(0, 0), (1, 0), (0, 0)]);
         assert_eq!([of(nets, 2, 9, 1), of(nets, 3, 9, 1), of(nets, 4, 9, 1)].map(|label| label.0), [0, 0, 1]);
-        // What is no IP packet is of one host more.
+        // Packets other than IP count as one additional host.
         let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 28]].concat();
         assert_eq!(labels.label(fair, &frame_headers(&arp), &arp) >> 47, 2);
     }

@@ -1,8 +1,8 @@
-//! Super-frames: what an offload has joined from several packets (GSO, TSO, USO of the sender, GRO of the receiver), and the
-//! packets that a wire would have carried in their place.
+//! Splits super-frames into the packets that a wire would have carried. Offloads join them from several packets (GSO,
+//! TSO, USO of the sender, GRO of the receiver).
 //!
-//! A super-frame has the headers of its packets once, and behind them the payload of all. The kernel says how many bytes each
-//! packet gets. The rules for the headers are those by which the kernel and network cards split:
+//! A super-frame has the headers of its packets once, followed by the payload of all. The kernel reports the payload
+//! bytes per packet. The headers follow the rules of the kernel and of network cards:
 //!
 //! | field | in packet i of n |
 //! | --- | --- |
@@ -14,13 +14,14 @@
 //! | TCP flag CWR | only in the first |
 //! | checksum of TCP and UDP | left unfinished, with the sum of the pseudo-header for this packet's length |
 //!
-//! No field is believed. Headers are parsed here, the header length that the kernel tells is not used, and neither are the
-//! lengths in the headers. The kind must fit the protocol, and an unfinished checksum must be that of the outermost transport
-//! header: where it is not, a tunnel's inner packets were joined. The number of packets and their lengths are bounded.
+//! No field is trusted. Headers are parsed here; the header length reported by the kernel and the lengths in the
+//! headers are not used. The kind must fit the protocol, and an unfinished checksum must be that of the outermost
+//! transport header; otherwise a tunnel's inner packets were joined. The number of packets and their lengths are
+//! bounded.
 //!
-//! DIFFERENCE: the kernel keeps the IPv4 identification of packets that were joined by GRO though all had the same one. The
-//! header of a packet socket does not tell. Such packets have the flag DF, with which the identification means nothing
-//! (RFC 6864, Section 4.1).
+//! DIFFERENCE: the kernel keeps the IPv4 identification of packets that were joined by GRO though all had the same one.
+//! The header of a packet socket does not show this. Such packets have the flag DF, with which the identification has
+//! no meaning (RFC 6864, Section 4.1).
 
 use std::ops::Range;
 
@@ -30,9 +31,9 @@ use fairlink_config::matching::{TCP, UDP};
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::virtio::{JOINED_CWR, JOINED_TCP4, JOINED_TCP6, JOINED_UDP, VirtioHeader};
 
-/// Most bytes of a super-frame: the longest packet whose length IPv6 can tell, with Ethernet header and two VLAN tags.
+/// Maximum length of a super-frame in bytes: the longest packet of IPv6, with Ethernet header and two VLAN tags.
 pub(crate) const LONGEST: usize = ethernet::HEADER + 2 * ethernet::VLAN_TAG + IPV6_HEADER + u16::MAX as usize;
-/// Most packets of a super-frame: so many that one of 16 KiB may have been joined from packets of 8 B, the least that TCP sends.
+/// Maximum number of packets in a super-frame. It permits 16 KiB joined from packets of 8 B, the least that TCP sends.
 pub const MOST_SEGMENTS: usize = 2048;
 /// Most IPv6 extension headers walked over.
 const MAX_EXTENSIONS: usize = 8;
@@ -63,28 +64,29 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-// Protocols whose packets contain packets: IPv4, IPv6, GRE. UDP may, as VXLAN does.
+// Protocols whose packets can contain packets: IPv4, IPv6, GRE, and UDP (VXLAN).
 const TUNNELS: [u8; 4] = [4, 41, 47, UDP];
-// IPv6 extension headers that a transport header may follow in a joined packet (RFC 8200).
+// IPv6 extension headers that may precede the transport header in a joined packet (RFC 8200).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const DESTINATION: u8 = 60;
 
-/// Why a super-frame cannot be split.
+/// Reason why a super-frame cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unsplittable {
     /// The packets inside a tunnel were joined.
     Tunnel,
-    /// It is of a kind or protocol that is not known here, or the two do not fit.
+    /// Its kind or protocol is unknown, or the two do not fit.
     Protocol,
-    /// Its headers are cut short, contradict themselves or what the kernel says of them.
+    /// Its headers are cut short, or contradict each other or the kernel's description.
     Malformed,
-    /// It is longer than IP can be, its packets are longer than the frames of the interfaces, or there are too many of them.
+    /// It is longer than an IP packet can be, its packets are longer than the frames of the interfaces, or there are
+    /// too many.
     TooLong,
 }
 
 impl Unsplittable {
-    /// All of them, in the order of the enum.
+    /// All reasons, in the order of the enum.
     pub const ALL: [Self; 4] = [Self::Tunnel, Self::Protocol, Self::Malformed, Self::TooLong];
 
     /// Its name in statistics.
@@ -99,7 +101,7 @@ impl Unsplittable {
     }
 }
 
-/// Where a frame's headers are.
+/// Positions of a frame's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     ip: usize,
@@ -109,7 +111,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of `frame`, which may have any content. It is no fragment.
+    /// Parses the headers of `frame`, which may have any content but is no fragment.
     pub(super) fn of(frame: &[u8]) -> Result<Self, Unsplittable> {
         let (kind, ip) = ethernet::payload(frame, |_| {}).ok_or(Unsplittable::Malformed)?;
         match kind {
@@ -152,7 +154,7 @@ impl Layout {
         Ok(Self { ip, is_v6: true, protocol, transport })
     }
 
-    /// Where the packet ends by its IP header, in bytes from the beginning of the frame, which may be cut off before.
+    /// End of the packet by its IP header, in bytes from the beginning of the frame. The frame may be cut off before.
     pub(super) fn end(&self, frame: &[u8]) -> Option<usize> {
         let (place, header) = if self.is_v6 { (IPV6_LENGTH, IPV6_HEADER) } else { (IPV4_LENGTH, 0) };
         Some(self.ip + header + usize::from(be16(frame, self.ip + place)?))
@@ -168,7 +170,8 @@ impl Layout {
     }
 }
 
-/// Returns true if `unfinished` is the checksum of the outermost TCP or UDP header of `frame`, which every kernel can finish.
+/// Returns true if `unfinished` is the checksum of the outermost TCP or UDP header of `frame`, which every kernel can
+/// finish.
 #[must_use]
 pub(crate) fn is_of_transport(frame: &[u8], unfinished: Unfinished) -> bool {
     let offset = usize::from(unfinished.offset);
@@ -183,27 +186,27 @@ pub(crate) fn is_of_transport(frame: &[u8], unfinished: Unfinished) -> bool {
     })
 }
 
-/// How a super-frame is split; see the module. It is small, so that packets can be written one at a time.
+/// Parameters for splitting a super-frame; see the module. Small, so that packets can be written one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     layout: Layout,
-    /// Where the payload begins.
+    /// Beginning of the payload.
     payload: usize,
-    /// Bytes of payload in all, and in each packet but the last.
+    /// Bytes of payload: total, and in each packet except the last.
     total: usize,
     size: usize,
     count: usize,
-    /// What the checksum field of a packet holds, without the length that the pseudo-header has; `None` where the datagrams
-    /// have no checksum.
+    /// Checksum field of each packet, without the length of the pseudo-header; `None` if the datagrams have no
+    /// checksum.
     sum: Option<u64>,
 }
 
 impl Segments {
-    /// How to split `frame`, whose headers `header` describes, into packets of at most `longest` bytes, Ethernet header
-    /// included.
+    /// Returns how to split `frame`, whose headers `header` describes, into packets of at most `longest` bytes
+    /// including the Ethernet header.
     ///
     /// # Errors
-    /// [`Unsplittable`]. Whatever the bytes are, nothing panics.
+    /// [`Unsplittable`]. Never panics, whatever the bytes are.
     pub fn of(frame: &[u8], header: &VirtioHeader, longest: usize) -> Result<Self, Unsplittable> {
         if frame.len() > LONGEST {
             return Err(Unsplittable::TooLong);
@@ -246,8 +249,8 @@ impl Segments {
         }
         let field = u64::from(u16::from_be_bytes([bytes[checksum], bytes[checksum + 1]]));
         let sum = match header.unfinished() {
-            // The field has the sum of the pseudo-header with the length of all. The addresses in it need not be those of
-            // the header, where IPv6 has a routing header.
+            // The field has the pseudo-header's sum with the total length. Its addresses may differ from those of the
+            // header if IPv6 has a routing header.
             Some(_) => {
                 let all = if is_tcp { bytes.len() as u16 } else { u16::from_be_bytes([bytes[4], bytes[5]]) };
                 Some(field + u64::from(!all))
@@ -258,13 +261,13 @@ impl Segments {
         Ok(Self { layout, payload, total, size, count, sum })
     }
 
-    /// How many packets there are: at least 1, at most [`MOST_SEGMENTS`].
+    /// Number of packets: 1 to [`MOST_SEGMENTS`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Which bytes of the super-frame packet `index` carries behind its headers.
+    /// Returns the bytes of the super-frame that packet `index` carries behind its headers.
     #[must_use]
     pub fn payload(&self, index: usize) -> Range<usize> {
         let start = (index * self.size).min(self.total);
@@ -272,7 +275,7 @@ impl Segments {
         self.payload + start..self.payload + end
     }
 
-    /// Length of packet `index` in bytes, Ethernet header included.
+    /// Returns the length of packet `index` in bytes, Ethernet header included.
     #[must_use]
     pub fn len(&self, index: usize) -> usize {
         self.payload + self.payload(index).len()
@@ -285,10 +288,11 @@ impl Segments {
         self.sum.map(|_| Unfinished { start: self.layout.transport as u16, offset: offset as u16 })
     }
 
-    /// Writes packet `index` of `frame`, the super-frame that this was made for, to the beginning of `out`. Returns its length.
+    /// Writes packet `index` of `frame`, the super-frame that this was made for, to the beginning of `out`. Returns its
+    /// length.
     ///
     /// # Panics
-    /// Where `index` is not below [`Segments::count`], `out` is shorter than the packet, or `frame` is another one.
+    /// If `index` is not below [`Segments::count`], `out` is shorter than the packet, or `frame` is another one.
     pub fn write(&self, frame: &[u8], index: usize, out: &mut [u8]) -> usize {
         assert!(index < self.count, "packet {index} of {}", self.count);
         let Self { layout, payload, count, .. } = *self;
@@ -301,7 +305,7 @@ impl Segments {
         body.copy_from_slice(&frame[own]);
 
         let put = |headers: &mut [u8], at: usize, value: u16| headers[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        // Checked when it was made: each of these lengths fits.
+        // Checked at construction: each of these lengths fits.
         if layout.is_v6 {
             put(headers, ip + IPV6_LENGTH, (len - ip - IPV6_HEADER) as u16);
         } else {

@@ -1,22 +1,22 @@
-//! Checksums that a sender has left to hardware, where nobody says so.
+//! Detects checksums left to hardware if the kernel does not report them.
 //!
-//! A frame that another system on the same machine has sent over a veth carries the sum of the pseudo-header where its checksum is to be.
-//! A packet socket says with each frame whether that is so. XDP does not. So the field is compared: where it has just that sum, the
-//! checksum is taken for unfinished.
+//! A frame sent over a veth by another system on the same machine carries the sum of the pseudo-header in its checksum
+//! field. A packet socket reports this with each frame; XDP does not. So the field is compared with that sum. If they
+//! are equal, the checksum is taken for unfinished.
 //!
-//! A finished checksum has that value once in 65,536. Then finishing it again does no harm. Let P be the sum of the pseudo-header, and
-//! S that of the packet with P in the field. The packet is right if P + S = 0 in one's complement, and finishing it writes -S, which is
-//! then P: the bytes stay as they are.
+//! A finished checksum has that value once in 65,536. Finishing it again is harmless. Let P be the sum of the
+//! pseudo-header, and S that of the packet with P in the field. The packet is right if P + S = 0 in one's complement,
+//! and finishing it writes -S, which is then P: the bytes stay as they are.
 //!
-//! DIFFERENCE: the packet's length is that of its IP header, and not what lies behind it as padding, which the kernel's own offload
-//! sums too: a frame off a wire may have any bytes there.
+//! DIFFERENCE: the packet ends where its IP header says. The kernel's own offload also sums the padding behind it, but
+//! a frame from a wire may have any bytes there.
 
 use fairlink_config::matching::{TCP, UDP, ethernet::be16};
 
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::segments::Layout;
 
-/// SCTP, whose checksum is a CRC over the packet. A sender that leaves it to hardware leaves zero.
+/// SCTP, whose checksum is a CRC over the packet. A sender that leaves it to hardware stores zero.
 const SCTP: u8 = 132;
 
 const TCP_CHECKSUM: u16 = 16;
@@ -26,13 +26,13 @@ const SCTP_CHECKSUM: u16 = 8;
 /// A checksum to be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finishing {
-    /// Where.
+    /// Position of the checksum.
     pub(crate) place: Unfinished,
-    /// Where the packet ends that it covers, in bytes from the beginning of the frame.
+    /// End of the covered packet, in bytes from the beginning of the frame.
     pub(crate) end: usize,
 }
 
-/// The checksum of `frame` that is to be finished, if there is one: of TCP, UDP or SCTP over IPv4 or IPv6, in any VLAN tags.
+/// Finds the unfinished checksum of `frame`, if there is one: of TCP, UDP or SCTP over IPv4 or IPv6, in any VLAN tags.
 pub(crate) fn find(frame: &[u8]) -> Option<Finishing> {
     let layout = Layout::of(frame).ok()?;
     let offset = match layout.protocol {
@@ -46,7 +46,7 @@ pub(crate) fn find(frame: &[u8]) -> Option<Finishing> {
     let length = end.checked_sub(layout.transport)?;
     let needed = match layout.protocol {
         SCTP => frame.get(layout.transport + 8..layout.transport + 12)? == [0; 4],
-        // Zero means that there is none (RFC 768). No pseudo-header sums to zero.
+        // Zero means "none" (RFC 768). No pseudo-header sums to zero.
         _ => field == checksum::fold(layout.pseudo_header(frame) + length as u64),
     };
     let place = Unfinished { start: u16::try_from(layout.transport).ok()?, offset };
@@ -59,7 +59,8 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
-    /// Frames of TCP and UDP over IPv4 and IPv6, in no, one and two tags, with `payload`, finished; and where the checksum is.
+    /// Frames of TCP and UDP over IPv4 and IPv6, with no, one and two tags and `payload`, finished; and the positions
+    /// of the checksums.
     fn finished(payload: &[u8]) -> Vec<(Vec<u8>, Unfinished)> {
         let mut frames = Vec::new();
         for (v6, tcp, tags) in (0..12).map(|n| (n & 1 == 1, n & 2 == 2, n / 4)) {
@@ -80,7 +81,7 @@ mod tests {
         frames
     }
 
-    /// `frame` as a sender leaves it that has hardware for checksums.
+    /// `frame` as a sender with checksum hardware leaves it.
     fn unfinished(frame: &[u8], place: Unfinished) -> Vec<u8> {
         let mut left = frame.to_vec();
         let layout = Layout::of(frame).unwrap();
@@ -98,7 +99,7 @@ mod tests {
                 assert_eq!(find(&frame), None, "it is finished");
                 let mut left = unfinished(&frame, place);
                 assert_eq!(find(&left), Some(Finishing { place, end: frame.len() }));
-                // What a frame is padded with is not part of the packet.
+                // Padding of a frame is not part of the packet.
                 let mut padded = left.clone();
                 padded.extend([0xaa; 5]);
                 assert_eq!(find(&padded), Some(Finishing { place, end: frame.len() }));
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn finishing_a_packet_that_is_right_and_happens_to_have_that_value_leaves_it_as_it_is() {
-        // Two bytes of the payload are tried until the checksum comes out as the sum of the pseudo-header.
+        // Tries two bytes of the payload until the checksum equals the sum of the pseudo-header.
         let mut found = 0;
         for value in 0..=u16::MAX {
             let payload = [value.to_be_bytes().as_slice(), &[1, 2, 3, 4]].concat();

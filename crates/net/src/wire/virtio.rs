@@ -1,5 +1,5 @@
-//! What is left to be done to a frame, as the kernel says it with each frame of a packet socket that has `PACKET_VNET_HDR`, and
-//! as it wants to be told: `struct virtio_net_hdr` of linux/virtio_net.h, in the machine's byte order.
+//! Header with pending offload work of a frame: `struct virtio_net_hdr` of linux/virtio_net.h, in the machine's byte
+//! order. A packet socket with `PACKET_VNET_HDR` receives and sends it with each frame.
 
 use crate::wire::checksum::Unfinished;
 
@@ -14,7 +14,7 @@ pub(crate) const JOINED_TCP4: u8 = 1;
 pub(crate) const JOINED_TCP6: u8 = 4;
 /// It was joined from datagrams of UDP.
 pub(crate) const JOINED_UDP: u8 = 5;
-/// Added to the kind where TCP's flag CWR is set.
+/// Added to the kind if TCP's flag CWR is set.
 pub(crate) const JOINED_CWR: u8 = 0x80;
 
 /// See the module.
@@ -23,15 +23,15 @@ pub(crate) const JOINED_CWR: u8 = 0x80;
 pub struct VirtioHeader {
     /// Bit 0: the checksum is unfinished.
     pub flags: u8,
-    /// From what the frame was joined; 0 if it was not.
+    /// Kind of offload that joined the frame; 0 for none.
     pub kind: u8,
-    /// Bytes of all headers. It is a hint that need not be right.
+    /// Bytes of all headers: a hint that may be wrong.
     pub header_len: u16,
-    /// Most bytes behind the headers of each packet that the frame was joined from.
+    /// Maximum payload of each packet that the frame was joined from, in bytes.
     pub segment: u16,
-    /// Where the bytes begin that the checksum covers.
+    /// First byte that the checksum covers.
     pub checksum_start: u16,
-    /// Where the checksum is, from there on.
+    /// Position of the checksum, relative to `checksum_start`.
     pub checksum_offset: u16,
 }
 
@@ -39,10 +39,10 @@ impl VirtioHeader {
     /// Its length in bytes.
     pub const LEN: usize = size_of::<Self>();
 
-    /// The header with which a frame of `len` bytes is sent, whose checksum may be unfinished.
+    /// The header for sending a frame of `len` bytes whose checksum may be unfinished.
     #[must_use]
     pub(crate) fn to_send(len: u32, unfinished: Option<Unfinished>) -> Self {
-        // All of the frame counts as headers, so that the kernel keeps it in one piece.
+        // The whole frame counts as headers, so that the kernel keeps it in one piece.
         let header = Self { header_len: u16::try_from(len).unwrap_or(u16::MAX), ..Self::default() };
         match unfinished {
             None => header,
@@ -52,7 +52,7 @@ impl VirtioHeader {
         }
     }
 
-    /// The unfinished checksum that it tells of.
+    /// The unfinished checksum that it describes, if any.
     #[must_use]
     pub(crate) fn unfinished(&self) -> Option<Unfinished> {
         let Self { checksum_start: start, checksum_offset: offset, .. } = *self;

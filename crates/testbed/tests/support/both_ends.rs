@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairlink_testbed::{Generator, GeneratorConfig, GeneratorReport, Receiver, ReceiverConfig, ReceiverReport};
 
-/// Runs a generator, and a receiver beside it that stays until all is quiet.
+/// Runs a generator, and a receiver that stays until no more frames arrive.
 pub(crate) fn run(generator: GeneratorConfig, receiver: ReceiverConfig) -> (GeneratorReport, ReceiverReport) {
     let receiver = Receiver::open(receiver).unwrap();
     let generator = Generator::open(generator).unwrap();

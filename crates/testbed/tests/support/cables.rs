@@ -1,4 +1,4 @@
-//! A gateway between two cables, and what is sent through it.
+//! A gateway between two cables, and frames sent through it.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use fairlink_config::matching::Match;
@@ -11,12 +11,13 @@ pub(crate) fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// Two cables: what is sent into `gen` arrives at `in`, what is sent into `out` arrives at `sink`.
+/// Creates two cables: frames sent into `gen` arrive at `in`, frames sent into `out` arrive at `sink`.
 pub(crate) fn cables() {
     lay_cables(&[("gen", "in"), ("out", "sink")]).unwrap();
 }
 
-/// Leaves 1 to 3 below the link, of weights 1, 2, 3, told apart by UDP port 5001 to 5003; 3 also gets the rest.
+/// Leaves 1 to 3 below the link, of weights 1, 2, 3, distinguished by UDP ports 5001 to 5003; 3 is also the default
+/// class.
 pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     let link = LinkConfig { max_packet: 1522, ..LinkConfig::new(rate(bps)) };
     let mut tree = Hierarchy::builder(link);
@@ -34,10 +35,10 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config
 }
 
-/// Says which backend gateways are to use; absent for packet sockets.
+/// Environment variable with the backend of gateways; absent for packet sockets.
 pub(crate) const BACKEND: &str = "FAIRLINK_TEST_BACKEND";
 
-/// The backend that gateways of this test are to use.
+/// The backend for gateways of this test.
 pub(crate) fn backend() -> BackendChoice {
     match std::env::var(BACKEND) {
         Ok(name) => BackendChoice::named(&name).expect("a backend of that name"),
@@ -50,7 +51,7 @@ pub(crate) fn over_af_xdp() -> bool {
     backend() == BackendChoice::AfXdp
 }
 
-/// Why a gateway between two cables does not use AF_XDP here; `None` where it does.
+/// Returns the reason why a gateway between two cables does not use AF_XDP here; `None` if it does.
 pub(crate) fn why_no_af_xdp(_: &PrivateNamespace) -> Option<String> {
     cables();
     let gateway = Gateway::open(GatewayConfig { backend: BackendChoice::AfXdp, ..config(1_000_000, "fifo") }).unwrap();

@@ -1,4 +1,4 @@
-//! The two ends of a path that something between them breaks: numbered frames both ways, and what became of each.
+//! The two ends of a path with faults: numbered frames both ways, and the fate of each.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,12 +15,12 @@ const EVERY: Duration = Duration::from_micros(200);
 const KIND: [u8; 2] = [0x88, 0xb5];
 const LENGTH: usize = 100;
 
-/// What one end has sent and received.
+/// Frames that one end has sent and received.
 #[derive(Debug, Default)]
 struct Log {
-    /// When each frame was sent, by its number.
+    /// Time of sending of each frame, by its number.
     sent: Vec<Instant>,
-    /// The numbers that came from the other end, as they came.
+    /// The numbers that arrived from the other end, in order of arrival.
     received: Vec<u64>,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct Ends {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What became of the frames of one direction.
+/// Results for the frames of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) sent: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) out_of_order: u64,
-    /// The longest time of which every frame sent was lost.
+    /// The longest time in which every sent frame was lost.
     pub(crate) silence: Duration,
-    /// The frames lost, by when they were sent, as times since the first.
+    /// Times of sending of the lost frames, since the first frame.
     pub(crate) lost_at: Vec<Duration>,
 }
 
@@ -59,12 +59,12 @@ impl Ends {
         Self { stop, logs, threads }
     }
 
-    /// Frames that have come over the whole path so far, each way.
+    /// Number of frames that have arrived over the whole path so far, in each direction.
     pub(crate) fn arrived(&self) -> [usize; 2] {
         [1, 0].map(|end| self.logs[end].lock().unwrap().received.len())
     }
 
-    /// Waits until `more` frames more have come over the path each way.
+    /// Waits until `more` further frames have arrived over the path in each direction.
     pub(crate) fn wait_for(&self, more: usize) {
         let before = self.arrived();
         let until = Instant::now() + Duration::from_secs(30);
@@ -74,7 +74,7 @@ impl Ends {
         }
     }
 
-    /// Stops, and says what became of each direction's frames: those of the first end first.
+    /// Stops, and returns the results of each direction: that of the first end's frames first.
     pub(crate) fn stop(self) -> [Outcome; 2] {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -114,13 +114,13 @@ impl Outcome {
     }
 }
 
-/// One end: sends every 200 us, and notes what comes. An end that goes away is looked for.
+/// Runs one end: sends every 200 us, and records arrivals. Waits for an end that disappears.
 fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     let (mut next, mut last) = (Instant::now(), None);
     let mut bytes = [0; 2048];
     loop {
         let now = Instant::now();
-        // Frames on their way have a while to arrive after the last one was sent.
+        // Frames in transit have a while to arrive after the last one was sent.
         let sending = !stop.load(Ordering::Relaxed);
         if !sending && now - *last.get_or_insert(now) > Duration::from_millis(300) {
             return;
@@ -159,12 +159,12 @@ fn work(name: &str, mut end: OwnedFd, log: &Mutex<Log>, stop: &AtomicBool) {
     }
 }
 
-/// Returns true if the last call said that the interface went down or away.
+/// Returns true if the last error was that the interface went down or disappeared.
 fn is_gone() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
 }
 
-/// A socket that sends and receives everything at the interface `name`; `None` where there is none.
+/// Opens a socket that sends and receives all frames at the interface `name`; `None` if it does not exist.
 fn open(name: &str) -> Option<OwnedFd> {
     let index = Interface::open(name).ok()?.index;
     // SAFETY: takes no pointers.

@@ -1,4 +1,4 @@
-//! A gateway in a process of its own, which is to meet with faults, and what is told of them.
+//! A gateway in a process of its own for fault tests, and its reports.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,12 +11,13 @@ use fairlink_net::{Control, FailOpen, Gateway, GatewayConfig, GatewayStats};
 use crate::cables::{self, config, over_af_xdp};
 use crate::ends::Outcome;
 
-/// Says that a process is a gateway of these tests, and which: `auto`, `require` or `never`, and whether it takes over (`+`).
+/// Environment variable that makes a process a gateway of these tests: `auto`, `require` or `never`, and `+` to take
+/// over.
 pub(crate) const ROLE: &str = "FAIRLINK_FAULTY_GATEWAY";
-/// Where its control socket is to be, if it is to have one.
+/// Environment variable with the path of its control socket, if it shall have one.
 const CONTROL: &str = "FAIRLINK_FAULTY_CONTROL";
 
-/// Runs this process as a gateway, if that is what it is for.
+/// Runs this process as a gateway, if the variable is set.
 pub(crate) fn as_gateway() -> Option<ExitCode> {
     std::env::var(ROLE).ok().map(|role| gateway_process(&role))
 }
@@ -30,7 +31,7 @@ fn gateway_process(role: &str) -> ExitCode {
     be_gateway(config)
 }
 
-/// This process is this gateway until a line comes. Tells how it is going, a line each; at the end its statistics.
+/// Runs this gateway in this process until a line arrives. Prints events, a line each, and its statistics at the end.
 pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
     let control = std::env::var(CONTROL).ok();
     let gateway = match Gateway::open(config) {
@@ -44,9 +45,9 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
     let _control = control.map(|path| Control::start(path.as_ref(), gateway.remote()).expect("a control socket"));
     let stats = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new().stack_size(256 << 10);
-        // A thread that cannot be had is a refusal, and not a panic that waits for the others.
+        // A failure to start a thread is a refusal, and not a panic that waits for the others.
         let waiting = thread().spawn_scoped(scope, || {
-            // Also where whoever started it is gone.
+            // Also returns when the parent is gone.
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             stop.store(true, Ordering::Relaxed);
         });
@@ -60,7 +61,7 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
         let data = match data {
             Ok(data) => data,
             Err(why) => {
-                println!("refused no thread could be started: {why}");
+                println!("refused cannot start a thread: {why}");
                 std::process::exit(1);
             }
         };
@@ -84,7 +85,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts one, and waits until its data thread turns. `None`, said, where this system cannot fail open.
+    /// Starts a gateway, and waits until its data thread runs. Returns `None`, with a message, if this system cannot
+    /// fail open.
     pub(crate) fn start(role: &str) -> Option<Self> {
         Self::start_over(role, if over_af_xdp() { "af_xdp" } else { "af_packet" })
     }
@@ -97,14 +99,14 @@ impl Running {
         started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
     }
 
-    /// The same with a control socket at `path`.
+    /// As above, with a control socket at `path`.
     pub(crate) fn start_with_control(role: &str, path: &str) -> Option<Self> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let started = Self::start_by(command.env(ROLE, role).env(CONTROL, path));
         started.inspect_err(|why| println!("SKIPPED: {why}")).ok()
     }
 
-    /// Starts one by this command; the reason where it does not start.
+    /// Starts a gateway by this command; returns the reason if it does not start.
     pub(crate) fn start_by(command: &mut Command) -> Result<Self, String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -140,7 +142,7 @@ impl Running {
         self.ended()
     }
 
-    /// Its statistics, when it has ended by itself.
+    /// Returns its statistics after it has ended by itself.
     pub(crate) fn ended(mut self) -> GatewayStats {
         let line = self.lines.next().expect("statistics").unwrap();
         let (_, text) = line.split_once("stats ").unwrap_or_else(|| panic!("{line}"));
@@ -161,12 +163,12 @@ pub(crate) fn times() -> usize {
     std::env::var("FAIRLINK_FAULTS").ok().and_then(|times| times.parse().ok()).unwrap_or(2)
 }
 
-/// Prints what became of the frames of both directions, and asserts that none was doubled.
+/// Prints the results of both directions, and asserts that no frame was doubled.
 pub(crate) fn tell(fault: &str, outcomes: &[Outcome; 2]) {
     tell_of(["forth", "back"], fault, outcomes);
 }
 
-/// The same, with what the two ways are called.
+/// As above, with names of the two directions.
 pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
     for (way, Outcome { sent, lost, doubled, out_of_order, silence, .. }) in ways.iter().zip(outcomes) {
         println!(
@@ -177,7 +179,7 @@ pub(crate) fn tell_of(ways: [&str; 2], fault: &str, outcomes: &[Outcome; 2]) {
     }
 }
 
-/// All that a gateway dropped, of both directions.
+/// All drops of a gateway, in both directions.
 pub(crate) fn dropped(stats: &GatewayStats) -> u64 {
     stats.counts().dropped.packets
         + stats.counts().queued.packets

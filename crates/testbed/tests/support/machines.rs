@@ -18,7 +18,7 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Turns on what every veth has on by default: segmentation and checksums are left to others.
+/// Turns on the default offloads of a veth: segmentation and checksums are left to others.
 pub(crate) fn default_offloads(names: &[&str]) {
     for name in names {
         for offload in
@@ -29,8 +29,8 @@ pub(crate) fn default_offloads(names: &[&str]) {
     }
 }
 
-/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The gateway runs
-/// until both are done.
+/// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The
+/// gateway runs until both are done.
 pub(crate) fn between<A: Send, B: Send>(
     gateway: Gateway,
     at_gen: impl FnOnce() -> A + Send,
@@ -42,13 +42,13 @@ pub(crate) fn between<A: Send, B: Send>(
     Ok((one, other, stats))
 }
 
-/// The same with anything in the middle, which passes frames between `in` and `out` until it is told to stop.
+/// As above, with any middle that passes frames between `in` and `out` until it is stopped.
 pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
     middle: impl FnOnce(&AtomicBool) -> M + Send,
     at_gen: impl FnOnce() -> A + Send,
     at_sink: impl FnOnce() -> B + Send,
 ) -> Result<(A, B, M), String> {
-    // Into the namespace of a thread, which says its number.
+    // Into the namespace of a thread, which reports its number.
     let machine = |name: &'static str, address: &'static str| {
         let (number, moved) = (mpsc::channel::<u32>(), mpsc::channel::<()>());
         let enter = move || {
@@ -66,7 +66,7 @@ pub(crate) fn with_middle<M: Send, A: Send, B: Send>(
     let (enter_sink, sink_number, sink_moved) = machine("sink", "10.9.0.2");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A machine stays until the gateway has ended, which an interface that goes away would end otherwise.
+        // A machine stays until the gateway has ended; a vanishing interface would otherwise end it.
         let (finished, ended) = (mpsc::channel::<()>(), [mpsc::channel::<()>(), mpsc::channel::<()>()]);
         let [gen_ended, sink_ended] = ended;
         let (gen_finished, sink_finished) = (finished.0.clone(), finished.0);

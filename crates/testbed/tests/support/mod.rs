@@ -1,5 +1,5 @@
-//! Runs each test in a process of its own, in a private network namespace: without root a namespace can only be entered by a
-//! process of one thread. Where there is no namespace to be had, a line that starts with `SKIPPED:` says why.
+//! Runs each test in a new process, in a private network namespace: without root only a process of one thread can enter
+//! a namespace. If no namespace is available, a line that starts with `SKIPPED:` gives the reason.
 
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
@@ -7,32 +7,33 @@ use std::sync::OnceLock;
 use fairlink_testbed::{PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
 
-/// Says which test a process is to run; absent in the first process.
+/// Environment variable with the test that a process runs; absent in the first process.
 const VARIABLE: &str = "FAIRLINK_NAMESPACE_TEST";
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 
-/// Some tests once more, over something else.
+/// A second run of some tests, in a variant.
 #[derive(Clone, Copy)]
 pub(crate) struct Also {
-    /// What it is over.
+    /// The variant, such as the backend.
     pub(crate) over: &'static str,
-    /// The variable that says so in the test's process.
+    /// The variable that selects it in the test's process.
     pub(crate) variable: &'static str,
-    /// Says, once and in a process of its own, why that cannot be here.
+    /// Returns the reason, determined once in a new process, why it is not available here.
     pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
     /// Names of the tests.
     pub(crate) tests: &'static [&'static str],
 }
 
-/// Runs `tests`, one after the other (there are few processors and much traffic), unless this process is one of them.
+/// Runs `tests` one after the other (there are few processors and much traffic), or the single test for which this
+/// process was started.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     main_also(tests, None)
 }
 
-/// As [`main`], and some of them again.
+/// As [`main`], and runs some of them again.
 pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
     if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
         && name == PROBE
@@ -76,8 +77,8 @@ pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode 
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs tests of this suite once more, each as the root of a user namespace of its own, who may do what he likes with its networks and
-/// nothing with the kernel: by nftables instead of programs.
+/// Runs tests of this suite once more, each as the root of a new user namespace, by nftables instead of programs. This
+/// user has all rights over its networks and none over the kernel.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn in_user_namespaces(tests: &[&str]) {
     for test in tests {
@@ -96,7 +97,7 @@ pub(crate) fn in_user_namespaces(tests: &[&str]) {
     }
 }
 
-/// The name of the process that says whether that can be.
+/// The name of the process that determines availability.
 const PROBE: &str = "(probe)";
 static PROBED: OnceLock<Option<String>> = OnceLock::new();
 
@@ -112,7 +113,7 @@ fn probe() -> Option<String> {
     }
 }
 
-/// Runs a test's process; what it printed is shown.
+/// Runs a test's process and shows its output.
 fn run(mut command: Command) -> Result<(), libtest_mimic::Failed> {
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);

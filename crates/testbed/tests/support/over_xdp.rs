@@ -3,7 +3,7 @@
 use crate::cables;
 use crate::support::Also;
 
-/// These tests once more with gateways that use AF_XDP.
+/// A second run of these tests, with gateways that use AF_XDP.
 pub(crate) fn over_af_xdp(tests: &'static [&'static str]) -> Option<Also> {
     Some(Also { over: "af_xdp", variable: cables::BACKEND, why_not: cables::why_no_af_xdp, tests })
 }

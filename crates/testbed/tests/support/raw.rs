@@ -1,4 +1,4 @@
-//! Frames as they are, past the kernel's protocols: out of an interface, or from a virtual machine behind a tap.
+//! Raw frames, past the kernel's protocols: out of an interface, or from a virtual machine behind a tap.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairlink_net::{Interface, VirtioHeader, interface};
 
-/// A tap whose writer says how its frames are to be finished, as a virtual machine does.
+/// Creates a tap whose writer describes the pending work on its frames, as a virtual machine does.
 pub(crate) fn tap(name: &str) -> File {
     let tap = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
     // SAFETY: an `ifreq` is integers, for which all zeros is valid.
@@ -25,17 +25,17 @@ pub(crate) fn tap(name: &str) -> File {
     tap
 }
 
-/// A packet socket that sends out of the interface `name`.
+/// Opens a packet socket that sends out of the interface `name`.
 pub(crate) fn sender(name: &str, described: bool) -> OwnedFd {
     socket(name, 0, (libc::PACKET_VNET_HDR, described))
 }
 
-/// A packet socket that receives what comes in at the interface `name`.
+/// Opens a packet socket for frames that arrive at the interface `name`.
 pub(crate) fn listener(name: &str) -> OwnedFd {
     socket(name, libc::ETH_P_ALL as u16, (libc::PACKET_IGNORE_OUTGOING, true))
 }
 
-/// A packet socket at the interface `name` that receives frames of this protocol.
+/// Opens a packet socket at the interface `name` that receives frames of this protocol.
 fn socket(name: &str, protocol: u16, (option, on): (libc::c_int, bool)) -> OwnedFd {
     let index = Interface::open(name).unwrap().index;
     // SAFETY: no pointers; the descriptor is new and owned here alone.
@@ -67,7 +67,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if sent == message.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends `frame` out of the interface `name` as it is.
+/// Sends `frame` out of the interface `name` unchanged.
 pub(crate) fn send_raw(name: &str, frame: &[u8]) {
     send(&sender(name, false), frame).unwrap();
 }
@@ -83,12 +83,12 @@ pub(crate) fn bytes(header: VirtioHeader) -> [u8; VirtioHeader::LEN] {
     bytes
 }
 
-/// Sends `frame` out of the interface `name`, with what `header` says is left to be done to it.
+/// Sends `frame` out of the interface `name`, with the pending work described by `header`.
 pub(crate) fn send_described(name: &str, header: VirtioHeader, frame: &[u8]) -> io::Result<()> {
     send(&sender(name, true), &[&bytes(header)[..], frame].concat())
 }
 
-/// Frames that come in at the interface `name` until `done`, each with the kernel's stamp in ns since 1970.
+/// Records frames that arrive at the interface `name` until `done`, each with the kernel's stamp in ns since 1970.
 pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)> {
     let mut frames = Vec::new();
     let mut bytes = vec![0; 2048];
@@ -101,7 +101,8 @@ pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)>
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message points to the vector, that to the bytes, and to the control buffer, with their lengths; all live.
+        // SAFETY: the message points to the vector, that to the bytes, and to the control buffer, with their lengths;
+        // all live.
         let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         if length <= 0 {
             std::thread::sleep(Duration::from_micros(50));
@@ -117,7 +118,8 @@ pub(crate) fn record(socket: &OwnedFd, done: &AtomicBool) -> Vec<(u64, Vec<u8>)>
     frames
 }
 
-/// A packet socket that receives what comes in at the interface `name`, with stamps and a large buffer, for [`record`].
+/// Opens a packet socket for frames that arrive at the interface `name`, with stamps and a large buffer, for
+/// [`record`].
 pub(crate) fn recorder(name: &str) -> OwnedFd {
     let socket = listener(name);
     for (option, value) in [(libc::SO_TIMESTAMPNS, 1), (libc::SO_RCVBUFFORCE, 64 << 20)] {

@@ -1,5 +1,5 @@
-//! TCP in three classes guaranteed 60, 30 and 10 % of a link, and what small packets between the two
-//! machines meet meanwhile.
+//! TCP in three classes guaranteed 60, 30 and 10 % of a link, and round trips of small packets between the two machines
+//! meanwhile.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub(crate) const PERCENT: [u64; 3] = [60, 30, 10];
 pub(crate) const PORTS: [u16; 3] = [5201, 5202, 5203];
 /// The UDP port of small packets, which belong to the last class.
 const ECHO: u16 = 7;
-/// Part of a full frame that the user gets: 1448 of 1514 B, with TCP's timestamps.
+/// Fraction of user data in a full frame: 1448 of 1514 B, with TCP's timestamps.
 pub(crate) const USERS_PART: f64 = 1448.0 / 1514.0;
 
 /// Packets that a leaf may hold.
@@ -44,10 +44,10 @@ pub(crate) fn config(bps: u64, scheduler: &str, queue: QueueKind) -> GatewayConf
     config
 }
 
-/// What came out.
+/// Results.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Bytes of the user that were acknowledged, per second, in bit/s.
+    /// Goodput: acknowledged user data, in bit/s.
     pub(crate) goodput: [f64; 3],
     /// Round-trip times of small packets, in order.
     pub(crate) echoes: Vec<Duration>,
@@ -56,14 +56,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The round-trip time that `percent` of the small packets did not exceed, in ms.
+    /// Percentile `percent` of the round-trip times of small packets, in ms.
     pub(crate) fn echo_ms(&self, percent: usize) -> f64 {
         let place = (self.echoes.len() * percent / 100).min(self.echoes.len().saturating_sub(1));
         self.echoes.get(place).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
     }
 }
 
-/// So many `connections` in each class for `millis`, through `middle`.
+/// Runs `connections` in each class for `millis`, through `middle`.
 pub(crate) fn share<M: Send>(
     middle: impl FnOnce(&AtomicBool) -> M + Send,
     connections: u32,
@@ -108,7 +108,7 @@ pub(crate) fn share<M: Send>(
     Ok((shared, between))
 }
 
-/// Asks every 5 ms and waits for the answer; returns how long each took, and how many did not come.
+/// Sends a request every 5 ms and waits for the answer; returns the round-trip times, and the number of lost answers.
 fn echoes(over: &AtomicBool) -> (Vec<Duration>, u64) {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect(SocketAddr::from(([10, 9, 0, 2], ECHO))).unwrap();
@@ -121,7 +121,7 @@ fn echoes(over: &AtomicBool) -> (Vec<Duration>, u64) {
         }
         let begin = Instant::now();
         bytes[..8].copy_from_slice(&number.to_be_bytes());
-        // An error is that of an earlier packet, which nobody received.
+        // An error is that of an earlier packet, which was not received.
         let _ = socket.send(&bytes);
         let mut answer = [0; 64];
         loop {
@@ -137,7 +137,7 @@ fn echoes(over: &AtomicBool) -> (Vec<Duration>, u64) {
     (times, unanswered)
 }
 
-/// Sends back what comes, until `done`.
+/// Echoes packets until `done`.
 fn answer(done: &AtomicBool) {
     let socket = UdpSocket::bind(("0.0.0.0", ECHO)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();

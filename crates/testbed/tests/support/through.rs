@@ -1,4 +1,4 @@
-//! A gateway that runs while something goes on.
+//! Runs a gateway during an action.
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairlink_net::{Gateway, GatewayConfig, GatewayStats, Remote};
 
-/// Stops a gateway, also where a test fails: otherwise its thread would be waited for.
+/// Stops a gateway, also if a test fails: otherwise its thread would be waited for.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -15,7 +15,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// What the gateway says while `config` runs and `during` goes on, and at the end.
+/// Runs `config` during `during`, and returns the final statistics.
 pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> GatewayStats {
     let gateway = Gateway::open(config).unwrap();
     let remote = gateway.remote();
@@ -41,7 +41,7 @@ pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> Ga
     })
 }
 
-/// Waits until the gateway's statistics are as they should become.
+/// Waits until the gateway's statistics fulfil the condition.
 pub(crate) fn until(remote: &Remote, mut become_so: impl FnMut(&GatewayStats) -> bool) {
     for _ in 0..1000 {
         if become_so(&remote.stats(Duration::from_secs(10)).unwrap()) {

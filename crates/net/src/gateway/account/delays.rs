@@ -1,11 +1,11 @@
-//! Delays, counted by one thread and read by any other at any time.
+//! Histograms of delays, written by one thread and read by any other at any time.
 //!
-//! The count of a delay is a plain addition: there is one writer, so that no two additions can meet, and atomic loads and stores without
-//! ordering are all it takes. A reader sees each count as it was at some moment of its reading.
+//! Counting a delay is a plain addition: there is one writer, so that additions cannot conflict, and relaxed atomic
+//! loads and stores suffice. A reader sees each count as of some moment during its reading.
 //!
-//! [`Buckets`] are logarithmic with 64 linear steps for each doubling, so that a bucket is at most 1/64 as wide as the delays in it are
-//! long. A delay is told as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays below 8 ns and above 137 s count
-//! as those.
+//! [`Buckets`] are logarithmic with 64 linear steps for each doubling, so that a bucket is at most 1/64 as wide as the
+//! delays in it. A delay is reported as the upper edge of its bucket: at most 1.6 % too long, never too short. Delays
+//! below 8 ns and above 137 s count as 8 ns and 137 s.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use fairlink_report::{Buckets, Delay, Tally};
 
 /// 64 steps for each doubling, units of 8 ns.
 const STEPS: Buckets = Buckets::new(6, 3);
-/// The longest delay that is told apart, in ns.
+/// Longest delay that is distinguished, in ns.
 const LONGEST_NS: u64 = (1 << 37) - 1;
 const BUCKETS: usize = STEPS.count(LONGEST_NS);
 
@@ -31,7 +31,7 @@ pub(crate) struct DelayCounts {
     longest_ns: AtomicU64,
 }
 
-/// Adds to a number that no other thread changes.
+/// Adds to a number that only this thread changes.
 #[inline]
 fn add(to: &AtomicU64, amount: u64) {
     to.store(to.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl DelayCounts {
         self.longest_ns.store(longest, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn tally(&self) -> DelayTally {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
         DelayTally {
@@ -77,7 +77,7 @@ impl DelayCounts {
     }
 }
 
-/// Delays that were counted, of one class or of several.
+/// Counted delays of one class or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DelayTally {
     /// Buckets that are not empty, in ascending order.
@@ -87,12 +87,12 @@ pub(crate) struct DelayTally {
 }
 
 impl DelayTally {
-    /// How many there are.
+    /// Number of delays.
     pub(crate) fn packets(&self) -> u64 {
         self.counts.iter().map(|&(_, count)| count).sum()
     }
 
-    /// All of them together, in seconds.
+    /// Sum of all delays in seconds.
     pub(crate) fn sum_s(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }
@@ -121,7 +121,7 @@ impl DelayTally {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// Those that were counted since `earlier`. The longest is known to its bucket.
+    /// Returns the delays counted since `earlier`. The maximum is known to its bucket.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.counts.iter().copied().peekable();
         let mut counts = Vec::new();
@@ -136,7 +136,7 @@ impl DelayTally {
         Self { counts, sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns), longest_ns }
     }
 
-    /// Delays shorter than each of `limits_ns`, which ascend. It is exact for powers of two from 512 ns on.
+    /// Number of delays below each of `limits_ns`, which ascend. Exact for powers of two from 512 ns on.
     pub(crate) fn shorter_than<L: Iterator<Item = u64>>(&self, limits_ns: L) -> impl Iterator<Item = u64> + use<'_, L> {
         let (mut at, mut sum) = (0, 0);
         limits_ns.map(move |limit| {

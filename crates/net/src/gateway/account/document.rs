@@ -1,4 +1,4 @@
-//! The report of a snapshot: names, sums, quantiles, and what happened since an earlier one.
+//! Builds the report of a snapshot: names, sums, quantiles, and the interval since an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 use crate::gateway::stats::{GatewayExtension, GatewayState, GatewayStats, InterfaceStats, REMOVED, unsplittable};
 
 impl Observation {
-    /// Returns the statistics, with `interval` as a span where there is one.
+    /// Returns the statistics, with `interval` as a span if there is one.
     pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
         let Snapshot { generation, counted, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
@@ -42,7 +42,7 @@ impl Observation {
         })
     }
 
-    /// Returns what there is beside the classes.
+    /// Returns the state of the gateway without its classes.
     fn state(&self) -> GatewayState {
         let Snapshot { generation, gateway, .. } = &*self.snapshot;
         let [output, input] = gateway.waits_for_carrier;
@@ -83,7 +83,7 @@ impl Observation {
         }
     }
 
-    /// Returns the report of a class, without what the scheduler counts of it.
+    /// Returns the report of a class, without the scheduler's own counters.
     fn class(&self, class: ClassId) -> ClassReport {
         let generation = self.generation();
         let parent = generation.tree.parent(class).filter(|&parent| parent != ClassId::ROOT);

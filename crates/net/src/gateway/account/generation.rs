@@ -1,4 +1,4 @@
-//! What a gateway is, from one reload to the next.
+//! Configuration of a gateway between two reloads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,8 @@ use super::delays::DelayCounts;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::stats::MemoryBound;
 
-/// So many leaves, the first ones, have delays of their own. Delays of the others only count in the link's.
+/// Maximum number of leaves with their own delay histogram: the first ones. Delays of the others count only in the
+/// link's.
 pub(crate) const MAX_HISTOGRAMS: usize = 1024;
 
 /// See the module. It never changes; a reload makes another.
@@ -23,21 +24,21 @@ pub(crate) struct Generation {
     pub(crate) tree: Hierarchy,
     /// Names by class, the link's first.
     pub(crate) names: Vec<String>,
-    /// How many changes were committed before.
+    /// Number of changes committed before.
     pub(crate) number: u64,
     pub(crate) memory: MemoryBound,
     /// Frames in its packet pool.
     pub(crate) pool_frames: usize,
     pub(crate) delays: DelayTable,
-    /// By class: bounds on delay in seconds, computed when they are first asked for.
+    /// Delay bounds in seconds by class, computed at first use.
     pub(crate) bounds: OnceLock<Vec<Option<f64>>>,
     /// Its classes that share pools with those of other links.
     pub(crate) pooled: Vec<Pooled>,
-    /// The class of frames that no match takes.
+    /// The class of frames that match nothing.
     pub(crate) default_class: ClassId,
     /// The other classes that have matches, in their order.
     pub(crate) matched: Vec<ClassId>,
-    /// Leaves that no frame can reach, as the link file says.
+    /// Leaves that no frame can reach, by the link file.
     pub(crate) unreachable: Vec<ClassId>,
 }
 
@@ -45,14 +46,14 @@ pub(crate) struct Generation {
 #[derive(Clone, Debug)]
 pub(crate) struct Pooled {
     pub(crate) class: ClassId,
-    /// What it is assured of, by which the pool is shared.
+    /// Its guarantee, by which the pool is shared.
     pub(crate) base: Rate,
     pub(crate) pool: PoolId,
-    /// What the pool has.
+    /// Rate of the pool.
     pub(crate) rate: Rate,
 }
 
-/// Which pool it is, among those of a process.
+/// Identity of a pool within a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolId {
     /// The link file.
@@ -65,7 +66,7 @@ impl Pooled {
         let Some(link) = &config.link else { return Vec::new() };
         let seats = link.shared.iter().flat_map(|spec| spec.members.iter().map(move |member| (spec, member)));
         let own = seats.filter(|(_, (place, ..))| *place == link.place).map(|(spec, &(_, class, base))| {
-            // Guarantees may have been changed since the file was read.
+            // Guarantees may have changed since the file was read.
             let base = match config.tree.config(class).share {
                 Some(Share::Guarantee(base)) => base,
                 _ => base,
@@ -85,7 +86,7 @@ fn matched(config: &GatewayConfig) -> Vec<ClassId> {
     leaves.filter(|&leaf| matched[leaf.index()] && leaf != config.default_class).collect()
 }
 
-/// Where delays are counted.
+/// Delay histograms of a generation.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayTable {
     /// Of all packets.
@@ -95,7 +96,7 @@ pub(crate) struct DelayTable {
 }
 
 impl DelayTable {
-    /// Nothing counted yet.
+    /// Creates empty histograms.
     pub(crate) fn new(tree: &Hierarchy) -> Self {
         let mut of = vec![None; tree.len()];
         for leaf in tree.leaves().iter().take(MAX_HISTOGRAMS) {
@@ -104,7 +105,8 @@ impl DelayTable {
         Self { all: Arc::new(DelayCounts::new()), of }
     }
 
-    /// For `tree`, after a change: a leaf that goes on counts where it has counted. `before` tells the class that it was.
+    /// Histograms for `tree` after a change: a leaf that continues keeps its histogram. `before` returns the class that
+    /// it was.
     pub(crate) fn after(&self, tree: &Hierarchy, before: impl Fn(ClassId) -> Option<ClassId>) -> Self {
         let mut of = vec![None; tree.len()];
         for &leaf in tree.leaves().iter().take(MAX_HISTOGRAMS) {
@@ -114,7 +116,7 @@ impl DelayTable {
         Self { all: Arc::clone(&self.all), of }
     }
 
-    /// Leaves of `tree` that have none of their own.
+    /// Number of leaves of `tree` without their own histogram.
     pub(crate) fn without(tree: &Hierarchy) -> u64 {
         tree.leaves().len().saturating_sub(MAX_HISTOGRAMS) as u64
     }
@@ -128,7 +130,7 @@ impl DelayTable {
 
 #[cfg(test)]
 impl Generation {
-    /// That of a gateway from `in` to `out`, whose classes are named by their numbers.
+    /// A generation for a gateway from `in` to `out`, whose classes are named by their numbers.
     pub(crate) fn of_tree(tree: Hierarchy, scheduler: &str) -> Self {
         Self {
             link: "out".to_owned(),
@@ -149,7 +151,7 @@ impl Generation {
         }
     }
 
-    /// That of a link of 8 Mbit/s with `leaves` classes below it, shared by `fifo`.
+    /// A generation for a link of 8 Mbit/s with `leaves` classes below it and the scheduler `fifo`.
     pub(crate) fn flat(leaves: usize) -> Self {
         use fairlink_core::{ClassConfig, LinkConfig, Rate};
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).expect("a rate")));
@@ -161,7 +163,7 @@ impl Generation {
 }
 
 impl Generation {
-    /// That of a gateway that works as `config` says since so many changes, with a packet pool of so many frames.
+    /// A generation for a gateway with this configuration, number of earlier changes, and number of frames in the pool.
     pub(crate) fn of(
         config: &GatewayConfig,
         delays: DelayTable,
@@ -193,7 +195,8 @@ impl Generation {
         self.pooled.iter().any(|own| other.pooled.iter().any(|theirs| own.pool == theirs.pool))
     }
 
-    /// How long a packet of `class` takes at most, in seconds, where the scheduler promises it: as `fairlink check` prints it.
+    /// Worst-case delay of a packet of `class` in seconds, if the scheduler guarantees one, as `fairlink check` prints
+    /// it.
     pub(crate) fn delay_bound_s(&self, class: ClassId) -> Option<f64> {
         let compute = || {
             let bounds = delay_bounds(self.scheduler, &self.tree);

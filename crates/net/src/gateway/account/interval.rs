@@ -1,15 +1,15 @@
-//! What happened between two snapshots: rates, what the fluid ideal would have given, delays.
+//! Changes between two snapshots: rates, fluid ideals and delays.
 //!
-//! | here | meaning |
+//! | term | meaning |
 //! | --- | --- |
-//! | demand | what waited at the beginning and what arrived since, of frames that a link can send at all |
-//! | rate | what was sent |
-//! | ideal | what the scheduler gives for the leaves' demands in the long run by its own rule ([`fairlink_theory::ideal`]); absent where that is not computed. Links that share siblings by weight have their pools together ([`fairlink_theory::pooled`]), in whole bit/s, at most one for each level below the exact ideal |
+//! | demand | backlog at the beginning plus arrivals since, of frames that a link can send at all |
+//! | rate | bits sent, per second |
+//! | ideal | the scheduler's long-run allocation for the leaves' demands by its own rule ([`fairlink_theory::ideal`]); absent if it is not computed. Links that share siblings by weight have their pools together ([`fairlink_theory::pooled`]), in whole bit/s, at most one for each level below the exact ideal |
 //!
-//! Each class is measured from when it was copied to when it was copied again. An inner class has the sums of its leaves.
+//! Each class is measured between its own two times of copying. An inner class has the sums of its leaves.
 //!
-//! Where the generations of the two differ, classes are matched by name. A class that is new, or whose counters have begun again, has no
-//! interval.
+//! If the generations of the two differ, classes are matched by name. A class that is new, or whose counters were
+//! reset, has no interval.
 
 mod limits;
 
@@ -41,7 +41,7 @@ pub(crate) struct Interval {
     pub(crate) forfeited_s: f64,
     /// Pauses of the data thread.
     pub(crate) pauses: u64,
-    /// Why there are no ideals.
+    /// Reason why there are no ideals.
     pub(crate) not_computed: Option<NotComputed>,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct ClassInterval {
     pub(crate) rate_bps: f64,
     pub(crate) ideal_bps: Option<f64>,
     pub(crate) delays: Option<DelayTally>,
-    /// Why it got no more, where that is known.
+    /// Reason why it got no more, if known.
     pub(crate) limited: Option<Limited>,
 }
 
 impl Interval {
-    /// Of each link from the earlier to the later; `None` where no time has passed, or the later is not later. Classes of links that are not
-    /// given here have nothing of the pools that they share.
+    /// Computes the interval of each link from the earlier to the later observation. The result is `None` if no time
+    /// has passed, or the later is not later. Links that are not given have no demand in the pools that they share.
     pub(crate) fn of_links(observed: &[Option<(&Observation, &Observation)>]) -> Vec<Option<Self>> {
         let mut intervals: Vec<Option<Self>> =
             observed.iter().map(|times| times.and_then(|(earlier, later)| Self::measured(earlier, later))).collect();
@@ -127,7 +127,7 @@ impl Interval {
         intervals
     }
 
-    /// What the scheduler gives by its own rule.
+    /// The scheduler's allocation by its own rule.
     fn own(&self, generation: &Generation, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let length = |class: &Option<ClassInterval>| {
             let received = class.as_ref()?.counts.received;
@@ -137,7 +137,7 @@ impl Interval {
         Rule::of(generation.scheduler, &generation.tree, traffic)?.rates(demand)
     }
 
-    /// What was asked of the link.
+    /// Demand of the link's leaves.
     pub(super) fn demand(&self, tree: &Hierarchy) -> Option<Demand> {
         let of = |&leaf: &ClassId| Some((leaf, Request::Rate(self.class(leaf)?.demand_bps as u64)));
         Demand::new(tree, tree.leaves().iter().filter_map(of)).ok()
@@ -203,12 +203,12 @@ impl Interval {
         })
     }
 
-    /// Why there are no ideals, in words.
+    /// Explains why there are no ideals.
     pub(crate) fn note(&self) -> Option<String> {
         self.not_computed.as_ref().map(|why| format!("the ideal is {why}"))
     }
 
-    /// That of `class`.
+    /// Returns the interval of `class`.
     pub(crate) fn class(&self, class: ClassId) -> Option<&ClassInterval> {
         self.classes[class.index()].as_ref()
     }
@@ -285,7 +285,7 @@ impl ClassInterval {
         }
     }
 
-    /// Adds a child's; delays are told otherwise.
+    /// Adds a child's interval, without its delays.
     fn add(&mut self, child: &Self) {
         self.counts += &child.counts;
         self.demand_bps += child.demand_bps;

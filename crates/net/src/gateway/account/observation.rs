@@ -1,4 +1,4 @@
-//! A snapshot read: sums of inner classes and delays; in other threads than the data thread's.
+//! Evaluation of a snapshot: sums of inner classes and delays. Runs in other threads than the data thread.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) counts: Counts,
-    /// `None` where some leaf below has none of its own.
+    /// `None` if some leaf below has no histogram.
     pub(crate) delays: Option<DelayTally>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Observation {
     pub(crate) totals: Vec<Totals>,
     /// Of classes that changes have removed.
     pub(super) removed: Totals,
-    /// Of all packets, also of leaves that have none of their own.
+    /// Delays of all packets, including those of leaves without their own histogram.
     pub(crate) all_delays: DelayTally,
 }
 
@@ -58,12 +58,13 @@ impl Observation {
         Self { snapshot, totals, removed, all_delays }
     }
 
-    /// What the gateway is.
+    /// The gateway's configuration at that time.
     pub(crate) fn generation(&self) -> &Arc<Generation> {
         &self.snapshot.generation
     }
 
-    /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet pool agrees.
+    /// Returns true if received = sent + dropped + queued holds for every leaf and for removed classes, and the packet
+    /// pool agrees.
     pub(crate) fn is_balanced(&self) -> bool {
         let mut leaves = self.generation().tree.leaves().iter();
         self.snapshot.gateway.pool_agrees
@@ -72,7 +73,7 @@ impl Observation {
     }
 }
 
-/// What was counted of one class itself.
+/// Counters of one class itself.
 fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
     let generation = &snapshot.generation;
     let counts = &snapshot.classes[class.index()];
@@ -81,7 +82,7 @@ fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
     counts.edges.add_to(&mut causes);
     let delays = match &generation.delays.of[class.index()] {
         Some(delays) => Some(delays.tally()),
-        // Sums begin with nothing.
+        // Sums start empty.
         None => (!generation.tree.is_leaf(class)).then(DelayTally::default),
     };
     let received = inside.received + counts.edges.dropped_before;

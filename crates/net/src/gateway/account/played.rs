@@ -1,4 +1,4 @@
-//! For tests: a gateway over interfaces in memory, whose turns are taken by the test.
+//! Test gateway over interfaces in memory, driven by the test one turn at a time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ impl Clock for Hands {
     }
 }
 
-/// A gateway whose turns are taken by the test.
+/// A gateway whose turns are driven by the test.
 pub(crate) struct Played {
     pub(crate) data_path: DataPath<VirtualLink, VirtualLink, Hands>,
     pub(crate) driver: Driver<Metered<Box<dyn Scheduler>>>,
@@ -41,7 +41,7 @@ pub(crate) struct Played {
     seed: u64,
 }
 
-/// So many frames of 1000 B leave in a millisecond.
+/// 10 frames of 1000 B leave in a millisecond.
 pub(crate) const LINK_BPS: u64 = 80_000_000;
 
 /// `inner` classes with `leaves` each below the link, guarantees all alike.
@@ -60,7 +60,7 @@ pub(crate) fn two_levels(inner: usize, leaves: usize) -> Hierarchy {
 }
 
 impl Played {
-    /// Frames to port 5000 and so many more are those of the leaves, in order.
+    /// Frames to ports 5000, 5001, ... belong to the leaves, in order.
     pub(crate) fn new(tree: Hierarchy, scheduler: &str) -> Self {
         let generation = Arc::new(Generation::of_tree(tree.clone(), scheduler));
         let port = |leaf: usize| PortRange { first: 5000 + leaf as u16, last: 5000 + leaf as u16 };
@@ -103,7 +103,8 @@ impl Played {
         let _ = self.data_path.turn(Nanos(now), &mut self.driver).unwrap();
     }
 
-    /// A turn, before which frames of any class may come, more of those with low numbers, some of which nobody can send.
+    /// Runs a turn. Before it, random frames of any class arrive, more of classes with low numbers, some of which
+    /// cannot be sent.
     pub(crate) fn busy_turn(&mut self, now: u64) {
         let leaves = self.generation.tree.leaves().len() as u64;
         for _ in 0..self.random(24) {
@@ -133,8 +134,8 @@ impl Played {
         Observation::new(copying.into_parts().1)
     }
 
-    /// Plays the data thread of `publisher`'s gateway until `stop` is set: turns with traffic, and after each a piece of whatever answer is
-    /// asked for. Returns how many answers it gave, and the most pieces between two turns.
+    /// Runs the data thread of `publisher`'s gateway until `stop` is set: turns with traffic, and after each a piece of
+    /// a requested answer. Returns the number of answers, and the largest number of pieces between two turns.
     pub(crate) fn answer(mut self, mut publisher: Publisher, stop: &AtomicBool) -> (u64, usize) {
         let (mut now, mut answers, mut most) = (0, 0, 0);
         while !stop.load(Ordering::Relaxed) {

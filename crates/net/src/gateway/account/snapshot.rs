@@ -15,37 +15,37 @@ use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
 use crate::io::port::BackendInfo;
 
-/// Most classes that are copied between two turns.
+/// Maximum number of classes copied between two turns.
 pub(crate) const COPIED: usize = 64;
 
-/// What was counted of one class, at one moment between two turns. Inner classes have nothing; in the place of the link is what was counted of
-/// classes that changes have removed.
+/// Counters of one class at one moment between two turns. Inner classes have none; the link's place holds the counters
+/// of removed classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassCounts {
-    /// When.
+    /// Time of the copy.
     pub(crate) at: Nanos,
     /// In the scheduler.
     pub(crate) inside: Counters,
     /// Before and behind it.
     pub(crate) edges: ClassEdges,
-    /// With the scheduler, or waiting for the output behind it.
+    /// Packets in the scheduler, or waiting for the output behind it.
     pub(crate) queued: Amount,
 }
 
-/// What was counted of the gateway as a whole, at the end of the copy.
+/// Counters of the whole gateway, at the end of the copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GatewayCounts {
     /// Since the data thread started.
     pub(crate) uptime: Nanos,
     /// Of both interfaces together.
     pub(crate) interfaces: BackendCounters,
-    /// What moves frames at the input and at the output.
+    /// Backends of the input and of the output.
     pub(crate) movers: [BackendInfo; 2],
     pub(crate) output_busy: u64,
-    /// True if the output and the input are waited for because they have no carrier.
+    /// True if the output and the input have no carrier and frames wait for them.
     pub(crate) waits_for_carrier: [bool; 2],
     pub(crate) forfeited: Nanos,
-    /// What passes frames while the gateway does not run, and when it did not do its work.
+    /// Passing of frames while the gateway does not run, and its lapses.
     pub(crate) fail_open: Option<Arc<FailOpenStats>>,
     pub(crate) upkeep: Upkeep,
     pub(crate) liveness: LivenessStats,
@@ -53,7 +53,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) time: TimeShares,
     pub(crate) profile: Option<Profile>,
     pub(crate) pool_most_used: u64,
-    /// True if each frame of the pool was where it should be.
+    /// True if each frame of the pool was in its place.
     pub(crate) pool_agrees: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Snapshot {
     pub(crate) generation: Arc<Generation>,
     /// By class, the root included.
     pub(crate) classes: Vec<ClassCounts>,
-    /// What the scheduler has counted of itself: class, name and value.
+    /// The scheduler's own counters: class, name and value.
     pub(crate) counted: Vec<(ClassId, &'static str, u64)>,
     pub(crate) gateway: GatewayCounts,
 }
@@ -80,12 +80,12 @@ impl Snapshot {
         }
     }
 
-    /// Bytes that one for `tree` takes.
+    /// Bytes of a snapshot of `tree`.
     pub(crate) fn memory(tree: &Hierarchy) -> usize {
         tree.len() * (size_of::<ClassCounts>() + MAX_COUNTERS * size_of::<(ClassId, &str, u64)>())
     }
 
-    /// Copies the classes whose ids are in `classes`, as they are at `now`. It allocates nothing.
+    /// Copies the classes whose ids are in `classes`, as of `now`. Does not allocate.
     pub(crate) fn copy<I: Backend, O: Backend, C: Clock, S: Scheduler>(
         &mut self,
         classes: Range<usize>,
@@ -107,7 +107,7 @@ impl Snapshot {
         }
         let counted = &mut self.counted;
         scheduler.for_each_counter(classes, &mut |class, name, value| {
-            // There is room for all that the contract allows.
+            // There is room for all counters that the contract allows.
             if counted.len() < counted.capacity() {
                 counted.push((class, name, value));
             }
@@ -126,13 +126,14 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// The beginning of an answer to all questions up to `number`. `None` if somebody still reads what `snapshot` held before.
+    /// Begins an answer to all requests up to `number`. Returns `None` if the old contents of `snapshot` are still
+    /// being read.
     pub(crate) fn begin(mut snapshot: Arc<Snapshot>, number: u64) -> Option<Self> {
         Arc::get_mut(&mut snapshot)?.counted.clear();
         Some(Self { snapshot, next: 0, number })
     }
 
-    /// Copies up to `most` classes more. Returns whether all are copied.
+    /// Copies up to `most` further classes. Returns true if all are copied.
     pub(crate) fn go_on<I: Backend, O: Backend, C: Clock, S: Scheduler>(
         &mut self,
         most: usize,
@@ -149,14 +150,14 @@ impl Copying {
         self.next == snapshot.classes.len()
     }
 
-    /// Puts in what concerns the whole gateway.
+    /// Adds the counters of the whole gateway.
     pub(crate) fn complete(&mut self, gateway: GatewayCounts) {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.gateway = gateway;
         }
     }
 
-    /// The last question that it answers, and the snapshot.
+    /// The last request that it answers, and the snapshot.
     pub(crate) fn into_parts(self) -> (u64, Arc<Snapshot>) {
         (self.number, self.snapshot)
     }

@@ -17,7 +17,7 @@ use crate::gateway::remote::Publisher;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::stats::GatewayStats;
 
-/// What must hold of any statistics.
+/// Checks the invariants of any statistics.
 fn check(stats: &GatewayStats) {
     assert!(stats.gateway().balanced, "{stats:?}");
     let sum = |of: fn(&Counts) -> Amount| -> Amount { stats.leaves().map(|leaf| of(&leaf.counts())).sum() };
@@ -46,7 +46,7 @@ fn delay_of(stats: &GatewayStats, class: usize) -> Delay {
     stats.interval().unwrap().class(&stats.classes[class].name).unwrap().delay_s.unwrap()
 }
 
-/// Statistics with what happened since `earlier`, of a link that shares no pool.
+/// Statistics with the interval since `earlier`, of a link that shares no pool.
 fn since(earlier: &Observation, later: &Observation) -> GatewayStats {
     later.stats(Interval::of_links(&[Some((earlier, later))])[0].as_ref())
 }
@@ -75,7 +75,7 @@ fn a_snapshot_copied_in_pieces_while_packets_move_balances_and_takes_the_same_pi
             check(&stats);
             assert!(stats.counts().received.packets > before && stats.counts().dropped.packets > 0 || number == 0);
             before = stats.counts().received.packets;
-            // What the scheduler counts of itself is told of every class once.
+            // The scheduler's own counters are reported once for every class.
             let told = stats.classes.iter().filter(|class| !class.counters.is_empty()).count();
             assert_eq!(told, if scheduler == "hls" { 0 } else { classes - 1 });
             assert_eq!(stats.counters.contains_key("main_rounds"), scheduler == "hls");
@@ -134,7 +134,8 @@ fn an_interval_has_what_was_sent_in_it_and_the_exact_ideal_for_what_was_demanded
 
 #[test]
 fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
-    // The first inner class of two links of 80 Mbit/s in a pool of 30; the third link has a pool of that name in another file.
+    // The first inner class of two links of 80 Mbit/s in a pool of 30; the third link has a pool of that name in
+    // another file.
     let mut links: Vec<Played> = [("l", 10_000_000), ("l", 5_000_000), ("m", 10_000_000)]
         .into_iter()
         .map(|(file, base)| {
@@ -165,7 +166,7 @@ fn links_that_share_a_pool_have_their_ideals_together_and_others_have_not() {
     };
     // 40 frames in 5 ms are 64 Mbit/s, 5 are 8.
     assert_eq!(ideals(&pairs), [[20e6, 60e6], [10e6, 8e6], [30e6, 50e6]]);
-    // Whoever is not asked for has nothing.
+    // A link that is not requested has no demand.
     assert_eq!(ideals(&pairs[1..2]), [[30e6, 8e6]]);
     assert_eq!(ideals(&[pairs[2], pairs[1], pairs[0]]), [[30e6, 50e6], [10e6, 8e6], [20e6, 60e6]]);
     assert!(
@@ -193,7 +194,7 @@ fn delays_of_an_interval_are_those_of_its_packets_alone() {
     assert_eq!((delay.max, delay.p99), (Some(7e-9), Some(7e-9)), "the shortest bucket: {delay:?}");
     assert!(stats.classes[1].delay().max.unwrap() >= 0.001_9);
     assert_eq!(delay_of(&stats, 2), Delay::default(), "nothing was sent");
-    // The class above and the link have them too.
+    // The class above and the link have these delays, too.
     assert_eq!(delay_of(&stats, 0), delay);
     assert_eq!(stats.interval().unwrap().delay_s, Some(delay));
 }
@@ -219,7 +220,7 @@ fn after_a_reload_intervals_go_by_names_and_a_new_class_has_none() {
         Some(class.counts.unwrap().sent.bytes)
     };
     assert_eq!([sent(2), sent(3), sent(4)], [Some(800), Some(900), None]);
-    // A counter that began again gives no interval rather than a wrong one.
+    // A counter that was reset gives no interval rather than a wrong one.
     earlier.totals[2].counts.sent.bytes = 5000;
     let stats = since(&earlier, &played.observe());
     assert_eq!(stats.interval().unwrap().class("3"), None);

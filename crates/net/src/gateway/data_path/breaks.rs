@@ -1,4 +1,4 @@
-//! What happens to the data path between turns: frames that are too old to be sent, and interfaces that take others' places.
+//! Work on the data path between turns: dropping frames that are too old, and replacing interfaces.
 
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
 use fairlink_report::DropCause;
@@ -10,12 +10,13 @@ use crate::gateway::trace::Gone;
 use crate::io::backend::{BATCH, Backend};
 use crate::io::clock::Clock;
 
-/// Most batches that are fetched to be dropped. No socket buffer holds so many frames.
+/// Maximum number of batches that are fetched to be dropped. No socket buffer holds as many frames.
 const MOST: usize = 4096;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
-    /// Drops all that came before a pause of the data thread, in which others let frames pass: what waits in the sockets, in the queues and
-    /// for the interfaces. All is counted. Nothing more may be taken meanwhile. Returns how many frames that were.
+    /// Drops all frames from before a pause of the data thread, during which the kernel forwarded frames. They are in
+    /// the sockets, in the queues and waiting for the interfaces. All are counted. Nothing may be accepted meanwhile.
+    /// Returns the number of frames.
     pub(crate) fn discard<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> u64 {
         let mut count = driver.scheduler().backlog().packets + self.outgoing.len() as u64 + self.back.len() as u64;
         self.discarding = true;
@@ -59,7 +60,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         count
     }
 
-    /// Drops what waits in the sockets, and does not count it: others have passed it already.
+    /// Drops the frames in the sockets without counting them, because the kernel has already forwarded them.
     pub(crate) fn forget(&mut self) {
         for _ in 0..MOST {
             let before = self.arrivals.len();
@@ -76,7 +77,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
-    /// Both directions as they are now. `next` is when the scheduler may send, where it has packets.
+    /// Returns the present state of both directions. `next` is when the scheduler may send, if it has packets.
     pub(crate) fn motion(&self, now: Nanos, next: Option<Nanos>) -> [Motion; 2] {
         let may_go = |outlet: &Outlet, waits: bool| (waits && !outlet.waits_for_carrier()).then_some(now);
         let onward = match self.outgoing.is_empty() {
@@ -94,20 +95,21 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         !self.back.is_empty()
     }
 
-    /// Asks the output whether it is still there, of which nothing is received that would tell. The next turn reports it.
+    /// Checks that the output exists, if nothing is received from it that would show this. The next turn reports a
+    /// failure.
     pub(crate) fn look_at_output(&mut self) {
         let gone = self.output.failure();
         self.note(gone);
     }
 
-    /// Ends the use of both interfaces, and forgets what one of them said last. What waits for them goes on waiting.
+    /// Closes both interfaces and clears the last error. Frames that wait for them stay.
     pub(crate) fn close_ports(&mut self) {
         self.input.release(&mut self.pool);
         self.output.release(&mut self.pool);
         self.error = None;
     }
 
-    /// Goes on with these interfaces.
+    /// Continues with these interfaces.
     pub(crate) fn open_ports(&mut self, input: I, output: O) {
         (self.input, self.output) = (input, output);
         self.onward.begin_anew();

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The time, and what each look at it takes.
+/// The time, and the cost of each reading.
 #[derive(Clone, Debug, Default)]
 struct Hands(Rc<Cell<u64>>, Rc<Cell<u64>>);
 
@@ -96,7 +96,7 @@ impl Bench {
         self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
-    /// The account of all classes; panics where a class or the pool does not balance.
+    /// Returns the account of all classes; panics if a class or the pool is not balanced.
     fn classes(&self) -> (Vec<ClassReport>, [u64; 4]) {
         let Self { data_path, driver, generation, .. } = self;
         let scheduler = driver.scheduler();
@@ -118,8 +118,8 @@ impl Bench {
         self.classes().1
     }
 
-    /// Checks that no frame has two owners, and that the frames which interfaces own are as they were when accepted. Returns
-    /// how many interfaces own.
+    /// Checks that no frame has two owners, and that frames owned by interfaces are unchanged. Returns the number that
+    /// interfaces own.
     fn check_owners(&self) -> usize {
         let DataPath { pool, input, output, outgoing, back, .. } = &self.data_path;
         let accepted = [input.accepted(pool), output.accepted(pool)].concat();
@@ -172,13 +172,13 @@ fn a_profile_has_every_turn_in_which_something_moved_and_each_of_its_stages_once
     for millis in 0..5 {
         bench.turn(millis * 1_000_000);
     }
-    // Nothing moves in these.
+    // No frame moves in these turns.
     (5..9).for_each(|millis| bench.turn(millis * 1_000_000));
     let sampled = bench.data_path.sampled;
     assert_eq!((sampled.turns, sampled.received, sampled.sent), (5, 5, 5));
     // From one look at the clock to the next. Packets came in the first turn only.
     assert_eq!((sampled.receive, sampled.classify, sampled.enqueue), (50, 50, 10));
-    // There is a look more where the output accepts.
+    // One reading more if the output accepts frames.
     assert_eq!((sampled.send, sampled.reverse), (100, 50));
     assert_eq!(sampled.total, sampled.dequeue() + 260);
     assert!(sampled.dequeue() > 0);
@@ -193,7 +193,7 @@ fn a_busy_output_holds_frames_back_and_loses_none() {
     for _ in 0..40 {
         bench.turn(now);
         now += 1_000_000;
-        // What the link may not send yet stays in its queue, where the scheduler decides.
+        // Frames that the link may not send yet stay in their queue, where the scheduler decides.
         assert!(bench.data_path.outgoing_packets() <= 1);
     }
     assert_eq!(bench.totals(), [12, 3, 0, 9]);
@@ -263,12 +263,12 @@ fn an_active_queue_marks_frames_that_allow_it_and_drops_the_others() {
     let config = ClassConfig { queue: QueueKind::CoDel, ecn: true, ..ClassConfig::default() };
     let mut bench = bench_of("hls", false, config);
     for millis in 0..900u32 {
-        // A class whose frames say ECT, another whose frames do not; together a little more than the link carries.
+        // A class whose frames have ECT, another whose frames do not; together slightly above the link's rate.
         for port in [5001, 5002] {
             if millis % 9 < 5 {
                 let mut bytes = frame(port, millis, 1000);
                 if port == 5001 {
-                    // Changes the header's checksum as it should: by two.
+                    // Changes the header's checksum as expected: by two.
                     bytes[15] |= 2;
                     let sum = u16::from_be_bytes([bytes[24], bytes[25]]);
                     bytes[24..26].copy_from_slice(&(sum - 2).to_be_bytes());
@@ -309,7 +309,7 @@ fn hosts_of_a_class_share_it_equally_whatever_they_send() {
             bytes[35] = sequence as u8;
             bytes
         };
-        // The link takes one frame in a turn. One host sends eight, one sends one, one sends one in six turns.
+        // The link sends one frame per turn. One host sends eight per turn, one sends one, one sends one in six turns.
         for millis in 0..600u32 {
             let mut frames: Vec<_> = (0..8).map(|n| from(1, 8 * millis + n)).collect();
             frames.push(from(2, millis));
@@ -330,8 +330,8 @@ fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffe
     for scheduler in ["hls", "drr", "htb"] {
         let mut bench = bench(scheduler, false);
         bench.data_path.input.buffer = Some(2000);
-        // The link takes one frame per turn. One class sends a frame in every fifth turn. The other sends 400 short ones in every
-        // turn, more than six batches.
+        // The link sends one frame per turn. One class sends a frame in every fifth turn. The other sends 400 short
+        // ones in every turn, more than six batches.
         for millis in 0..500u32 {
             for n in 0..400 {
                 if n == 200 && millis % 5 == 0 {
@@ -350,7 +350,7 @@ fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffe
         assert_eq!(calm.counts().dropped.packets, 0, "{scheduler}: {calm:?}");
         assert!(calm.counts().sent.packets >= 90, "{scheduler}: {calm:?}");
         assert!(flood.counts().dropped_for(DropCause::Shed).packets > 100_000, "{scheduler}: {flood:?}");
-        // What it still gets is what is left of the link.
+        // It still gets the rest of the link.
         assert!(flood.counts().sent.packets >= 399, "{scheduler}: {flood:?}");
     }
 }
@@ -465,7 +465,7 @@ proptest! {
             bench.turn(now);
             let [received, sent, _, queued] = bench.totals();
             prop_assert_eq!(received as usize, arrived - bench.data_path.input.incoming.len());
-            // The pool has room for a batch whatever else is in use.
+            // The pool has room for a batch in any case.
             prop_assert_eq!(there - bench.data_path.input.incoming.len(), there.min(BATCH));
             bench.check_owners();
             prop_assert_eq!(sent as usize, bench.data_path.output.sent.len());
@@ -532,7 +532,7 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
         }
     }
     assert!(seen.is_empty() && reasons >= 4, "{seen:?} {reasons}");
-    // Those that are queued come when the gateway ends.
+    // Queued frames come back when the gateway ends.
     let Bench { data_path, driver, .. } = &mut bench;
     driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| data_path.take_back(&packet));
     assert!(data_path.release());

@@ -1,18 +1,18 @@
-//! Keeps the arrangement whole by which a gateway fails open. Most of it belongs to no process, so that anybody who administers the
-//! network can take it away: `tc qdisc del dev IN clsact`, `nft flush ruleset`, `bpftool link detach`. Nobody notices until the gateway
-//! ends, and then nothing passes.
+//! Maintains the fail-open arrangement of a gateway. Most of it belongs to no process, so that an administrator can
+//! remove it: `tc qdisc del dev IN clsact`, `nft flush ruleset`, `bpftool link detach`. That would show only after the
+//! gateway ends, when nothing passes.
 //!
-//! A thread of the process ([`Fleet`](crate::gateway::Fleet)) compares it every [`EVERY`] with what it should be, installs what is
-//! missing, counts that, and has it logged.
+//! A thread of the process ([`Fleet`](crate::gateway::Fleet)) checks it every [`EVERY`], installs missing parts, counts
+//! these repairs and logs them.
 //!
-//! | part | what is compared |
+//! | part | checks |
 //! | --- | --- |
 //! | the wire | its filter leads to the other interface; the interface is promiscuous |
 //! | the wire by nf_tables | its table has the rule that forwards; the interface is promiscuous |
 //! | guards, the redirection, the stopper | each program is attached to its interface |
 //!
-//! The tables that keep wires of nf_tables idle belong to the gateway's socket, and the kernel lets nobody else change them. The program
-//! of AF_XDP in the driver is not compared: without it frames pass unshaped, which the counters show.
+//! The tables that keep wires of nf_tables idle belong to the gateway's socket; the kernel refuses changes by others.
+//! The program of AF_XDP in the driver is not checked: without it frames pass unshaped, which the counters show.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,15 +25,15 @@ use crate::gateway::log::LogEvent;
 use crate::io::interface::Interface;
 use crate::io::sys;
 
-/// Time between two comparisons of the arrangement with what it should be.
+/// Interval between checks of the arrangement.
 pub(in crate::gateway) const EVERY: Duration = Duration::from_secs(1);
 
-/// The kernel's own way from one interface to another.
+/// The kernel's own path from one interface to another.
 #[derive(Debug)]
 pub(super) struct Way {
     from: (String, i32),
     to: (String, i32),
-    /// True where a table of nf_tables makes it, and not a filter.
+    /// True if it is a table of nf_tables, and not a filter.
     by_table: bool,
 }
 
@@ -43,7 +43,7 @@ impl Way {
         Self { from, to, by_table }
     }
 
-    /// Returns what is missing; `None` where it is whole.
+    /// Returns the missing part, or `None` if it is complete.
     fn fault(&self) -> io::Result<Option<String>> {
         let ((from, index), (to, target)) = (&self.from, &self.to);
         let fault = if self.by_table {
@@ -51,13 +51,13 @@ impl Way {
         } else {
             match wire::target(*index)? {
                 Some(Some(found)) if found == *target => None,
-                Some(Some(_)) => Some(format!("the filter of {from} led to another interface than {to}")),
+                Some(Some(_)) => Some(format!("the filter of {from} forwarded to an interface other than {to}")),
                 Some(None) | None => Some(format!("the filter that forwards from {from} to {to} was missing")),
             }
         };
         Ok(match fault {
             None if sys::interface_flags(from)? & libc::IFF_PROMISC == 0 => {
-                Some(format!("{from} was not promiscuous any more"))
+                Some(format!("{from} was no longer promiscuous"))
             }
             fault => fault,
         })
@@ -73,7 +73,7 @@ impl Way {
     }
 }
 
-/// All parts of the arrangement of one gateway.
+/// All parts of one gateway's arrangement.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) ways: Vec<Way>,
@@ -81,16 +81,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Compares and repairs. Hands each fault with the outcome of its repair to `found`.
+    /// Checks and repairs. Passes each fault with the result of its repair to `found`.
     fn look(&mut self, mut found: impl FnMut(String, Result<(), String>)) {
-        // The guard is before the wire in all ways: with the wire alone each frame would pass twice.
+        // The guard is before the wire in every arrangement: with the wire alone each frame would pass twice.
         for place in &mut self.places {
             if let Some(fault) = place.fault() {
                 found(fault, place.restore().map_err(|error| error.to_string()));
             }
         }
         for way in &self.ways {
-            // What cannot be asked for now is asked for again in a second.
+            // A failed query is repeated after a second.
             if let Ok(Some(fault)) = way.fault()
                 && way.is_possible()
             {
@@ -100,7 +100,7 @@ impl Parts {
     }
 }
 
-/// The parts, shared by whoever laid them and whoever keeps them.
+/// The parts, shared by their owner and the keeper.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedParts(Arc<Mutex<Parts>>);
 
@@ -114,26 +114,27 @@ impl SharedParts {
     }
 }
 
-/// The state of the arrangement, as it was compared last.
+/// State of the arrangement at the last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Upkeep {
     /// Parts that were installed again.
     pub(crate) repairs: u64,
-    /// True while something is missing that could not be installed again.
+    /// True while a part is missing that could not be installed again.
     pub(crate) broken: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// `None` while there is nothing to keep: before the first heartbeat, without an interface, and from the gateway's end on.
+    /// `None` while there is nothing to maintain: before the first heartbeat, without an interface, and after the
+    /// gateway's end.
     parts: Mutex<Option<SharedParts>>,
     repairs: AtomicU64,
     broken: AtomicBool,
-    /// The failures that were told last.
+    /// The failures reported last.
     told: Mutex<Vec<String>>,
 }
 
-/// Keeps the arrangement of one gateway whole, whatever is its [`Hold`](super::Hold) at the moment.
+/// Maintains the arrangement of one gateway, whatever its [`Hold`](super::Hold) is at the moment.
 #[derive(Clone, Debug, Default)]
 pub(in crate::gateway) struct Keeper(Arc<Shared>);
 
@@ -142,13 +143,12 @@ impl Keeper {
         *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts.clone());
     }
 
-    /// Keeps nothing from now on. A comparison that is under way ends before this returns.
+    /// Stops maintaining. A check in progress ends before this returns.
     pub(in crate::gateway) fn end(&self) {
         *self.0.parts.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Compares the arrangement with what it should be and repairs it. Returns what was found, one message each: each repair, and a
-    /// failure when it is new.
+    /// Checks the arrangement and repairs it. Returns one message for each repair, and for each new failure.
     pub(in crate::gateway) fn look(&self) -> Vec<LogEvent> {
         let Shared { parts, repairs, broken, told } = &*self.0;
         // Held to the end, so that nothing is installed after the gateway has ended.
@@ -161,8 +161,7 @@ impl Keeper {
                 news.push(LogEvent::warn(format!("fail-open repaired: {fault}; it was installed again")));
             }
             Err(why) => failures.push(format!(
-                "fail-open is broken: {fault}, and cannot be installed again: {why}; until it can, frames may not pass \
-                 when this gateway ends"
+                "fail-open is broken: {fault}, and reinstalling failed: {why}; until it is repaired, frames may not pass when this gateway ends"
             )),
         });
         broken.store(!failures.is_empty(), Ordering::Relaxed);
@@ -195,11 +194,11 @@ mod tests {
         assert!(keeper.look().is_empty(), "it is whole");
         detach(&parts.lock().places[0].link);
         let news = keeper.look();
-        assert!(news.len() == 1 && news[0].message.contains("was not attached to lo any more"), "{news:?}");
+        assert!(news.len() == 1 && news[0].message.contains("was no longer attached to lo"), "{news:?}");
         assert!(parts.lock().places[0].link.is_attached().unwrap());
         assert!(keeper.look().is_empty());
         assert_eq!(keeper.upkeep(), Upkeep { repairs: 1, broken: false });
-        // An interface that has gone is waited for by the data thread, which begins anew.
+        // The data thread waits for a lost interface and rebuilds its arrangement.
         detach(&parts.lock().places[0].link);
         parts.lock().places[0].interface.0 = "gone0".to_owned();
         assert!(keeper.look().is_empty());

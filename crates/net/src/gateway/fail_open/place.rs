@@ -13,7 +13,8 @@ pub(super) struct Place {
     program: Arc<Program>,
     attachment: Attachment,
     pub(super) interface: (String, i32),
-    /// True for a link that has a descriptor above those of other files, so that it is closed first when the process ends.
+    /// True for a link whose descriptor is above those of other files, so that it is closed first when the process
+    /// ends.
     high: bool,
     pub(super) link: Link,
 }
@@ -35,10 +36,10 @@ impl Place {
         Ok(Self { what, program, attachment, interface: (interface.0.to_owned(), interface.1), high, link })
     }
 
-    /// Returns what is missing; `None` where it is attached, or where the interface is another by now.
+    /// Returns the missing part, or `None` if it is attached, or if the interface has been replaced.
     pub(super) fn fault(&self) -> Option<String> {
         let missing = !self.link.is_attached().unwrap_or(true) && is_there(&self.interface);
-        missing.then(|| format!("the program {} was not attached to {} any more", self.what, self.interface.0))
+        missing.then(|| format!("the program {} was no longer attached to {}", self.what, self.interface.0))
     }
 
     /// Attaches the program again.

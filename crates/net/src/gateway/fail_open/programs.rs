@@ -2,17 +2,17 @@
 //!
 //! There are three, each for all directions:
 //!
-//! * The *gate* is the filter of the receiving sockets. It goes on with the tap by a tail call through a program array, and takes nothing
-//!   where the array is empty. The kernel empties the array of a process that ends as soon as it closes its descriptor, for all
-//!   directions at once. To close the sockets takes it some milliseconds each. The array has one entry, because the kernel waits
-//!   for all processors after each that it takes out.
-//! * The *tap* reads the heartbeat. Where it is older than [`STALE`], or zero, the tap takes nothing. Else it takes the frame, and
-//!   notes its interface and length for this processor.
-//! * The *guard* sees each frame next, on the same processor, before the wire does. It drops the frame whose note it finds, and lets
-//!   all others pass. It is a link, which ends with the process at the latest.
+//! * The *gate* is the filter of the receiving sockets. It continues with the tap by a tail call through a program
+//!   array, and accepts nothing if the array is empty. When a process ends, the kernel empties the array as soon as it
+//!   closes the descriptor, for all directions at once. Closing the sockets takes some milliseconds each. The array has
+//!   one entry, because the kernel waits for all processors after each removal.
+//! * The *tap* reads the heartbeat. If it is older than [`STALE`], or zero, the tap accepts nothing. Otherwise it
+//!   accepts the frame, and notes its interface and length for this processor.
+//! * The *guard* sees each frame next, on the same processor, before the wire does. It drops the frame whose note it
+//!   finds, and lets all others pass. It is a link, which ends with the process at the latest.
 //!
-//! Only the tap decides, so a frame is taken or passed, and never both or neither. Where both looked at the clock, some would be doubled
-//! when the heartbeat turns stale between them.
+//! Only the tap decides, so a frame is accepted or passed, and never both or neither. If both read the clock, some
+//! frames would be doubled when the heartbeat turns stale between them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::gateway::fail_open::place::Place;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedPage};
 
-/// A heartbeat older than this means that the gateway has stalled. The data thread turns at least every 50 ms.
+/// Age of the heartbeat from which the gateway counts as stalled. The data thread runs a turn at least every 50 ms.
 pub(crate) const STALE: Nanos = Nanos::from_millis(300);
 
-/// Members of `struct __sk_buff`, what a program knows of a frame.
+/// Members of `struct __sk_buff`, a program's view of a frame.
 const FRAME_LENGTH: i16 = 0;
 const FRAME_INTERFACE: i16 = 40;
-/// The guard's answers: `TCX_DROP`, and `TCX_NEXT` for whoever comes behind it, the wire last.
+/// Verdicts of the guard: `TCX_DROP`, and `TCX_NEXT` for the programs behind it, the wire last.
 const DROP: i32 = 2;
 const NEXT: i32 = -1;
-/// The tap's answer for a whole frame.
+/// Result of the tap for a whole frame.
 const ALL_OF_IT: i32 = -1;
 
-/// All of it for one gateway.
+/// All programs of one gateway.
 #[derive(Debug)]
 pub(super) struct Programs {
     beat: SharedPage,
@@ -48,7 +48,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The heartbeat is zero: nothing is taken.
+    /// Loads the programs. The heartbeat is zero: nothing is accepted.
     ///
     /// # Errors
     /// [`BpfError`].
@@ -71,7 +71,7 @@ impl Programs {
         &self.gate
     }
 
-    /// Puts the guard before the wire from the interface `from` (name and index).
+    /// Attaches the guard before the wire from the interface `from` (name and index).
     ///
     /// # Errors
     /// [`BpfError`].
@@ -79,14 +79,14 @@ impl Programs {
         Place::new("that keeps frames from passing twice", &self.guard, Attachment::TcxIngress, from, false)
     }
 
-    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: take nothing.
+    /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: accept nothing.
     #[inline]
     pub(super) fn beat(&self, now: u64) {
         self.beat.first().store(now, Ordering::Release);
     }
 }
 
-/// Goes on with the tap, if there is one.
+/// Continues with the tap, if there is one.
 fn gate(array: &Map) -> Assembler {
     let mut code = Assembler::new();
     code.map(R2, array.fd.as_fd()).set(R3, 0).call(Function::TailCall);
@@ -94,13 +94,14 @@ fn gate(array: &Map) -> Assembler {
     code
 }
 
-/// `R6` becomes interface and length of the frame, which tell it from those of other turns that may have left a note.
+/// Sets `R6` to the interface and length of the frame. They distinguish it from frames of other turns that may have
+/// left a note.
 fn name_frame(code: &mut Assembler) {
     code.load(Width::Four, R6, R1, FRAME_INTERFACE).shift_left(R6, 32);
     code.load(Width::Four, R2, R1, FRAME_LENGTH).or(R6, R2);
 }
 
-/// `R0` becomes the address of this processor's note, or zero.
+/// Sets `R0` to the address of this processor's note, or zero.
 fn find_note(code: &mut Assembler, notes: &Map) {
     code.store_number(Width::Four, R10, -4, 0);
     code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
@@ -110,7 +111,7 @@ fn tap(beat: &Map, notes: &Map) -> Assembler {
     let mut code = Assembler::new();
     let nothing = code.label();
     name_frame(&mut code);
-    // The heartbeat is read before the clock, so that it is never ahead of it.
+    // Read the heartbeat before the clock, so that it is never ahead of it.
     code.map_value(R1, beat.fd.as_fd()).load(Width::Eight, R7, R1, 0);
     code.jump(When::Equal, R7, 0, nothing);
     code.call(Function::Clock).subtract(R0, R7);
@@ -143,10 +144,11 @@ mod tests {
     use crate::io::clock::{Clock, MonotonicClock};
     use crate::io::sys;
 
-    /// The kernel runs a classifier on a whole frame, and a socket's filter on what is behind its Ethernet header.
+    /// Length of an Ethernet header: the kernel runs a classifier on a whole frame, and a socket's filter on the bytes
+    /// behind that header.
     const HEADER: usize = 14;
 
-    /// Returns true if a frame of `length` is taken, and whether it passes.
+    /// Returns whether a frame of `length` is accepted, and whether it passes.
     fn offer(programs: &Programs, length: usize) -> (bool, bool) {
         let taken = run(&programs.gate, &vec![0; length + HEADER]).unwrap() != 0;
         (taken, passes(programs, length))
@@ -170,10 +172,10 @@ mod tests {
             assert_eq!(offer(&programs, length), (false, true), "it has stalled");
         }
         programs.beat(now());
-        assert_eq!(offer(&programs, 60), (true, false), "it goes on");
+        assert_eq!(offer(&programs, 60), (true, false), "it continues");
         programs.beat(0);
         assert_eq!(offer(&programs, 60), (false, true), "it ends");
-        // A beat from long ahead would take what nobody fetches.
+        // A heartbeat from far in the future would accept frames that are never fetched.
         programs.beat(now() + 10 * STALE.0);
         assert_eq!(offer(&programs, 60), (false, true));
     }

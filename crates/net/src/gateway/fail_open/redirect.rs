@@ -1,18 +1,20 @@
-//! The programs that give the gateway what its own host sends by an interface, while the gateway lives, and only then.
+//! The programs that give the gateway its own host's frames for an interface, while the gateway lives, and only then.
 //!
 //! There are two:
 //!
-//! * The *redirection* sees each frame that the interface is about to send, before its queueing discipline does (tcx). While the heartbeat
-//!   is fresh it marks the frame and sends it into the gateway's cable instead. When the heartbeat is older than [`STALE`], or zero, it
-//!   lets the frame go on, unshaped. It is a link, which ends with the process at the latest.
-//! * The *stopper* drops what comes out of the cable, once the gateway's socket has it. The host's own stack would otherwise see
-//!   broadcasts of its own as if they had come from elsewhere.
+//! * The *redirection* sees each frame that the interface is about to send, before its queueing discipline does (tcx).
+//!   While the heartbeat is fresh it marks the frame and sends it into the gateway's cable instead. When the heartbeat
+//!   is older than [`STALE`], or zero, it lets the frame pass, unshaped. It is a link, which ends with the process at
+//!   the latest.
+//! * The *stopper* drops frames that come out of the cable, after the gateway's socket has received them. The host's
+//!   own stack would otherwise see its own broadcasts as received ones.
 //!
-//! What the gateway sends by the interface bypasses the queueing discipline and this program with it. It has a mark all the same
-//! ([`Marks::sent`]), which the redirection lets pass, so that nothing can go round.
+//! Frames that the gateway sends by the interface bypass the queueing discipline, and with it this program. They still
+//! have a mark ([`Marks::sent`]), which the redirection lets pass, so that no frame can loop.
 //!
-//! A frame is redirected or goes on, and never both, so nothing is doubled. The mark ([`Marks::taken`]) tells frames of this gateway from
-//! those that another one redirects whose place it takes, and from what the kernel sends into the cable of its own accord.
+//! A frame is redirected or passes, and never both, so nothing is doubled. The mark ([`Marks::taken`]) distinguishes
+//! frames of this gateway from those redirected by its predecessor, and from frames that the kernel itself sends into
+//! the cable.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,24 +25,24 @@ use crate::gateway::fail_open::programs::STALE;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::{Attachment, BpfError, Map, Program, ProgramKind, SharedPage};
 
-/// Where `struct __sk_buff` has a frame's mark.
+/// Offset of a frame's mark in `struct __sk_buff`.
 const MARK: i16 = 8;
-/// `TCX_NEXT`: the frame goes on. `TCX_DROP`: it does not.
+/// Verdicts: `TCX_NEXT` passes the frame, `TCX_DROP` drops it.
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
 
 /// Marks of frames (`SO_MARK`, `skb->mark`). None has the highest bit, so that each compares as a number with a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct Marks {
-    /// Of what the gateway sends by the interface: of whatever gateway, but not of what one sends by another interface, such as a VLAN
-    /// on top of this one.
+    /// Mark of frames sent by the interface, of any gateway. Frames that a gateway sends by another interface, such as
+    /// a VLAN on top of this one, do not have it.
     pub(in crate::gateway) sent: u32,
-    /// Of what this process redirects.
+    /// Mark of frames that this process redirects.
     pub(in crate::gateway) taken: u32,
 }
 
 impl Marks {
-    /// Those for the interface with this index.
+    /// Returns the marks for the interface with this index.
     pub(in crate::gateway) fn of(index: i32) -> Self {
         let low = |number: u32| number & 0x00ff_ffff;
         Self { sent: 0x7100_0000 | low(index as u32), taken: 0x7200_0000 | low(std::process::id()) }
@@ -54,8 +56,9 @@ pub(super) struct Redirection {
 }
 
 impl Redirection {
-    /// Puts them into their places at the interface that sends (name and index), and at the gateway's end of the cable, whose other end has
-    /// the index `host_end`. They stay as long as the places live. The heartbeat is zero: nothing is redirected.
+    /// Attaches the programs at the sending interface (name and index), and at the gateway's end of the cable, whose
+    /// other end has the index `host_end`. They stay as long as the places live. The heartbeat is zero: nothing is
+    /// redirected.
     ///
     /// # Errors
     /// [`BpfError`].
@@ -72,7 +75,7 @@ impl Redirection {
         let stopper = Place::new("that ends the cable", &stopper, Attachment::TcxIngress, gateway_end, false)?;
         // The redirection is closed first when the process ends.
         let redirection =
-            Place::new("that takes what this host sends", &redirection, Attachment::TcxEgress, from, true)?;
+            Place::new("that redirects this host's traffic", &redirection, Attachment::TcxEgress, from, true)?;
         Ok((Self { beat: beat.share()? }, vec![redirection, stopper]))
     }
 
@@ -88,7 +91,7 @@ fn redirection(beat: &Map, host_end: i32, marks: Marks) -> Assembler {
     let next = code.label();
     code.copy(R6, R1).load(Width::Four, R2, R6, MARK);
     code.jump(When::Equal, R2, marks.sent as i32, next);
-    // The heartbeat is read before the clock, so that it is never ahead of it.
+    // Read the heartbeat before the clock, so that it is never ahead of it.
     code.map_value(R1, beat.fd.as_fd()).load(Width::Eight, R7, R1, 0);
     code.jump(When::Equal, R7, 0, next);
     code.call(Function::Clock).subtract(R0, R7);
@@ -126,7 +129,7 @@ mod tests {
             (0, NEXT as u32),
             (now(), REDIRECTED),
             (now() - STALE.0 - 1, NEXT as u32),
-            // One from long ahead would take what nobody fetches.
+            // A heartbeat from far in the future would redirect frames that are never fetched.
             (now() + 10 * STALE.0, NEXT as u32),
         ] {
             page.first().store(beat, Ordering::Release);

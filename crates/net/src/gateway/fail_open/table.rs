@@ -1,16 +1,18 @@
-//! The same without programs in the kernel, by nf_tables alone, as a process in a user namespace may use it. It is less exact.
+//! Fail-open by nf_tables alone, without programs in the kernel, for a process in a user namespace. It is less exact.
 //!
-//! * The wire is a table `fairlink-IN` with one chain, which forwards all that IN receives to OUT. It stays when a process ends.
-//! * The hold is a table that the kernel removes with the socket that made it. Its chains see frames before the wire does, and drop
-//!   them while their interface is in a set. It is put there for 300 ms at a time, which is the heartbeat.
+//! * The wire is a table `fairlink-IN` with one chain, which forwards all frames that IN receives to OUT. It stays when
+//!   a process ends.
+//! * The hold is a table that the kernel removes with the socket that made it. Its chains see frames before the wire
+//!   does, and drop them while their interface is in a set. It is added for 300 ms at a time, which is the heartbeat.
 //!
-//! The sockets of the gateway receive every frame all the same, whether it is dropped or forwarded. So the gateway has to know
-//! when frames were forwarded: before its first heartbeat, after a lapse, and after its end. What it finds in its sockets then is
-//! dropped. Where it cannot know, it drops: some frames of the moment are lost, and none is doubled.
+//! The sockets of the gateway receive every frame, whether it is dropped or forwarded. So the gateway has to know when
+//! frames were forwarded: before its first heartbeat, after a lapse, and after its end. It drops the frames in its
+//! sockets then. If it cannot know, it drops: some frames of the moment are lost, and none is doubled.
 //!
-//! What redirects the host's own frames ([`redirect`](super::redirect)) is exact: a rule decides about each frame alone.
+//! The redirection of the host's own frames ([`redirect`](super::redirect)) is exact: one rule decides about each
+//! frame.
 //!
-//! An element whose time has not run out cannot be put anew on every kernel. So there are two sets, which take turns.
+//! Not every kernel can renew an element before its timeout. So there are two sets, used alternately.
 
 use std::io;
 
@@ -19,29 +21,29 @@ use crate::io::bpf::move_up;
 use crate::io::nftables::{Batch, Nftables, has_rule};
 use crate::io::sys;
 
-/// How long an interface is put into a set.
+/// Timeout of an interface in a set.
 const TIMEOUT_MS: u64 = 300;
-/// Between two heartbeats: so long that the set's last one has run out when its turn comes, and so short that both overlap for longer
-/// than the data thread sleeps.
+/// Interval between heartbeats. The last timeout of a set has expired when it is used again, and the two sets overlap
+/// for longer than the data thread sleeps.
 const EVERY_NS: u64 = 170_000_000;
-/// The kernel counts these times in ticks of up to 10 ms.
+/// Margin: the kernel counts these times in ticks of up to 10 ms.
 const MARGIN_NS: u64 = 20_000_000;
-/// The wire sees frames last, the hold before it.
+/// Priority of the wire: it sees frames last, after the hold.
 const WIRE_PRIORITY: i32 = 0;
 const HOLD_PRIORITY: i32 = -10;
 
 const SETS: [&str; 2] = ["alive0", "alive1"];
 
-/// What keeps the wires of a gateway idle, or redirects what the host sends, while there is a heartbeat.
+/// Keeps the wires of a gateway idle, or redirects the host's frames, while there is a heartbeat.
 #[derive(Debug)]
 pub(super) struct Table {
     connection: Nftables,
     name: String,
     interfaces: Vec<i32>,
-    /// Which set has its turn, and when.
+    /// The set in use, and since when.
     turn: usize,
     due: u64,
-    /// Until when frames are certainly dropped, in ns of the machine's monotonic clock. Zero: they are forwarded.
+    /// Time until which frames are certainly dropped, in ns of the machine's monotonic clock. Zero: they are forwarded.
     covered: u64,
 }
 
@@ -50,10 +52,11 @@ fn wire_name(interface: &str) -> String {
     format!("fairlink-{interface}")
 }
 
-/// Forwards what the interface called `from` receives to that with the index `to`, instead of what a wire there did.
+/// Forwards frames from the interface called `from` to that with the index `to`, replacing a wire there.
 ///
 /// # Errors
-/// The kernel's answer: no permission (`EPERM`), a kernel without nf_tables or one of its parts (`ENOENT`, `EOPNOTSUPP`).
+/// The kernel's answer: no permission (`EPERM`), a kernel without nf_tables or one of its parts (`ENOENT`,
+/// `EOPNOTSUPP`).
 pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
     let name = wire_name(from);
     let mut batch = Batch::new();
@@ -66,7 +69,7 @@ pub(super) fn lay(from: &str, to: i32) -> io::Result<()> {
     sys::set_interface_flag(from, libc::IFF_PROMISC, true)
 }
 
-/// Returns true while the wire from the interface called `from` is there.
+/// Returns true while the wire from the interface called `from` exists.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -74,11 +77,11 @@ pub(super) fn is_laid(from: &str) -> io::Result<bool> {
     has_rule(&wire_name(from), from)
 }
 
-/// Takes the wire from the interface called `from` away. Returns whether there was one.
+/// Removes the wire from the interface called `from`. Returns true if there was one.
 pub(super) fn take_up(from: &str) -> bool {
     let mut batch = Batch::new();
     batch.delete_table(&wire_name(from));
-    // A kernel without nf_tables has none, and neither has whoever may not ask.
+    // A kernel without nf_tables has no wire, and neither has a process without permission.
     let taken = Nftables::open().and_then(|connection| connection.run(batch)).is_ok();
     if taken {
         let _ = sys::set_interface_flag(from, libc::IFF_PROMISC, false);
@@ -87,12 +90,12 @@ pub(super) fn take_up(from: &str) -> bool {
 }
 
 impl Table {
-    /// A hold on the wires from these interfaces, which takes nothing yet.
+    /// Creates a hold on the wires from these interfaces, which accepts nothing yet.
     ///
     /// # Errors
     /// As [`lay`].
     pub(super) fn new(interfaces: &[(&str, i32)]) -> io::Result<Self> {
-        // Another gateway on the same interfaces may be about to leave.
+        // Another gateway on the same interfaces may be about to end.
         let name = format!("fairlink-hold-{}-{}", interfaces.first().map_or(0, |first| first.1), std::process::id());
         let mut batch = Batch::new();
         batch.table(&name, true);
@@ -108,9 +111,10 @@ impl Table {
         Self::run(name, batch, interfaces.iter().map(|&(_, index)| index).collect())
     }
 
-    /// What redirects frames that the interface `from` (name and index) is about to send into a cable, while there is a heartbeat, and
-    /// nothing yet. The cable's first end has this index, and what comes out of the end called `gateway_end` goes nowhere else. Such a
-    /// frame is redirected or goes on, and never both: it never lapses unnoticed.
+    /// Creates a redirection of frames that the interface `from` (name and index) is about to send into a cable. It is
+    /// active while there is a heartbeat, and not yet. The cable's first end has the index `host_end`; frames that come
+    /// out of the end `gateway_end` go nowhere else. A frame is redirected or passes, and never both: a lapse is never
+    /// unnoticed.
     ///
     /// # Errors
     /// As [`lay`]; it needs Linux 5.17.
@@ -147,13 +151,13 @@ impl Table {
         }
         let mut batch = Batch::new();
         batch.put(&self.name, SETS[self.turn], &self.interfaces, TIMEOUT_MS);
-        // Where it fails, the hold lapses, which is noticed.
+        // If it fails, the hold lapses, which is noticed.
         if self.connection.run(batch).is_ok() {
             (self.turn, self.due, self.covered) = (1 - self.turn, now + EVERY_NS, now + TIMEOUT_MS * 1_000_000);
         }
     }
 
-    /// From now on the wires forward all.
+    /// Has the wires forward all frames from now on.
     pub(super) fn let_pass(&mut self) {
         let mut batch = Batch::new();
         batch.delete_table(&self.name);

@@ -1,5 +1,6 @@
-//! The wire: the kernel's own way from one interface to another. Whatever the first receives leaves by the second, unless somebody
-//! takes it before. It is a filter of the interface's `clsact` queueing discipline, which `tc` shows and removes:
+//! The wire: the kernel's own path from one interface to another. Frames that the first receives leave by the second,
+//! unless they are dropped or redirected before. It is a filter of the interface's `clsact` queueing discipline, which
+//! `tc` shows and removes:
 //!
 //! ```text
 //! ip link set IN promisc on
@@ -7,9 +8,10 @@
 //! tc filter add dev IN ingress pref 64017 protocol all u32 match u32 0 0 action mirred egress redirect dev OUT
 //! ```
 //!
-//! Nothing in it belongs to a process, so it stays when a process ends. It is not a bridge: a bridge keeps frames for link-local groups
-//! to itself (LACP, LLDP, 802.1X), hands IP packets to the host's firewall where `br_netfilter` is on, learns addresses, and takes
-//! interfaces over. The interface is promiscuous for the sake of frames to other stations, which its hardware would drop.
+//! It belongs to no process, so it stays when a process ends. It is not a bridge. A bridge keeps frames for link-local
+//! groups to itself (LACP, LLDP, 802.1X). It hands IP packets to the host's firewall if `br_netfilter` is on, learns
+//! addresses, and takes over interfaces. The interface is promiscuous for the sake of frames to other stations, which
+//! its hardware would drop.
 
 use std::io;
 
@@ -18,17 +20,17 @@ use crate::io::netlink::{
 };
 use crate::io::sys;
 
-/// The filter's `pref`: behind whatever somebody else may have put there. A filter with this number is ours.
+/// The filter's `pref`: behind other filters that may exist. A filter with this number is ours.
 const PRIORITY: u32 = 64_017;
 
-/// Length of `struct tcmsg`, and where its members are.
+/// Length of `struct tcmsg`, and offsets of its members.
 const HEADER: usize = 20;
 const INDEX: usize = 4;
 const HANDLE: usize = 8;
 const PARENT: usize = 12;
 const INFO: usize = 16;
 
-/// Where `clsact` hangs, what it is called, and the parents of its filters for frames coming and going.
+/// Parent handle and name of `clsact`, and the parents of its filters for received and sent frames.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
@@ -47,10 +49,11 @@ const STOLEN: i32 = 4;
 const REDIRECT: i32 = 1;
 /// `TC_U32_TERMINAL`: the selector decides.
 const TERMINAL: u8 = 1;
-/// Where `struct tc_mirred` has its last member, the interface.
+/// Offset of the interface, the last member of `struct tc_mirred`.
 const MIRRED_TARGET: usize = 24;
 
-/// Joins the interface `from` (name and index) to that with the index `to`. Returns whether it was not yet.
+/// Creates the wire from the interface `from` (name and index) to that with the index `to`. Returns true if it did not
+/// exist.
 ///
 /// # Errors
 /// The kernel's answer: no permission (`EPERM`), a kernel without one of the parts (`ENOENT`, `EOPNOTSUPP`).
@@ -72,8 +75,8 @@ pub(super) fn lay(from: (&str, i32), to: i32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes the wire away that leads from the interface `from` (name and index), and with it `clsact` where nobody else uses that.
-/// Returns whether there was one.
+/// Removes the wire from the interface `from` (name and index), and `clsact` if nothing else uses that. Returns true if
+/// there was one.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -84,15 +87,15 @@ pub(super) fn take_up(from: (&str, i32)) -> io::Result<bool> {
     }
     delete_filter(index)?;
     if filters(index, INGRESS)?.is_empty() && filters(index, EGRESS)?.is_empty() {
-        // Somebody who began to use it meanwhile keeps it from us.
+        // Fails if a new filter uses it meanwhile.
         let _ = request(&discipline(index, libc::RTM_DELQDISC));
     }
     sys::set_interface_flag(name, libc::IFF_PROMISC, false)?;
     Ok(true)
 }
 
-/// The interface that the wire from that with this index leads to. `None`: there is no wire. `Some(None)`: it leads nowhere, because
-/// its other end has gone.
+/// Returns the target of the wire from the interface with this index. `None`: there is no wire. `Some(None)`: it has no
+/// target, because the other interface has gone.
 pub(super) fn target(index: i32) -> io::Result<Option<Option<i32>>> {
     let ours = |filter: &&Vec<u8>| number32(filter, INFO).is_some_and(|info| info >> 16 == PRIORITY);
     let filters = filters(index, INGRESS)?;
@@ -103,7 +106,7 @@ pub(super) fn target(index: i32) -> io::Result<Option<Option<i32>>> {
     Ok(found)
 }
 
-/// Where a filter with these attributes sends frames.
+/// Returns the target interface of a filter with these attributes.
 fn mirrored_to(attributes: &[u8]) -> Option<i32> {
     let actions = attribute_of(attribute_of(attributes, TCA_OPTIONS)?, TCA_U32_ACT)?;
     let action = attribute_of(attribute_of(actions, 1)?, TCA_ACT_OPTIONS)?;
@@ -141,7 +144,7 @@ fn redirection(index: i32, to: i32) -> Vec<u8> {
     let mut message = message(index, 0, INGRESS, info());
     push_attribute(&mut message, TCA_KIND, b"u32\0");
     nested(&mut message, TCA_OPTIONS, |message| {
-        // A `struct tc_u32_sel` without keys, which any frame meets, however short.
+        // A `struct tc_u32_sel` without keys, which matches any frame, however short.
         let mut selector = [0; 16];
         selector[0] = TERMINAL;
         push_attribute(message, TCA_U32_SEL, &selector);
@@ -168,7 +171,7 @@ fn delete_filter(index: i32) -> io::Result<()> {
     acknowledgement(&request(&message)?)
 }
 
-/// The filters of the interface with this index; none where it has no `clsact`.
+/// Returns the filters of the interface with this index; none without `clsact`.
 fn filters(index: i32, parent: u32) -> io::Result<Vec<Vec<u8>>> {
     let mut message = message(index, 0, parent, 0);
     address(&mut message, libc::RTM_GETTFILTER, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);

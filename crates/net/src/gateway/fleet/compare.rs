@@ -1,31 +1,31 @@
-//! What a plan means for the links that run: which stay, which come, which go.
+//! Comparison of a plan with the running links: links that stay, start and end.
 
 use std::collections::BTreeSet;
 
 use crate::gateway::config::GatewayConfig;
 
-/// A gateway that runs, as far as it is compared.
+/// A running gateway, as far as it is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) config: &'a GatewayConfig,
-    /// True if it is to go on; else it is about to end, and only its interfaces count.
+    /// True if it continues; else it is about to end, and only its interfaces count.
     pub(super) serves: bool,
 }
 
-/// What becomes of the links. Links that run are named by their places, so are those of the plan.
+/// Steps for the links. Running links and those of the plan are identified by their positions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Places of links that stay, among those that run and in the plan.
+    /// Positions of links that stay, among the running ones and in the plan.
     pub(super) kept: Vec<(usize, usize)>,
-    /// Places in the plan of those that come on interfaces that this process does not use.
+    /// Positions in the plan of new links on interfaces that this process does not use.
     pub(super) free: Vec<usize>,
-    /// Places in the plan of those that take interfaces of links that go.
+    /// Positions in the plan of new links that take interfaces of ending links.
     pub(super) replacing: Vec<usize>,
-    /// Places of those that go, each with the reason where it is not that the plan has them no more.
+    /// Positions of ending links, each with the reason unless the plan lacks them.
     pub(super) gone: Vec<(usize, Option<String>)>,
 }
 
-/// The interfaces from which a gateway receives, and nobody else may.
+/// Returns the interfaces from which a gateway receives, exclusively.
 pub(super) fn receiving(config: &GatewayConfig) -> impl Iterator<Item = &String> {
     [&config.input].into_iter().chain(config.reverse.then_some(&config.output))
 }
@@ -34,10 +34,10 @@ fn same_way(one: &GatewayConfig, other: &GatewayConfig) -> bool {
     (&one.input, &one.output) == (&other.input, &other.output)
 }
 
-/// Compares what runs with `plan`.
+/// Compares the running links with `plan`.
 ///
 /// # Errors
-/// Two links that would receive from one interface, in words.
+/// Two links that would receive from one interface, as text.
 pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result<Steps, String> {
     let mut steps = Steps::default();
     let stays = |config: &GatewayConfig| {
@@ -52,7 +52,7 @@ pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result
         for interface in receiving(config) {
             if !planned.insert(interface) {
                 return Err(format!(
-                    "two links would forward what {interface} receives; each frame can go one way only"
+                    "two links would forward the received frames of {interface}; each frame can take one path only"
                 ));
             }
         }
@@ -70,15 +70,15 @@ pub(super) fn compare(running: &[Present<'_>], plan: &[GatewayConfig]) -> Result
     Ok(steps)
 }
 
-/// Why a link goes that the plan has in another form.
+/// Explains why a link ends that the plan has in another form.
 fn why_gone(config: &GatewayConfig, plan: &[GatewayConfig]) -> Option<String> {
     if let Some(same) = plan.iter().find(|new| same_way(config, new)) {
         let back = match same.reverse {
-            true => "it forwards the other direction from now on",
-            false => "the other direction is shared by a link of its own from now on",
+            true => "it now forwards the other direction",
+            false => "the other direction now has a link of its own",
         };
-        return Some(format!("closed and opened anew: {back}"));
+        return Some(format!("closed and reopened: {back}"));
     }
     let other = plan.iter().find(|new| new.link_name() == config.link_name())?;
-    Some(format!("closed and opened anew: it takes {} now", other.way()))
+    Some(format!("closed and reopened: it is now {}", other.way()))
 }

@@ -1,41 +1,41 @@
-//! Why the links of a process were not reloaded.
+//! Errors of a reload of the links of a process.
 
 use thiserror::Error;
 
 use crate::gateway::reload::ReloadError;
 
-/// Why the links of a process were not reloaded. Nothing has changed then, but for [`FleetError::Half`].
+/// Reason why the links of a process were not reloaded. Nothing has changed then, except for [`FleetError::Half`].
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// Somebody else reloads.
-    #[error("another reload is under way; try again")]
+    /// Another reload is in progress.
+    #[error("another reload is in progress; try again")]
     Busy,
     /// The process ends.
-    #[error("the gateway ends; nothing has changed")]
+    #[error("the gateway is stopping; nothing has changed")]
     Ending,
-    /// The files are wrong, or their links cannot be together.
+    /// The files are wrong, or their links conflict.
     #[error("{0}")]
     Plan(String),
     /// There would be no link.
-    #[error("there is no link in it; to end the gateway, stop it (Ctrl-C, SIGTERM)")]
+    #[error("the configuration has no link; to end the gateway, stop it (Ctrl-C, SIGTERM)")]
     NoLinks,
-    /// A link that stays refuses its change.
+    /// A remaining link refuses its change.
     #[error("{link}{source}")]
     Link {
-        /// Its name and a colon, where there are several.
+        /// Its name and a colon, if there are several.
         link: String,
-        /// Why.
+        /// The reason.
         source: ReloadError,
     },
-    /// A link that comes cannot be opened.
+    /// A new link cannot be opened.
     #[error("{0}")]
     Open(String),
-    /// A link failed when others had changed already.
-    #[error("{why}; this has changed all the same: {changed}")]
+    /// A link failed after others had changed already.
+    #[error("{why}; these changes were already made: {changed}")]
     Half {
-        /// What failed.
+        /// The failure.
         why: String,
-        /// Which links are not as before.
+        /// The changed links.
         changed: String,
     },
 }

@@ -16,14 +16,14 @@ use crate::gateway::reload::{LinkChange, ReloadError, ReloadRequest, ReloadedLin
 use crate::gateway::remote::Remote;
 use crate::gateway::run::Gateway;
 
-/// A link as it was when the reload began.
+/// State of a link when the reload began.
 struct Before {
     config: GatewayConfig,
     remote: Remote,
     serves: bool,
 }
 
-/// A link that has been opened and does not run yet. Dropped, it leaves nothing behind.
+/// An opened link that does not run yet. Dropping it leaves nothing behind.
 struct Opened(Option<(GatewayConfig, Gateway)>);
 
 impl Drop for Opened {
@@ -35,7 +35,7 @@ impl Drop for Opened {
 }
 
 impl Shared {
-    /// Makes the links as `plan` says, or says what would happen.
+    /// Changes the links to `plan`, or reports what a reload would change.
     pub(super) fn reload(
         &self,
         mut plan: Vec<GatewayConfig>,
@@ -60,7 +60,7 @@ impl Shared {
         place_threads(&mut plan, &before, &steps);
         let mut reloaded = report(&plan, &before, &steps);
 
-        // All of this may be refused, and has changed nothing then.
+        // Each of the following steps may be refused, and has changed nothing then.
         let kept: Vec<&Remote> = steps.kept.iter().map(|&(at, _)| &before[at].remote).collect();
         let moves =
             moves_by_link(&kept, &asked.moves).map_err(|source| FleetError::Link { link: String::new(), source })?;
@@ -86,7 +86,7 @@ impl Shared {
             opened.push(Opened(Some((plan[place].clone(), gateway))));
         }
 
-        // From here on things happen.
+        // From here on the reload has effects.
         if self.lock().ending {
             return Err(FleetError::Ending);
         }
@@ -113,7 +113,7 @@ impl Shared {
             match change.commit() {
                 Ok(done) => {
                     link.reloaded = done;
-                    changed.push(format!("{} has taken its change", link.link));
+                    changed.push(format!("{} was changed", link.link));
                     self.rename(&before[at].config, &plan[place]);
                 }
                 Err(error) => {
@@ -132,7 +132,7 @@ impl Shared {
         for (at, _) in &steps.gone {
             state.close(&before[*at].config);
         }
-        // Those that have ended by themselves are not links of the files any more, or run anew.
+        // Links that have ended by themselves are no longer in the files, or have been reopened.
         state.running.iter_mut().filter(|running| running.thread.is_finished()).for_each(Running::close);
         state.running.sort_by_key(|running| {
             plan.iter().position(|config| !running.closing && is_of(running, config)).unwrap_or(usize::MAX)
@@ -158,7 +158,7 @@ impl Shared {
         Ok(notes)
     }
 
-    /// Opens those links again that `failed` was to replace. Returns what to say of it.
+    /// Reopens the links that `failed` was to replace. Returns the text for the error.
     fn restore(&self, failed: &GatewayConfig, before: &[Before]) -> String {
         let theirs: BTreeSet<&String> = receiving(failed).collect();
         let mut said = String::new();
@@ -170,14 +170,14 @@ impl Shared {
             let config = GatewayConfig { take_over: true, ..link.config.clone() };
             let again = Gateway::open(config).and_then(|gateway| self.run(gateway, link.config.clone()));
             said += &match again {
-                Ok(()) => format!("; {} was opened again as it was", link.config.link_name()),
-                Err(error) => format!("; {} is closed, and cannot be opened again: {error}", link.config.link_name()),
+                Ok(()) => format!("; {} was reopened unchanged", link.config.link_name()),
+                Err(error) => format!("; {} is closed and cannot be reopened: {error}", link.config.link_name()),
             };
         }
         said
     }
 
-    /// Runs a gateway that was opened, unless the process ends.
+    /// Runs an opened gateway, unless the process is stopping.
     fn run(&self, gateway: Gateway, config: GatewayConfig) -> Result<(), OpenError> {
         let mut state = self.lock();
         let running = Running::start(gateway, config)?;
@@ -191,7 +191,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A link that goes on is what `plan` says from now on.
+    /// Updates a link that continues to its configuration in `plan`.
     fn rename(&self, before: &GatewayConfig, plan: &GatewayConfig) {
         let mut state = self.lock();
         let goes_on = |running: &&mut Running| running.serves() && is_of(running, before);
@@ -201,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// Tells who has the list of links which there are.
+    /// Publishes the list of links.
     pub(super) fn list(&self, state: &mut State) {
         state.generation += 1;
         let served = state.running.iter().filter(|running| !running.closing);
@@ -211,7 +211,7 @@ impl Shared {
 }
 
 impl Running {
-    /// Ends it, because the files have it no more.
+    /// Ends it, because the files no longer contain it.
     fn close(&mut self) {
         self.closing = true;
         self.stop.store(true, Ordering::Relaxed);
@@ -232,21 +232,21 @@ fn is_of(running: &Running, config: &GatewayConfig) -> bool {
     key(&running.config) == key(config)
 }
 
-/// A link that cannot be opened, with its place in the file.
+/// The error of a link that cannot be opened, with its place in the file.
 fn refused(config: &GatewayConfig, error: &OpenError) -> FleetError {
     let message = format!("link {}: {error}", config.link_name());
     let place = |link: &Arc<LinkFile>| link.refused(message.clone()).lines().trim_end().to_owned();
     FleetError::Open(config.link.as_ref().map(place).unwrap_or(message))
 }
 
-/// A link that refuses its change.
+/// The error of a link that refuses its change.
 fn of_link(plan: &[GatewayConfig], place: usize, source: ReloadError) -> FleetError {
-    // A finding names its place.
+    // A finding has its own place.
     let named = plan.len() > 1 && !matches!(source, ReloadError::File(_));
     FleetError::Link { link: if named { format!("link {}: ", plan[place].link_name()) } else { String::new() }, source }
 }
 
-/// Gives each link that comes a processor that as few others as possible have, where each was to have its own.
+/// Gives each new link the processor with the fewest others, if each was to have its own.
 fn place_threads(plan: &mut [GatewayConfig], before: &[Before], steps: &Steps) {
     let mut used: Vec<usize> = Vec::new();
     for &(at, place) in &steps.kept {
@@ -269,7 +269,7 @@ fn place_of(config: &GatewayConfig) -> Option<usize> {
     }
 }
 
-/// Which links come, stay and go; what changes of those that stay is not known yet.
+/// Lists the links that start, stay and end; changes of those that stay are not known yet.
 fn report(plan: &[GatewayConfig], before: &[Before], steps: &Steps) -> ReloadedLinks {
     let change = |config: &GatewayConfig, why: Option<String>| LinkChange {
         link: config.link_name().to_owned(),
@@ -302,7 +302,7 @@ fn report(plan: &[GatewayConfig], before: &[Before], steps: &Steps) -> ReloadedL
 }
 
 impl ReloadedLinks {
-    /// Adds what to know of a link that comes.
+    /// Adds notes of a new link.
     fn note(&mut self, config: &GatewayConfig, notes: &[String]) {
         let of_it = |link: &&mut LinkChange| (&link.input, &link.output) == (&config.input, &config.output);
         if let Some(link) = self.opened.iter_mut().find(of_it) {

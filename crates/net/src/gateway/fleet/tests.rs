@@ -1,11 +1,11 @@
-//! What a plan means for links that run.
+//! Comparisons of plans with running links.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate, registry};
 
 use super::compare::{Present, Steps, compare};
 use crate::gateway::config::GatewayConfig;
 
-/// A link from `input` to `output`, which also forwards what `output` receives where it is to `reverse`.
+/// A link from `input` to `output`, which also forwards the other direction if `reverse` is set.
 fn link(name: &str, input: &str, output: &str, reverse: bool) -> GatewayConfig {
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).unwrap()));
     let all = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
@@ -41,8 +41,8 @@ fn a_link_that_shares_an_interface_with_one_that_goes_takes_its_place() {
     let steps = steps(&running, &[link("a", "i", "p", true)]).unwrap();
     assert_eq!((&steps.kept[..], &steps.free[..], &steps.replacing[..]), (&[][..], &[][..], &[0][..]));
     let (at, why) = &steps.gone[0];
-    assert_eq!((*at, why.as_deref()), (0, Some("closed and opened anew: it takes i to p now")));
-    // One that has not ended yet has its interfaces until then.
+    assert_eq!((*at, why.as_deref()), (0, Some("closed and reopened: it is now i to p")));
+    // A link that has not ended yet keeps its interfaces until then.
     let ending = [(link("a", "i", "o", true), false)];
     let again = self::steps(&ending, &[link("a", "i", "o", true)]).unwrap();
     assert_eq!(again, Steps { replacing: vec![0], ..Steps::default() });
@@ -54,7 +54,7 @@ fn the_other_direction_gets_a_link_of_its_own_and_is_given_back() {
     let one = [link("down", "i", "o", true)];
     let come = steps(&[(one[0].clone(), true)], &both).unwrap();
     assert_eq!((&come.kept[..], &come.replacing[..]), (&[][..], &[0, 1][..]));
-    assert!(come.gone[0].1.as_deref().unwrap().contains("shared by a link of its own"), "{come:?}");
+    assert!(come.gone[0].1.as_deref().unwrap().contains("now has a link of its own"), "{come:?}");
     let running = both.clone().map(|config| (config, true));
     let go = steps(&running, &one).unwrap();
     assert_eq!((&go.kept[..], &go.replacing[..], go.gone.len()), (&[][..], &[0][..], 2));
@@ -64,7 +64,7 @@ fn the_other_direction_gets_a_link_of_its_own_and_is_given_back() {
 #[test]
 fn no_interface_is_received_from_twice() {
     let twice = [link("a", "i", "o", true), link("b", "x", "o", true)];
-    assert!(steps(&[], &twice).unwrap_err().contains("what o receives"));
+    assert!(steps(&[], &twice).unwrap_err().contains("the received frames of o;"));
     let without = [link("a", "i", "o", false), link("b", "x", "o", false)];
     assert_eq!(steps(&[], &without).unwrap().free, [0, 1]);
 }

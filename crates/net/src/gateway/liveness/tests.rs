@@ -22,12 +22,12 @@ fn a_direction_that_stands_still_though_frames_might_go_has_stalled_once() {
 #[test]
 fn what_waits_for_its_time_or_for_a_carrier_has_not_stalled() {
     let mut progress = Progress::default();
-    // A ceiling that lets nothing go for ten seconds; then one frame, on time.
+    // A ceiling that blocks all frames for ten seconds; then one frame, on time.
     for now in (0..10_000).step_by(10) {
         assert_eq!(progress.look(MS(now), seen(0, Some(10_000)), PATIENCE), None, "{now}");
     }
     assert_eq!(progress.look(MS(10_001), seen(1, Some(20_000)), PATIENCE), None);
-    // No carrier, which is told elsewhere.
+    // No carrier, which is reported separately.
     assert_eq!(progress.look(MS(30_000), seen(1, None), PATIENCE), None);
     assert_eq!(progress.look(MS(60_000), seen(1, None), PATIENCE), None);
     assert_eq!(progress.look(MS(60_010), seen(1, Some(60_010)), PATIENCE), None);
@@ -56,7 +56,7 @@ fn others_see_a_thread_that_does_not_turn_and_a_direction_that_does_not_move() {
     liveness.look(MS(700), waits, ["out", "in"]);
     assert!(!vitals.is_well());
     let text = vitals.messages()[0].message.clone();
-    assert!(text.contains("none has left for 600"), "{text}");
+    assert!(text.contains("no frame has left by out for 600"), "{text}");
     assert!(vitals.messages().is_empty());
     liveness.look(MS(800), [seen(1, None), seen(0, None)], ["out", "in"]);
     assert!(vitals.is_well() && vitals.messages()[0].message.contains("again"));

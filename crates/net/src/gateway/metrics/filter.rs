@@ -1,21 +1,22 @@
-//! `/metrics?class=GLOB&depth=N`: of which classes a scraper wants to be told. The link's and the gateway's own metrics always come.
+//! `/metrics?class=GLOB&depth=N`: selects the classes in the answer. Metrics of the link and of the gateway are always
+//! included.
 
 use fairlink_core::{ClassId, Hierarchy};
 
-/// Classes that are asked for. The default is all of them.
+/// Selected classes. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     /// Names, with `*` for any letters and `?` for any one.
     class: Option<String>,
-    /// So many levels below the link.
+    /// Maximum number of levels below the link.
     depth: Option<usize>,
 }
 
 impl Filter {
-    /// Reads what stands behind the `?` of a request.
+    /// Parses the query of a request, behind the `?`.
     ///
     /// # Errors
-    /// In words: an unknown parameter, one that is there twice, a depth that is no number from 1 on.
+    /// As text: an unknown parameter, a duplicate, a depth that is no number from 1 on.
     pub(super) fn read(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -24,29 +25,28 @@ impl Filter {
                 "depth" => {
                     let depth = value.parse().ok().filter(|&depth: &usize| depth > 0);
                     let depth = depth.ok_or_else(|| {
-                        format!(
-                            "depth={value}: write a number of levels from 1 on, which are the classes below the link"
-                        )
+                        format!("depth={value}: must be a number of levels below the link, at least 1")
                     })?;
                     filter.depth.replace(depth).is_some()
                 }
-                other => return Err(format!("unknown parameter {other:?}; there are class=GLOB and depth=N")),
+                other => return Err(format!("unknown parameter {other:?}; the parameters are class=GLOB and depth=N")),
             };
             if twice {
-                return Err(format!("{name} is given twice; write one"));
+                return Err(format!("{name} is given twice; give it once"));
             }
         }
         Ok(filter)
     }
 
-    /// Returns whether metrics of `class`, which has this name, are asked for.
+    /// Returns true if `class`, called `name`, is selected.
     pub(super) fn takes(&self, tree: &Hierarchy, class: ClassId, name: &str) -> bool {
         let depth = || std::iter::successors(tree.parent(class), |&above| tree.parent(above)).count();
         self.class.as_deref().is_none_or(|glob| matches(glob, name)) && self.depth.is_none_or(|most| depth() <= most)
     }
 }
 
-/// Returns true where `glob` is a pattern of the whole of `name`. It goes back to the last `*` only, so that time is at most the product of both lengths.
+/// Returns true if `glob` matches the whole of `name`. It backtracks to the last `*` only, so that the time is at most
+/// the product of both lengths.
 fn matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut at, mut seen, mut star) = (0, 0, None);
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(filter, Filter { class: Some("a*b c*".to_owned()), depth: Some(2) });
         assert_eq!(Filter::read(""), Ok(Filter::default()));
         for (query, says) in [
-            ("depth=0", "from 1 on"),
+            ("depth=0", "at least 1"),
             ("depth=x", "depth=x"),
             ("classes=x", "class=GLOB"),
             ("class=a&class=b", "twice"),

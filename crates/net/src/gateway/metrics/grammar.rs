@@ -1,4 +1,4 @@
-//! For tests: the rules of OpenMetrics 1.0 text, written from its specification.
+//! Test parser with the rules of OpenMetrics 1.0 text, written from its specification.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
-/// Returns true if `name` may be one of a metric or, with `colons`, of a label.
+/// Returns true if `name` is valid for a metric or, with `colons`, for a label.
 fn is_name(name: &str, colons: bool) -> bool {
     let letter = |char: char| char.is_ascii_alphabetic() || char == '_' || (colons && char == ':');
     name.chars().enumerate().all(|(at, char)| letter(char) || (at > 0 && char.is_ascii_digit())) && !name.is_empty()
 }
 
-/// Reads a sample; panics where it is none.
+/// Parses a sample; panics if it is malformed.
 fn sample(line: &str) -> Sample {
     let name_end = line.find(['{', ' ']).unwrap_or_else(|| panic!("no value: {line}"));
     let (name, mut rest) = line.split_at(name_end);
@@ -54,7 +54,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: value.parse().unwrap_or_else(|_| panic!("no number: {line}")) }
 }
 
-/// Reads a whole page; panics where it breaks a rule.
+/// Parses a whole page; panics if it breaks a rule.
 pub(super) fn read(text: &str) -> Vec<Sample> {
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");
     assert!(!body.contains("# EOF"));

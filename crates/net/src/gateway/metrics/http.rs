@@ -1,4 +1,4 @@
-//! One connection of the metrics: as much of HTTP/1.1 as a scraper needs, without ever waiting for it.
+//! One connection of the metrics: the part of HTTP/1.1 that a scraper needs, without blocking.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,15 +11,15 @@ use super::{LONGEST_REQUEST, PATIENCE, TAKING};
 use crate::gateway::links::Links;
 use crate::gateway::serving::{Connection, would_block};
 
-/// How long the other side has to close a connection after its answer.
+/// Time for the client to close a connection after its answer.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Pieces that one connection may take before the next has its turn.
+/// Maximum number of pieces for one connection before the next has its turn.
 const PIECES: u32 = 16;
 
-/// What a connection needs next.
+/// Next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// That its socket becomes ready.
+    /// Wait until its socket is ready.
     Stays,
     /// The metrics.
     Wants,
@@ -27,15 +27,15 @@ pub(super) enum Step {
     Over,
 }
 
-/// What a connection is at.
+/// State of a connection.
 enum State {
-    /// What has come of the request.
+    /// The request so far.
     Reading(Vec<u8>),
-    /// It wants the metrics; whether with the body.
+    /// Waits for the metrics; with or without the body.
     Waiting { body: bool, filter: Filter },
     /// The head, the body, and how much of both was written.
     Writing { head: Vec<u8>, body: Arc<Vec<u8>>, written: usize },
-    /// All was written. Closing at once could take the answer back from who has not read it yet.
+    /// All was written. Closing at once could discard an answer that the client has not read yet.
     Closing,
 }
 
@@ -43,7 +43,7 @@ enum State {
 pub(super) struct Client {
     stream: TcpStream,
     state: State,
-    /// When it is closed, if the other side has not done its part by then.
+    /// Time when it is closed, unless the client has finished its part.
     deadline: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         self.deadline
     }
 
-    /// Reads, answers and writes as far as it can without blocking. `page` returns the metrics, where they are fresh.
+    /// Reads, answers and writes as far as possible without blocking. `page` returns the metrics, if they are fresh.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -152,15 +152,19 @@ impl Client {
                 true,
                 (
                     "404 Not Found",
-                    "There are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
+                    "The paths are /metrics, /metrics?class=GLOB&depth=N, /healthz and /readyz.\n".to_owned(),
                 ),
             ),
-            Target::Otherwise => {
-                (true, ("405 Method Not Allowed", "GET /metrics, /healthz and /readyz are what there is.\n".to_owned()))
-            }
-            Target::Nonsense => (true, ("400 Bad Request", "This is no HTTP request.\n".to_owned())),
+            Target::Otherwise => (
+                true,
+                (
+                    "405 Method Not Allowed",
+                    "The methods are GET and HEAD, for /metrics, /healthz and /readyz.\n".to_owned(),
+                ),
+            ),
+            Target::Nonsense => (true, ("400 Bad Request", "Not an HTTP request.\n".to_owned())),
             Target::TooLong => {
-                (true, ("431 Request Header Fields Too Large", "A request has at most 8 KiB here.\n".to_owned()))
+                (true, ("431 Request Header Fields Too Large", "The limit of a request is 8 KiB.\n".to_owned()))
             }
         };
         let head = format!(
@@ -173,7 +177,7 @@ impl Client {
     }
 }
 
-/// A request, as far as it matters here.
+/// Target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Metrics {
@@ -186,7 +190,7 @@ enum Target {
     Ready {
         body: bool,
     },
-    /// It cannot be answered, for this reason.
+    /// It cannot be answered; the reason.
     Refused(String),
     Elsewhere,
     Otherwise,
@@ -194,14 +198,14 @@ enum Target {
     TooLong,
 }
 
-/// The length of a request's head with its empty line, if that has come.
+/// Returns the length of a request's head including its empty line, if that has arrived.
 fn head_end(input: &[u8]) -> Option<usize> {
     let crlf = input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     let lf = input.windows(2).position(|two| two == b"\n\n").map(|at| at + 2);
     crlf.into_iter().chain(lf).min()
 }
 
-/// Reads the first line of a request; nothing else of it matters.
+/// Reads the first line of a request; the rest is ignored.
 fn read(head: &[u8]) -> Target {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else { return Target::Nonsense };

@@ -1,8 +1,8 @@
 //! The metrics as text: names, units and labels.
 //!
-//! Inner classes carry `leaf="false"`, so that sums over `leaf="true"` count each packet once. Histograms have few buckets, because each
-//! class that has delays of its own has one: limits are powers of four from 1 us to 4 s. They are exact for whole nanoseconds below a
-//! limit.
+//! Inner classes carry `leaf="false"`, so that sums over `leaf="true"` count each packet once. Histograms have few
+//! buckets, because each class with its own delays has one: limits are powers of four from 1 us to 4 s. They are exact
+//! for whole nanoseconds below a limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::gateway::links::Reloads;
 /// Limits of the histograms' buckets are these powers of two, in ns.
 const LIMITS: [u32; 12] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32];
 
-/// What is known of one link.
+/// Data of one link.
 #[derive(Debug)]
 pub(super) struct LinkPage {
     pub(super) name: String,
-    /// `None` where its data thread did not answer in time, or never ran.
+    /// `None` if its data thread did not answer in time, or never ran.
     pub(super) observation: Option<Arc<Observation>>,
     pub(super) interval: Option<Interval>,
 }
 
-/// What is known of all links.
+/// Data of all links.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     links: Arc<Vec<LinkPage>>,
@@ -44,7 +44,7 @@ impl Page {
         Self { links: Arc::new(links), reloads, filter: Filter::default() }
     }
 
-    /// As OpenMetrics text, with the classes that `filter` takes.
+    /// Formats OpenMetrics text, with the classes that `filter` selects.
     pub(super) fn text(&self, filter: &Filter) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Self { filter: filter.clone(), ..self.clone() }));
@@ -58,7 +58,7 @@ impl Page {
         self.links.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
     }
 
-    /// All classes of all links but the links themselves.
+    /// Returns all classes of all links except the links themselves.
     fn classes(&self) -> impl Iterator<Item = Class<'_>> {
         let filter = &self.filter;
         self.seen().flat_map(move |(link, observation)| {
@@ -78,7 +78,7 @@ impl Page {
     }
 }
 
-/// A name, what it is, and how it is found.
+/// Name, description and accessor.
 type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 /// The same with its unit in the second place.
 type Gauge = (&'static str, Option<&'static str>, &'static str, fn(&Observation) -> f64);
@@ -136,7 +136,7 @@ impl Writer<'_> {
         write(&mut self.0.encode_descriptor(name, help, unit.as_ref(), kind)?)
     }
 
-    /// Writes a measure of each `class` or `link`: two families where it has packets and bytes.
+    /// Writes a measure of each `class` or `link`: two families if it has packets and bytes.
     fn measure<L: EncodeLabelSet, I: Iterator<Item = (L, Value)>>(
         &mut self,
         of: &str,
@@ -220,7 +220,7 @@ impl Collector for Page {
 
 impl Page {
     fn of_classes(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        // Each family has all its samples together, so that a class is looked at once for each.
+        // Each family has all its samples together, so that a class is visited once for each.
         for measure in MEASURES.iter().filter(|measure| measure.key != "dropped") {
             let samples = || self.classes().filter_map(|class| Some((class.labels(), class.value(measure)?)));
             writer.measure("class", measure, samples)?;
@@ -250,17 +250,17 @@ impl Page {
             let labels = [link, name, leaf, ("limit", limited.cause.key()), ("limited_by", by)];
             Some((labels, end.saturating_sub(limited.since).0 as f64 / 1e9))
         });
-        let help = "For how long the class has got no more for this reason, where it is known";
+        let help = "Time for which this reason has limited the class, if known";
         writer.gauge(("fairlink_class_limited", Some("seconds"), help), limited)?;
         let delays = self.classes().filter_map(|class| Some((class.labels(), class.totals().delays.as_ref()?)));
-        writer.delays(("fairlink_class_delay", "How long packets stayed in the gateway"), delays)
+        writer.delays(("fairlink_class_delay", "Delay of packets in the gateway"), delays)
     }
 
     fn of_links(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let label = |link: &LinkPage| [("link", link.name.clone())];
         let bps = Some("bits_per_second");
         let capacity = self.seen().map(|(link, seen)| (label(link), seen.generation().tree.link().rate.bps() as f64));
-        writer.gauge(("fairlink_link_capacity", bps, "The configured rate"), capacity)?;
+        writer.gauge(("fairlink_link_capacity", bps, "Configured rate"), capacity)?;
         for measure in MEASURES.iter().filter(|measure| measure.of_link) {
             let samples = || {
                 self.seen().filter_map(|(link, seen)| {
@@ -274,46 +274,49 @@ impl Page {
             writer.measure("link", measure, samples)?;
         }
         let delays = self.seen().map(|(link, seen)| (label(link), &seen.all_delays));
-        writer.delays(("fairlink_link_delay", "How long packets of all classes stayed in the gateway"), delays)
+        writer.delays(("fairlink_link_delay", "Delay of packets of all classes in the gateway"), delays)
     }
 
     fn of_gateways(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let label = |link: &LinkPage| [("link", link.name.clone())];
         let up = self.links.iter().map(|link| (label(link), f64::from(u8::from(link.observation.is_some()))));
-        writer.gauge(("fairlink_gateway_up", None, "Whether the data thread has answered"), up)?;
-        writer.family("fairlink_gateway", None, "What the gateway is", MetricType::Info, |metric| {
-            for (link, seen) in self.seen() {
-                let generation = seen.generation();
-                let labels = [
-                    ("link", link.name.as_str()),
-                    ("input", &generation.input),
-                    ("output", &generation.output),
-                    ("scheduler", generation.scheduler.name),
-                ];
-                metric.encode_info(&labels)?;
-            }
-            Ok(())
-        })?;
+        writer.gauge(("fairlink_gateway_up", None, "1 if the data thread has answered"), up)?;
+        writer.family(
+            "fairlink_gateway",
+            None,
+            "Interfaces and scheduler of the gateway",
+            MetricType::Info,
+            |metric| {
+                for (link, seen) in self.seen() {
+                    let generation = seen.generation();
+                    let labels = [
+                        ("link", link.name.as_str()),
+                        ("input", &generation.input),
+                        ("output", &generation.output),
+                        ("scheduler", generation.scheduler.name),
+                    ];
+                    metric.encode_info(&labels)?;
+                }
+                Ok(())
+            },
+        )?;
         let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
         let gauges: [Gauge; 7] = [
             ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
                 seen.snapshot.gateway.uptime.0 as f64 / 1e9
             }),
-            (
-                "longest_pause",
-                Some("seconds"),
-                "The longest time for which the data thread did not turn, above 300 ms",
-                |seen| seen.snapshot.gateway.liveness.longest_pause_s,
-            ),
-            ("longest_stall", Some("seconds"), "The longest time for which a direction stood still", |seen| {
+            ("longest_pause", Some("seconds"), "Longest pause of the data thread, above 300 ms", |seen| {
+                seen.snapshot.gateway.liveness.longest_pause_s
+            }),
+            ("longest_stall", Some("seconds"), "Longest stall of a direction", |seen| {
                 seen.snapshot.gateway.liveness.longest_stall_s
             }),
-            ("balanced", None, "Whether every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
-            ("generation", None, "How many changes there were", |seen| seen.generation().number as f64),
-            ("processor", Some("ratio"), "Part of the time for which the data thread had a processor", |seen| {
+            ("balanced", None, "1 if every packet is accounted for", |seen| f64::from(u8::from(seen.is_balanced()))),
+            ("generation", None, "Number of changes so far", |seen| seen.generation().number as f64),
+            ("processor", Some("ratio"), "Fraction of the time for which the data thread had a processor", |seen| {
                 seen.snapshot.gateway.time.processor
             }),
-            ("idle", Some("ratio"), "Part of the time for which the data thread slept", |seen| {
+            ("idle", Some("ratio"), "Fraction of the time for which the data thread slept", |seen| {
                 seen.snapshot.gateway.time.idle
             }),
         ];
@@ -322,11 +325,11 @@ impl Page {
             writer.gauge((&format!("fairlink_gateway_{what}"), unit, help), samples)?;
         }
         let times: [Column<GatewayCounts, f64>; 3] = [
-            ("forfeited", "Link time lost while there was something to send", |counts| counts.forfeited.0 as f64 / 1e9),
-            ("without_interface", "Time for which an interface was down or away", |counts| {
+            ("forfeited", "Link time lost while packets were queued", |counts| counts.forfeited.0 as f64 / 1e9),
+            ("without_interface", "Time for which an interface was down or missing", |counts| {
                 counts.liveness.without_interface_s
             }),
-            ("without_carrier", "Time for which frames waited for an interface that had no carrier", |counts| {
+            ("without_carrier", "Time for which frames waited for an interface without carrier", |counts| {
                 counts.liveness.without_carrier_s
             }),
         ];
@@ -351,19 +354,17 @@ impl Page {
             let passes = stats.by.is_some() && !counts.upkeep.broken;
             ([link, ("by", by)], f64::from(u8::from(passes)))
         });
-        let help = "Whether the kernel passes frames while the gateway does not run";
+        let help = "1 if the kernel passes frames while the gateway does not run";
         writer.gauge(("fairlink_gateway_fail_open", None, help), whole)?;
         let repairs = fail_open().map(|(labels, counts, _)| (labels, counts.upkeep.repairs));
-        let help = "Parts of what passes frames without the gateway that were taken away and installed again";
+        let help = "Parts of the fail-open arrangement that were removed and installed again";
         writer.counter(("fairlink_gateway_fail_open_repairs", None, help), repairs)?;
         let events: [Column<Observation, u64>; 3] = [
-            ("stalls", "Times that a direction stood still though frames might have gone", |seen| {
+            ("stalls", "Stalls of a direction although frames could be sent", |seen| {
                 seen.snapshot.gateway.liveness.stalls
             }),
-            ("pauses", "Times that the data thread did not turn for more than 300 ms", |seen| {
-                seen.snapshot.gateway.liveness.pauses
-            }),
-            ("interface_losses", "Times that an interface went down or away", |seen| {
+            ("pauses", "Pauses of the data thread of more than 300 ms", |seen| seen.snapshot.gateway.liveness.pauses),
+            ("interface_losses", "Times that an interface went down or disappeared", |seen| {
                 seen.snapshot.gateway.liveness.interface_losses
             }),
         ];
@@ -372,23 +373,23 @@ impl Page {
             writer.counter((&format!("fairlink_gateway_{what}"), None, help), samples)?;
         }
         let counters: [Column<Observation, u64>; 7] = [
-            ("kernel_dropped", "Frames that the kernel dropped before the gateway could fetch them", |seen| {
+            ("kernel_dropped", "Frames that the kernel dropped before the gateway fetched them", |seen| {
                 seen.snapshot.gateway.interfaces.kernel_dropped
             }),
-            ("super", "Frames that an offload had joined and that could not be split", |seen| {
+            ("super", "Super-frames, joined by an offload, that could not be split", |seen| {
                 seen.snapshot.gateway.interfaces.super_packets()
             }),
-            ("split", "Frames that an offload had joined and that were split", |seen| {
+            ("split", "Super-frames, joined by an offload, that were split", |seen| {
                 seen.snapshot.gateway.interfaces.split
             }),
-            ("segment", "What they were split into", |seen| seen.snapshot.gateway.interfaces.segments),
-            ("unreadable", "Frames that the kernel threw away because it cannot describe them", |seen| {
+            ("segment", "Packets that super-frames were split into", |seen| seen.snapshot.gateway.interfaces.segments),
+            ("unreadable", "Frames that the kernel discarded because it cannot describe them", |seen| {
                 seen.snapshot.gateway.interfaces.unreadable
             }),
-            ("reverse_sent", "What went out in the direction that is not shaped", |seen| {
+            ("reverse_sent", "Packets sent in the direction that is not shaped", |seen| {
                 seen.snapshot.gateway.reverse.unwrap_or_default().sent.packets
             }),
-            ("reverse_dropped", "What was dropped in the direction that is not shaped", |seen| {
+            ("reverse_dropped", "Packets dropped in the direction that is not shaped", |seen| {
                 seen.snapshot.gateway.reverse.unwrap_or_default().dropped.packets
             }),
         ];
@@ -399,22 +400,22 @@ impl Page {
         Ok(())
     }
 
-    /// Of reloads of the link files, by whatever way they were asked for.
+    /// Writes the metrics of reloads of the link files, however they were requested.
     fn of_process(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let Reloads { done, refused, last } = &self.reloads;
         let none: [(&str, &str); 0] = [];
-        let help = "Reloads, by what came of them";
+        let help = "Reloads by result";
         let counts = [("done", *done), ("refused", *refused)];
         let counts = counts.into_iter().map(|(result, count)| ([("result", result)], count));
         writer.counter(("fairlink_reloads", None, help), counts)?;
         let Some(last) = last else { return Ok(()) };
         let of = |value: f64| std::iter::once((none, value));
         let success = f64::from(u8::from(last.done));
-        writer.gauge(("fairlink_reload_last_success", None, "Whether the last reload was done"), of(success))?;
+        writer.gauge(("fairlink_reload_last_success", None, "1 if the last reload succeeded"), of(success))?;
         let at = last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let help = "When the last reload ended, since 1970";
+        let help = "Time of the last reload's end, since 1970";
         writer.gauge(("fairlink_reload_last_timestamp", Some("seconds"), help), of(at))?;
-        let help = "How long the last reload took";
+        let help = "Duration of the last reload";
         writer.gauge(("fairlink_reload_last_duration", Some("seconds"), help), of(last.took.as_secs_f64()))
     }
 }

@@ -1,4 +1,4 @@
-//! Scrapers of every temper, and what they are told.
+//! Well-behaved and misbehaving scrapers, and their answers.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,14 +30,14 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
     text
 }
 
-/// The body of an answer that says how long it is.
+/// Checks the length of an answer and returns its body.
 fn body(answer: &str) -> &str {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     body
 }
 
-/// A data thread that moves packets and answers, until it is dropped.
+/// A data thread that moves packets and answers requests, until it is dropped.
 struct Playing {
     thread: Option<JoinHandle<(u64, usize)>>,
     stop: Arc<AtomicBool>,
@@ -52,7 +52,7 @@ impl Playing {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut played = Played::new(tree, "hls");
-            // What it counts is what the publisher tells of.
+            // It counts for the generation of the publisher.
             played.generation = Arc::clone(publisher.generation());
             played.data_path.counters = crate::gateway::stats::EdgeCounters::new(played.generation.delays.clone());
             played.answer(publisher, &stopped)
@@ -60,7 +60,7 @@ impl Playing {
         Self { thread: Some(thread), stop, remote }
     }
 
-    /// How many answers it gave, and the most pieces of answers between two turns.
+    /// Returns the number of answers, and the largest number of pieces of answers between two turns.
     fn end(mut self) -> (u64, usize) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -192,8 +192,8 @@ fn requests_for_anything_else_are_answered_with_what_there_is() {
     for (request, status, part) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "404", "/metrics"),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd", "405", "Allow: GET, HEAD"),
-        (b"rubbish\r\n\r\n", "400", "no HTTP"),
-        (b"\x16\x03\x01\x02\x00\n\n", "400", "no HTTP"),
+        (b"rubbish\r\n\r\n", "400", "Not an HTTP"),
+        (b"\x16\x03\x01\x02\x00\n\n", "400", "Not an HTTP"),
         (&long, "431", "8 KiB"),
     ] {
         let answer = ask(metrics.address(), request);
@@ -220,7 +220,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
     let metrics = Metrics::start(HERE, playing.remote.clone()).unwrap();
     let address = metrics.address();
     let begin = Instant::now();
-    // Silent ones, such as send a byte now and then, and such as ask and never read: more than are served at once.
+    // Silent clients, slow senders, and clients that never read: more than are served at once.
     let mut hanging: Vec<TcpStream> = (0..3 * MAX_CLIENTS).map(|_| connected(address)).collect();
     let asks = |stream: &mut TcpStream| stream.write_all(GET).is_ok();
     assert!(hanging.iter_mut().take(MAX_CLIENTS).map(asks).count() > 0);
@@ -239,7 +239,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
         hanging.iter_mut().skip(2 * MAX_CLIENTS).for_each(|stream| drop(stream.write_all(b"G")));
         let mut stream = connected(address);
         let mut text = String::new();
-        // It may be the one whose place another took.
+        // It may be the connection that another replaced.
         if stream.write_all(GET).is_ok() && stream.read_to_string(&mut text).is_ok() && text.ends_with("# EOF\n") {
             scraped += 1;
         }
@@ -251,7 +251,7 @@ fn scrapers_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_th
     assert!(lasted < PATIENCE * MAX_CLIENTS as u32, "{lasted:?}");
     let (answers, most) = playing.end();
     assert_eq!(most, 1, "64 classes at most between two turns");
-    // So many answers there can be, however many asked.
+    // Maximum number of answers, whatever the number of requests.
     let possible = lasted.as_millis() / FRESH.as_millis() + 2;
     assert!(u128::from(answers) <= possible, "{answers} answers in {lasted:?}");
 }
@@ -261,7 +261,7 @@ fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
     let publisher = Publisher::new(Generation::flat(1));
     let metrics = Metrics::start(HERE, publisher.remote()).unwrap();
     let taken = Metrics::start(metrics.address(), publisher.remote()).unwrap_err();
-    assert!(taken.to_string().contains("name another port"), "{taken}");
+    assert!(taken.to_string().contains("choose another"), "{taken}");
     let foreign = Metrics::start("192.0.2.1:9400".parse().unwrap(), publisher.remote()).unwrap_err();
     assert!(foreign.to_string().contains("an address of this machine"), "{foreign}");
 }
@@ -277,7 +277,7 @@ fn ten_thousand_classes_are_told() {
         .lines()
         .filter(|line| line.starts_with("fairlink_class_sent_packets_total{") && line.contains("leaf=\"true\""));
     assert_eq!(leaves.count(), 10_000);
-    // Only some have delays of their own.
+    // Only some have their own delays.
     let histograms = text
         .lines()
         .filter(|line| line.starts_with("fairlink_class_delay_seconds_count{") && line.contains("leaf=\"true\""));
@@ -310,7 +310,7 @@ fn the_page_is_as_it_was_reviewed() {
     let interval = Interval::of_links(&[Some((&earlier, &later))]).remove(0);
     let link = LinkPage { name: "out".to_owned(), observation: Some(Arc::new(later)), interval };
     let text = Page::new(vec![link], crate::gateway::links::Reloads::default()).text(&Filter::default());
-    // When the process began is not the same each time.
+    // The start time of the process differs each time.
     let lines = text.lines().filter(|line| !line.starts_with("fairlink_process") && !line.starts_with("process"));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }

@@ -1,10 +1,10 @@
-//! What becomes of frames that an interface takes, does not take now, or never takes.
+//! Frames that an interface accepts, does not accept now, or never accepts.
 
 use super::*;
 use crate::io::frame_pool::{FrameInfo, HEADROOM};
 use crate::io::virtual_link::VirtualLink;
 
-/// Frames that begin with this byte are never taken, with the answer of a full interface.
+/// Frames that begin with this byte are never accepted, with the error of a full interface.
 const BAD: u8 = 0xbd;
 
 struct Bench {
@@ -40,7 +40,7 @@ impl Bench {
         self.waiting.push(frame);
     }
 
-    /// A frame that is too long for the other end, in front of which the interface has no word but that for being full.
+    /// Adds a frame that is too long for the other end; the interface reports it as being full.
     fn push_long(&mut self) {
         self.push(BAD);
         let frame = self.waiting[self.waiting.len() - 1];
@@ -61,7 +61,7 @@ impl Bench {
         waiting.drain(..done);
     }
 
-    /// Offers whenever the outlet wants to be asked again, until nothing waits. Returns how long that took.
+    /// Offers frames at each time of the next attempt, until none waits. Returns the time that this took.
     fn until_empty(&mut self) -> Nanos {
         let start = self.now;
         self.offer();
@@ -84,7 +84,7 @@ fn a_frame_that_is_never_taken_is_given_up_and_those_behind_it_leave() {
     assert_eq!((bench.accepted, bench.refused), (3, 1));
     assert!(took >= PATIENCE && took <= PATIENCE.saturating_add(LONGEST_RETRY), "{took}");
     assert_eq!(bench.pool.free(), 64);
-    // Not asked all the time: with pauses that double from 50 us to 1 ms.
+    // It does not try all the time: the pauses double from 50 us to 1 ms.
     assert!(bench.link.tries < 15, "{}", bench.link.tries);
 }
 
@@ -112,7 +112,7 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
         }
         bench.push(2);
         took = took.saturating_add(bench.until_empty());
-        // The first batch tells: no shorter frame has been taken after the first long one until its end.
+        // The first batch is decisive: until its end, no shorter frame has been accepted after the first long one.
         if n == 0 {
             assert!(took < Nanos::from_millis(250), "{took}");
             took = Nanos::ZERO;
@@ -120,7 +120,7 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
     }
     assert_eq!((bench.accepted, bench.refused), (200, 4000));
     assert_eq!(took, Nanos::ZERO);
-    // An interface that takes long frames again is believed.
+    // The outlet adapts to an interface that accepts long frames again.
     bench.link.unwilling.clear();
     bench.push_long();
     bench.until_empty();
@@ -130,13 +130,13 @@ fn frames_too_long_for_the_other_end_cost_next_to_nothing_however_many_there_are
 #[test]
 fn an_interface_that_is_full_for_a_while_loses_no_frame() {
     let mut bench = Bench::new();
-    // Its patience has been used up by one kind of frame.
+    // Its patience was used up by one kind of frame.
     for n in 0..20 {
         bench.push(if n % 2 == 0 { BAD } else { 1 });
         bench.until_empty();
     }
     let lost = bench.refused;
-    // Then it is full for 4 ms, with the same answer. A few frames are given up at once, and no more.
+    // Then it is full for 4 ms, with the same error. A few frames are given up at once, and no more.
     bench.link.unwilling = vec![1];
     for _ in 0..30 {
         bench.push(1);

@@ -1,4 +1,4 @@
-//! Both interfaces opened with AF_XDP sockets. Whatever stands in the way of that is a reason to use packet sockets.
+//! Opens both interfaces with AF_XDP sockets. Any obstacle is a reason to use packet sockets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::io::frame_pool::FramePool;
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
-/// Why the interfaces were not opened with AF_XDP sockets.
+/// Reason why the interfaces were not opened with AF_XDP sockets.
 pub(in crate::gateway) enum WhyNot {
-    /// They are not fit for it, or the kernel is not; in words.
+    /// The interfaces or the kernel cannot use it, with the reason.
     Unfit(String),
     /// They cannot be opened at all.
     Refused(OpenError),
 }
 
 impl Ports {
-    /// As [`Ports::open`], with AF_XDP sockets whose frames lie in `pool`. One program and one socket have an interface, so whoever runs
-    /// there has to leave first; meanwhile the kernel's own way passes frames, where both fail open.
+    /// As [`Ports::open`], with AF_XDP sockets whose frames lie in `pool`. An interface has one program and one socket,
+    /// so a running gateway has to leave first. Meanwhile the kernel's own path passes frames, if both fail open.
     ///
     /// # Errors
     /// [`WhyNot`]. Nothing is changed on the interfaces then.
@@ -76,7 +76,7 @@ impl Ports {
     }
 }
 
-/// Turns offloads off that join packets, where that is asked for. XDP sees frames before they do their work.
+/// Turns off offloads that join packets, if requested. XDP sees frames before they take effect.
 fn offloads(
     policy: OffloadPolicy,
     interfaces: [&Interface; 2],

@@ -1,5 +1,6 @@
-//! System calls that the process may still make, by seccomp(2), on all its threads. Any other is refused with `EPERM`, and noted in the
-//! kernel's log where `kernel.seccomp.actions_logged` has `errno`. No process can be started, and no memory made executable.
+//! Restricts system calls by seccomp(2), on all threads. Any other call is refused with `EPERM`, and recorded in the
+//! kernel's log if `kernel.seccomp.actions_logged` has `errno`. No process can be started, and no memory made
+//! executable.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +12,10 @@ use seccompiler::{
 use super::Privileges;
 use crate::io::sys;
 
-/// Calls that are allowed whatever their arguments are. Those of each frame are among them, which the kernel then allows without asking
-/// the filter.
+/// Calls that are allowed with any arguments. They include those needed for each frame, which the kernel then allows
+/// without running the filter.
 const ALLOWED: &[libc::c_long] = &[
-    // Frames, sockets and files that are open.
+    // For frames, sockets and open files.
     libc::SYS_recvmmsg,
     libc::SYS_sendmmsg,
     libc::SYS_recvmsg,
@@ -45,7 +46,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchownat,
     libc::SYS_umask,
-    // Sockets to come: interfaces, clients, a control socket that another gateway frees late.
+    // For new sockets: interfaces, clients, a control socket that another gateway frees late.
     libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_accept4,
@@ -95,7 +96,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// Older forms of the same, which some architectures do not have.
+/// Older forms of these, which some architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_poll,
@@ -114,7 +115,7 @@ const OLDER: &[libc::c_long] = &[];
 /// Families of sockets.
 const FAMILIES: [libc::c_int; 6] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
-/// What a thread sets of itself: its name, how punctually it is woken, names of its memory.
+/// Settings that a thread makes for itself: its name, its timer slack, names of its memory.
 const SETTINGS: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA];
 
 // Flags of seccomp(2).
@@ -122,10 +123,10 @@ const SET_MODE_FILTER: libc::c_uint = 1;
 const ON_ALL_THREADS: libc::c_ulong = 1;
 const LOGGED: libc::c_ulong = 2;
 
-/// Refuses all others, on all threads.
+/// Refuses all other calls, on all threads.
 ///
 /// # Errors
-/// In words: another architecture, the kernel's answer.
+/// As text: another architecture, the kernel's answer.
 pub(super) fn refuse_others(needs: &Privileges) -> Result<(), String> {
     let architecture: TargetArch =
         std::env::consts::ARCH.try_into().map_err(|_| format!("not known of {}", std::env::consts::ARCH))?;
@@ -139,8 +140,8 @@ pub(super) fn refuse_others(needs: &Privileges) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Two filters. The first says of a call that libc tries before an older one that the kernel does not have it: its flags lie in memory,
-/// where no filter sees them.
+/// Builds two filters. The first answers ENOSYS to calls that libc tries before an older one: their flags lie in
+/// memory, where no filter sees them.
 fn filters(with_programs: bool, architecture: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
@@ -160,19 +161,19 @@ fn filters(with_programs: bool, architecture: TargetArch) -> Result<[BpfProgram;
     rules.extend(ALLOWED.iter().chain(OLDER).map(|&call| (call, Vec::new())));
     rules.insert(libc::SYS_socket, one_of(0, &FAMILIES)?);
     rules.insert(libc::SYS_prctl, one_of(0, &SETTINGS)?);
-    // Nothing that can be run.
+    // No executable memory.
     let not_executable =
         || Ok::<_, seccompiler::BackendError>(vec![SeccompRule::new(vec![masked(2, libc::PROT_EXEC, 0)?])?]);
     rules.insert(libc::SYS_mmap, not_executable()?);
     rules.insert(libc::SYS_mprotect, not_executable()?);
-    // A thread, and no process or namespace.
+    // Threads only, no process or namespace.
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?])?]);
-    // A thread's own umask, and no namespace.
+    // A thread's own umask only, no namespace.
     rules.insert(libc::SYS_unshare, one_of(0, &[libc::CLONE_FS])?);
     if with_programs {
         rules.insert(libc::SYS_bpf, Vec::new());
     }
-    // clone3 has its answer from the first filter; the other one's is not asked for.
+    // clone3 is answered by the first filter; the other filter's answer is not used.
     rules.insert(libc::SYS_clone3, Vec::new());
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let second = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?;

@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)) of this thread and of those that it starts.
+//! Drops capabilities (capabilities(7)) of this thread and of those that it starts.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,22 +8,23 @@ use caps::{CapSet, Capability, CapsHashSet};
 
 use super::Privileges;
 
-/// Those that go past the modes of files.
+/// Capabilities that override file modes.
 const PAST_MODES: [Capability; 2] = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_DAC_READ_SEARCH];
 /// Ports below this one need a capability.
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// Keeps the capabilities that are needed, as far as the process has them, and gives up all others for ever. Returns their names, in order.
+/// Keeps the needed capabilities, as far as the process has them, and drops all others permanently. Returns their
+/// names, in order.
 ///
 /// # Errors
-/// The kernel's answer, in words.
+/// The kernel's answer, as text.
 pub(super) fn keep(needs: &Privileges) -> Result<Vec<String>, String> {
     let in_words = |error: caps::errors::CapsError| error.to_string();
     let permitted = caps::read(None, CapSet::Permitted).map_err(in_words)?;
     let mut kept: Vec<Capability> = vec![
-        // To open packet sockets, also when an interface comes back or a link is added.
+        // For packet sockets, also when an interface comes back or a link is added.
         Capability::CAP_NET_RAW,
-        // To make heartbeats by nftables, wires, cables, offloads and buffers.
+        // For heartbeats by nftables, wires, cables, offloads and buffers.
         Capability::CAP_NET_ADMIN,
     ];
     if needs.programs {
@@ -41,7 +42,8 @@ pub(super) fn keep(needs: &Privileges) -> Result<Vec<String>, String> {
     kept.sort_by_key(|capability| capability.index());
     kept.dedup();
 
-    // Without the right to (a program with capabilities of its own has none), there is nothing that a new program could get anyway.
+    // Without the right to do so (a program with its own capabilities may lack it), a new program could gain nothing
+    // anyway.
     if permitted.contains(&Capability::CAP_SETPCAP) {
         let mut others: Vec<_> =
             caps::runtime::thread_all_supported().into_iter().filter(|one| !kept.contains(one)).collect();
@@ -59,7 +61,7 @@ pub(super) fn keep(needs: &Privileges) -> Result<Vec<String>, String> {
     Ok(kept.iter().map(|capability| capability.to_string().to_lowercase()).collect())
 }
 
-/// Those of [`PAST_MODES`] without which a file could not be read again, or the control socket not be made and removed.
+/// The capabilities of [`PAST_MODES`] that are needed to read a file again, or to create and remove the control socket.
 fn past_modes(needs: &Privileges, permitted: &CapsHashSet) -> Result<Vec<Capability>, caps::errors::CapsError> {
     let before = caps::read(None, CapSet::Effective)?;
     let without: CapsHashSet = before.iter().copied().filter(|one| !PAST_MODES.contains(one)).collect();
@@ -81,7 +83,7 @@ fn past_modes(needs: &Privileges, permitted: &CapsHashSet) -> Result<Vec<Capabil
     Ok(kept)
 }
 
-/// Returns true if files may be made in and removed from this directory.
+/// Returns true if files can be created in and removed from this directory.
 fn may_change(directory: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else { return false };
     // SAFETY: `path` ends with a zero and lives for the call.

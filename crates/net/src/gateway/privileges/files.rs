@@ -1,4 +1,4 @@
-//! Files that the process may still open, by landlock(7). What is open already stays open.
+//! Restricts the files that the process can open, by landlock(7). Open files stay open.
 
 use std::path::{Path, PathBuf};
 
@@ -9,28 +9,29 @@ use landlock::{
 
 use super::{Privileges, directory};
 
-/// What is asked for; older kernels take away less.
+/// Requested landlock ABI; older kernels restrict less.
 const KNOWN: ABI = ABI::V6;
 
-/// Settings of interfaces, whether the kernel answers ARP requests for others among them.
+/// Settings of interfaces, such as ARP replies for other addresses.
 const SETTINGS: &str = "/proc/sys/net";
-/// Where a cable is kept from having IPv6.
+/// Directory of the settings that keep IPv6 off a cable.
 const IPV6_SETTINGS: &str = "/proc/sys/net/ipv6/conf";
-/// The kernel's types, by which AF_XDP finds what tells VLAN tags.
+/// The kernel's types (BTF), in which AF_XDP finds the function that returns VLAN tags.
 const TYPES: &str = "/sys/kernel/btf";
-/// True if the terminal that the process was started from is still there.
+/// The terminal, to check that it still exists.
 const TERMINAL: &str = "/dev/tty";
 
-/// Closes all other files, ports of TCP, and processes of others. `Some`, in words: this kernel takes away a part.
+/// Closes all other files, TCP ports, and access to other processes. Returns `Some` text if this kernel restricts only
+/// a part.
 ///
 /// # Errors
-/// In words: this kernel has no landlock.
+/// As text: this kernel has no landlock.
 pub(super) fn close_others(needs: &Privileges) -> Result<Option<String>, String> {
     let status = restrict(needs).map_err(|error| error.to_string())?;
     match status {
         RulesetStatus::FullyEnforced => Ok(None),
         RulesetStatus::PartiallyEnforced => {
-            Ok(Some("this kernel's landlock is older than Linux 6.12 and takes away a part".to_owned()))
+            Ok(Some("this kernel's landlock is older than Linux 6.12 and restricts only a part".to_owned()))
         }
         RulesetStatus::NotEnforced => {
             Err("this kernel has no landlock, or it is not switched on (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=)"
@@ -44,11 +45,11 @@ fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
-        // Abstract sockets stay open: by them a link takes the place of another one of this process, see `claim`.
+        // Abstract sockets stay open: a link uses them to take the place of another one of this process, see `claim`.
         .scope(Scope::Signal)?
         .create()?;
     for file in &needs.files {
-        // An editor puts a new file in its place, and a link may lead to another directory.
+        // An editor replaces the file by a new one, and a link may lead to another directory.
         let beside = directory(file);
         let behind = std::fs::canonicalize(file).ok().map(|file| directory(&file)).filter(|behind| *behind != beside);
         for place in [Some(beside), behind].into_iter().flatten() {
@@ -72,7 +73,7 @@ fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// Leaves `access` to whatever is beneath `path`; a path that is not there stays closed.
+/// Allows `access` to everything beneath `path`; a missing path stays closed.
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     match PathFd::new(path) {
         Ok(place) => rules.add_rule(PathBeneath::new(place, access)),

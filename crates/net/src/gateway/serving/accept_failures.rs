@@ -1,5 +1,5 @@
-//! Reports connections that `accept` fails to return, such as for lack of file descriptors: the first failure at once, later ones at most
-//! once in [`QUIET`], with their number.
+//! Reports connections that `accept` fails to return, such as for lack of file descriptors: the first failure at once,
+//! later ones at most once in [`QUIET`], with their number.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -50,12 +50,12 @@ impl AcceptFailures {
         };
         let remedy = match error.raw_os_error() {
             Some(libc::EMFILE) => {
-                "; this process has as many files open as it may: `ulimit -n`, or LimitNOFILE= in a unit"
+                "; this process has reached its limit of open files: `ulimit -n`, or LimitNOFILE= in a unit"
             }
-            Some(libc::ENFILE) => "; this machine has as many files open as it may: `sysctl fs.file-max`",
+            Some(libc::ENFILE) => "; this machine has reached its limit of open files: `sysctl fs.file-max`",
             _ => "",
         };
-        Some(format!("{} cannot take a connection{times}: {error}{remedy}", self.what))
+        Some(format!("{} cannot accept a connection{times}: {error}{remedy}", self.what))
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(libc::EMFILE);
         let start = Instant::now();
         let first = failures.message(&full, start).expect("it is said");
-        assert!(first.starts_with("the control socket cannot take a connection: "), "{first}");
+        assert!(first.starts_with("the control socket cannot accept a connection: "), "{first}");
         assert!(first.contains("LimitNOFILE="), "{first}");
         assert!((1..100).all(|_| failures.message(&full, start + QUIET / 2).is_none()));
         let later = failures.message(&full, start + QUIET).expect("it is said again");

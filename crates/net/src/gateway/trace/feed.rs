@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::record::END;
 use super::ring::Ring;
 
-/// Hands over records until the trace has ended. Dropping it ends the trace.
+/// Delivers records until the trace has ended. Dropping it ends the trace.
 #[derive(Debug)]
 pub(crate) struct TraceReader {
     ring: Arc<Ring>,
@@ -17,22 +17,22 @@ impl TraceReader {
         Self { ring, over: false }
     }
 
-    /// Asks for no more packets. Those under way, and the end, are still handed over.
+    /// Ends the numbering of packets. Records of packets in the gateway, and the end, are still delivered.
     pub(crate) fn ask_to_stop(&self) {
         self.ring.ask_to_stop();
     }
 
-    /// Returns true if all was handed over.
+    /// Returns true if all records were delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Appends what there is to `out`, up to `most` bytes and the end. Returns whether there was anything.
+    /// Appends records to `out`, up to `most` bytes and the end. Returns true if there were any.
     pub(crate) fn read(&mut self, out: &mut Vec<u8>, most: usize) -> bool {
         if self.over {
             return false;
         }
-        // In this order: what was written before the end is read after it was seen.
+        // In this order: records written before the end are read after it was seen.
         let end = self.ring.end();
         if self.ring.read(out, most as u64 / 8) > 0 {
             return true;

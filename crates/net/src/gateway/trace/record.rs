@@ -1,4 +1,4 @@
-//! Records of a trace, as they stand in the ring and go over the control socket: words of 8 bytes, little-endian.
+//! Format of a trace's records in the ring and on the control socket: words of 8 bytes, little-endian.
 //!
 //! ```text
 //! begin    time                              kind
@@ -28,12 +28,12 @@ pub(super) const QUEUED: u64 = 4;
 pub(super) const MISSED: u64 = 5;
 pub(super) const END: u64 = 6;
 
-/// What became of a packet.
+/// End of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// When the scheduler gave it away, and when the interface had accepted it.
+    /// Times when the scheduler gave it to the link, and when the interface had accepted it.
     Sent { start: Nanos, done: Nanos },
-    /// When, and why, as statistics call it.
+    /// Time and reason, by its name in the statistics.
     Dropped { at: Nanos, reason: &'static str },
     /// It was queued when the gateway ended.
     Queued,
@@ -57,23 +57,23 @@ pub(crate) enum Item {
     /// Packets are recorded from now on.
     Begin,
     Packet(Traced),
-    /// There was no room for the packet of this number.
+    /// The packet of this number found no room.
     Missed {
         number: u64,
     },
-    /// Nothing more comes.
+    /// The last record.
     End {
-        /// Packets for which there was no room, those with a number among them.
+        /// Packets that found no room, including those with a number.
         missed: u64,
-        /// Packets with a number that were still under way.
+        /// Packets with a number that were still in the gateway.
         unfinished: u64,
     },
 }
 
-/// The first record of `bytes` and its length in bytes. `None` as long as it is not whole.
+/// Decodes the first record of `bytes` and its length in bytes. `None` while it is incomplete.
 ///
 /// # Errors
-/// It is no record.
+/// The bytes are no record.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Item, usize)>, &'static str> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(8 * at..8 * at + 8)?.try_into().ok()?));
     let (Some(first), Some(second)) = (word(0), word(1)) else { return Ok(None) };

@@ -1,12 +1,12 @@
 //! A ring of words between two threads: one writes, one reads, and neither ever waits for the other.
 //!
-//! Positions count words since the beginning and never wrap: at a word a nanosecond, 64 bits last for centuries. `head` is published
-//! with release order behind the words before it, and so is `tail` behind the reads before it.
+//! Positions count words since the beginning and never wrap: at a word a nanosecond, 64 bits last for centuries. `head`
+//! is published with release order behind the words before it, and so is `tail` behind the reads before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What both threads have.
+/// State shared by both threads.
 #[derive(Debug)]
 pub(crate) struct Ring {
     words: Box<[AtomicU64]>,
@@ -14,17 +14,17 @@ pub(crate) struct Ring {
     head: AtomicU64,
     /// Words read.
     tail: AtomicU64,
-    /// Nothing more is written.
+    /// No more records follow.
     closed: AtomicBool,
     /// The reader wants no more.
     stop: AtomicBool,
-    /// Told with `closed`: packets that are missing, and packets whose end was not seen.
+    /// Published with `closed`: number of missing packets, and of packets without an end.
     missed: AtomicU64,
     unfinished: AtomicU64,
 }
 
 impl Ring {
-    /// An empty ring of at least so many words, rounded up to a power of two.
+    /// Creates an empty ring of at least `words` words, rounded up to a power of two.
     pub(crate) fn new(words: u64) -> Self {
         let words = words.next_power_of_two();
         Self {
@@ -42,17 +42,17 @@ impl Ring {
         self.words.len() as u64
     }
 
-    /// The reader's: says that it wants no more.
+    /// For the reader: requests the end of the trace.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The writer's: whether the reader wants no more.
+    /// For the writer: returns true if the reader has requested the end.
     pub(crate) fn is_asked_to_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The reader's: appends up to `most` words to `out`, as little-endian bytes. Returns how many.
+    /// For the reader: appends up to `most` words to `out`, as little-endian bytes. Returns their number.
     pub(crate) fn read(&self, out: &mut Vec<u8>, most: u64) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
         let end = self.head.load(Ordering::Acquire).min(tail.saturating_add(most));
@@ -63,7 +63,7 @@ impl Ring {
         end - tail
     }
 
-    /// The reader's: how many packets are missing and how many unfinished, once nothing more is written. What was written may still
+    /// For the reader: numbers of missing and of unfinished packets, once the ring is closed. Written records may still
     /// have to be read.
     pub(crate) fn end(&self) -> Option<(u64, u64)> {
         let counts = || (self.missed.load(Ordering::Relaxed), self.unfinished.load(Ordering::Relaxed));
@@ -80,7 +80,7 @@ impl Ring {
 pub(crate) struct Writer {
     ring: Arc<Ring>,
     head: u64,
-    /// Words read when it was last looked.
+    /// Number of words read, at the last check.
     tail: u64,
 }
 
@@ -105,18 +105,18 @@ impl Writer {
         fits
     }
 
-    /// Writes a word, for which there must be room. It is read once it is published.
+    /// Writes a word, for which there must be room. The reader sees it after [`publish`](Self::publish).
     pub(crate) fn put(&mut self, word: u64) {
         self.ring.word(self.head).store(word, Ordering::Relaxed);
         self.head += 1;
     }
 
-    /// Lets the reader have what was written.
+    /// Publishes written records to the reader.
     pub(crate) fn publish(&self) {
         self.ring.head.store(self.head, Ordering::Release);
     }
 
-    /// Says that nothing more comes.
+    /// Closes the ring: no more records follow.
     pub(crate) fn close(&self, missed: u64, unfinished: u64) {
         self.ring.missed.store(missed, Ordering::Relaxed);
         self.ring.unfinished.store(unfinished, Ordering::Relaxed);

@@ -8,21 +8,21 @@ use fairlink_report::DropCause;
 use super::record::{BEGIN, DROPPED, HEAD_WORDS, MISSED, QUEUED, SENT, SHORT_WORDS};
 use super::ring::{Ring, Writer};
 
-/// How long packets that are under way are waited for when nobody wants more.
+/// Time for packets in the gateway to end after the trace was stopped.
 const GRACE: Nanos = Nanos::from_secs(1);
 
 /// The number of a frame that is not recorded.
 const NONE: u64 = u64::MAX;
 
-/// What is known of a frame's packet until its end.
+/// State of a frame's packet until its end.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     number: u64,
-    /// When the scheduler gave it away.
+    /// Time when the scheduler gave it to the link.
     start: Nanos,
 }
 
-/// A packet whose end has come.
+/// A packet at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passing<'a> {
     pub(crate) class: ClassId,
@@ -30,7 +30,7 @@ pub(crate) struct Passing<'a> {
     pub(crate) len: u32,
     pub(crate) accounted: u32,
     pub(crate) received: Nanos,
-    /// What there is of it.
+    /// Its bytes, as far as kept.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -40,26 +40,26 @@ pub(crate) enum Gone {
     /// The interface has accepted it.
     Sent(Nanos),
     Dropped(Nanos, DropCause),
-    /// The gateway ends, and it is in a queue.
+    /// It is in a queue when the gateway ends.
     Queued,
 }
 
-/// See the module. Times given here are the data path's; those that are written count from 1970.
+/// See the module. Times in arguments are the data path's; those in records count from 1970.
 #[derive(Debug)]
 pub(crate) struct TraceWriter {
     writer: Writer,
     /// By frame of the pool.
     marks: Box<[Mark]>,
-    /// Which classes it is of: how many changes there were before.
+    /// Generation of the classes: number of earlier changes.
     generation: u64,
     /// Most bytes of a packet.
     snap: u32,
-    /// What the clock of 1970 shows when the data path's shows zero, in ns.
+    /// Time since 1970 at the data path's zero, in ns.
     zero_ns: u64,
     next: u64,
     under_way: u64,
     missed: u64,
-    /// Until when packets under way are waited for.
+    /// Time until which packets in the gateway are waited for.
     ending: Option<Nanos>,
 }
 
@@ -78,7 +78,7 @@ impl TraceWriter {
         }
     }
 
-    /// Which classes it is of: how many changes there were before.
+    /// Generation of the classes: number of earlier changes.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -89,7 +89,8 @@ impl TraceWriter {
         self.short(0, BEGIN);
     }
 
-    /// Returns true if the trace is over at `now`: nobody wants more, and packets under way have ended or had their time.
+    /// Returns true if the trace is over at `now`: it was stopped, and packets in the gateway have ended or their time
+    /// is over.
     pub(crate) fn is_over(&mut self, now: Nanos) -> bool {
         if self.ending.is_none() && self.writer.ring().is_asked_to_stop() {
             self.ending = Some(now.saturating_add(GRACE));
@@ -97,7 +98,7 @@ impl TraceWriter {
         self.ending.is_some_and(|until| self.under_way == 0 || now >= until)
     }
 
-    /// Tells the reader that nothing more comes.
+    /// Reports the end to the reader.
     pub(crate) fn close(&self) {
         self.writer.close(self.missed, self.under_way);
     }
@@ -116,12 +117,12 @@ impl TraceWriter {
         self.under_way += 1;
     }
 
-    /// The scheduler gave the packet in `frame` to the link.
+    /// Records that the scheduler gave the packet in `frame` to the link.
     pub(crate) fn left(&mut self, frame: u32, now: Nanos) {
         self.marks[frame as usize].start = now;
     }
 
-    /// The packet in `frame` has come to its end.
+    /// Records the end of the packet in `frame`.
     pub(crate) fn gone(&mut self, frame: u32, packet: Passing<'_>, gone: Gone) {
         let mark = &mut self.marks[frame as usize];
         let Mark { number, start } = *mark;

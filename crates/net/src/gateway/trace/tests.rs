@@ -8,7 +8,7 @@ use fairlink_report::DropCause;
 
 const FRAMES: usize = 8;
 
-/// Both ends, with room for so many words beside what is kept free.
+/// Both ends, with room for `words` words besides the reserve.
 fn ends(words: u64, snap: u32) -> (TraceWriter, TraceReader) {
     let ring = Arc::new(Ring::new(words + SHORT_WORDS * FRAMES as u64));
     (TraceWriter::new(Arc::clone(&ring), FRAMES, 0, snap), TraceReader::new(ring))
@@ -24,7 +24,7 @@ fn items(bytes: &[u8]) -> Vec<Item> {
     all
 }
 
-/// A packet of so many bytes, which tell which it is.
+/// A packet of `len` bytes that identify it.
 fn bytes(which: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (which * 31 + at) as u8).collect()
 }
@@ -34,7 +34,7 @@ fn packet(bytes: &[u8], received: u64) -> Passing<'_> {
     Passing { class: ClassId(3), len, accounted: len + 24, received: Nanos(received), bytes }
 }
 
-/// Numbers of a generator that is good enough for this.
+/// A simple random generator.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -98,7 +98,7 @@ fn every_number_comes_out_once_with_its_packet_or_as_missed_however_little_room_
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len() as u64, seen + missed_numbers, "each number once");
-        // Without a hole but those of packets that were under way at the end.
+        // Without gaps, except packets in the gateway at the end.
         assert!(numbers.last().is_none_or(|&last| last < numbers.len() as u64 + unfinished));
         assert_eq!(words == 100_000, missed == 0, "seed {seed}: {missed}");
     }
@@ -140,7 +140,7 @@ fn records_cross_threads_whole_and_in_order() {
                         assert_eq!((next - missing + missed, unfinished), (total, 0));
                         end = true;
                     }
-                    Item::Begin => panic!("nobody began"),
+                    Item::Begin => panic!("unexpected beginning"),
                 }
             }
             assert_eq!(end, feed.is_over());

@@ -1,14 +1,15 @@
-//! Which frames of the pool an AF_XDP socket has, and the rings by which they come and go.
+//! Ownership of the pool's frames at an AF_XDP socket, and the rings that exchange them with the kernel.
 //!
-//! | ring | entries | way |
+//! | ring | entries | direction |
 //! | --- | --- | --- |
 //! | fill | frames to receive into | to the kernel |
 //! | reception | frames that were received into | back |
 //! | transmission | frames to send | to the kernel |
 //! | completion | frames that were sent | back |
 //!
-//! The ledger notes of each frame whether it is on the one way or on the other. What the kernel gives back counts only if it is noted:
-//! whatever the rings say, no frame gets two owners, and none is lost for good, because [`Custody::release`] takes back all that are noted.
+//! The ledger records for each frame whether the kernel has it for reception or for transmission. A frame that the
+//! kernel gives back counts only if it is recorded. So, whatever the rings contain, no frame gets two owners. None is
+//! lost for good, because [`Custody::release`] takes back all recorded frames.
 
 use fairlink_core::Nanos;
 
@@ -18,15 +19,15 @@ use crate::io::frame_pool::{FrameInfo, FramePool};
 use crate::wire::checksum;
 use crate::wire::unfinished::{self, Finishing};
 
-/// Frames that an interface has to receive into. At 400,000 frames/s they last for 10 ms.
+/// Number of frames that an interface has for reception. At 400,000 frames/s they last for 10 ms.
 pub(super) const RECEIVING: u32 = 4096;
-/// Most frames that an interface is sending.
+/// Maximum number of frames that an interface is sending.
 pub(super) const SENDING: u32 = 512;
 
-/// A descriptor that the kernel passes over: it is of no bytes, in no frame.
+/// A descriptor that the kernel skips: zero bytes, in no frame.
 const NOTHING: libc::xdp_desc = libc::xdp_desc { addr: u64::MAX, len: 0, options: 0 };
 
-/// Where a frame is.
+/// Location of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Elsewhere,
@@ -54,7 +55,7 @@ pub(super) struct Custody {
 }
 
 impl Custody {
-    /// Nothing is here yet.
+    /// Creates a ledger without frames.
     pub(super) fn new(rings: Rings, pool: &FramePool) -> Self {
         Self {
             rings,
@@ -65,20 +66,20 @@ impl Custody {
         }
     }
 
-    /// Frames that are here to be received into.
+    /// Number of frames held for reception.
     pub(super) fn receiving(&self) -> usize {
         self.receiving
     }
 
-    /// Frames that are here to be sent.
+    /// Number of frames held for sending.
     pub(super) fn sending(&self) -> usize {
         self.sending
     }
 
-    /// Gives the kernel frames of `pool` to receive into, until it has [`RECEIVING`].
+    /// Gives the kernel frames of `pool` for reception, until it has [`RECEIVING`].
     pub(super) fn refill(&mut self, pool: &mut FramePool) {
         let wanted = (RECEIVING as usize).saturating_sub(self.receiving).min(self.rings.fill.room() as usize);
-        // Not for each frame: the kernel need not look so often, and has many.
+        // In batches: the kernel need not check so often, and has many.
         if wanted < BATCH {
             return;
         }
@@ -92,7 +93,7 @@ impl Custody {
         self.rings.fill.publish();
     }
 
-    /// Appends up to `max` frames that have arrived to `out`, oldest first. They are the caller's.
+    /// Appends up to `max` received frames to `out`, oldest first. The caller owns them then.
     pub(super) fn take_in(
         &mut self,
         pool: &mut FramePool,
@@ -109,8 +110,8 @@ impl Custody {
             *place = Place::Elsewhere;
             *receiving -= 1;
             let frame = frame as u32;
-            // SAFETY: the kernel was given the frame to receive into and has put it into the ring of received ones, once: it writes it no
-            // more until it is in the fill ring again.
+            // SAFETY: the kernel was given the frame to receive into and has put it into the ring of received ones,
+            // once: it writes it no more until it is in the fill ring again.
             unsafe { pool.end_lending(frame) };
             if start + u64::from(len) > *frame_bytes {
                 pool.give_back(frame);
@@ -124,7 +125,7 @@ impl Custody {
                     info.unfinished = Some(place);
                     pool.set_info(frame, info);
                 }
-                // What is behind the packet does not belong to it.
+                // The bytes behind the packet do not belong to it.
                 Some(Finishing { place, end }) => {
                     let done = checksum::complete(&mut pool.packet_mut(frame)[..end], place.start, place.offset);
                     counters.checksums_completed += u64::from(done);
@@ -134,7 +135,8 @@ impl Custody {
         });
     }
 
-    /// Hands up to as many of `frames` to the kernel as it has room for. Returns how many; they are here from then on.
+    /// Submits as many of `frames` to the kernel as it has room for. Returns their number; they are owned here from
+    /// then on.
     pub(super) fn submit(&mut self, pool: &mut FramePool, frames: &[u32], counters: &mut BackendCounters) -> usize {
         let room = (SENDING as usize).saturating_sub(self.sending).min(self.rings.transmission.room() as usize);
         let count = frames.len().min(room);
@@ -152,25 +154,26 @@ impl Custody {
         count
     }
 
-    /// Takes `frames` back, the last ones that were submitted, which the kernel has not taken; they are the caller's again. Only for a
-    /// kernel that looks at the ring in this thread's own calls. It passes over what stands in their place.
+    /// Takes back `frames`, the last ones submitted, which the kernel has not taken. Only for a kernel that reads the
+    /// ring in this thread's own calls. The kernel skips the entries left in their place.
     pub(super) fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
         self.rings.transmission.overwrite(frames.len() as u32, NOTHING);
         for &frame in frames {
-            // SAFETY: the kernel looks at the ring in this thread's own calls alone, and no longer finds the frame there.
+            // SAFETY: the kernel looks at the ring in this thread's own calls alone, and no longer finds the frame
+            // there.
             unsafe { pool.end_lending(frame) };
             self.places[frame as usize] = Place::Elsewhere;
         }
         self.sending -= frames.len();
     }
 
-    /// Takes back what the kernel has sent.
+    /// Takes back the frames that the kernel has sent.
     pub(super) fn complete(&mut self, pool: &mut FramePool) {
         self.completed(pool, FramePool::give_back);
     }
 
-    /// As [`Custody::complete`], but for `refused`, which the kernel has given up: it is the caller's again. Returns whether the kernel has
-    /// given it back.
+    /// As [`Custody::complete`], except for `refused`, which the kernel has given up: the caller owns it again. Returns
+    /// true if the kernel has given it back.
     pub(super) fn complete_but(&mut self, pool: &mut FramePool, refused: u32) -> bool {
         let mut found = false;
         self.completed(pool, |pool, frame| match frame == refused {
@@ -188,23 +191,25 @@ impl Custody {
             if let Some(place) = place.filter(|place| **place == Place::Sending) {
                 *place = Place::Elsewhere;
                 *sending -= 1;
-                // SAFETY: the kernel was given the frame to send and has put it into the completion ring: it is done with it.
+                // SAFETY: the kernel was given the frame to send and has put it into the completion ring: it is done
+                // with it.
                 unsafe { pool.end_lending(frame as u32) };
                 back(pool, frame as u32);
             }
         });
     }
 
-    /// Unmaps the rings and gives all frames that are here back to `pool`.
+    /// Unmaps the rings and returns all frames owned here to `pool`.
     ///
     /// # Safety
-    /// The socket's descriptor is closed, so that the mapped rings alone keep the socket in the kernel.
+    /// The socket's descriptor must be closed, so that only the mapped rings keep the socket in the kernel.
     pub(super) unsafe fn release(self, pool: &mut FramePool) {
         let Self { rings, places, .. } = self;
         drop(rings);
         for (frame, place) in (0..).zip(places) {
             if place != Place::Elsewhere {
-                // SAFETY: the socket is gone: the kernel has taken it from the interface and waited for all that used it.
+                // SAFETY: the socket is gone: the kernel has taken it from the interface and waited for all that used
+                // it.
                 unsafe { pool.end_lending(frame) };
                 pool.give_back(frame);
             }

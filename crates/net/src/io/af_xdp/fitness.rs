@@ -1,4 +1,4 @@
-//! Whether an interface is fit for AF_XDP, and if not, what to do about it.
+//! Checks that AF_XDP can use an interface; errors name the action to take.
 
 use crate::io::af_xdp::Unfit;
 use crate::io::ethtool::{self, Offload, ReceiveQueues};
@@ -6,13 +6,13 @@ use crate::io::interface::Interface;
 
 /// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
 const KEPT_FREE: u32 = 256;
-/// Sizes that frames of the pool may have, so that none lies across two pages.
+/// Possible sizes of pool frames, so that none crosses a page boundary.
 const SIZES: [u32; 2] = [2048, 4096];
 
-/// Size of the pool's frames for these two interfaces.
+/// Returns the size of the pool's frames for these two interfaces.
 ///
 /// # Errors
-/// [`Unfit`]: one of them cannot be used, with what to do.
+/// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
 pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     let mut all = SIZES[0];
     for interface in interfaces {
@@ -21,14 +21,14 @@ pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
         let Some(size) = SIZES.into_iter().find(|&size| longest <= size) else {
             let most = SIZES[1] - KEPT_FREE - (interface.largest_frame() - interface.mtu);
             return Err(Unfit(format!(
-                "{name}: a frame of AF_XDP lies within one page, so the mtu may be {most} and is {}: `ip link set {name} mtu {most}`",
+                "{name}: a frame of AF_XDP lies within one page, which limits the mtu to {most}, but it is {}: `ip link set {name} mtu {most}`",
                 interface.mtu
             )));
         };
         all = all.max(size);
         if driver == "tun" {
             return Err(Unfit(format!(
-                "{name} is a tap: what a virtual machine sends into it in one piece does not reach an XDP program whole"
+                "{name} is a tap: super-frames of a virtual machine do not reach an XDP program whole"
             )));
         }
         if offloads.lro {
@@ -39,25 +39,25 @@ pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     Ok(all)
 }
 
-/// Each socket serves one queue, so there may be only one.
+/// Checks that there is one receive queue, because each socket serves one.
 fn one_queue(name: &str) -> Result<(), Unfit> {
     match ethtool::receive_queues(name) {
         Ok(ReceiveQueues { alone, combined }) if alone + combined == 1 => Ok(()),
         Ok(ReceiveQueues { alone, combined: 0 }) => Err(Unfit(format!(
-            "{name} receives by {alone} queues, of which a socket serves one: `ethtool -L {name} rx 1`"
+            "{name} has {alone} receive queues, and a socket serves only one: `ethtool -L {name} rx 1`"
         ))),
         Ok(ReceiveQueues { alone, combined }) => Err(Unfit(format!(
-            "{name} receives by {} queues, of which a socket serves one: `ethtool -L {name} combined 1`",
+            "{name} has {} receive queues, and a socket serves only one: `ethtool -L {name} combined 1`",
             alone + combined
         ))),
         Err(error) => Err(Unfit(format!(
-            "{name}: its driver does not say by how many queues it receives ({error}), and a socket serves one"
+            "{name}: its driver does not report its number of receive queues ({error}), and a socket serves only one"
         ))),
     }
 }
 
-/// Returns true if VLAN tags may come beside a frame instead of in it. A veth hands over what its other end has sent, whatever its own
-/// settings are; only that end knows.
+/// Returns true if VLAN tags may arrive beside a frame instead of in it. A veth hands over what its other end sent,
+/// whatever its own settings are; only that end knows.
 pub(super) fn takes_tags_out(interface: &Interface) -> bool {
     interface.driver == "veth" || ethtool::is_on(&interface.name, Offload::RxVlan).unwrap_or(true)
 }

@@ -1,8 +1,9 @@
-//! What tells programs in the kernel that this process lives: an entry of a map that the kernel takes out as soon as the process closes
-//! its files, before anything that takes long.
+//! Sign of life for programs in the kernel: a map entry that the kernel removes as soon as this process closes its
+//! files, before anything slow.
 //!
-//! It is an AF_XDP socket of no interface. To close one that has an interface, the kernel waits for all processors, so that the
-//! direction whose turn comes last would be without traffic for some 20 ms after kill -9. The kernel closes the highest descriptor first.
+//! The entry is an AF_XDP socket without an interface. To close a socket with an interface, the kernel waits for all
+//! processors. The direction closed last would then be without traffic for some 20 ms after kill -9. The kernel closes
+//! the highest descriptor first.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,15 +11,15 @@ use std::os::fd::OwnedFd;
 use crate::io::bpf::{self, Map, MapKind};
 use crate::io::sys::{self, Region};
 
-/// Memory that a socket has to have before it may be in a map: one frame.
+/// Memory that a socket needs before it may be in a map: one frame.
 const BYTES: usize = 4096;
 
-/// See the module. Dropped, it says that this process does not.
+/// See the module. Dropping it removes the sign of life.
 #[derive(Debug)]
 pub(crate) struct Life {
     #[expect(dead_code, reason = "held, not read")]
     socket: OwnedFd,
-    /// Its entry 0 is there as long as this process lives.
+    /// Its entry 0 exists as long as this process lives.
     pub(crate) map: Map,
     #[expect(dead_code, reason = "held, not read")]
     memory: Region,
@@ -26,7 +27,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// # Errors
-    /// What was refused, and the kernel's answer.
+    /// The refused operation, and the kernel's answer.
     pub(crate) fn begin() -> Result<Self, String> {
         let map = Map::new(MapKind::XdpSockets, "fairlink_life", 1, 4).map_err(|error| error.to_string())?;
         let socket = || -> io::Result<_> {

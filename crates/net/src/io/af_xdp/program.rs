@@ -1,18 +1,20 @@
 //! The program that gives an interface's frames to its AF_XDP socket, or lets them pass.
 //!
 //! ```text
-//! the heartbeat is stale, or zero               -> pass, to the kernel's own way, where the gateway fails open
+//! the heartbeat is stale, or zero               -> pass, to the kernel's own path, if the gateway fails open
 //! the process has ended                         -> pass
 //! no socket for this queue of the interface     -> pass
 //! the driver has taken a VLAN tag out           -> put it in again
 //! otherwise                                     -> to the socket
 //! ```
 //!
-//! A frame goes one way or the other, and never both, because only this program decides. When the process ends, the kernel takes its
-//! sign of life out of a map at once ([`super::life`]), then its sockets, and then the link away that holds the program.
+//! A frame goes one way or the other, and never both, because only this program decides. When the process ends, the
+//! kernel at once removes its sign of life from a map ([`super::life`]), then its sockets, and then the link that holds
+//! the program.
 //!
-//! VLAN tags: a driver that strips them, and a veth whose other end leaves them to hardware, hand them over beside the frame, where a
-//! socket does not see them. A program for one device may ask the driver (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8).
+//! VLAN tags: a driver that strips them hands them over beside the frame, where a socket does not see them. So does a
+//! veth whose other end leaves them to hardware. A program for one device may ask the driver
+//! (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8).
 
 use std::os::fd::AsFd;
 
@@ -22,30 +24,30 @@ use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use crate::io::bpf::types;
 use crate::io::bpf::{Attachment, BpfError, Link, Map, MapKind, Program, ProgramKind};
 
-/// What the program answers: `XDP_PASS`.
+/// Verdict of the program: `XDP_PASS`.
 const PASS: i32 = 2;
-/// Members of `struct xdp_md`, what the program knows of a frame: where it begins and ends, and the queue it came by.
+/// Members of `struct xdp_md`, the program's view of a frame: start, end and receive queue.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const QUEUE: i16 = 16;
-/// The driver's function that tells a tag.
+/// The driver's function that returns a VLAN tag.
 const TAG_FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
-/// Bytes of the addresses at the beginning of a frame, and of a tag.
+/// Length in bytes of the addresses at the beginning of a frame, and of a tag.
 const ADDRESSES: i16 = 12;
 const TAG: i16 = 4;
-/// Where the program has its variables, back from the end of its stack.
+/// Variables of the program, as offsets from the end of its stack.
 const TAG_KIND: i16 = -8;
 const TAG_VALUE: i16 = -16;
 const KEY: i16 = -24;
 
-/// A heartbeat that the program looks at: a time in ns of the machine's monotonic clock, in a map.
+/// A heartbeat for the program: a time in ns of the machine's monotonic clock, in a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beat<'a> {
     /// Its first value.
     pub(crate) map: &'a Map,
-    /// Older than this it means that the gateway has stalled.
+    /// Age from which the gateway counts as stalled.
     pub(crate) stale: Nanos,
-    /// Whose entry 0 is there as long as the process lives ([`Life`](crate::io::af_xdp::Life)).
+    /// Its entry 0 exists as long as the process lives ([`Life`](crate::io::af_xdp::Life)).
     pub(crate) life: &'a Map,
 }
 
@@ -58,16 +60,16 @@ pub(super) struct Redirection {
 }
 
 impl Redirection {
-    /// Puts the program before all else that the interface with this index receives. With a `beat` it redirects while that is fresh. It
-    /// asks the driver for VLAN tags where `tags` says so.
+    /// Attaches the program to the interface with this index. With a `beat` it redirects only while that is fresh. With
+    /// `tags` it reads VLAN tags from the driver.
     ///
     /// # Errors
-    /// [`BpfError`]; `EBUSY`: there is another program.
+    /// [`BpfError`]; `EBUSY` if another program is attached.
     pub(super) fn new(index: i32, beat: Option<Beat<'_>>, tags: bool) -> Result<Self, BpfError> {
         let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", 1, 4)?;
         let function = match tags {
             true => Some(types::function(TAG_FUNCTION).map_err(|source| BpfError {
-                what: "finding the function that tells VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
+                what: "finding the function that returns VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
                 source,
                 log: String::new(),
             })?),
@@ -85,7 +87,7 @@ fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) ->
     let [pass, to_socket] = [code.label(), code.label()];
     code.copy(R6, R1);
     if let Some(Beat { map, stale, life }) = beat {
-        // The heartbeat is read before the clock, so that it is never ahead of it.
+        // Read the heartbeat before the clock, so that it is never ahead of it.
         code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R7, R1, 0);
         code.jump(When::Equal, R7, 0, pass);
         code.call(Function::Clock).subtract(R0, R7);

@@ -1,8 +1,8 @@
-//! A ring that this process shares with the kernel: one side puts entries in, the other takes them out, and neither waits.
+//! A ring shared with the kernel: one side puts entries in, the other takes them out, and neither waits.
 //!
-//! Two counters, which only ever grow, say how far each side has come. An entry's place is its number modulo the ring's length, a power
-//! of two. Each side writes one counter and reads the other's. No counter of the other side is believed: a ring never seems to hold
-//! more than its length.
+//! Two counters, which only grow, hold the progress of each side. An entry's place is its number modulo the ring's
+//! length, a power of two. Each side writes one counter and reads the other's. The other side's counter is not trusted:
+//! a ring never appears to hold more than its length.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::io::sys::Plain;
 
-/// Memory of the kernel's, mapped into this process.
+/// Memory of the kernel, mapped into this process.
 #[derive(Debug)]
 struct Mapping {
     at: NonNull<u8>,
@@ -25,7 +25,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Where in its mapping a ring has what, in bytes.
+/// Offsets of a ring's parts in its mapping, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub(super) producer: u64,
@@ -34,7 +34,7 @@ pub(super) struct Places {
     pub(super) entries: u64,
 }
 
-/// This process's end of a ring of entries `T`, of which the kernel may write any bytes.
+/// This process's end of a ring of entries `T`. The kernel may write any bytes.
 #[derive(Debug)]
 pub(super) struct Ring<T: Plain> {
     producer: NonNull<AtomicU32>,
@@ -42,21 +42,21 @@ pub(super) struct Ring<T: Plain> {
     flags: NonNull<AtomicU32>,
     entries: NonNull<T>,
     length: u32,
-    /// How far this side has come, which the other may not have been told yet.
+    /// Progress of this side, possibly not published yet.
     own: u32,
     #[expect(dead_code, reason = "held, not read")]
     mapping: Option<Mapping>,
 }
 
-// SAFETY: the counters are atomic, and entries are read and written as a whole through pointers that this value alone has in this
-// process. Nothing of it is bound to a thread.
+// SAFETY: the counters are atomic. Entries are read and written as a whole through pointers that only this value has in
+// this process. Nothing in it is bound to a thread.
 unsafe impl<T: Plain + Send> Send for Ring<T> {}
 
 impl<T: Plain> Ring<T> {
     /// Maps a ring of `length` entries, a power of two, of `socket` at this `offset`.
     ///
     /// # Errors
-    /// The kernel's answer; `InvalidData` where its places make no sense.
+    /// The kernel's answer; `InvalidData` if its offsets are inconsistent.
     pub(super) fn map(socket: &OwnedFd, offset: u64, places: Places, length: u32) -> io::Result<Self> {
         let bytes = places.entries as usize + length as usize * size_of::<T>();
         let fits = |place: u64| place as usize + size_of::<u32>() <= bytes && place.is_multiple_of(4);
@@ -105,60 +105,61 @@ impl<T: Plain> Ring<T> {
     }
 
     fn entry(&self, number: u32) -> NonNull<T> {
-        // SAFETY: the place is below the length, and the memory holds so many entries.
+        // SAFETY: the place is below the length, and the memory holds `length` entries.
         unsafe { self.entries.add((number & (self.length - 1)) as usize) }
     }
 
     fn write(&mut self, number: u32, value: T) {
-        // SAFETY: the place lies within the ring's memory and is aligned; nobody has a reference to it.
+        // SAFETY: the place lies within the ring's memory and is aligned; no reference to it exists.
         unsafe { self.entry(number).write_volatile(value) };
     }
 
-    /// Returns true if the other side asks to be woken.
+    /// Returns true if the other side needs a wakeup.
     pub(super) fn wants_waking(&self) -> bool {
         self.load(self.flags) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Entries that the other side has not taken yet, of those that it was told of.
+    /// Number of published entries that the other side has not taken yet.
     pub(super) fn pending(&self) -> u32 {
         self.load(self.producer).wrapping_sub(self.load(self.consumer)).min(self.length)
     }
 
-    /// Entries that there is room for. Only for the side that puts in, as the next three.
+    /// Number of entries that can be put in. Only for the producing side, as the next three.
     pub(super) fn room(&self) -> u32 {
         self.length.saturating_sub(self.own.wrapping_sub(self.load(self.consumer)))
     }
 
-    /// Puts `value` in. There must be room. The other side hears of it by [`Ring::publish`].
+    /// Puts `value` in. There must be room. The other side sees it after [`Ring::publish`].
     pub(super) fn put(&mut self, value: T) {
         self.write(self.own, value);
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Tells the other side what was put in.
+    /// Publishes the new entries to the other side.
     pub(super) fn publish(&mut self) {
         self.store(self.producer, self.own);
     }
 
-    /// Writes `value` over the last `count` entries. The other side must be at rest: one that reads at the same time may see
-    /// either.
+    /// Overwrites the last `count` entries with `value`. The other side must be idle: a concurrent reader may see
+    /// either value.
     pub(super) fn overwrite(&mut self, count: u32, value: T) {
         for back in 1..=count.min(self.length) {
             self.write(self.own.wrapping_sub(back), value);
         }
     }
 
-    /// Entries that wait to be taken out. Only for the side that takes out, as the next one.
+    /// Number of entries that can be taken out. Only for the consuming side, as [`Ring::take`] is.
     pub(super) fn waiting(&self) -> u32 {
         self.load(self.producer).wrapping_sub(self.own).min(self.length)
     }
 
-    /// Takes up to `most` entries out, and gives each to `each`.
+    /// Takes up to `most` entries out, and passes each to `each`.
     pub(super) fn take(&mut self, most: u32, mut each: impl FnMut(T)) {
         let count = self.waiting().min(most);
         for number in 0..count {
-            // SAFETY: the place lies within the ring's memory and is aligned. The other side has written the entry before its
-            // counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, as any bytes are (`Plain`).
+            // SAFETY: the place lies within the ring's memory and is aligned. The other side has written the entry
+            // before its counter, which was read by `waiting`; were it to write now, the bytes would still be a `T`, as
+            // any bytes are (`Plain`).
             each(unsafe { self.entry(self.own.wrapping_add(number)).read_volatile() });
         }
         if count > 0 {
@@ -170,7 +171,7 @@ impl<T: Plain> Ring<T> {
 
 #[cfg(test)]
 impl<T: Plain> Ring<T> {
-    /// Both ends of a ring of `length` entries in ordinary memory, which is never freed.
+    /// Returns both ends of a ring of `length` entries in ordinary memory, which is never freed.
     pub(super) fn ends(length: u32, empty: T) -> (Self, Self) {
         let counters: &'static [AtomicU32; 3] = Box::leak(Box::default());
         let entries = NonNull::from(Box::leak(vec![empty; length as usize].into_boxed_slice())).cast();
@@ -179,7 +180,7 @@ impl<T: Plain> Ring<T> {
         (end(), end())
     }
 
-    /// Sets both counters to anything, as a broken other side may.
+    /// Sets both counters to any values, as a faulty other side may.
     pub(super) fn disturb(&mut self, producer: Option<u32>, consumer: Option<u32>) {
         if let Some(value) = producer {
             self.store(self.producer, value);

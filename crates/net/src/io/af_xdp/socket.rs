@@ -8,10 +8,10 @@ use crate::io::af_xdp::ring::{Places, Ring};
 use crate::io::frame_pool::FramePool;
 use crate::io::sys;
 
-/// Frames that may be on their way back at once. Frames of the rings before cannot be more.
+/// Capacity of the completion ring. Frames of the other rings cannot be more.
 const COMPLETIONS: u32 = 2 * SENDING;
 
-/// What the kernel refused.
+/// An operation that the kernel refused.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) what: &'static str,
@@ -22,10 +22,10 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> Refused {
     move |source| Refused { what, source }
 }
 
-/// How the kernel moves frames between its own memory and the pool.
+/// Copy mode between the kernel's memory and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// As the driver offers it: without copies where that is possible.
+    /// As the driver supports it: without copies if possible.
     Best,
     Copy,
 }
@@ -47,16 +47,16 @@ unsafe impl sys::Plain for Offsets {}
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Statistics {
-    /// Frames that came and were dropped: there was no frame of the pool to receive into, or it was too short.
+    /// Received frames that were dropped: there was no frame of the pool to receive into, or it was too short.
     pub(super) dropped: u64,
     _invalid: [u64; 2],
-    /// Frames that came when the ring of received ones was full.
+    /// Frames received while the receive ring was full.
     pub(super) ring_full: u64,
     _empty: [u64; 2],
 }
 
-/// `struct xdp_mmap_offsets`: of the rings for reception, transmission, filling and completion, the producer's counter, the consumer's, the
-/// entries and the flags.
+/// `struct xdp_mmap_offsets`: producer counter, consumer counter, entries and flags of the receive, transmit, fill and
+/// completion rings.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Offsets([[u64; 4]; 4]);
@@ -69,11 +69,13 @@ impl Offsets {
 }
 
 impl Socket {
-    /// A socket for queue 0 of the interface with this index, whose frames lie in `pool`: registered by `owner` if there is one, else by
-    /// this socket. The kernel shares no memory with it any more once it is closed and its rings are dropped.
+    /// Opens a socket for queue 0 of the interface with this index, whose frames lie in `pool`. The pool is registered
+    /// by `owner`, if there is one, else by this socket. Once the socket is closed and its rings are dropped, the
+    /// kernel no longer shares the memory.
     ///
     /// # Errors
-    /// [`Refused`]: another socket has the queue (`EBUSY`), no permission (`EPERM`), more locked memory than may be (`ENOBUFS`).
+    /// [`Refused`]: another socket has the queue (`EBUSY`), no permission (`EPERM`), too much locked memory
+    /// (`ENOBUFS`).
     pub(super) fn open(
         index: i32,
         pool: &mut FramePool,
@@ -94,15 +96,15 @@ impl Socket {
                 .map_err(refused("registering the packet pool with the kernel"))?;
         }
         for (option, length, what) in [
-            (libc::XDP_UMEM_FILL_RING, RECEIVING, "making the fill ring"),
-            (libc::XDP_UMEM_COMPLETION_RING, COMPLETIONS, "making the completion ring"),
-            (libc::XDP_RX_RING, RECEIVING, "making the ring of received frames"),
-            (libc::XDP_TX_RING, SENDING, "making the ring of frames to send"),
+            (libc::XDP_UMEM_FILL_RING, RECEIVING, "creating the fill ring"),
+            (libc::XDP_UMEM_COMPLETION_RING, COMPLETIONS, "creating the completion ring"),
+            (libc::XDP_RX_RING, RECEIVING, "creating the ring of received frames"),
+            (libc::XDP_TX_RING, SENDING, "creating the ring of frames to send"),
         ] {
             sys::set_option(&fd, libc::SOL_XDP, option, &length).map_err(refused(what))?;
         }
-        let offsets: Offsets = sys::option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
-            .map_err(refused("asking how rings are laid out"))?;
+        let offsets: Offsets =
+            sys::option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS).map_err(refused("querying the layout of rings"))?;
         let mapping = "mapping a ring into memory";
         let rings = Rings {
             reception: Ring::map(&fd, libc::XDP_PGOFF_RX_RING as u64, offsets.of(0), RECEIVING)
@@ -114,7 +116,7 @@ impl Socket {
                 .map_err(refused(mapping))?,
         };
         let flags = match (owner, mode) {
-            // The mode is that of whoever registered the memory.
+            // The mode is that of the registering socket.
             (Some(_), _) => libc::XDP_SHARED_UMEM,
             (None, Mode::Best) => libc::XDP_USE_NEED_WAKEUP,
             (None, Mode::Copy) => libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
@@ -131,15 +133,15 @@ impl Socket {
         sys::check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
             .map_err(refused("binding an AF_XDP socket to queue 0"))?;
         let options: libc::c_int =
-            sys::option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS).map_err(refused("asking whether frames are copied"))?;
+            sys::option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS).map_err(refused("querying the copy mode"))?;
         Ok((Self { fd, zero_copy: options as u32 & libc::XDP_OPTIONS_ZEROCOPY != 0 }, rings))
     }
 
-    /// Has the kernel send what was submitted, without waiting.
+    /// Has the kernel send the submitted frames, without waiting.
     ///
     /// # Errors
-    /// The kernel's answer. Without zero-copy: it sends no more now (`EAGAIN`), the driver has dropped the frame that it took last
-    /// (`EBUSY`).
+    /// The kernel's answer. Without zero-copy: `EAGAIN` if it sends no more now, `EBUSY` if the driver has dropped the
+    /// last frame.
     pub(super) fn kick(&self) -> io::Result<()> {
         // SAFETY: nothing is read: the message is empty, and the address is that of the bound interface.
         let sent =
@@ -147,7 +149,7 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Has the driver look at the fill ring.
+    /// Wakes the driver to read the fill ring.
     pub(super) fn wake_reception(&self) {
         // SAFETY: nothing is written: the buffer is empty.
         unsafe {
@@ -162,7 +164,7 @@ impl Socket {
         };
     }
 
-    /// What the kernel has counted. All zero where it cannot be asked.
+    /// Returns the kernel's counters, or zeros if the query fails.
     pub(super) fn statistics(&self) -> Statistics {
         sys::option(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS).unwrap_or_default()
     }

@@ -1,11 +1,13 @@
-//! Writes the kernel's instructions (RFC 9669). Each method appends one; jumps go forward to a [`Label`] that is set later.
+//! Assembles the kernel's instructions (RFC 9669). Each method appends one; jumps go forward to a [`Label`] that is set
+//! later.
 
 use std::os::fd::BorrowedFd;
 
 use crate::io::bpf::number;
 
-/// A register. `R0` has a function's result and what the program returns, `R1` to `R5` have arguments and are lost by a call, `R6` to
-/// `R9` are kept, `R10` points to the end of 512 bytes of stack. A program starts with its context in `R1`.
+/// A register. `R0` holds the result of a function and of the program. `R1` to `R5` hold arguments and are lost in a
+/// call. `R6` to `R9` are preserved. `R10` points to the end of 512 bytes of stack. A program starts with its context
+/// in `R1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Register {
     R0,
@@ -40,20 +42,21 @@ pub(crate) enum Function {
     MapLookup = 1,
     /// `R0` is CLOCK_MONOTONIC in ns.
     Clock = 5,
-    /// `R1` the context, `R2` a program array, `R3` a number: goes on with that program and does not return. It returns where there
-    /// is none.
+    /// `R1` the context, `R2` a program array, `R3` a number: continues with that program and does not return. It
+    /// returns if there is no such program.
     TailCall = 12,
-    /// `R1` the index of an interface, `R2` zero: `R0` is what a classifier returns so that this interface sends the frame instead.
+    /// `R1` the index of an interface, `R2` zero: `R0` is the verdict of a classifier that has this interface send the
+    /// frame instead.
     Redirect = 23,
-    /// `R1` the context, `R2` a number: the frame of an XDP program begins so many bytes later; earlier, where the number is negative.
-    /// `R0` is zero, or there is no room.
+    /// `R1` the context, `R2` a number: moves the beginning of an XDP program's frame by this number of bytes; earlier
+    /// if negative. `R0` is zero, or an error if there is no room.
     AdjustHead = 44,
-    /// `R1` a map, `R2` a number, `R3` what to return where the map has nothing there: the frame goes to what the map has. `R0` is what
-    /// the program is to return.
+    /// `R1` a map, `R2` a number, `R3` the verdict if the map has no such entry: the frame goes to the entry's target.
+    /// `R0` is the program's verdict.
     RedirectMap = 51,
 }
 
-/// How many bytes an instruction reads or writes.
+/// Number of bytes that an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Two,
@@ -71,7 +74,7 @@ impl Width {
     }
 }
 
-/// When a jump is taken; numbers are compared without sign.
+/// Condition of a jump; numbers are compared without sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Equal,
@@ -89,15 +92,15 @@ impl When {
     }
 }
 
-/// A place in a program that jumps go to.
+/// Target of jumps in a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label(usize);
 
-/// A program as it is being written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<u64>,
-    /// Where each label is.
+    /// Position of each label.
     labels: Vec<Option<usize>>,
     /// Jumps and their labels.
     jumps: Vec<(usize, Label)>,
@@ -121,10 +124,10 @@ impl Assembler {
     const OR: u8 = 0x40;
     const SHIFT_LEFT: u8 = 0x60;
     const MOVE: u8 = 0xb0;
-    // What the number of a wide load is, in the place of its source register.
+    // In the source register of a wide load: its number is a map.
     const A_MAP: u8 = 1;
     const A_VALUE: u8 = 2;
-    // What the number of a call is, in the same place.
+    // In the source register of a call: its number is a kernel function.
     const A_KERNEL_FUNCTION: u8 = 2;
 
     pub(crate) fn new() -> Self {
@@ -155,7 +158,7 @@ impl Assembler {
         self.push(0, 0, 0, 0, 0)
     }
 
-    /// `to` becomes the address of the first value of an array.
+    /// Loads the address of an array's first value into `to`.
     pub(crate) fn map_value(&mut self, to: Register, map: BorrowedFd<'_>) -> &mut Self {
         self.push(Self::LOAD_WIDE, to.bits(), Self::A_VALUE, 0, number(map));
         self.push(0, 0, 0, 0, 0)
@@ -201,17 +204,17 @@ impl Assembler {
         self.push(Self::CALL, 0, 0, 0, function as i32)
     }
 
-    /// Calls the function of the kernel that has this number among its types ([`super::types`]).
+    /// Calls the kernel's function with this number among its types ([`super::types`]).
     pub(crate) fn call_kernel(&mut self, number: u32) -> &mut Self {
         self.push(Self::CALL, 0, Self::A_KERNEL_FUNCTION, 0, number as i32)
     }
 
-    /// The lower 16 bits of `to` in the order of the network, the others zero.
+    /// Converts the lower 16 bits of `to` to network byte order and clears the others.
     pub(crate) fn big_endian16(&mut self, to: Register) -> &mut Self {
         self.push(Self::TO_BIG_ENDIAN, to.bits(), 0, 0, 16)
     }
 
-    /// Ends the program; `R0` is what it returns.
+    /// Ends the program; `R0` is its result.
     pub(crate) fn exit(&mut self) -> &mut Self {
         self.push(Self::EXIT, 0, 0, 0, 0)
     }
@@ -228,20 +231,20 @@ impl Assembler {
         self
     }
 
-    /// Goes to `label` if `a` and the number compare so.
+    /// Jumps to `label` if the comparison of `a` with the number holds.
     pub(crate) fn jump(&mut self, when: When, a: Register, number: i32, label: Label) -> &mut Self {
         self.jumps.push((self.code.len(), label));
         self.push(Self::JUMP | when.bits(), a.bits(), 0, 0, number)
     }
 
-    /// Goes to `label` if `a` and `b` compare so.
+    /// Jumps to `label` if the comparison of `a` with `b` holds.
     pub(crate) fn jump_registers(&mut self, when: When, a: Register, b: Register, label: Label) -> &mut Self {
         self.jumps.push((self.code.len(), label));
         self.push(Self::JUMP | Self::REGISTER | when.bits(), a.bits(), b.bits(), 0, 0)
     }
 
-    /// The instructions, with every jump aimed. A label that was never set is a mistake in this project, and its jumps go to the next
-    /// instruction.
+    /// Returns the instructions, with every jump resolved. A label that was never set is a bug of this project; its
+    /// jumps go to the next instruction.
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (from, label) in self.jumps {
             let to = self.labels[label.0];

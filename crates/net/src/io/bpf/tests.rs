@@ -1,5 +1,5 @@
-//! Programs in this machine's kernel, run by it on frames made here. Where the kernel does not allow that, a line that starts with
-//! `SKIPPED:` says why.
+//! Programs loaded into this machine's kernel and run on frames made here. If the kernel does not allow that, a line
+//! that starts with `SKIPPED:` gives the reason.
 
 use std::sync::atomic::Ordering;
 
@@ -10,24 +10,24 @@ use std::os::fd::AsFd;
 const PROG_TEST_RUN: libc::c_int = 10;
 const LINK_DETACH: libc::c_int = 34;
 
-/// Takes the program of `link` from its interface, as `bpftool link detach` does.
+/// Detaches the program of `link` from its interface, as `bpftool link detach` does.
 pub(crate) fn detach(link: &Link) {
     // SAFETY: this command follows no pointer.
     unsafe { Attributes::new().fd(0, &link.fd).run(LINK_DETACH) }.unwrap();
 }
 
-/// What `program` returns for `frame`, run on this thread's processor.
+/// Runs `program` on `frame` on this thread's processor and returns its result.
 pub(crate) fn run(program: &Program, frame: &[u8]) -> io::Result<u32> {
     let attributes = Attributes::new().fd(0, &program.fd).u32(8, frame.len() as u32).pointer(16, frame.as_ptr());
     let mut attributes = attributes.u32(32, 1);
-    // SAFETY: the frame is readable for its length; the kernel writes the result into the attributes themselves, which are
-    // mutable here and not read by anybody else.
+    // SAFETY: the frame is readable for its length. The kernel writes the result into the attributes themselves, which
+    // are mutable here and not read elsewhere.
     let result = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, attributes.0.as_mut_ptr(), attributes.0.len()) };
     sys::check(result as libc::c_int)?;
     Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().unwrap()))
 }
 
-/// The outcome; `None`, said, where this process may not use bpf(2).
+/// Returns the outcome, or prints the reason and returns `None` if this process may not use bpf(2).
 pub(crate) fn allowed<T>(outcome: Result<T, BpfError>) -> Option<T> {
     match outcome {
         Err(error) if matches!(error.source.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
@@ -101,7 +101,7 @@ fn a_program_array_is_empty_for_all_who_use_it_once_its_descriptor_is_closed() {
     assert!(moved.as_raw_fd() >= 100, "{moved:?}");
     assert_eq!(run(&outer, &[0; 60]).unwrap(), 9);
     drop(moved);
-    // A worker of the kernel empties it, soon.
+    // A kernel worker empties it soon.
     while run(&outer, &[0; 60]).unwrap() == 9 {
         std::thread::yield_now();
     }

@@ -1,7 +1,7 @@
-//! The kernel's own types (BTF), as far as needed to find the number of one of its functions, by which a program calls it.
+//! Reads the kernel's own types (BTF), to find the number with which a program calls one of its functions.
 //!
-//! `/sys/kernel/btf/vmlinux` has a header, then one record after the other, then their names. Records are numbered from 1; the
-//! number of a record is its place. The format is in `linux/btf.h`.
+//! `/sys/kernel/btf/vmlinux` has a header, then one record after the other, then their names. Records are numbered from
+//! 1, by their position. The format is in `linux/btf.h`.
 
 use std::io;
 
@@ -11,10 +11,10 @@ const MAGIC: u16 = 0xeb9f;
 const RECORD: usize = 12;
 const KIND_FUNCTION: u32 = 12;
 
-/// The number of the kernel's function `name`.
+/// Returns the number of the kernel's function `name`.
 ///
 /// # Errors
-/// The kernel has no such function, or does not tell its types (CONFIG_DEBUG_INFO_BTF).
+/// The kernel has no such function, or does not publish its types (CONFIG_DEBUG_INFO_BTF).
 pub(crate) fn function(name: &str) -> io::Result<u32> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no function {name}"));
     let types = std::fs::read(FILE)?;
@@ -25,7 +25,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Bytes behind a record of `kind` with `members` members; `None` for a kind that is not known.
+/// Bytes behind a record of `kind` with `members` members; `None` for an unknown kind.
 fn behind(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // Integers, variables, tags of declarations.

@@ -7,11 +7,12 @@ use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
 /// As much as an Ethernet frame with two tags and the headroom take.
 const FRAME: usize = 1600;
 
-/// What the kernel says of a frame, the tag that it took out, and the frame.
+/// The kernel's description of a frame, the tag that it took out, and the frame.
 type Message = (VirtioHeader, Option<[u8; 4]>, Vec<u8>);
 
 impl Reception {
-    /// Fills slots with `messages` as the kernel does: what does not fit into a frame of the pool goes on in the long buffer.
+    /// Fills slots with `messages` as the kernel does: bytes that do not fit into a frame of the pool continue in the
+    /// long buffer.
     fn place(&mut self, pool: &mut FramePool, messages: &[Message]) {
         assert!(!self.has_more());
         let count = self.arm(pool, messages.len());
@@ -52,7 +53,8 @@ fn described(size: u16) -> VirtioHeader {
     }
 }
 
-/// Takes all arrivals, at most `max` at a time, and gives their frames back; what they carried behind 42 bytes of headers.
+/// Takes all arrivals, at most `max` at a time, gives their frames back, and returns their payload behind 42 bytes of
+/// headers.
 fn all(
     reception: &mut Reception,
     pool: &mut FramePool,
@@ -154,7 +156,8 @@ fn what_cannot_be_split_arrives_as_one_unfit_frame_with_its_first_bytes() {
 }
 
 proptest! {
-    /// Any frames with any descriptions in any number: nothing panics, no frame is lost or doubled, arrivals are bounded.
+    /// For any frames with any descriptions in any number: nothing panics, no frame is lost or doubled, arrivals are
+    /// bounded.
     #[test]
     fn the_pool_is_balanced_whatever_the_kernel_says(
         frames in proptest::collection::vec(

@@ -20,7 +20,7 @@ const IPV4_SRC: u16 = 10;
 const IPV4_DST: u16 = 12;
 const IPV6_SRC: u16 = 14;
 const IPV6_DST: u16 = 16;
-/// Of TCP: source and destination, and the masks of both; of UDP likewise.
+/// For TCP: source and destination, and the masks of both; likewise for UDP.
 const TCP_PORTS: [u16; 4] = [18, 19, 35, 36];
 const UDP_PORTS: [u16; 4] = [20, 21, 37, 38];
 const VLAN_ID: u16 = 23;
@@ -29,12 +29,12 @@ const IP_TOS: u16 = 73;
 const IP_TOS_MASK: u16 = 74;
 const CVLAN_ID: u16 = 77;
 const CVLAN_ETH_TYPE: u16 = 79;
-/// The least source port, followed by the largest.
+/// Smallest source port, followed by the largest.
 const PORT_SRC_MIN: u16 = 87;
-/// The least destination port, followed by the largest.
+/// Smallest destination port, followed by the largest.
 const PORT_DST_MIN: u16 = 89;
 
-/// All protocols, in the order of the network: `ETH_P_ALL`.
+/// All protocols, in network byte order: `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 0x0003u16.to_be();
 
 const KINDS: [&str; 2] = ["flower", "matchall"];
@@ -44,7 +44,7 @@ fn message(index: i32, major: u16, priority: u16) -> Vec<u8> {
     header(index, 0, u32::from(major) << 16, info)
 }
 
-/// Adds a filter at the queueing discipline `major`.
+/// Builds a request that adds a filter at the queueing discipline `major`.
 pub(crate) fn add(index: i32, major: u16, priority: u16, filter: &Filter, minor: u16) -> Vec<u8> {
     let mut message = message(index, major, priority);
     let classid = (u32::from(major) << 16 | u32::from(minor)).to_ne_bytes();
@@ -82,7 +82,7 @@ fn flower(options: &mut Vec<u8>, fields: &Fields) {
             push_attribute(options, kind, &if big_endian { value.to_be_bytes() } else { value.to_ne_bytes() });
         }
     };
-    // Each type stands where the tag before it says what follows.
+    // The type of each header is in the tag before it.
     let mut types = [outer, inner, ethertype].into_iter().flatten();
     for kind in [ETH_TYPE, VLAN_ETH_TYPE, CVLAN_ETH_TYPE] {
         number(kind, types.next(), true);
@@ -119,7 +119,7 @@ fn prefix(options: &mut Vec<u8>, prefix: Option<Prefix>, v4: u16, v6: u16) {
     push_attribute(options, kind + 1, &mask[from..]);
 }
 
-/// Takes all filters of a priority away.
+/// Builds a request that deletes all filters of a priority.
 pub(crate) fn delete(index: i32, major: u16, present: &Present) -> Vec<u8> {
     let mut message = message(index, major, present.priority);
     push_attribute(&mut message, TCA_KIND, format!("{}\0", present.kind).as_bytes());
@@ -127,14 +127,14 @@ pub(crate) fn delete(index: i32, major: u16, present: &Present) -> Vec<u8> {
     message
 }
 
-/// Asks for all filters of a queueing discipline.
+/// Builds a request for all filters of a queueing discipline.
 pub(crate) fn dump(index: i32, major: u16) -> Vec<u8> {
     let mut message = header(index, 0, u32::from(major) << 16, 0);
     address(&mut message, libc::RTM_GETTFILTER, libc::NLM_F_REQUEST | libc::NLM_F_DUMP);
     message
 }
 
-/// The priority of a filter of ours, out of the body of a message.
+/// Reads the priority of a filter of ours from the body of a message.
 pub(crate) fn present(body: &[u8], index: i32, major: u16) -> Option<Present> {
     let kind = text(attribute_of(body.get(TC_HEADER..)?, TCA_KIND)?);
     let here = number32(body, 4)? == index as u32 && number32(body, 12)? == u32::from(major) << 16;

@@ -1,21 +1,22 @@
-//! Which numbers filters have as priorities.
+//! Allocation of filter priorities.
 
 use super::plan::MOST_PRIORITIES;
 
 /// The first priority that is ours.
 pub(crate) const FIRST: u16 = 4096;
-/// The last one. What tc chooses by itself is 0x8000 and above.
+/// Last priority. tc itself chooses 0x8000 and above.
 pub(crate) const LAST: u16 = FIRST + 3 * MOST_PRIORITIES as u16 - 1;
 
-/// Filters of a priority that are there, ours by their place and their classifier.
+/// Present filters of a priority; ours are identified by parent and classifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) priority: u16,
     pub(crate) kind: &'static str,
 }
 
-/// Where `count` priorities begin that are free while those `present` are still there: behind them, so that frames go by the old ones until
-/// these are taken away; else before them. Where the old ones are of one file, there is room for another wherever they are.
+/// Returns the first of `count` free priorities while those `present` are still in use. It prefers those behind, so
+/// that frames match the old filters until these are deleted. If the present filters are those of one file, there is
+/// always room for another file.
 pub(crate) fn place(present: &[Present], count: usize) -> Option<u16> {
     let count = u16::try_from(count).ok()?;
     let (first, last) = (present.iter().map(|one| one.priority).min(), present.iter().map(|one| one.priority).max());

@@ -9,11 +9,11 @@ use fairlink_core::ClassId;
 use super::{Filter, Port, Unspoken, of_match};
 use crate::qdisc::QdiscPlan;
 
-/// Most priorities that the matches of a file may take.
+/// Maximum number of priorities for the matches of a file.
 pub(crate) const MOST_PRIORITIES: usize = 8192;
-/// Most kinds of filters of one priority, which are asked one after the other.
+/// Maximum number of kinds in a priority; the kernel looks them up one after the other.
 const MOST_KINDS: usize = 64;
-/// Most filters of another kind that a filter is compared with.
+/// Maximum number of filters of another kind that a filter is compared with.
 const MOST_COMPARED: usize = 64;
 
 /// A match that is no filter.
@@ -23,21 +23,21 @@ pub struct LeftOut {
     pub class: ClassId,
     /// The match.
     pub made: Match,
-    /// Why.
+    /// The reason.
     pub why: Unspoken,
 }
 
 /// The matches of a link file, ready for the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct QdiscFilters {
-    /// Filters by priority, with the minor numbers of their classes, in the order in which they are added.
+    /// Filters by priority, with the minor numbers of their classes, in the order of addition.
     pub(crate) priorities: Vec<Vec<(Filter, u16)>>,
-    /// What cannot be said.
+    /// Matches without filters.
     pub left_out: Vec<LeftOut>,
 }
 
 impl QdiscFilters {
-    /// How many filters there are.
+    /// Number of filters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.priorities.iter().map(Vec::len).sum()
@@ -50,11 +50,11 @@ impl QdiscFilters {
     }
 }
 
-/// The filters for the matches of `link`, whose classes have the numbers of `plan`.
+/// Returns the filters for the matches of `link`, whose classes have the numbers of `plan`.
 #[must_use]
 pub fn filters(link: &LinkFile, plan: &QdiscPlan) -> QdiscFilters {
     let mut matches = link.matches.as_slice();
-    // What matches nothing is of that class anyway.
+    // Frames that match no filter belong to that class anyway.
     if let Some(((class, made), before)) = matches.split_last()
         && made.is_any()
         && Some(*class) == link.default_class
@@ -65,7 +65,7 @@ pub fn filters(link: &LinkFile, plan: &QdiscPlan) -> QdiscFilters {
     of_matches(matches, minor)
 }
 
-/// The same for any list of matches.
+/// As [`filters`], for any list of matches.
 pub(crate) fn of_matches(matches: &[(ClassId, Match)], minor: impl Fn(ClassId) -> u16) -> QdiscFilters {
     let mut made = QdiscFilters::default();
     let mut priority = Priority::default();
@@ -93,7 +93,7 @@ pub(crate) fn of_matches(matches: &[(ClassId, Match)], minor: impl Fn(ClassId) -
 #[derive(Default)]
 struct Priority {
     filters: Vec<(Filter, u16)>,
-    /// Kinds in the order in which they came, which is the order in which the kernel asks them.
+    /// Kinds in the order of their first filter, which is the kernel's lookup order.
     kinds: Vec<Asked>,
     places: HashMap<Filter, usize>,
     /// Those that are there.
@@ -101,10 +101,10 @@ struct Priority {
 }
 
 impl Priority {
-    /// Returns true where a filter of `class` may follow: no frame that it takes would have been taken, by the order of the file, by a filter of
-    /// another class that the kernel asks later.
+    /// Returns true if a filter of `class` may be added. File order must then hold: no frame that it matches belongs to
+    /// an earlier filter of another class that the kernel looks up later.
     fn takes(&self, filter: &Filter, class: ClassId) -> bool {
-        // Those of another classifier have priorities of their own.
+        // Filters of another classifier have their own priorities.
         if self.filters.first().is_some_and(|(first, _)| matches!(first, Filter::All) != matches!(filter, Filter::All))
         {
             return false;
@@ -116,7 +116,7 @@ impl Priority {
     }
 
     fn add(&mut self, filter: Filter, class: ClassId, minor: u16) {
-        // The same filter twice: the first one counts.
+        // Of two equal filters the first counts.
         if !self.known.insert(filter) {
             return;
         }
@@ -133,11 +133,11 @@ impl Priority {
 #[derive(Default)]
 struct Asked {
     filters: Vec<(Filter, ClassId)>,
-    /// By the first address of the prefix that [`key`] chooses, those of `filters` that have it.
+    /// Indices into `filters` by the first address of the prefix that [`key`] chooses.
     by_address: BTreeMap<u128, Vec<usize>>,
-    /// All are of the class of the first one.
+    /// True if all belong to the class of the first one.
     one_class: bool,
-    /// All have the EtherType of the first one.
+    /// True if all have the EtherType of the first one.
     one_ethertype: bool,
 }
 
@@ -153,8 +153,8 @@ impl Asked {
         self.filters.push((filter, class));
     }
 
-    /// Returns true where a frame may be of `filter`, which is of `class`, and of one of these that is of another class; also where
-    /// that would take too long to find out.
+    /// Returns true if a frame may match both `filter` of `class` and one of these of another class, or if that would
+    /// take too long to find out.
     fn would_be_overtaken(&self, filter: &Filter, class: ClassId) -> bool {
         let Some(&(first, of)) = self.filters.first() else { return false };
         if self.one_class && of == class || self.one_ethertype && apart(ethertype(&first), ethertype(filter)) {
@@ -165,14 +165,14 @@ impl Asked {
         met || near.next().is_some()
     }
 
-    /// Those that may take frames that `filter` takes, as far as one address tells.
+    /// Returns the filters that may match the same frames as `filter`, judged by one address.
     fn near(&self, filter: &Filter) -> Box<dyn Iterator<Item = &(Filter, ClassId)> + '_> {
         let keys = (self.filters.first().and_then(|(first, _)| key(first)), key(filter));
         let (Some((end, own)), Some((of, prefix))) = keys else { return Box::new(self.filters.iter()) };
         if end != of {
             return Box::new(self.filters.iter());
         }
-        // All have prefixes of the length of `own`: one that `prefix` lies in, or those that lie in it.
+        // All have prefixes of the length of `own`: the one that contains `prefix`, or those within it.
         let mask = |len: u8| u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
         let from = bits(prefix) & mask(own.mapped_len());
         let to = from.max(bits(prefix) | !mask(prefix.mapped_len()));
@@ -180,14 +180,14 @@ impl Asked {
     }
 }
 
-/// The end of a packet whose address tells filters of a kind apart.
+/// The address that distinguishes filters of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Destination,
     Source,
 }
 
-/// The prefix by which filters of this kind are kept.
+/// The prefix by which filters of this kind are indexed.
 fn key(filter: &Filter) -> Option<(End, Prefix)> {
     let Filter::Flower(fields) = filter else { return None };
     fields.dst.map(|dst| (End::Destination, dst)).or_else(|| fields.src.map(|src| (End::Source, src)))
@@ -204,12 +204,12 @@ fn ethertype(filter: &Filter) -> Option<u16> {
     }
 }
 
-/// Returns true for two values of one field that no frame has both of.
+/// Returns true for two values of one field that no frame can have both.
 fn apart<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
-/// Returns true where no frame is of both filters. False says nothing.
+/// Returns true if no frame can match both filters. False means unknown.
 fn disjoint(one: &Filter, other: &Filter) -> bool {
     let (Filter::Flower(one), Filter::Flower(other)) = (one, other) else { return false };
     let nets = |one: Option<Prefix>, other: Option<Prefix>| {

@@ -1,4 +1,4 @@
-//! Filters say what the matches say, in the order of the file, to the gateway's own classifier and to a model of the kernel's.
+//! Filters agree with the matches, in file order, both in the gateway's own classifier and in a model of the kernel's.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,14 +15,14 @@ use crate::qdisc::filters::filters;
 use crate::qdisc::messages::header;
 use crate::qdisc::plan;
 
-/// A frame as a dissector sees it: its tags by type and id, and what the key says.
+/// A frame as a dissector sees it: tags by type and id, and the key.
 #[derive(Clone, Debug)]
 struct Frame {
     tags: Vec<(u16, u16)>,
     key: FrameKey,
 }
 
-/// Returns true if a filter of flower takes a frame, by what its documentation says of each field.
+/// Returns true if a `flower` filter matches a frame, by the documentation of each field.
 fn takes(filter: &Filter, frame: &Frame) -> bool {
     let Filter::Flower(fields) = filter else { return true };
     let Fields { src_mac, dst_mac, outer, vlan, inner, inner_vlan, ethertype, proto, src, dst, sport, dport, dscp } =
@@ -31,7 +31,7 @@ fn takes(filter: &Filter, frame: &Frame) -> bool {
         kind.is_none_or(|kind| frame.tags.get(at).is_some_and(|tag| tag.0 == kind))
             && id.is_none_or(|id| frame.tags.get(at).is_some_and(|tag| tag.1 == id))
     };
-    // A type that stands behind a tag is that of the next header.
+    // The type behind a tag is that of the next header.
     let named = usize::from(outer.is_some()) + usize::from(inner.is_some());
     let distance = named == 0 || ethertype.is_none() || frame.tags.len() == named;
     let port = |wanted: Option<Port>, port: Option<u16>| match wanted {
@@ -56,7 +56,7 @@ fn takes(filter: &Filter, frame: &Frame) -> bool {
         && dscp.is_none_or(|dscp| frame.key.version.is_some() && frame.key.dscp == dscp)
 }
 
-/// The class that the kernel finds: priorities in turn; in each, kinds in the order in which they came.
+/// Returns the class that the kernel finds: priorities in turn; in each, kinds in order of addition.
 fn found(priorities: &[Vec<(Filter, u16)>], frame: &Frame) -> Option<u16> {
     priorities.iter().find_map(|filters| {
         let mut kinds: Vec<Filter> = Vec::new();
@@ -148,7 +148,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         })
 }
 
-/// The whole of the reference: the first match in the order of the file.
+/// The reference: the first match in file order.
 fn by_matches(rules: &[(ClassId, Match)], frame: &Frame) -> Option<u16> {
     let class = Classifier::new(rules, ClassId(0)).classify(&frame.key);
     (class != ClassId(0)).then_some(class.0 as u16)
@@ -237,12 +237,12 @@ fn addresses_share_a_priority_and_what_could_overtake_gets_its_own() {
     let host = |number: u32| format!("host {}", Ipv4Addr::from(0x0a00_0000 + number));
     let list: Vec<_> = (0..1000).map(|number| (ClassId(number), parse(&format!("dst {}", host(number))))).collect();
     assert_eq!(of_matches(&list, |_| 1).priorities.len(), 1);
-    // Source and destination in turn: a frame may be of two of them, and the first in the file counts.
+    // Source and destination in turn: a frame may match both, and the first in the file counts.
     let turn =
         |number: u32| (ClassId(number), parse(&format!("{} {}", ["src", "dst"][number as usize % 2], host(number))));
     let turns: Vec<_> = (0..1000).map(turn).collect();
     assert_eq!(of_matches(&turns, |_| 1).priorities.len(), 500);
-    // Of one class the order does not matter.
+    // Within one class the order does not matter.
     let same: Vec<_> = turns.iter().map(|(_, made)| (ClassId(1), *made)).collect();
     assert_eq!(of_matches(&same, |_| 1).priorities.len(), 1);
     // Nor behind a kind that one class ends and another began.
@@ -367,7 +367,7 @@ fn kinds_that_no_frame_meets_together_share_a_priority() {
         ["10.0.0.0/24", "10.0.1.0/25", "10.0.2.0/24", "10.0.1.128/25", "2001:db8::/48", "10.0.3.7/32", "10.0.4.0/24"];
     let nets: Vec<_> = (0..).zip(nets).map(|(class, net)| (class, format!("dst net {net}"))).collect();
     assert_eq!(priorities(&nets), 1);
-    // A shorter one behind two kinds would overtake the longer one in it; a longer one behind would never be asked.
+    // A shorter prefix behind two kinds would overtake the longer one within it; a longer one behind would never match.
     for (last, count) in [("10.0.1.0/24", 2), ("10.0.5.0/24", 1)] {
         let mut nets = nets.clone();
         nets.push((99, format!("dst net {last}")));
@@ -376,16 +376,16 @@ fn kinds_that_no_frame_meets_together_share_a_priority() {
     let inside = ["10.0.1.0/24", "10.2.0.1/32", "10.0.1.5/32", "10.2.0.0/24"];
     let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
     assert_eq!(priorities(&inside), 2);
-    // One in a prefix whose kind is asked later, though it stands before it.
+    // A prefix within one whose kind is looked up later, although its line is first.
     let inside = ["10.3.0.1/32", "10.0.1.0/24", "10.0.1.5/32"];
     let inside: Vec<_> = (0..).zip(inside).map(|(class, net)| (class, format!("dst net {net}"))).collect();
     assert_eq!(priorities(&inside), 2);
-    // Behind more filters of its class than are looked at there may be one of another.
+    // Behind more filters of its class than are compared there, one of another class may follow.
     let mut many = vec![(1, "dst host 10.0.0.1".to_owned())];
     many.extend((0..70).map(|number| (9, format!("src host 10.1.0.{number}"))));
     many.extend([(8, "src host 10.2.0.1".to_owned()), (9, "dst host 10.0.0.2".to_owned())]);
     assert_eq!(priorities(&many), 2);
-    // Ports, protocols and tags tell frames apart as well.
+    // Ports, protocols and tags distinguish frames as well.
     let others = ["tcp dst port 5", "udp src port 7", "tcp dst port 6", "vlan 3", "vlan 4 inner vlan 5", "vlan 6"];
     let others: Vec<_> = (0..).zip(others).map(|(class, text)| (class, text.to_owned())).collect();
     assert_eq!(priorities(&others), 1);

@@ -1,7 +1,8 @@
-//! A packet of UDP that is longer than an interface's MTU, as the fragments of one IP datagram (RFC 791, Section 3.2; RFC 8200, Section 4.5).
+//! Splits a UDP packet longer than an interface's MTU into the fragments of one IP datagram (RFC 791, Section 3.2; RFC
+//! 8200, Section 4.5).
 //!
-//! The payload is the stamp and then numbers: at payload offset 2n stand the 16 bits of n, so that a byte in a wrong place is seen by whoever
-//! puts the datagram together. The UDP checksum is over all of it.
+//! The payload is the stamp and then numbers: payload offset 2n holds the 16 bits of n, so that the receiver detects a
+//! byte in a wrong place. The UDP checksum is over the whole datagram.
 
 use fairlink_config::matching::UDP;
 
@@ -17,18 +18,18 @@ const FRAGMENT: u8 = 44;
 /// Longest IPv4 packet, and longest payload of an IPv6 one.
 const MAX_IP: usize = u16::MAX as usize;
 
-/// How packets of a class are cut on an interface.
+/// Fragmentation of a class's packets on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Bytes of the datagram in each fragment but the last, a multiple of 8.
     unit: usize,
-    /// Longest packet, as the whole frame that it would be, in bytes.
+    /// Length in bytes of the longest packet, as a whole frame.
     pub max: usize,
 }
 
 impl FrameTemplate {
-    /// How packets with these headers are cut for an interface with this MTU; `None` where they are not UDP, or the first fragment would not hold
-    /// UDP header and stamp.
+    /// Returns the fragmentation of packets with these headers for an interface with this MTU. Returns `None` if they
+    /// are not UDP, or if the first fragment cannot hold the UDP header and the stamp.
     pub fn cut(&self, mtu: usize) -> Option<Cut> {
         let ip_headers = self.transport - self.ip + if self.is_v6 { FRAGMENT_HEADER } else { 0 };
         let mtu = mtu.min(MAX_FRAME - self.ip);
@@ -37,16 +38,17 @@ impl FrameTemplate {
         (!self.bare && !self.is_tcp && unit >= UDP_HEADER + STAMP).then_some(Cut { unit, max })
     }
 
-    /// Number of fragments of a packet of `len` bytes, as the whole frame that it would be.
+    /// Number of fragments of a packet whose whole frame would have `len` bytes.
     pub fn fragments(&self, len: usize, cut: Cut) -> usize {
         (len - self.transport).div_ceil(cut.unit)
     }
 
-    /// Writes the fragments of a packet that would be a frame of `len` bytes into the slots of `stride` bytes in `frames`, one each. `id` tells the
-    /// datagram from others between the same addresses; IPv4 carries its low 16 bits. Gives the length of each frame to `written`.
+    /// Writes the fragments of a packet of frame length `len` into the slots of `stride` bytes in `frames`, one each.
+    /// `id` distinguishes datagrams between the same addresses; IPv4 carries its low 16 bits. Calls `written` with the
+    /// length of each frame.
     ///
     /// # Panics
-    /// When `len` is outside [`FrameTemplate::min_len`] to `cut.max`, or the slots are too few or too short.
+    /// If `len` is outside [`FrameTemplate::min_len`] to `cut.max`, or the slots are too few or too short.
     pub fn write_fragments(
         &self,
         (len, cut): (usize, Cut),
@@ -81,11 +83,11 @@ impl FrameTemplate {
         let pseudo = u64::from(UDP) + whole as u64;
         let sum = u64::from(checksum::sum(pseudo, &self.headers[addresses..self.transport]));
         let sum = u64::from(checksum::sum(sum, &head));
-        // The payload behind the stamp, of which a last byte alone is the first of a pair.
+        // The payload behind the stamp; a single last byte is the first of a pair.
         let (first, end) = (STAMP / 2, whole - UDP_HEADER);
         let words = (first as u64..end as u64 / 2).sum::<u64>();
         let last = if end % 2 == 1 { u64::from(payload_byte(end - 1)) << 8 } else { 0 };
-        // A checksum of 0 would mean that there is none.
+        // A checksum of 0 would mean "none".
         let sum = match !checksum::fold(sum + words + last) {
             0 => 0xffff,
             sum => sum,
@@ -94,7 +96,7 @@ impl FrameTemplate {
         head
     }
 
-    /// Writes everything in front of the content of the fragment that carries `part` of its datagram. Returns where the content begins.
+    /// Writes the headers of the fragment that carries `part` of its datagram. Returns the position of its content.
     fn write_ip_header(&self, frame: &mut [u8], part: &std::ops::Range<usize>, more: bool, id: u32) -> usize {
         let (ip, end) = (self.ip, self.transport);
         frame[..end].copy_from_slice(&self.headers[..end]);

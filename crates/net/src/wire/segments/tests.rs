@@ -6,7 +6,7 @@ use crate::wire::virtio::NEEDS_CHECKSUM;
 
 const LONGEST_PACKET: usize = 1600;
 
-/// What a super-frame is made of.
+/// Parameters of a super-frame.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     is_v6: bool,
@@ -23,7 +23,7 @@ struct Made {
 const TCP4: Made = Made { is_v6: false, is_tcp: true, tags: 0, total: 4000, size: 1448, unfinished: true };
 const FLAGS: u8 = FIN | PSH | CWR | 0x10;
 
-/// The super-frame, and what the kernel says of it.
+/// Builds the super-frame and the kernel's description of it.
 fn made(made: Made) -> (Vec<u8>, VirtioHeader) {
     let Made { is_v6, is_tcp, tags, total, size, unfinished } = made;
     let payload: Vec<u8> = (0..total).map(|n| (n * 31 + n / 251) as u8).collect();
@@ -111,7 +111,7 @@ fn each_packet_is_whole_and_together_they_carry_what_the_super_frame_carried() {
     }
 }
 
-/// Reads the packets by a library of others.
+/// Parses the packets with an independent library.
 fn check(what: Made, frame: &[u8], packets: &[Vec<u8>]) {
     let headers = frame.len() - what.total;
     let mut at = headers;

@@ -1,19 +1,21 @@
-//! Why a class got no more than it did, in an interval.
+//! Reasons why a class got no more than it did, in an interval.
 //!
 //! | limit | the class got no more because | limited by |
 //! | --- | --- | --- |
-//! | `demand` | it asked for no more | nothing |
+//! | `demand` | its demand was no higher | none |
 //! | `ceiling` | its own limit holds it: a ceiling, an upper limit, a rate beyond which it may not borrow | itself |
 //! | `parent` | the class above has no more to share | that class |
 //! | `link` | the link has no more to share | the link |
 //! | `pool` | the pool that it shares with classes of other links has no more | itself |
-//! | `processor` | link time was lost, because the data thread or the output came late | nothing |
+//! | `processor` | link time was lost, because the data thread or the output was late | none |
 //!
-//! Classes and limits are those of the scheduler's own ideal, as `fluid --json` prints them for the same demands. A class that got clearly less
-//! than its ideal has no such reason. It is the processor where link time was lost meanwhile and the class felt it: it has packets that still wait, or
-//! lost some because they came late. Otherwise it is unknown: what a queue dropped in a burst that has ended is less than the ideal, too, because
-//! that spreads the demand over the whole interval. Where no ideal is computed, only what got all it asked for, a class at its own limit, and a link at its rate
-//! are known; and, where siblings share without limits (`hdrr`), a class that still waits while the link is at its rate.
+//! Classes and limits are those of the scheduler's own ideal, as `fluid --json` prints them for the same demands. A
+//! class that got clearly less than its ideal has no such reason. The reason is the processor if link time was lost
+//! meanwhile and the class was affected. It is affected if it still has packets queued, or lost some because they were
+//! late. Otherwise the reason is unknown. After drops in a short burst a class is below its ideal, too, because the
+//! ideal spreads the demand over the whole interval. If no ideal is computed, three cases are known: a class that got
+//! its demand, a class at its own limit, a link at its rate. If siblings share without limits (`hdrr`), a fourth is
+//! known: a backlogged class while the link is at its rate.
 
 use std::collections::HashMap;
 
@@ -25,29 +27,29 @@ use super::{ClassInterval, Interval};
 use crate::gateway::account::generation::Generation;
 use crate::gateway::account::observation::Observation;
 
-/// A class that gets this part of its ideal gets it: queues grow and shrink within an interval.
+/// Fraction of its ideal from which a class counts as having reached it: queues grow and shrink within an interval.
 const ENOUGH: f64 = 0.9;
-/// A class without an ideal is held by its own limit from this part of it on.
+/// Fraction of its own limit from which a class without an ideal counts as limited by it.
 const AT_LIMIT: f64 = 0.97;
-/// The processor is a reason where more than this part of the interval was lost.
+/// Fraction of lost link time in the interval from which the processor is a reason.
 const LOST: f64 = 0.01;
 
-/// Why one class got no more.
+/// Reason why one class got no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited {
     pub(crate) cause: LimitCause,
-    /// The class, or the link, whose limit it is.
+    /// The class, or the link, with this limit.
     pub(crate) by: Option<ClassId>,
     /// Since when, in time since the data thread started.
     pub(crate) since: Nanos,
 }
 
-/// The facts beside the intervals themselves that decide.
+/// Facts besides the intervals that determine the reason.
 pub(super) struct Evidence<'a> {
     pub(super) generation: &'a Generation,
     /// The later of the two observations.
     pub(super) later: &'a Observation,
-    /// By class, what the ideal would be without pools; empty where there are none.
+    /// Ideal of each class without pools; empty if there are none.
     pub(super) without_pools: &'a [u64],
     /// Frames that the kernel dropped meanwhile, because they were not fetched in time.
     pub(super) kernel_dropped: u64,
@@ -86,7 +88,7 @@ impl Interval {
                             because(LimitCause::Ceiling, Some(class))
                         }
                         _ if class == ClassId::ROOT && link_is_full => because(LimitCause::Link, Some(class)),
-                        // The link serves somebody all the time, and nothing but the shares of siblings decides whom.
+                        // The link is busy all the time, and only the shares of siblings decide.
                         None if shares_alone && link_is_full && waits => shared(class),
                         _ => None,
                     };
@@ -123,7 +125,7 @@ impl Interval {
         }
     }
 
-    /// By class: what it would take in bit/s without a limit of its own.
+    /// Demand of each class in bit/s without a limit of its own.
     fn wanted(&self, tree: &Hierarchy, limits: &Limits) -> Vec<f64> {
         let mut wanted = vec![0.0; tree.len()];
         for index in (0..tree.len()).rev() {
@@ -140,7 +142,7 @@ impl Interval {
     }
 }
 
-/// The class whose rate `class` has a share of: its parent, or the link where all leaves share among themselves.
+/// The class whose rate `class` shares: its parent, or the link if all leaves share with each other.
 fn shares_in(generation: &Generation, class: ClassId) -> ClassId {
     match generation.scheduler.sharing {
         Sharing::Leaves(_) | Sharing::LeavesByPackets(_) => ClassId::ROOT,
@@ -153,7 +155,8 @@ fn shares_in(generation: &Generation, class: ClassId) -> ClassId {
 pub(crate) struct LimitHistory(HashMap<String, (LimitCause, Option<String>, Nanos)>);
 
 impl LimitHistory {
-    /// Has each limit of `interval` that was there before begin when it began. `interval` begins no later than the one before has ended.
+    /// For each limit of `interval` that existed before, sets its beginning to the earlier one. `interval` begins no
+    /// later than the previous one has ended.
     pub(crate) fn extend(&mut self, interval: &mut Interval, generation: &Generation) {
         let (from, to) = (interval.from, interval.to);
         let mut now = HashMap::new();
@@ -164,7 +167,7 @@ impl LimitHistory {
             let by = limited.by.map(|by| generation.names[by.index()].clone());
             if let Some((cause, before, since)) = self.0.get(name)
                 && (*cause, before) == (limited.cause, &by)
-                // A data thread that was started anew counts from zero.
+                // A restarted data thread counts from zero.
                 && *since <= to
             {
                 limited.since = (*since).min(from);
@@ -176,7 +179,7 @@ impl LimitHistory {
 }
 
 impl Limited {
-    /// Returns it for a report of an interval that ends at `to`.
+    /// Returns the limit for a report of an interval that ends at `to`.
     pub(super) fn limit(&self, generation: &Generation, to: Nanos) -> Limit {
         let name = |class: ClassId| match class {
             ClassId::ROOT => "link".to_owned(),

@@ -1,4 +1,4 @@
-//! The ledger against a kernel that is one, and against one that does whatever it likes.
+//! The ledger against a correct model of the kernel, and against one with arbitrary behaviour.
 
 use super::*;
 use crate::io::af_xdp::ring::Ring;
@@ -30,7 +30,7 @@ fn pair() -> (FramePool, Custody, Kernel) {
     (pool, custody, kernel)
 }
 
-/// Each frame is free, in custody, or in one of `ours`.
+/// Checks that each frame is free, in custody, or in `ours`.
 fn check(pool: &FramePool, custody: &Custody, ours: usize) {
     assert_eq!(pool.frames() - pool.free(), custody.receiving() + custody.sending() + ours);
 }
@@ -57,7 +57,7 @@ fn what_is_received_is_sent_from_where_it_lies_and_comes_back() {
         let mut addresses = Vec::new();
         kernel.fill.take(7, |address| addresses.push(address));
         for address in addresses {
-            // SAFETY: the frame is lent to be written, so nobody has a reference to it.
+            // SAFETY: the frame is lent for writing, so that no reference to it exists.
             unsafe { pool.as_mut_ptr().add(address as usize + 256).write_bytes(next, 64) };
             next = next.wrapping_add(1);
             kernel.reception.put(libc::xdp_desc { addr: address + 256, len: 64, options: 0 });
@@ -115,7 +115,7 @@ fn what_is_withdrawn_is_passed_over_by_the_kernel_and_the_callers_again() {
     kernel.transmission.take(10, |descriptor| assert_eq!(descriptor.len, 0, "it was withdrawn"));
     taken.iter().for_each(|frame| kernel.completion.put(frame * 2048));
     kernel.completion.publish();
-    // The last one that was taken was dropped by the driver.
+    // The driver dropped the last frame that was taken.
     assert!(custody.complete_but(&mut pool, frames[3]));
     check(&pool, &custody, 7);
     assert!(!custody.complete_but(&mut pool, frames[3]), "it has come back already");

@@ -1,4 +1,4 @@
-//! Limits of known cases under several schedulers, and beside those that `fluid` prints for the same demands.
+//! Limits of known cases under several schedulers, compared with those that `fluid` prints for the same demands.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::gateway::account::played::{Played, two_levels};
 use crate::gateway::account::{Generation, Interval, LimitHistory, Observation};
 use crate::gateway::stats::GatewayStats;
 
-/// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000 B in a millisecond.
+/// Classes by number: A with A1 and A2, B, which may have a ceiling, and C. The link has 80 Mbit/s, ten frames of 1000
+/// B in a millisecond.
 const A: usize = 1;
 const A1: usize = 2;
 const A2: usize = 3;
@@ -45,7 +46,7 @@ fn flat() -> Hierarchy {
     tree.build().unwrap()
 }
 
-/// Plays `millis` ms from `from` on, in each of which so many frames come for each leaf.
+/// Plays `millis` ms from `from` on; in each, every leaf gets its number of frames.
 fn play(played: &mut Played, from: u64, millis: u64, frames: [usize; 4]) {
     for milli in from..from + millis {
         for (leaf, &frames) in frames.iter().enumerate() {
@@ -64,7 +65,7 @@ fn told(stats: &GatewayStats, class: usize) -> Option<(LimitCause, Option<&str>)
     Some((limit.cause, limit.limited_by.as_deref()))
 }
 
-/// Warms up, measures 200 ms, and says what limits the classes; `fluid`'s limits for the same demands stand beside.
+/// Warms up, measures 200 ms, and returns the limits of the classes, compared with `fluid`'s for the same demands.
 fn measured(scheduler: &str, tree: Hierarchy, frames: [usize; 4]) -> GatewayStats {
     let mut played = Played::new(tree, scheduler);
     play(&mut played, 0, 100, frames);
@@ -78,7 +79,7 @@ fn measured(scheduler: &str, tree: Hierarchy, frames: [usize; 4]) -> GatewayStat
     let demand = interval.demand(tree).unwrap();
     if let Ok(ideal) = Rule::of(played.generation.scheduler, tree, same).and_then(|rule| rule.solve(&demand)) {
         for class in tree.classes() {
-            // A class that got all it asked for in truth may be a packet short of it in the ideal.
+            // A class that got its whole demand may be a packet short of it in the ideal.
             let by = interval.class(class).unwrap().limited.and_then(|limited| limited.by);
             if by.is_some() {
                 assert_eq!(by, ideal.limited_by(class), "{scheduler}: {class:?}");
@@ -123,7 +124,7 @@ fn without_classes_in_classes_the_link_limits_whoever_asks_for_more_than_its_sha
 
 #[test]
 fn without_an_ideal_only_what_is_measured_is_said() {
-    // No rule says who gets what of an overloaded link by `fifo`.
+    // `fifo` has no rule for sharing an overloaded link.
     let stats = measured("fifo", flat(), [10, 1, 5, 0]);
     assert!(!stats.notes.is_empty(), "it has no ideal");
     assert_eq!([1, 3].map(|class| told(&stats, class)), [None, None]);
@@ -139,7 +140,7 @@ fn lost_link_time_is_a_reason_for_a_class_below_its_ideal_and_nothing_is_without
     let mut played = Played::new(tree(None), "hls");
     play(&mut played, 0, 10, [10, 0, 0, 0]);
     let earlier = played.observe();
-    // Half of the time no turn is taken, though frames wait.
+    // Half of the time no turn is run, though frames wait.
     for part in 0..10 {
         play(&mut played, 10 + 20 * part, 10, [20, 0, 0, 0]);
         (0..20).for_each(|_| played.arrive(0, 1000));
@@ -161,7 +162,7 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
     let mut played = Played::new(tree(None), "hls");
     play(&mut played, 0, 10, [1, 1, 1, 1]);
     let earlier = played.observe();
-    // A burst that A1's queue cannot hold, and nothing afterwards: the ideal spreads what was asked for over 200 ms.
+    // A burst that exceeds A1's queue, and nothing afterwards: the ideal spreads the demand over 200 ms.
     play(&mut played, 10, 20, [30, 0, 0, 1]);
     play(&mut played, 30, 180, [0, 0, 0, 1]);
     let mut later = played.observe();
@@ -175,7 +176,7 @@ fn lost_link_time_is_no_reason_for_a_class_whose_traffic_has_ended() {
     let stats = later.stats(Some(&between(&earlier, &later)));
     assert_eq!(told(&stats, A1), None, "the burst has ended, and lost nothing because of the processor");
     assert_eq!(told(&stats, C), Some((LimitCause::Demand, None)));
-    // Where frames were dropped because they came late, it is the processor.
+    // Frames were dropped because they were late: the limit is the processor.
     let a1 = later.totals.get_mut(A1).unwrap();
     let causes = a1.counts.dropped_by.as_mut().unwrap();
     causes[DropCause::Shed] = std::mem::take(&mut causes[DropCause::QueuePackets]);
