@@ -18,7 +18,7 @@ pub struct Admission {
 impl Admission {
     /// The admission test, where the link's scheduler guarantees curves and a class has one.
     #[must_use]
-    pub fn of(link: &LinkFile) -> Option<Self> {
+    pub fn for_link(link: &LinkFile) -> Option<Self> {
         let fails_at = admission(link.info(), &link.tree)?;
         Some(Self { admitted: fails_at.is_none(), fails_at_s: fails_at.as_ref().map(to_f64) })
     }

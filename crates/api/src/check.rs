@@ -135,7 +135,7 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     let memory_bytes = link.check_memory(link.info())?;
     if let Err(error) = link.info().build(&link.tree, leniency, Members::new()) {
         if matches!(error, BuildError::NotAdmitted { .. })
-            && let Some(admission) = Admission::of(&link)
+            && let Some(admission) = Admission::for_link(&link)
         {
             return Err(Refused::NotAdmitted { problems: link.explain(&error), admission });
         }
@@ -148,7 +148,7 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     warnings.extend(link.unreachable_warning(&unreachable));
     let promised = promised(link.info(), &link.tree).map_err(Refused::failed)?;
     warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
-    let theorems = Theorems::of(&link, &options.load)?;
+    let theorems = Theorems::for_link(&link, &options.load)?;
     let busy = busy(&link, &unreachable);
     Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, warnings })
 }
@@ -215,7 +215,7 @@ impl Checked {
             valid: true,
             link,
             theorems: self.theorems.clone(),
-            admission: Admission::of(&self.link),
+            admission: Admission::for_link(&self.link),
             unreachable: self.unreachable.iter().map(|&leaf| self.link.names.name(leaf).to_owned()).collect(),
             gateway_bps: self.gateway_bps,
             problems: self.warnings.iter().map(ProblemReport::from).collect(),
@@ -251,7 +251,7 @@ pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
 pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComputed> {
     let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
     idle.iter().for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0)).expect("a leaf of this tree"));
-    Rule::of(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
+    Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
 }
 
 /// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can

@@ -100,7 +100,7 @@ pub struct ValueDiff<T> {
 }
 
 impl<T: PartialEq> ValueDiff<T> {
-    fn of(old: Option<T>, new: Option<T>) -> Option<Self> {
+    fn between(old: Option<T>, new: Option<T>) -> Option<Self> {
         (old != new).then_some(Self { old, new })
     }
 }
@@ -132,23 +132,23 @@ pub fn diff(old: &Source, new: &Source) -> Result<(Document<DiffDoc>, Vec<Proble
         LinkFile::all_from_source(old, &ReadOptions::default())?,
         LinkFile::all_from_source(new, &ReadOptions::default())?,
     ];
-    let document = DiffDoc::of(&old, &new).map_err(Refused::failed)?;
+    let document = DiffDoc::between(&old, &new).map_err(Refused::failed)?;
     let warnings = new.iter_mut().flat_map(|link| std::mem::take(&mut link.warnings)).collect();
     Ok((Document::new(document), warnings))
 }
 
 impl DiffDoc {
-    fn of(old: &[LinkFile], new: &[LinkFile]) -> Result<Self, PromiseError> {
+    fn between(old: &[LinkFile], new: &[LinkFile]) -> Result<Self, PromiseError> {
         let mut links = Vec::new();
         match (old, new) {
-            ([old], [new]) => links.extend(LinkDiff::of(Some(old), Some(new))?),
+            ([old], [new]) => links.extend(LinkDiff::between(Some(old), Some(new))?),
             _ => {
                 let same = |one: &LinkFile, other: &LinkFile| one.name == other.name;
                 for link in new {
-                    links.extend(LinkDiff::of(old.iter().find(|old| same(old, link)), Some(link))?);
+                    links.extend(LinkDiff::between(old.iter().find(|old| same(old, link)), Some(link))?);
                 }
                 for link in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
-                    links.extend(LinkDiff::of(Some(link), None)?);
+                    links.extend(LinkDiff::between(Some(link), None)?);
                 }
             }
         }
@@ -158,14 +158,14 @@ impl DiffDoc {
 
 impl LinkDiff {
     /// `None` where nothing differs.
-    fn of(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
+    fn between(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
         let name = new.or(old).and_then(|link| link.name.clone());
         let (Some(old), Some(new)) = (old, new) else {
             let change = if new.is_some() { DiffKind::New } else { DiffKind::Gone };
             return Ok(Some(Self { name, change, keys: Vec::new(), classes: Vec::new() }));
         };
         let keys = link_keys(old, new);
-        let (before, after) = (Outcome::of(old)?, Outcome::of(new)?);
+        let (before, after) = (Outcome::for_link(old)?, Outcome::for_link(new)?);
         let pair =
             |class: Option<ClassId>, other: Option<ClassId>| class_diff((old, &before, class), (new, &after, other));
         let kept = new.tree.classes().filter_map(|class| pair(old.names.id(new.names.name(class)), Some(class)));
@@ -185,7 +185,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(link: &LinkFile) -> Result<Self, PromiseError> {
+    fn for_link(link: &LinkFile) -> Result<Self, PromiseError> {
         let tree = &link.tree;
         let ideal = busy(link, &unreachable(link, false));
         let all = || (0..tree.len()).map(|class| ClassId(class as u32));
@@ -227,9 +227,9 @@ fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
             _ => DiffKind::Changed,
         },
         keys,
-        share_all_busy_bps: ValueDiff::of(share(old), share(new)),
-        delay_bound_s: ValueDiff::of(delay(old), delay(new)),
-        most_bps: ValueDiff::of(most(old), most(new)),
+        share_all_busy_bps: ValueDiff::between(share(old), share(new)),
+        delay_bound_s: ValueDiff::between(delay(old), delay(new)),
+        most_bps: ValueDiff::between(most(old), most(new)),
     };
     let effects = [diff.share_all_busy_bps.is_some(), diff.delay_bound_s.is_some(), diff.most_bps.is_some()];
     (diff.change != DiffKind::Affected || effects.contains(&true)).then_some(diff)

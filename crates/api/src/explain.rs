@@ -124,7 +124,7 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
         text: None,
         problems,
     };
-    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
     let ideal = match rule.and_then(|rule| rule.solve(&demand)) {
         Ok(ideal) => ideal,
         Err(why) => {
@@ -135,7 +135,7 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
     let explanation = Explanation::new(&link.tree, &ideal, id).map_err(Refused::failed)?;
     let step = step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
     let mut notes = ideal.notes(link.info());
-    found.changes = match changes::Entry::of(&link, &demand, id, step) {
+    found.changes = match changes::Entry::for_class(&link, &demand, id, step) {
         Err(NoChanges::NotComputed(_)) => {
             notes.push(
                 "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned(),
@@ -144,7 +144,7 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
         }
         other => Some(other.map_err(Refused::failed)?),
     };
-    found.strategy = (id != ClassId::ROOT).then(|| strategy::Entry::of(&link, &demand, id)).transpose()?;
+    found.strategy = (id != ClassId::ROOT).then(|| strategy::Entry::for_class(&link, &demand, id)).transpose()?;
     let mut text = explanation.text(|class| in_text(&link, class));
     text += &found.changes.as_ref().map(changes::Entry::text).unwrap_or_default();
     text += &found.strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();

@@ -72,7 +72,7 @@ pub fn fluid(source: &Source, options: &FluidOptions<'_>) -> Result<Fluid, Refus
     let (rule, solved) = match options.fair {
         true => ("max-min fairness", Ok(Allocation::solve(&link.tree, &demand).into())),
         false => {
-            let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+            let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
             (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
         }
     };

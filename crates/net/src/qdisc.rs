@@ -171,7 +171,7 @@ impl QdiscPlace {
     ///
     /// # Errors
     /// No such interface, or no netlink.
-    pub fn of(interface: &str, parent: Option<Classid>) -> Result<Self, QdiscError> {
+    pub fn find(interface: &str, parent: Option<Classid>) -> Result<Self, QdiscError> {
         let index = sys::interface_index(interface)
             .map_err(|source| QdiscError::Interface { interface: interface.to_owned(), source })?;
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;

@@ -109,7 +109,7 @@ fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Inte
 }
 
 fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Demand, exact: bool) -> Rates {
-    let rule = Rule::of(info, tree, traffic)?;
+    let rule = Rule::for_scheduler(info, tree, traffic)?;
     if !exact {
         return rule.rates(demand);
     }

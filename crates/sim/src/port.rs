@@ -47,7 +47,7 @@ struct Flight {
 }
 
 impl Flight {
-    fn seen(&self) -> PacketSeen {
+    fn packet(&self) -> PacketSeen {
         let Self { number, class, arrived, frame, len, source, .. } = *self;
         PacketSeen { number, class, arrived, frame, len, source }
     }
@@ -327,12 +327,12 @@ impl<'a> LinkPort<'a> {
     }
 
     /// Drains the deliveries that sources are to be notified of since the last call.
-    pub(crate) fn heard(&mut self) -> std::vec::Drain<'_, Delivered> {
+    pub(crate) fn deliveries(&mut self) -> std::vec::Drain<'_, Delivered> {
         self.heard.drain(..)
     }
 
     /// Notifies a source of this link of a delivery.
-    pub(crate) fn hear(&mut self, heard: Delivered) {
+    pub(crate) fn on_delivery(&mut self, heard: Delivered) {
         self.mix.arrived(heard.source, heard.tag, heard.at, heard.marked);
     }
 
@@ -526,7 +526,7 @@ impl<'a> LinkPort<'a> {
         self.taken += 1;
         let flight =
             Flight { arrived: now, class, len, frame, number, source, journey, tag, marked: false, under_way: true };
-        self.observer.came(&flight.seen());
+        self.observer.came(&flight.packet());
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -598,7 +598,7 @@ impl DropSink for LinkPort<'_> {
             }
         }
         self.observer.dropped(now, flight.class, flight.len, reason);
-        self.observer.went(&flight.seen(), Fate::Dropped { at: now, reason });
+        self.observer.went(&flight.packet(), Fate::Dropped { at: now, reason });
         if let Some(metrics) = &mut self.metrics {
             metrics.dropped(now, flight.class, flight.len);
         }
@@ -652,7 +652,7 @@ impl Port for LinkPort<'_> {
         let start = now.max(self.free_at);
         let done = done.max(start);
         self.free_at = done;
-        self.observer.went(&flight.seen(), Fate::Sent { start, done });
+        self.observer.went(&flight.packet(), Fate::Sent { start, done });
         if let Some(metrics) = &mut self.metrics {
             metrics.sent(flight.arrived, start, done, flight.class, flight.len);
         }

@@ -221,7 +221,7 @@ impl<'a> RunningLink<'a> {
         let mut counted = self.counted.clone();
         let stages = self.port.scenario().stages();
         summary::count(&mut counted, metered, &stages[self.changes.len()].classes());
-        summary::tell(counted, self.port.scenario(), &mut run);
+        summary::report_counters(counted, self.port.scenario(), &mut run);
         run.changes.clone_from(&self.changes);
         run.notes.extend(self.changes.iter().map(ToString::to_string));
         Ok(run)

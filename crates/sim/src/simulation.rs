@@ -378,8 +378,8 @@ fn exchange(links: &mut [RunningLink<'_>], number: usize) {
     for coming in going {
         links[coming.link].port_mut().expect(coming);
     }
-    let heard: Vec<Delivered> = links[number].port_mut().heard().collect();
+    let heard: Vec<Delivered> = links[number].port_mut().deliveries().collect();
     for heard in heard {
-        links[heard.link].port_mut().hear(heard);
+        links[heard.link].port_mut().on_delivery(heard);
     }
 }

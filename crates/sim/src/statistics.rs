@@ -35,7 +35,7 @@ const NORMAL: f64 = 1.96;
 impl Estimate {
     /// Estimates the mean of these values; `None` if there are none.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         let n = values.len();
         if n == 0 {
             return None;
@@ -54,7 +54,7 @@ impl Estimate {
     #[must_use]
     pub fn of_differences(values: &[Option<f64>], others: &[Option<f64>]) -> Option<Self> {
         let both = values.iter().zip(others).filter_map(|(&value, &other)| Some(value? - other?));
-        Self::of(&both.collect::<Vec<f64>>())
+        Self::from_values(&both.collect::<Vec<f64>>())
     }
 
     /// Returns true if the interval excludes zero; `None` if there is no interval.

@@ -53,7 +53,7 @@ pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: 
 }
 
 /// Puts the counters into the report.
-pub(crate) fn tell(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
+pub(crate) fn report_counters(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     let named =
         |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     run.counters = named(counted.remove(&ClassId::ROOT).unwrap_or_default());

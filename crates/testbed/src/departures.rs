@@ -28,7 +28,7 @@ impl Times {
         Self(Histogram::new(BUCKETS, LONGEST_NS))
     }
 
-    pub(crate) fn see(&mut self, ns: u64) {
+    pub(crate) fn record(&mut self, ns: u64) {
         self.0.record(ns);
     }
 
@@ -72,7 +72,7 @@ pub(crate) fn take_stamps(socket: &OwnedFd, times: &mut Times) -> io::Result<()>
             };
         };
         if let (Some(sent), Some(at)) = (Stamp::read(&frame[..length.min(MAX_HEADERS)]), software_ns(&message)) {
-            times.see(at.saturating_sub(offset).saturating_sub(sent.monotonic_ns));
+            times.record(at.saturating_sub(offset).saturating_sub(sent.monotonic_ns));
         }
     }
     Ok(())

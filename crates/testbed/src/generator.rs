@@ -566,7 +566,7 @@ impl Generator {
             let slots = (&mut frames[lengths.len() * self.stride..], self.stride);
             class.write(packet, (self.fragment_mtu, self.datagram), &stamp, slots, lengths);
             self.datagram = self.datagram.wrapping_add(u32::from(packet.frames > 1));
-            self.after_due.see(now.saturating_sub(packet.due.0));
+            self.after_due.record(now.saturating_sub(packet.due.0));
             class.next = class.next.wrapping_add(1);
         }
         let count = lengths.len();

@@ -94,7 +94,7 @@ pub struct RoundTrips {
 
 impl RoundTrips {
     /// Summarises the echoes that were sent within `part`.
-    fn of(echoes: &[Echo], part: std::ops::Range<Duration>) -> Self {
+    fn from_echoes(echoes: &[Echo], part: std::ops::Range<Duration>) -> Self {
         let sent: Vec<&Echo> = echoes.iter().filter(|echo| part.contains(&echo.sent)).collect();
         let mut times: Vec<Duration> = sent.iter().filter_map(|echo| echo.took).collect();
         times.sort_unstable();
@@ -231,8 +231,8 @@ impl PingStage {
             join(serving)?;
             let uploads = measured?;
             let Some(upload) = uploads.first().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(None) };
-            let idle = RoundTrips::of(&pinger.echoes, Duration::ZERO..plan.idle);
-            let loaded = RoundTrips::of(&pinger.echoes, plan.idle + plan.settle..plan.duration());
+            let idle = RoundTrips::from_echoes(&pinger.echoes, Duration::ZERO..plan.idle);
+            let loaded = RoundTrips::from_echoes(&pinger.echoes, plan.idle + plan.settle..plan.duration());
             Ok(Some(PingRun {
                 scheduler,
                 idle,
@@ -445,9 +445,9 @@ mod tests {
             Echo { sent: ms(20 * n), took: (!n.is_multiple_of(10)).then_some(took) }
         };
         let echoes: Vec<Echo> = (0..200).map(echo).collect();
-        let idle = RoundTrips::of(&echoes, ms(0)..ms(2000));
+        let idle = RoundTrips::from_echoes(&echoes, ms(0)..ms(2000));
         assert_eq!((idle.sent, idle.lost, idle.min_s, idle.max_s), (100, 10, Some(0.001), Some(0.001)));
-        let loaded = RoundTrips::of(&echoes, ms(2000)..ms(4000));
+        let loaded = RoundTrips::from_echoes(&echoes, ms(2000)..ms(4000));
         // Those of 1, 11, .. 91 ms are lost; 90 remain, of which the 45th has 50 ms and the 90th, 100 ms.
         let expected = RoundTrips {
             sent: 100,
@@ -458,7 +458,7 @@ mod tests {
             max_s: Some(0.100),
         };
         assert_eq!(loaded, expected);
-        let none = RoundTrips::of(&echoes, ms(9000)..ms(9999));
+        let none = RoundTrips::from_echoes(&echoes, ms(9000)..ms(9999));
         assert_eq!((none.sent, none.min_s, none.p99_s), (0, None, None));
     }
 

@@ -188,7 +188,7 @@ impl Reassembly {
 
     /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `now_ns`. Passes every datagram that
     /// has become incomplete to `incomplete`.
-    pub(crate) fn see(
+    pub(crate) fn record(
         &mut self,
         frame: &[u8],
         bytes: u64,
@@ -336,7 +336,7 @@ mod tests {
     fn play<'a>(frames: impl IntoIterator<Item = (&'a (Vec<u8>, u64), u64)>) -> (Reassembly, Vec<u32>, Vec<Datagram>) {
         let (mut reassembly, mut whole, mut incomplete) = (Reassembly::default(), Vec::new(), Vec::new());
         for ((frame, bytes), at) in frames {
-            if let Outcome::Complete(datagram) = reassembly.see(frame, *bytes, at, |lost| incomplete.push(lost)) {
+            if let Outcome::Complete(datagram) = reassembly.record(frame, *bytes, at, |lost| incomplete.push(lost)) {
                 whole.push(datagram.stamp.unwrap().sequence);
             }
         }
@@ -425,7 +425,7 @@ mod tests {
         let mut lost = 0;
         for id in 0..20_000 {
             let frame = &datagram(true, id, 0)[0];
-            reassembly.see(&frame.0, frame.1, 0, |_| lost += 1);
+            reassembly.record(&frame.0, frame.1, 0, |_| lost += 1);
         }
         assert_eq!(
             (reassembly.datagrams.len(), reassembly.order.len(), lost),
@@ -441,13 +441,13 @@ mod tests {
             for (frame, bytes) in datagram(v6, 9, 7) {
                 let mut reassembly = Reassembly::default();
                 for len in 0..frame.len() {
-                    reassembly.see(&frame[..len], bytes, 0, |_| ());
+                    reassembly.record(&frame[..len], bytes, 0, |_| ());
                 }
                 for at in 0..frame.len() {
                     for with in [0, 0x20, 0x80, 0xff] {
                         let mut damaged = frame.clone();
                         damaged[at] = with;
-                        reassembly.see(&damaged, bytes, 0, |_| ());
+                        reassembly.record(&damaged, bytes, 0, |_| ());
                     }
                 }
                 assert!(reassembly.datagrams.len() <= MAX_DATAGRAMS);

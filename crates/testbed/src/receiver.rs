@@ -253,7 +253,7 @@ impl Buffers {
         for (message, frame) in self.messages[..received].iter().zip(&self.frames) {
             let arrived = arrival_ns(&message.msg_hdr).unwrap_or(now);
             let length = message.msg_len as usize;
-            tally.see(&frame[..length.min(MAX_HEADERS)], length as u64, arrived.saturating_sub(offset), arrived);
+            tally.record(&frame[..length.min(MAX_HEADERS)], length as u64, arrived.saturating_sub(offset), arrived);
         }
         Ok(received)
     }

@@ -189,7 +189,7 @@ impl Sequence {
         self.seen[(number % Self::WINDOW / 64) as usize] & (1 << (number % 64)) != 0
     }
 
-    fn see(&mut self, number: u32) -> Order {
+    fn record(&mut self, number: u32) -> Order {
         // The number nearest to the highest that has these low 32 bits.
         let ahead = number.wrapping_sub(self.highest as u32) as i32;
         let number = self.highest.saturating_add_signed(i64::from(ahead));
@@ -249,12 +249,12 @@ impl Class {
         }
     }
 
-    fn see(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
+    fn record(&mut self, stamp: &Stamp, bytes: u64, delay_ns: i64) {
         if stamp.run != self.sequence.run {
             self.lost_before += self.sequence.missing;
             self.sequence = Sequence::new(stamp.run, stamp.sequence);
         } else if self.total.packets > 0 {
-            match self.sequence.see(stamp.sequence) {
+            match self.sequence.record(stamp.sequence) {
                 Order::Next => {}
                 Order::Late => self.reordered += 1,
                 Order::Again => self.duplicates += 1,
@@ -390,10 +390,10 @@ impl Tally {
 
     /// Processes a frame of `bytes` bytes that begins with `frame` and arrived at `realtime_ns`, which was
     /// `monotonic_ns`.
-    pub(crate) fn see(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
+    pub(crate) fn record(&mut self, frame: &[u8], bytes: u64, monotonic_ns: u64, realtime_ns: u64) {
         let Self { reassembly, datagrams, names, .. } = self;
         let outcome =
-            reassembly.see(frame, bytes, monotonic_ns, |lost| datagrams.count(&lost, false, names, MAX_CLASSES));
+            reassembly.record(frame, bytes, monotonic_ns, |lost| datagrams.count(&lost, false, names, MAX_CLASSES));
         let (stamp, bytes) = match outcome {
             Outcome::Whole => (Stamp::read(frame), bytes),
             Outcome::Complete(datagram) => {
@@ -428,7 +428,7 @@ impl Tally {
             }
         };
         if let Some(class) = self.classes.get_mut(&stamp.class) {
-            class.see(stamp, bytes, delay_ns);
+            class.record(stamp, bytes, delay_ns);
         }
         if self.flows_of_class > 1 {
             self.see_flow(stamp, bytes, delay_ns);
@@ -463,20 +463,20 @@ impl Tally {
             self.flows.insert(key, Class::new(&stamp, false));
         }
         if let Some(flow) = self.flows.get_mut(&key) {
-            flow.see(&stamp, bytes, delay_ns);
+            flow.record(&stamp, bytes, delay_ns);
         }
     }
 
     /// Times are those of this machine's `CLOCK_MONOTONIC`, which cannot be set.
     fn see_clock(&mut self, stamp: &Stamp, monotonic_ns: u64, delay_ns: i64) {
         if self.clocks.len() < MAX_CLOCKS || self.clocks.contains_key(&stamp.run) {
-            self.clocks.entry(stamp.run).or_default().see(monotonic_ns, delay_ns);
+            self.clocks.entry(stamp.run).or_default().record(monotonic_ns, delay_ns);
         }
         if self.samples.len() < MAX_CORRECTED || self.samples.contains_key(&stamp.class) {
             let new = || (stamp.run, Sample::new(stamp.class.0));
             let (run, sample) = self.samples.entry(stamp.class).or_insert_with(new);
             if *run == stamp.run {
-                sample.see(monotonic_ns, delay_ns);
+                sample.record(monotonic_ns, delay_ns);
             }
         }
     }
@@ -544,7 +544,7 @@ mod tests {
     fn order_of(numbers: &[u32]) -> (u64, u64, u64, u64) {
         let mut tally = tally(DelayClock::Monotonic, &[]);
         for &number in numbers {
-            tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+            tally.record(&frame(1, 3, number, 0, 0), 64, 1000, 0);
         }
         let report = tally.report(1.0, 0);
         let class = report.class(ClassId(3)).unwrap();
@@ -570,7 +570,7 @@ mod tests {
     fn a_new_run_is_not_disorder() {
         let mut tally = tally(DelayClock::Monotonic, &[]);
         for (run, number) in [(1, 0), (1, 1), (1, 4), (2, 0), (2, 1), (2, 3)] {
-            tally.see(&frame(run, 3, number, 0, 0), 64, 1000, 0);
+            tally.record(&frame(run, 3, number, 0, 0), 64, 1000, 0);
         }
         let report = tally.report(1.0, 0);
         let class = &report.classes[0];
@@ -586,8 +586,8 @@ mod tests {
         for (number, delay_us) in (0..1000).map(|number| (number, 100 + u64::from(number))) {
             // The sender's 32 bits of microseconds wrapped between sending and receiving.
             let sent = frame(1, 3, number, 50_000_000, (now_us - delay_us) as u32);
-            monotonic.see(&sent, 1000, 50_000_000 + 2_000 * delay_us, 0);
-            realtime.see(&sent, 1000, 0, now_us * 1000);
+            monotonic.record(&sent, 1000, 50_000_000 + 2_000 * delay_us, 0);
+            realtime.record(&sent, 1000, 0, now_us * 1000);
         }
         for (tally, factor) in [(monotonic, 2.0), (realtime, 1.0)] {
             let report = tally.report(1.0, 7);
@@ -611,7 +611,7 @@ mod tests {
             let set = if at_us > 60_000_000 { 20_000 } else { 0 };
             let sent_us = 5_000_000_000 + at_us - at_us * 8 / 100_000 + 90_000_000 - set;
             let arrived_ns = (5_000_000_000 + at_us + delay) * 1000;
-            tally.see(&frame(1, class, (n / 2) as u32, 0, sent_us as u32), 100, arrived_ns, arrived_ns);
+            tally.record(&frame(1, class, (n / 2) as u32, 0, sent_us as u32), 100, arrived_ns, arrived_ns);
         }
         let report = tally.report(1.0, 0);
         assert!(report.classes.iter().all(|class| class.negative_delays > 0 && class.delay_s.is_none()));
@@ -628,7 +628,7 @@ mod tests {
     fn clocks_and_samples_of_any_number_of_runs_and_classes_take_the_stated_memory() {
         let mut tally = tally(DelayClock::Realtime, &[]);
         for n in 0..100_000u32 {
-            tally.see(&frame(n as u8, n % 300, n, 0, 0), 64, u64::from(n) * 1_000_000, 0);
+            tally.record(&frame(n as u8, n % 300, n, 0, 0), 64, u64::from(n) * 1_000_000, 0);
         }
         assert_eq!((tally.clocks.len(), tally.samples.len()), (MAX_CLOCKS, MAX_CORRECTED));
         let report = tally.report(1.0, 0);
@@ -640,7 +640,7 @@ mod tests {
         let mut tally = Tally::new(DelayClock::Monotonic, &[], BTreeMap::new(), 3);
         // Flow 0 has 0, 3, 6, 9; flow 1 has 1, 7 and loses 4; flow 2 has 8 before 5. Number 2 is lost.
         for number in [0, 1, 3, 8, 5, 6, 7, 9] {
-            tally.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+            tally.record(&frame(1, 3, number, 0, 0), 64, 1000, 0);
         }
         let report = tally.report(1.0, 0);
         let of = |flow: &FlowReport| (flow.flow, flow.received_packets, flow.lost_packets, flow.reordered_packets);
@@ -648,7 +648,7 @@ mod tests {
         assert_eq!((report.classes[0].lost_packets, report.flows[0].delay_mean_s), (2, Some(1e-6)));
         let mut many = Tally::new(DelayClock::Monotonic, &[], BTreeMap::new(), u32::MAX);
         for number in 0..70_000 {
-            many.see(&frame(1, 3, number, 0, 0), 64, 1000, 0);
+            many.record(&frame(1, 3, number, 0, 0), 64, 1000, 0);
         }
         assert_eq!(many.report(1.0, 0).beyond_flow_packets, 70_000 - MAX_FLOWS as u64);
     }
@@ -656,7 +656,7 @@ mod tests {
     #[test]
     fn frames_from_the_future_are_counted_and_not_measured() {
         let mut tally = tally(DelayClock::Monotonic, &[]);
-        tally.see(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
+        tally.record(&frame(1, 3, 0, 2000, 0), 64, 1000, 0);
         let report = tally.report(1.0, 0);
         assert_eq!((report.classes[0].negative_delays, report.classes[0].delay_s), (1, None));
     }
@@ -664,8 +664,8 @@ mod tests {
     #[test]
     fn foreign_frames_are_counted_and_ignored() {
         let mut tally = tally(DelayClock::Monotonic, &[]);
-        tally.see(&[0; 60], 60, 1, 1);
-        tally.see(&[], 0, 1, 1);
+        tally.record(&[0; 60], 60, 1, 1);
+        tally.record(&[], 0, 1, 1);
         let report = tally.report(1.0, 0);
         assert_eq!((report.foreign_packets, report.classes.len()), (2, 0));
     }
@@ -677,7 +677,7 @@ mod tests {
             let (most, known) = if names.is_empty() { (MAX_CLASSES, false) } else { (2, true) };
             let mut tally = Tally::new(DelayClock::Monotonic, &[], names, 1);
             for class in 0..200_000 {
-                tally.see(&frame(1, class, 0, 0, 0), 64, 1000, 0);
+                tally.record(&frame(1, class, 0, 0, 0), 64, 1000, 0);
             }
             assert_eq!((tally.classes.len(), tally.window.len()), (most, most));
             let histograms = tally.classes.values().filter(|class| class.delays.is_some()).count();
@@ -695,7 +695,7 @@ mod tests {
     fn each_frame_counts_in_the_span_it_arrives_in() {
         let mut tally = tally(DelayClock::Monotonic, &[(100, 200), (200, 300), (400, 500)]);
         for (number, at) in [99, 100, 199, 200, 250, 299, 300, 399, 450, 500].into_iter().enumerate() {
-            tally.see(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
+            tally.record(&frame(1, 3, number as u32, 0, 0), 1000, at, 0);
         }
         let seen = tally.take_window()[&ClassId(3)];
         assert_eq!(seen.amount, Amount { packets: 10, bytes: 10_000 });

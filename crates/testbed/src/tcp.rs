@@ -391,7 +391,7 @@ impl Connection {
                 break;
             }
             self.transactions += 1;
-            self.latency.see(asked.elapsed().as_nanos() as u64);
+            self.latency.record(asked.elapsed().as_nanos() as u64);
             self.look()?;
             let next = Instant::now() + Duration::from_nanos(exchange.think.0);
             while !over() && Instant::now() < next {
@@ -405,7 +405,7 @@ impl Connection {
     fn look(&mut self) -> io::Result<()> {
         if self.looked.elapsed() >= SAMPLE {
             self.looked = Instant::now();
-            self.rtt.see(u64::from(info(&self.socket)?.rtt) * 1000);
+            self.rtt.record(u64::from(info(&self.socket)?.rtt) * 1000);
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ fn of_hdrr(tree: &Hierarchy) -> Vec<Printed> {
 }
 
 fn of_drr_plus_plus(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Printed> {
-    let Some(round) = Round::of(tree) else { return Vec::new() };
+    let Some(round) = Round::for_tree(tree) else { return Vec::new() };
     let critical: Vec<ClassId> = critical(tree).collect();
     let &[class] = &critical[..] else { return Vec::new() };
     let bounds = delay_bounds(info, tree);
@@ -117,7 +117,7 @@ fn critical(tree: &Hierarchy) -> impl Iterator<Item = ClassId> + '_ {
 
 impl Round {
     /// The round of `tree`; `None` if DRR++ would refuse it.
-    fn of(tree: &Hierarchy) -> Option<Self> {
+    fn for_tree(tree: &Hierarchy) -> Option<Self> {
         let quanta = drr::quanta(tree).ok()?;
         let bytes = |&credits: &u64| BigRational::new(credits.into(), (1u64 << drr::FRACTION_BITS).into());
         let quanta: Vec<BigRational> = quanta.iter().map(bytes).collect();
@@ -168,11 +168,11 @@ impl MeanDelay {
     /// # Panics
     /// When there is no such class.
     #[must_use]
-    pub fn of(tree: &Hierarchy, class: ClassId, arrivals: Arrivals) -> Option<Self> {
+    pub fn for_class(tree: &Hierarchy, class: ClassId, arrivals: Arrivals) -> Option<Self> {
         if !tree.is_leaf(class) || !tree.config(class).latency_critical {
             return None;
         }
-        let round = Round::of(tree)?;
+        let round = Round::for_tree(tree)?;
         let packets =
             (&round.quanta[class.index()] / BigInt::from(arrivals.mean_packet.max(1))).floor().to_integer().to_u64()?;
         let seconds = mean_delay(&round.all, tree.link().rate, arrivals, packets);

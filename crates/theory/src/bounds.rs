@@ -88,7 +88,7 @@ struct Below {
 }
 
 impl Below {
-    fn of(tree: &Hierarchy, weights: &Weights, max_packet: impl Fn(ClassId) -> u32) -> Result<Self, BoundsError> {
+    fn for_tree(tree: &Hierarchy, weights: &Weights, max_packet: impl Fn(ClassId) -> u32) -> Result<Self, BoundsError> {
         weights.assert_for(tree);
         let mut below = Self { weights: vec![0; tree.len()], packets: vec![0; tree.len()] };
         for class in tree.classes().rev() {
@@ -130,7 +130,7 @@ impl<'a> HlsBounds<'a> {
         if credits_per_byte == 0 {
             return Err(BoundsError::NoCredits);
         }
-        let below = Below::of(tree, weights, max_packet)?;
+        let below = Below::for_tree(tree, weights, max_packet)?;
         let mut top = vec![ClassId::ROOT; tree.len()];
         for class in tree.classes() {
             top[class.index()] = match tree.parent(class) {
@@ -358,7 +358,7 @@ impl<'a> HdrrBounds<'a> {
             return Err(BoundsError::NoQuantum);
         }
         let largest_packet = tree.leaves().iter().map(|&leaf| max_packet(leaf)).max().unwrap_or(0);
-        let below = Below::of(tree, weights, max_packet)?;
+        let below = Below::for_tree(tree, weights, max_packet)?;
         Ok(Self { tree, weights, quantum, below, largest_packet })
     }
 

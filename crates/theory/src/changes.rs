@@ -97,7 +97,7 @@ impl Changes {
     ///
     /// # Panics
     /// When `demand` was made for a tree of another size.
-    pub fn of(
+    pub fn find(
         info: &SchedulerInfo,
         tree: &Hierarchy,
         demand: &Demand,
@@ -107,7 +107,7 @@ impl Changes {
         if class.index() >= tree.len() {
             return Err(UnknownClass { class, classes: tree.len() }.into());
         }
-        let rule = Rule::of(info, tree, Traffic::unknown())?.by_formula_only();
+        let rule = Rule::for_scheduler(info, tree, Traffic::unknown())?.by_formula_only();
         let now = rule.solve(demand)?;
         let search = Search { info, tree, demand, class, limits: rule.limits(), rate: now.rate(class), now, rule };
         let path: Vec<ClassId> = search.path();
@@ -168,7 +168,7 @@ impl Search<'_> {
 
     /// The gain in another tree.
     fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
-        let rule = Rule::of(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
+        let rule = Rule::for_scheduler(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
         let rule = match limits {
             Some(limits) => rule.within(limits),
             None => rule,

@@ -54,7 +54,7 @@ impl Solver {
     /// Makes a solver for `tree`.
     #[must_use]
     pub fn new(tree: &Hierarchy) -> Self {
-        let limits = Limits::of(tree);
+        let limits = Limits::for_tree(tree);
         let mut nodes = Vec::with_capacity(tree.len());
         let mut children = Vec::with_capacity(tree.len());
         let mut widest = 0;

@@ -84,7 +84,7 @@ impl Allocation {
     /// When `demand` was made for a tree of another size.
     #[must_use]
     pub fn solve(tree: &Hierarchy, demand: &Demand) -> Self {
-        Self::within(Limits::of(tree), tree, demand)
+        Self::within(Limits::for_tree(tree), tree, demand)
     }
 
     /// Like [`Allocation::solve`], within other limits, such as those that a certain scheduler supports.

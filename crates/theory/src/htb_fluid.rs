@@ -44,7 +44,7 @@ impl HtbFluid {
     /// When `demand` was made for a tree of another size.
     pub fn solve(tree: &Hierarchy, demand: &Demand) -> Result<Self, BuildError> {
         demand.assert_for(tree.len());
-        let mut filling = Filling::new(tree, demand, Plan::of(tree)?);
+        let mut filling = Filling::new(tree, demand, Plan::for_tree(tree)?);
         let mut priorities: Vec<u8> = tree.leaves().iter().map(|leaf| filling.plan.priorities[leaf.index()]).collect();
         priorities.sort_unstable();
         priorities.dedup();

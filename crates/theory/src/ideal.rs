@@ -28,7 +28,7 @@
 //! let quantum = |bytes| ClassConfig { quantum: Some(bytes), ..ClassConfig::default() };
 //! let [a, b] = [8_000, 2_000].map(|bytes| tree.add(ClassId::ROOT, quantum(bytes)).unwrap());
 //! let tree = tree.build().unwrap();
-//! let rule = Rule::of(registry::find("drr").unwrap(), &tree, Traffic::unknown()).unwrap();
+//! let rule = Rule::for_scheduler(registry::find("drr").unwrap(), &tree, Traffic::unknown()).unwrap();
 //! let ideal = rule.solve(&Demand::uniform(&tree, Request::Unlimited)).unwrap();
 //! assert_eq!((ideal.floor_bps(a), ideal.floor_bps(b)), (8_000_000, 2_000_000));
 //! ```
@@ -140,7 +140,7 @@ impl<'a> Rule<'a> {
     ///
     /// # Errors
     /// [`NotComputed`] if the scheduler cannot be built for the tree.
-    pub fn of(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
+    pub fn for_scheduler(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
         let refused =
             |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
         let limits = Limits::honoured_by(info, tree);
@@ -174,8 +174,8 @@ impl<'a> Rule<'a> {
             }
             Sharing::Curves(slopes) => Kind::Shares(Terms::curves(tree, &slopes(tree).map_err(refused)?, limits)),
             Sharing::SiblingVisits => Kind::SiblingVisits { terms: Terms::siblings(tree, limits), traffic },
-            Sharing::Allotted => Kind::Allotted(Allotted::new(Plan::of(tree).map_err(refused)?, limits)),
-            Sharing::Lenders => Kind::Lenders(Lenders::new(tree, Plan::of(tree).map_err(refused)?, limits)),
+            Sharing::Allotted => Kind::Allotted(Allotted::new(Plan::for_tree(tree).map_err(refused)?, limits)),
+            Sharing::Lenders => Kind::Lenders(Lenders::new(tree, Plan::for_tree(tree).map_err(refused)?, limits)),
             Sharing::CriticalVisits(quanta) => Kind::Visits { quanta: quanta(tree).map_err(refused)?, traffic },
             Sharing::Contracts { quanta, contracts, certain } => {
                 let quanta = quanta(tree).map_err(refused)?.into_vec();

@@ -55,7 +55,7 @@ impl InnerCurves {
     /// Computes the shortfalls of `tree`; `None` if it has too many classes to combine each inner one with each leaf
     /// with a curve.
     #[must_use]
-    pub fn of(tree: &Hierarchy) -> Option<Self> {
+    pub fn for_tree(tree: &Hierarchy) -> Option<Self> {
         let curves: Vec<(ClassId, ServiceCurve)> =
             tree.leaves().iter().filter_map(|&leaf| Some((leaf, tree.config(leaf).real_time?))).collect();
         let inner = || tree.classes().filter(|&class| !tree.is_leaf(class));

@@ -36,7 +36,7 @@ pub fn latency_rate_delay(server: &LatencyRate, burst: u64, link: Rate) -> BigRa
 #[must_use]
 pub fn curve_delay(curve: &ServiceCurve, burst: u64, largest: u32, link: Rate) -> Option<BigRational> {
     let traffic = ArrivalLimit::Bucket { burst, rate_bps: curve.m2.map_or(0, Rate::bps) }.into();
-    Some(horizontal(&traffic, largest, &Served::of(curve))? + seconds(whole(largest), link))
+    Some(horizontal(&traffic, largest, &Served::from_curve(curve))? + seconds(whole(largest), link))
 }
 
 /// The minimum service of a server: a line up to a time, and another beyond. Rates are in bit/s, the time in seconds.
@@ -47,7 +47,7 @@ struct Served {
 }
 
 impl Served {
-    fn of(curve: &ServiceCurve) -> Self {
+    fn from_curve(curve: &ServiceCurve) -> Self {
         let slope = |rate: Option<Rate>| whole(rate.map_or(0, Rate::bps));
         Self { first: slope(curve.m1), until: seconds_of(curve.d), then: slope(curve.m2) }
     }
@@ -196,7 +196,9 @@ impl Server {
                 let rate = exact(server.share) * BigInt::from(link.bps());
                 (Served::at(rate), floor_of(server.traffic, link), seconds(exact(server.late), link))
             }
-            Self::Curve(curve) => (Served::of(curve), curve.m2.map_or(0, Rate::bps), seconds(whole(largest), link)),
+            Self::Curve(curve) => {
+                (Served::from_curve(curve), curve.m2.map_or(0, Rate::bps), seconds(whole(largest), link))
+            }
             Self::Window(_) => return None,
         };
         let bucket = |burst, rate_bps| ArrivalLimit::Bucket { burst, rate_bps };

@@ -68,7 +68,7 @@ pub struct Limits {
 impl Limits {
     /// Returns the limits of the classes of `tree`.
     #[must_use]
-    pub fn of(tree: &Hierarchy) -> Self {
+    pub fn for_tree(tree: &Hierarchy) -> Self {
         Self::filtered(tree, |_| true)
     }
 
@@ -249,6 +249,6 @@ mod tests {
         assert_eq!(limit("hfsc"), Some(Limit { bps: 20_000_000, kind: LimitKind::UpperLimit }));
         assert_eq!(limit("cbq-formal"), Some(Limit { bps: 30_000_000, kind: LimitKind::Bounded }));
         assert_eq!(limit("fifo"), None);
-        assert_eq!(Limits::of(&tree).get(class).map(|limit| limit.bps), Some(20_000_000));
+        assert_eq!(Limits::for_tree(&tree).get(class).map(|limit| limit.bps), Some(20_000_000));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! | paper | here | unit |
 //! | --- | --- | --- |
-//! | S_i(t - t_a) + c | [`Pieces::of`] | |
+//! | S_i(t - t_a) + c | [`Pieces::from_curve`] | |
 //! | D_i, V_i | [`Pieces`] | bits times 10^9 over nanoseconds |
 //! | min(D_i, S_i(t - t_a) + c), equations (3), (7), (11) | [`Pieces::lower_to`] | |
 //! | D_i^-1(y), "the smallest value x such that D_i(x) = y" | [`Pieces::time_of`] | ns, exact |
@@ -55,7 +55,7 @@ impl Pieces {
     /// Makes the shape of `curve` from time `x` in nanoseconds and service `y` in bits times 10^9 on. Accepts any
     /// slopes.
     #[must_use]
-    pub fn of(curve: &ServiceCurve, x: i128, y: i128) -> Self {
+    pub fn from_curve(curve: &ServiceCurve, x: i128, y: i128) -> Self {
         let bps = |rate: Option<Rate>| i128::from(rate.map_or(0, Rate::bps));
         let (m1, m2, d) = (bps(curve.m1), bps(curve.m2), i128::from(curve.d.0));
         let start = Ratio::from_integer(x);

@@ -139,7 +139,7 @@ fn suspects(tree: &Hierarchy) -> Result<Vec<Suspect>, BuildError> {
     if !tree.classes().any(|class| explicit(class).is_some()) {
         return Ok(Vec::new());
     }
-    let depths = CeilingDepths::of(tree)?;
+    let depths = CeilingDepths::for_tree(tree)?;
     let suspect = |class: ClassId| {
         let (ceiling, burst) = explicit(class)?;
         let (enough, debt) = (depths.bytes(tree, class, ceiling), depths.debt(class));

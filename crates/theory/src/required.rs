@@ -51,7 +51,7 @@ impl Session {
     /// Returns D_i if it becomes active at `now` (ns): equation (7).
     #[must_use]
     pub fn if_active(&self, now: i128) -> Pieces {
-        let start = Pieces::of(&self.curve, now, self.served);
+        let start = Pieces::from_curve(&self.curve, now, self.served);
         match &self.deadlines {
             Some(known) => {
                 let mut lower = known.clone();
@@ -80,7 +80,7 @@ impl Session {
     #[must_use]
     pub fn eligible(&self, now: i128) -> Exact {
         let Some(deadlines) = &self.deadlines else { return Ratio::from_integer(0) };
-        let own = Pieces::of(&self.curve, now, 0);
+        let own = Pieces::from_curve(&self.curve, now, 0);
         let from = Ratio::from_integer(now);
         // Behind the last knee of both, they are parallel.
         let times = deadlines.knees(&from).chain(own.knees(&from)).chain([from]);

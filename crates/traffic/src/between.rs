@@ -212,7 +212,7 @@ pub fn between<E: From<BetweenError>>(
         let Some(packet) = packet else { break };
         let known = content.of(packet, number).map_err(wrong(side))?;
         let room = match side {
-            Side::Before => pairing.before(known, packet.at.0, class_of(packet.seen()))?,
+            Side::Before => pairing.before(known, packet.at.0, class_of(packet.frame()))?,
             Side::After => pairing.after(known, (moved(packet.at), packet.at.0))?,
         };
         if !room {
@@ -232,7 +232,7 @@ pub fn between<E: From<BetweenError>>(
 }
 
 impl Captured {
-    fn seen(&self) -> Seen<'_> {
+    fn frame(&self) -> Seen<'_> {
         Seen { bytes: &self.bytes, bare_ip: self.bare_ip }
     }
 }

@@ -101,8 +101,8 @@ impl Closed {
     /// [`Closed::next_time`] is not later.
     pub(crate) fn poll(&mut self, now: Nanos) -> Option<Sent> {
         match &mut self.kind {
-            Kind::Window(window) => window.hear(now),
-            Kind::Requests(requests) => requests.hear(now, &mut self.random),
+            Kind::Window(window) => window.on_time(now),
+            Kind::Requests(requests) => requests.on_time(now, &mut self.random),
         }
         while self.active.is_some_and(|interval| interval.end <= now) {
             self.active = self.intervals.next();

@@ -151,7 +151,7 @@ impl Arrivals {
 
     /// Returns the statistics of a run that ends at `end`. The incomplete window at the end is left out.
     #[must_use]
-    pub fn seen(mut self, end: Nanos) -> Seen {
+    pub fn finish(mut self, end: Nanos) -> Seen {
         self.until(end);
         let per_second = 1e9 / self.window.0 as f64;
         let deviation = self.levels[0].bytes.variance().map(|variance| variance.sqrt() * 8.0 * per_second);

@@ -72,7 +72,7 @@ impl RecordingFormat {
     ///
     /// # Errors
     /// Description of the fault of the name.
-    pub fn of(file: &Path) -> Result<Self, &'static str> {
+    pub fn from_path(file: &Path) -> Result<Self, &'static str> {
         if file.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err("a directory, by the / at its end; name a file that ends with .csv or .pcapng");
         }

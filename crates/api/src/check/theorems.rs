@@ -114,7 +114,7 @@ pub struct MeanDelayEstimate {
 
 impl Theorems {
     /// Computes the theorems of the link's scheduler, under `load`.
-    pub(crate) fn of(link: &LinkFile, load: &Load<'_>) -> Result<Self, Refused> {
+    pub(crate) fn for_link(link: &LinkFile, load: &Load<'_>) -> Result<Self, Refused> {
         let (info, tree) = (link.info(), &link.tree);
         let name = |class: ClassId| link.names.name(class).to_owned();
         let mut theorems = Self { mean_delays: mean_delays(link, load)?, ..Self::default() };
@@ -141,7 +141,7 @@ impl Theorems {
             let head = tree.link();
             theorems.deadlines_missed_by_s = Some(f64::from(head.max_packet) * 8.0 / head.rate.bps() as f64);
         }
-        theorems.inner_curves = InnerCurves::of(tree).map(|found| {
+        theorems.inner_curves = InnerCurves::for_tree(tree).map(|found| {
             let entry = |short: &fairlink_theory::inner_curves::Shortfall| InnerCurve {
                 class: name(short.class),
                 from_s: to_f64(&short.from),
@@ -220,7 +220,7 @@ fn mean_delays(link: &LinkFile, load: &Load<'_>) -> Result<Vec<MeanDelayEstimate
     let demands = parse_demand(text, &link.tree, &link.names).map_err(|error| Refused::argument("demand", error))?;
     let mean = |(class, rate): (ClassId, Option<u64>)| {
         let arrivals = Arrivals { rate_bps: rate.unwrap_or(u64::MAX), mean_packet };
-        let found = MeanDelay::of(&link.tree, class, arrivals).ok_or_else(|| {
+        let found = MeanDelay::for_class(&link.tree, class, arrivals).ok_or_else(|| {
             let class = in_text(link, class);
             Refused::argument("demand", format!(
                 "{class} is not latency_critical, or its quantum holds no packet of {mean_packet} B; name a class that is, or a shorter --packet"

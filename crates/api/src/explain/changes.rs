@@ -68,9 +68,9 @@ pub(crate) struct Weights {
 
 impl Entry {
     /// The changes for `class`, each of `step` bit/s.
-    pub(crate) fn of(link: &LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, NoChanges> {
-        let changes = Changes::of(link.info(), &link.tree, demand, class, step)?;
-        let list = |changes: &[Change]| changes.iter().map(|change| One::of(link, change)).collect();
+    pub(crate) fn for_class(link: &LinkFile, demand: &Demand, class: ClassId, step: u64) -> Result<Self, NoChanges> {
+        let changes = Changes::find(link.info(), &link.tree, demand, class, step)?;
+        let list = |changes: &[Change]| changes.iter().map(|change| One::for_change(link, change)).collect();
         Ok(Self {
             step_bps: step,
             helpful: list(&changes.helpful),
@@ -122,7 +122,7 @@ impl Entry {
 }
 
 impl One {
-    fn of(link: &LinkFile, change: &Change) -> Self {
+    fn for_change(link: &LinkFile, change: &Change) -> Self {
         let kind = match change.lever {
             Lever::Link => "link",
             Lever::Guarantee => "guarantee",

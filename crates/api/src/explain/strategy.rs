@@ -58,7 +58,7 @@ pub(crate) struct Changed {
 
 impl Entry {
     /// Gain of `class`.
-    pub(crate) fn of(link: &LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Refused> {
+    pub(crate) fn for_class(link: &LinkFile, demand: &Demand, class: ClassId) -> Result<Self, Refused> {
         let mut entry =
             Self { misreport: None, rearrange: None, not_searched: None, this: link.names.name(class).to_owned() };
         let tree = &link.tree;
@@ -73,7 +73,7 @@ impl Entry {
             let (bps, weight) = if guaranteed { (Some(value), None) } else { (None, Some(value)) };
             Changed { class: link.names.name(class).to_owned(), bps, weight }
         };
-        match Rules::of(|rule| Ok(Found::of(rule.misreports(tree, demand, class)?, lie))) {
+        match Rules::from_search(|rule| Ok(Found::from_search(rule.misreports(tree, demand, class)?, lie))) {
             Ok(rules) => entry.misreport = Some(rules),
             Err(error @ StrategyError::TooLarge { .. }) => {
                 entry.not_searched = Some(error.to_string());
@@ -82,7 +82,8 @@ impl Entry {
             Err(error) => return Err(Refused::failed(error)),
         }
         if !tree.is_leaf(class) {
-            let rules = Rules::of(|rule| Ok(Found::of(rule.rearrangements(tree, demand, class)?, share)));
+            let rules =
+                Rules::from_search(|rule| Ok(Found::from_search(rule.rearrangements(tree, demand, class)?, share)));
             entry.rearrange = Some(rules.map_err(Refused::failed)?);
         }
         Ok(entry)
@@ -116,7 +117,7 @@ impl Entry {
 }
 
 impl Rules {
-    fn of(search: impl Fn(Rule) -> Result<Found, StrategyError>) -> Result<Self, StrategyError> {
+    fn from_search(search: impl Fn(Rule) -> Result<Found, StrategyError>) -> Result<Self, StrategyError> {
         let htb = match search(Rule::Htb) {
             Err(StrategyError::Refused(_)) => None,
             found => Some(found?),
@@ -133,7 +134,7 @@ impl Rules {
 }
 
 impl Found {
-    fn of<T: Copy>(search: Search<T>, change: impl Fn((ClassId, T)) -> Changed) -> Self {
+    fn from_search<T: Copy>(search: Search<T>, change: impl Fn((ClassId, T)) -> Changed) -> Self {
         let truthful_bps = to_f64(&search.truthful);
         let gain_bps = to_f64(&search.gain());
         let with = search.better.map_or_else(Vec::new, |better| better.with.into_iter().map(change).collect());

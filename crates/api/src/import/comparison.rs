@@ -156,7 +156,7 @@ fn demand(link: &LinkFile, busy: &[ClassId]) -> Demand {
 /// Returns the rates of the leaves `busy` by the own rule of the link's scheduler; `None` if they are not computed.
 fn ideal(after: &After<'_>, busy: &[ClassId]) -> Vec<Option<f64>> {
     let link = after.link;
-    let rule = Rule::of(link.info(), &link.tree, Traffic::unknown());
+    let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
     let rates = rule.and_then(|rule| rule.rates(&demand(link, &after.reached(busy))));
     busy.iter().map(|leaf| rates.as_ref().ok().map(|rates| rates[leaf.index()])).collect()
 }
@@ -171,7 +171,7 @@ fn counterparts(before: &LinkFile, after: &LinkFile, busy: &[ClassId]) -> Vec<Op
 fn fluid_difference(before: &LinkFile, after: &After<'_>, busy: &[ClassId]) -> f64 {
     let there = counterparts(before, after.link, busy);
     let known: Vec<ClassId> = there.iter().copied().flatten().collect();
-    let rule = Rule::of(before.info(), &before.tree, Traffic::unknown());
+    let rule = Rule::for_scheduler(before.info(), &before.tree, Traffic::unknown());
     let Ok(rates) = rule.and_then(|rule| rule.rates(&demand(before, &known))) else { return 0.0 };
     let rates = there.iter().map(|leaf| leaf.map_or(0.0, |leaf| rates[leaf.index()]));
     let off = |(after, before): (&Option<f64>, f64)| after.map_or(0.0, |after| (after - before).abs());
@@ -230,7 +230,7 @@ fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Ve
 /// Length of the first stretch of a simulation in bytes of the link: [`ROUNDS`] rounds, and [`BURSTS`] times the
 /// longest duration of a class's burst at its own rate. Later effects of a burst are less than 2 % of that rate.
 fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
-    let Ok(plan) = Plan::of(&link.tree) else { return 0 };
+    let Ok(plan) = Plan::for_tree(&link.tree) else { return 0 };
     let quanta: u64 = leaves.iter().map(|leaf| plan.quanta[leaf.index()]).sum();
     let sent = |(burst, rate): (Option<u64>, Option<Rate>)| {
         let (burst, rate) = burst.zip(rate)?;

@@ -249,7 +249,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     let lines = bounds::lines(link, promised, &checked.bounds(), says_fairness);
     lines.iter().try_for_each(|line| out.paragraph(line, 18))?;
     theorems::lines(theorems).iter().try_for_each(|line| out.paragraph(line, 18))?;
-    if Admission::of(link).is_some() {
+    if Admission::for_link(link).is_some() {
         let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
         out.paragraph(admitted, 18)?;
     }

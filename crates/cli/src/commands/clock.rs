@@ -131,8 +131,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         let at = i128::from(at) - i128::from(*origin.get_or_insert(at));
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let difference = receive.saturating_sub(send);
-        one_way.see(at, difference);
-        sample.see(at, difference);
+        one_way.record(at, difference);
+        sample.record(at, difference);
     })
     .map_err(|error| CliError::wrong(format!("{path}: {error}")))?;
     let Some(clocks) = one_way.clocks() else {

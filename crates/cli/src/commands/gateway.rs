@@ -229,7 +229,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         (None, Some(first)) => control::default_path(&first.output),
         (None, None) => return Err(CliError::wrong("no link in the files; write [link] or [[link]]")),
     };
-    let privileges = (!args.keep_privileges).then(|| Privileges::of(&configs, &path, args.metrics));
+    let privileges = (!args.keep_privileges).then(|| Privileges::for_gateways(&configs, &path, args.metrics));
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();

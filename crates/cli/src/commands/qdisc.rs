@@ -91,7 +91,7 @@ struct AtArgs {
 
 impl AtArgs {
     fn place(&self) -> Result<QdiscPlace, CliError> {
-        Ok(QdiscPlace::of(&self.dev, self.parent)?)
+        Ok(QdiscPlace::find(&self.dev, self.parent)?)
     }
 }
 
@@ -162,7 +162,7 @@ fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Cl
         return fs::write(path, &plan.bytes)
             .map_err(|error| CliError::wrong(format!("cannot write {}: {error}", path.display())));
     };
-    let place = QdiscPlace::of(interface, args.parent)?;
+    let place = QdiscPlace::find(interface, args.parent)?;
     let running = if add.is_none() { Some(place.show()?) } else { None };
     let mut plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
     plan.major = add.flatten().unwrap_or(plan.major);

@@ -199,7 +199,7 @@ struct Watch {
 
 impl Watch {
     /// A packet of source number `index` comes at `at`.
-    fn see(&mut self, index: usize, at: Nanos) -> Result<(), CliError> {
+    fn record(&mut self, index: usize, at: Nanos) -> Result<(), CliError> {
         self.packets += 1;
         self.at_once = if at == self.at { self.at_once + 1 } else { 1 };
         self.at = at;
@@ -242,20 +242,22 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -
         };
         watch.at_once = 0;
         for packet in source.by_ref() {
-            watch.see(index, packet.at)?;
+            watch.record(index, packet.at)?;
             arrivals.arrive(packet.at, packet.len);
             curve.arrive(packet.at, packet.len);
         }
-        seen.push(arrivals.seen(file.duration));
+        seen.push(arrivals.finish(file.duration));
         lost.push(source.lost().packets as f64);
         sigmas.push(curve.points().collect::<Vec<_>>());
     }
-    let of = |value: &dyn Fn(&Seen) -> Option<f64>| Estimate::of(&seen.iter().filter_map(value).collect::<Vec<f64>>());
+    let of = |value: &dyn Fn(&Seen) -> Option<f64>| {
+        Estimate::from_values(&seen.iter().filter_map(value).collect::<Vec<f64>>())
+    };
     let sigma = |(at, &rho_bps): (usize, &u64)| {
         let groups: Vec<f64> = sigmas.iter().filter_map(|run| run[at].2).map(|bytes| bytes as f64).collect();
         let bytes: Vec<f64> = sigmas.iter().map(|run| run[at].1 as f64).collect();
-        let of_groups_bytes = Estimate::of(&groups);
-        Some(Sigma { rho_bps, bytes: Estimate::of(&bytes)?, group_s: group.map(seconds), of_groups_bytes })
+        let of_groups_bytes = Estimate::from_values(&groups);
+        Some(Sigma { rho_bps, bytes: Estimate::from_values(&bytes)?, group_s: group.map(seconds), of_groups_bytes })
     };
     let shaped = matches!(spec.model, Model::Shaped(_));
     let hurst = of(&|seen| seen.hurst);
@@ -273,7 +275,7 @@ fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -
         autocorrelation: of(&|seen| seen.autocorrelation),
         hurst: hurst.filter(is_one),
         hurst_found: hurst.filter(|hurst| !is_one(hurst)).map(|hurst| hurst.mean),
-        lost_packets: Estimate::of(&lost).filter(|_| shaped),
+        lost_packets: Estimate::from_values(&lost).filter(|_| shaped),
         sigma: rates.iter().enumerate().filter_map(sigma).collect(),
     })
 }

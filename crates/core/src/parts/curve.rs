@@ -75,7 +75,7 @@ impl Shape {
     ///
     /// # Errors
     /// Describes the fault in words: the curve is convex and does not start flat, or has no slope at all.
-    pub(crate) fn of(curve: &ServiceCurve) -> Result<Self, &'static str> {
+    pub(crate) fn from_curve(curve: &ServiceCurve) -> Result<Self, &'static str> {
         let slope = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bps() << SLOPE_BITS);
         let (m1, m2) = (slope(curve.m1), slope(curve.m2));
         match curve.d {
@@ -276,7 +276,7 @@ pub(crate) fn real_time_shapes(tree: &Hierarchy) -> Result<Box<[Option<Shape>]>,
             let what = "a real-time curve, which only a class without classes below it can have";
             return Err(BuildError::Curve { class, what });
         }
-        shapes[class.index()] = Some(Shape::of(&curve).map_err(|what| BuildError::Curve { class, what })?);
+        shapes[class.index()] = Some(Shape::from_curve(&curve).map_err(|what| BuildError::Curve { class, what })?);
     }
     Ok(shapes)
 }

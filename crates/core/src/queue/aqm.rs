@@ -116,7 +116,7 @@ struct Shape {
 
 impl Shape {
     /// The shape for `config`, under `limits` on the number of flows.
-    fn of(config: &ClassConfig, limits: FlowLimits) -> Self {
+    fn for_class(config: &ClassConfig, limits: FlowLimits) -> Self {
         let (hosts, shared) = config.hosts.map_or((1, false), |hosts| (u32::from(hosts.most.get()), true));
         let flows = match config.queue {
             QueueKind::Fifo => u32::from(shared),
@@ -170,7 +170,7 @@ struct Size {
 }
 
 impl Size {
-    fn of(tree: &Hierarchy) -> Self {
+    fn for_tree(tree: &Hierarchy) -> Self {
         let configs = || tree.leaves().iter().map(|&leaf| tree.config(leaf));
         let fair = || configs().filter(|config| config.queue == QueueKind::FqCoDel);
         // There are at most 10^6 leaves, and each has fewer than 2^16 hosts.
@@ -182,7 +182,7 @@ impl Size {
         };
         let limits = FlowLimits { of_a_leaf: part(leaves, FLOWS), of_a_host: part(hosts, FLOWS_PER_HOST) };
         let mut size = Self { queues: 0, hosts: 0, flows: 0, limits };
-        for shape in configs().map(|config| Shape::of(config, limits)).filter(|shape| shape.flows > 0) {
+        for shape in configs().map(|config| Shape::for_class(config, limits)).filter(|shape| shape.flows > 0) {
             size.queues += 1;
             size.hosts += shape.hosts as usize;
             size.flows += shape.hosts as usize * shape.flows as usize;
@@ -225,7 +225,7 @@ impl Table {
 
     /// Makes a table for the leaves of `tree` with an active queue; `None` if there is no such leaf.
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
-        let size = Size::of(tree);
+        let size = Size::for_tree(tree);
         if size.queues == 0 {
             return Ok(None);
         }
@@ -243,7 +243,7 @@ impl Table {
 
     /// Bytes that one for `tree` takes.
     pub(super) fn memory(tree: &Hierarchy) -> u64 {
-        let size = Size::of(tree);
+        let size = Size::for_tree(tree);
         if size.queues == 0 {
             return 0;
         }
@@ -254,7 +254,7 @@ impl Table {
 
     /// Adds a leaf; returns its number, or [`NIL`] for a FIFO.
     pub(super) fn add(&mut self, config: &ClassConfig) -> u32 {
-        let shape = Shape::of(config, self.limits);
+        let shape = Shape::for_class(config, self.limits);
         if shape.flows == 0 {
             return NIL;
         }

@@ -437,7 +437,7 @@ mod tests {
     fn quantities_are_shown_with_their_units() {
         let row = Row::new("alpha", Unit::Bytes, Expected::Near(103.5, 0.02), 103.5);
         assert_eq!((row.show_paper(), row.show_ours()), ("103.5 B ±2 %".into(), "103.5 B".into()));
-        let estimate = Estimate::of(&[0.015, 0.017]).unwrap();
+        let estimate = Estimate::from_values(&[0.015, 0.017]).unwrap();
         let row = Row::new("delay", Unit::Seconds, Expected::Between(0.0135, 0.0165), estimate);
         assert_eq!(row.show_paper(), "13.5 ms to 16.5 ms");
         assert!(row.show_ours().starts_with("16 ms ±"), "{}", row.show_ours());

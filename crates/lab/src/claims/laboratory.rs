@@ -263,7 +263,7 @@ pub fn estimate<'r>(
     value: impl Fn(&Run) -> Option<f64>,
 ) -> Result<Estimate, ClaimError> {
     let values: Vec<f64> = runs.into_iter().filter_map(value).collect();
-    Estimate::of(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
+    Estimate::from_values(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
 }
 
 /// Returns the mean delay of a class in a run, in seconds.

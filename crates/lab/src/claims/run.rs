@@ -129,15 +129,15 @@ pub fn try_claims(lab: &Lab<'_>, claims: &[&'static Claim], mut tell: impl FnMut
         }
         drop(sender);
         for (index, outcome) in receiver {
-            told.hear(index, outcome, &mut tell);
+            told.on_progress(index, outcome, &mut tell);
         }
     });
     for index in timed {
         if lab.go_on().is_err() {
             break;
         }
-        told.hear(index, None, &mut tell);
-        told.hear(index, Some(attempt(lab, claims[index])), &mut tell);
+        told.on_progress(index, None, &mut tell);
+        told.on_progress(index, Some(attempt(lab, claims[index])), &mut tell);
     }
     told.done.into_iter().flatten().collect()
 }
@@ -167,7 +167,7 @@ struct Told<'c> {
 
 impl Told<'_> {
     /// Records that the claim with this index has begun, or has ended with this outcome.
-    fn hear(&mut self, index: usize, outcome: Option<Outcome>, tell: &mut impl FnMut(Progress<'_>)) {
+    fn on_progress(&mut self, index: usize, outcome: Option<Outcome>, tell: &mut impl FnMut(Progress<'_>)) {
         match outcome {
             None => tell(Progress::Begun(self.claims[index])),
             Some(outcome) => self.done[index] = Some(outcome),

@@ -140,7 +140,7 @@ fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
         return;
     }
     // The share while all are busy, as printed by `check`, may be less.
-    let all_busy = Rule::of(info, tree, Traffic::unknown())
+    let all_busy = Rule::for_scheduler(info, tree, Traffic::unknown())
         .and_then(|rule| rule.rates(&Demand::uniform(tree, Request::Unlimited)));
     for &leaf in tree.leaves().iter().filter(|leaf| window.busy[leaf.index()]) {
         let Some(least) = guarantee(tree, leaf) else { continue };
@@ -203,7 +203,7 @@ fn depth(stage: &Stage, class: ClassId) -> Option<u64> {
     match stage.info.name {
         // docs/link-files.md: deep enough if it is absent; a class sends its whole allotment of a cycle.
         "hls" => {
-            let depths = CeilingDepths::of(tree).ok()?;
+            let depths = CeilingDepths::for_tree(tree).ok()?;
             Some(config.ceiling_burst.unwrap_or_else(|| depths.bytes(tree, class, ceiling)) + depths.debt(class))
         }
         "htb" | "htb-common-deficit" => Some(config.ceiling_burst? + largest),

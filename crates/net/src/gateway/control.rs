@@ -243,7 +243,7 @@ impl Request {
     }
 
     /// What asks for this change.
-    fn of(link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Self {
+    fn for_change(link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Self {
         let request = Self { link: link.map(str::to_owned), dry_run, ..Self::default() };
         match wanted.clone() {
             Wanted::LinkRate { rate } => Self { cmd: "rate".to_owned(), bps: Some(rate.bps()), ..request },
@@ -378,7 +378,7 @@ pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
 /// # Errors
 /// [`ControlError`]: as [`stats`], and where the gateway refuses the change, which leaves everything as it was.
 pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
-    match ask_for_change(path, &Request::of(link, wanted, dry_run))? {
+    match ask_for_change(path, &Request::for_change(link, wanted, dry_run))? {
         Reply { reloaded: Some(reloaded), .. } => Ok(reloaded),
         Reply { error, .. } => Err(ControlError::Refused { message: error.unwrap_or_default() }),
     }

@@ -176,7 +176,7 @@ impl Hold {
         gateway_end: &Interface,
         notes: &mut Vec<String>,
     ) -> Result<(Self, FailOpenStats), OpenError> {
-        let marks = Marks::of(from.index);
+        let marks = Marks::for_interface(from.index);
         let of = |by, places, name: &str, why_not| {
             let parts = SharedParts::new(Parts { ways: Vec::new(), places });
             (Self { by, parts, laid: Vec::new() }, FailOpenStats::by(name, why_not))

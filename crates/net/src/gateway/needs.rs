@@ -24,7 +24,7 @@ impl GatewayConfig {
     /// As [`Gateway::open`](crate::Gateway::open).
     pub fn check(&self, largest_frame: u32) -> Result<(), OpenError> {
         check_classes(self)?;
-        Needs::of(self, BackendKind::AfPacket, largest_frame.saturating_add(HEADROOM as u32))?;
+        Needs::for_config(self, BackendKind::AfPacket, largest_frame.saturating_add(HEADROOM as u32))?;
         self.scheduler.build(&self.tree, self.leniency, Members::new())?;
         Ok(())
     }
@@ -62,7 +62,11 @@ impl Needs {
     ///
     /// # Errors
     /// If they exceed the limits of the pool or of the memory.
-    pub(super) fn of(config: &GatewayConfig, backend: BackendKind, frame_bytes: u32) -> Result<Self, OpenError> {
+    pub(super) fn for_config(
+        config: &GatewayConfig,
+        backend: BackendKind,
+        frame_bytes: u32,
+    ) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
         let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve());
         let frames = config.pool_frames.unwrap_or(needed);

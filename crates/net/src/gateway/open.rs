@@ -66,7 +66,7 @@ impl Gateway {
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
-        let generation = Arc::new(Generation::of(&config, delays, memory, needs.frames, 0));
+        let generation = Arc::new(Generation::new(&config, delays, memory, needs.frames, 0));
         let present = RunningConfig::new(&config, input, backend, &pool, Arc::clone(&generation), &labels, clock);
         let mut data_path =
             RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
@@ -89,7 +89,7 @@ impl Gateway {
             leaving: false,
             notes,
             processor,
-            publisher: Publisher::of(present, generation),
+            publisher: Publisher::from_config(present, generation),
         })
     }
 }
@@ -115,7 +115,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
     fit_largest_packet(config, input, notes)?;
     // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
     // much.
-    let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
+    let needs = Needs::for_config(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(looked)
 }
@@ -176,7 +176,7 @@ impl Opened {
     ) -> Result<Self, WhyNot> {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
         let frame_bytes = af_xdp::frame_bytes(interfaces).map_err(|error| WhyNot::Unfit(error.0))?;
-        let needs = Needs::of(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
+        let needs = Needs::for_config(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
         // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
         let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
@@ -185,7 +185,7 @@ impl Opened {
 
     fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
-        let needs = Needs::of(config, BackendKind::AfPacket, frame_bytes)?;
+        let needs = Needs::for_config(config, BackendKind::AfPacket, frame_bytes)?;
         // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;

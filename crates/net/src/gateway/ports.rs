@@ -135,7 +135,7 @@ impl Ports {
             }
             claims => Some(claims?),
         };
-        let marks = Marks::of(output.index);
+        let marks = Marks::for_interface(output.index);
         let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
         let from = AfPacket::taking(input, &config.sockets, RxFilter::Marked(marks.taken))?;
         let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };

@@ -44,7 +44,7 @@ pub struct Privileges {
 impl Privileges {
     /// Returns the needs of these gateways, with a control socket at `control` and metrics at `metrics`.
     #[must_use]
-    pub fn of<'a>(
+    pub fn for_gateways<'a>(
         configs: impl IntoIterator<Item = &'a GatewayConfig>,
         control: &Path,
         metrics: Option<SocketAddr>,

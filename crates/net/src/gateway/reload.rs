@@ -292,7 +292,7 @@ impl RunningConfig {
             committed: None,
         };
         let keeps_numbers = parts.growth.is_none() && config.names == self.config.names;
-        let generation = Arc::new(Generation::of(&config, delays, memory, frames, self.generation.number + 1));
+        let generation = Arc::new(Generation::new(&config, delays, memory, frames, self.generation.number + 1));
         let order = Box::new(PendingChange {
             change: Some(change),
             tuned,
@@ -404,7 +404,7 @@ impl RunningConfig {
 
     fn needs(&self, config: &GatewayConfig) -> Result<Needs, ReloadError> {
         let asked = GatewayConfig { pool_frames: None, ..config.clone() };
-        let needs = Needs::of(&asked, self.backend, self.frame_bytes)?;
+        let needs = Needs::for_config(&asked, self.backend, self.frame_bytes)?;
         if needs.frames > self.room && self.backend == BackendKind::AfXdp {
             return Err(ReloadError::PoolFixed { queued: needs.queued, needed: needs.frames, frames: self.room });
         }

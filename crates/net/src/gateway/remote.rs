@@ -373,7 +373,7 @@ impl Publisher {
     }
 
     /// Creates the end for a gateway that can be changed.
-    pub(super) fn of(present: RunningConfig, generation: Arc<Generation>) -> Self {
+    pub(super) fn from_config(present: RunningConfig, generation: Arc<Generation>) -> Self {
         let publisher = Self::new(generation);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
         publisher

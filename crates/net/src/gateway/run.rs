@@ -298,7 +298,7 @@ impl Gateway {
             liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
-            profile: config.profile.then(|| Profile::of(&data_path.sampled)),
+            profile: config.profile.then(|| Profile::from_samples(&data_path.sampled)),
             pool_most_used: data_path.pool.most_used() as u64,
             pool_agrees: data_path.pool_agrees(driver.scheduler().backlog().packets),
         }
@@ -316,7 +316,7 @@ pub(super) struct Time {
 }
 
 impl Profile {
-    fn of(sampled: &Sampled) -> Self {
+    fn from_samples(sampled: &Sampled) -> Self {
         Self {
             turns: sampled.turns,
             received_packets: sampled.received,

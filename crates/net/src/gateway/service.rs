@@ -54,22 +54,22 @@ impl Service {
 
     /// Reports that the gateway runs, with a short status text.
     pub fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        self.notify(&format!("READY=1\nSTATUS={status}"));
     }
 
     /// Sends a short status text.
     pub fn status(&self, status: &str) {
-        self.tell(&format!("STATUS={status}"));
+        self.notify(&format!("STATUS={status}"));
     }
 
     /// Reports that the configuration is being read again; [`Service::ready`] reports the end of that.
     pub fn reloading(&self) {
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", MonotonicClock::SHARED.now().0 / 1000));
+        self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", MonotonicClock::SHARED.now().0 / 1000));
     }
 
     /// The gateway ends.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.notify("STOPPING=1");
     }
 
     /// Sends a watchdog message, at most as often as needed, however often this is called.
@@ -79,11 +79,11 @@ impl Service {
             && self.told.is_none_or(|told| now - told >= every)
         {
             self.told = Some(now);
-            self.tell("WATCHDOG=1");
+            self.notify("WATCHDOG=1");
         }
     }
 
-    fn tell(&self, text: &str) {
+    fn notify(&self, text: &str) {
         if let Some(socket) = &self.socket {
             // Does not wait for a manager that does not listen.
             let _ = socket.send(text.as_bytes());

@@ -52,7 +52,7 @@ pub(crate) struct BpfError {
 }
 
 impl BpfError {
-    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn while_doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what: what.into(), source, log: String::new() }
     }
 }
@@ -197,7 +197,8 @@ impl Map {
             .u32(16, flags)
             .name(28, name);
         // SAFETY: this command follows no pointer.
-        let fd = unsafe { attributes.open(MAP_CREATE) }.map_err(BpfError::of(format!("creating the map {name}")))?;
+        let fd = unsafe { attributes.open(MAP_CREATE) }
+            .map_err(BpfError::while_doing(format!("creating the map {name}")))?;
         Ok(Self { fd, kind, value_bytes })
     }
 
@@ -207,7 +208,7 @@ impl Map {
     /// [`BpfError`]: a number beyond the map (`E2BIG`); a value of the wrong length, or a map with values for each
     /// processor (`EINVAL`).
     pub(crate) fn set(&self, number: u32, value: &[u8]) -> Result<(), BpfError> {
-        let failed = BpfError::of(format!("setting value {number} of a map"));
+        let failed = BpfError::while_doing(format!("setting value {number} of a map"));
         if value.len() != self.value_bytes as usize || self.kind == MapKind::PerProcessorArray {
             return Err(failed(io::Error::from_raw_os_error(libc::EINVAL)));
         }
@@ -252,7 +253,7 @@ impl Map {
         };
         match NonNull::new(at.cast()) {
             Some(page) if at != libc::MAP_FAILED => Ok(SharedPage { page }),
-            _ => Err(BpfError::of("mapping a map into memory")(io::Error::last_os_error())),
+            _ => Err(BpfError::while_doing("mapping a map into memory")(io::Error::last_os_error())),
         }
     }
 }
@@ -359,7 +360,7 @@ impl Program {
     /// [`BpfError`].
     pub(crate) fn filter(&self, socket: &OwnedFd) -> Result<(), BpfError> {
         sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &self.fd.as_raw_fd())
-            .map_err(BpfError::of("attaching a filter to a socket"))
+            .map_err(BpfError::while_doing("attaching a filter to a socket"))
     }
 
     /// Attaches the program to the interface with this index, for as long as the link lives: at ingress behind those
@@ -375,8 +376,8 @@ impl Program {
             .u32(8, attachment as u32)
             .u32(12, attachment.flags());
         // SAFETY: this command follows no pointer.
-        let fd =
-            unsafe { attributes.open(LINK_CREATE) }.map_err(BpfError::of("attaching a program to an interface"))?;
+        let fd = unsafe { attributes.open(LINK_CREATE) }
+            .map_err(BpfError::while_doing("attaching a program to an interface"))?;
         Ok(Link { fd })
     }
 }
@@ -409,7 +410,7 @@ impl Link {
     /// # Errors
     /// [`BpfError`]: too many files (`EMFILE`).
     pub(crate) fn moved_up(self) -> Result<Self, BpfError> {
-        let fd = move_up(self.fd).map_err(BpfError::of("moving a descriptor above the others"))?;
+        let fd = move_up(self.fd).map_err(BpfError::while_doing("moving a descriptor above the others"))?;
         Ok(Self { fd })
     }
 }

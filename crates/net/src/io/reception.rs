@@ -316,7 +316,7 @@ impl Reception {
             len += tag.len();
             header.checksum_start = header.checksum_start.saturating_add(tag.len() as u16);
         }
-        let segments = Segments::of(&buffer[start..start + len], &header, first)?;
+        let segments = Segments::from_frame(&buffer[start..start + len], &header, first)?;
         Ok(Splitting { segments, start, len, index: 0 })
     }
 

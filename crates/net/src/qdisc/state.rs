@@ -137,7 +137,11 @@ impl QdiscState {
             queued: link.queued,
             super_frames: link.super_frames,
             rates: averages(&link.sampled),
-            classes: classes.iter().enumerate().map(|(index, class)| QdiscClass::of(class, name(index))).collect(),
+            classes: classes
+                .iter()
+                .enumerate()
+                .map(|(index, class)| QdiscClass::from_class(class, name(index)))
+                .collect(),
             tree: config.map(|config| config.tree),
             at,
         };
@@ -224,7 +228,7 @@ impl QdiscState {
         let Some(info) = self.scheduler.and_then(registry::find) else { return };
         // The kernel counts bytes. Values that depend on packet lengths are not computed.
         let traffic = Traffic::new(Vec::new(), false);
-        let Ok(ideals) = Rule::of(info, tree, traffic).and_then(|rule| rule.rates(&demand)) else { return };
+        let Ok(ideals) = Rule::for_scheduler(info, tree, traffic).and_then(|rule| rule.rates(&demand)) else { return };
         let Some((&link, classes)) = ideals.split_first() else { return };
         for (class, &ideal) in self.classes.iter_mut().zip(classes) {
             if let Some(rates) = &mut class.rates {
@@ -249,7 +253,7 @@ fn averages(sampled: &Sampled) -> Option<Rates> {
 }
 
 impl QdiscClass {
-    fn of(class: &Class, name: String) -> Self {
+    fn from_class(class: &Class, name: String) -> Self {
         Self {
             minor: class.minor,
             parent: class.parent,

@@ -112,7 +112,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Parses the headers of `frame`, which may have any content but is no fragment.
-    pub(super) fn of(frame: &[u8]) -> Result<Self, Unsplittable> {
+    pub(super) fn from_frame(frame: &[u8]) -> Result<Self, Unsplittable> {
         let (kind, ip) = ethernet::payload(frame, |_| {}).ok_or(Unsplittable::Malformed)?;
         match kind {
             IPV4 => Self::ipv4(frame, ip),
@@ -175,7 +175,7 @@ impl Layout {
 #[must_use]
 pub(crate) fn is_of_transport(frame: &[u8], unfinished: Unfinished) -> bool {
     let offset = usize::from(unfinished.offset);
-    Layout::of(frame).is_ok_and(|layout| {
+    Layout::from_frame(frame).is_ok_and(|layout| {
         usize::from(unfinished.start) == layout.transport
             && layout.transport + offset + 2 <= frame.len()
             && match layout.protocol {
@@ -207,7 +207,7 @@ impl Segments {
     ///
     /// # Errors
     /// [`Unsplittable`]. Never panics, whatever the bytes are.
-    pub fn of(frame: &[u8], header: &VirtioHeader, longest: usize) -> Result<Self, Unsplittable> {
+    pub fn from_frame(frame: &[u8], header: &VirtioHeader, longest: usize) -> Result<Self, Unsplittable> {
         if frame.len() > LONGEST {
             return Err(Unsplittable::TooLong);
         }
@@ -217,7 +217,7 @@ impl Segments {
             JOINED_UDP => (None, UDP),
             _ => return Err(Unsplittable::Protocol),
         };
-        let layout = Layout::of(frame)?;
+        let layout = Layout::from_frame(frame)?;
         if layout.protocol != protocol || version.is_some_and(|is_v6| is_v6 != layout.is_v6) {
             let is_tunnel = TUNNELS.contains(&layout.protocol);
             return Err(if is_tunnel { Unsplittable::Tunnel } else { Unsplittable::Protocol });

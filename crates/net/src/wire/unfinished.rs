@@ -34,7 +34,7 @@ pub(crate) struct Finishing {
 
 /// Finds the unfinished checksum of `frame`, if there is one: of TCP, UDP or SCTP over IPv4 or IPv6, in any VLAN tags.
 pub(crate) fn find(frame: &[u8]) -> Option<Finishing> {
-    let layout = Layout::of(frame).ok()?;
+    let layout = Layout::from_frame(frame).ok()?;
     let offset = match layout.protocol {
         TCP => TCP_CHECKSUM,
         UDP => UDP_CHECKSUM,
@@ -84,7 +84,7 @@ mod tests {
     /// `frame` as a sender with checksum hardware leaves it.
     fn unfinished(frame: &[u8], place: Unfinished) -> Vec<u8> {
         let mut left = frame.to_vec();
-        let layout = Layout::of(frame).unwrap();
+        let layout = Layout::from_frame(frame).unwrap();
         let sum = checksum::fold(layout.pseudo_header(frame) + (frame.len() - layout.transport) as u64);
         let at = usize::from(place.start + place.offset);
         left[at..at + 2].copy_from_slice(&sum.to_be_bytes());

@@ -169,7 +169,7 @@ fn summary(runs: &[Run]) -> Option<Summary> {
 
 /// Returns the estimate of `value` over the runs.
 fn of(runs: &[Run], value: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
-    Estimate::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
+    Estimate::from_values(&runs.iter().filter_map(value).collect::<Vec<_>>())
 }
 
 fn class(runs: &[Run], index: usize) -> Option<ClassSummary> {

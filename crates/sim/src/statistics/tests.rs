@@ -30,7 +30,7 @@ fn quantiles_of_students_t_are_those_of_the_printed_table() {
 #[test]
 fn an_interval_of_five_values_is_as_calculated_by_hand() {
     // Mean 3, s = sqrt(2.5), s / sqrt 5 = 0.707107.
-    let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+    let estimate = Estimate::from_values(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
     assert_eq!((estimate.mean, estimate.n), (3.0, 5));
     assert!((estimate.ci95.unwrap() - 2.776_445 * std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-5);
     assert!((estimate.ci95_normal.unwrap() - 1.96 * std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-5);
@@ -38,12 +38,12 @@ fn an_interval_of_five_values_is_as_calculated_by_hand() {
 
 #[test]
 fn one_value_has_no_interval_and_equal_values_have_one_of_nothing() {
-    assert_eq!(Estimate::of(&[]), None);
-    assert_eq!(Estimate::of(&[7.0]).unwrap().ci95, None);
-    let equal = Estimate::of(&[0.1; 7]).unwrap();
+    assert_eq!(Estimate::from_values(&[]), None);
+    assert_eq!(Estimate::from_values(&[7.0]).unwrap().ci95, None);
+    let equal = Estimate::from_values(&[0.1; 7]).unwrap();
     assert_eq!((equal.mean, equal.ci95, equal.differs_from_zero()), (0.1, Some(0.0), Some(true)));
     // Large values with small differences keep their digits.
-    let large = Estimate::of(&[1e12 + 1.0, 1e12 + 2.0, 1e12 + 3.0]).unwrap();
+    let large = Estimate::from_values(&[1e12 + 1.0, 1e12 + 2.0, 1e12 + 3.0]).unwrap();
     assert!((large.ci95.unwrap() - 4.302_65 / 3f64.sqrt()).abs() < 1e-3, "{large:?}");
 }
 
@@ -54,7 +54,7 @@ fn coverage(n: usize, truth: f64, draw: impl Fn(&mut ChaCha8Rng) -> f64) -> (f64
     let (mut student, mut by_normal) = (0, 0);
     for _ in 0..4_000 {
         let values: Vec<f64> = (0..n).map(|_| draw(&mut random)).collect();
-        let estimate = Estimate::of(&values).unwrap();
+        let estimate = Estimate::from_values(&values).unwrap();
         let off = (estimate.mean - truth).abs();
         student += u32::from(off <= estimate.ci95.unwrap());
         by_normal += u32::from(off <= estimate.ci95_normal.unwrap());
@@ -98,7 +98,7 @@ fn differences_of_pairs_are_known_better_than_differences_of_means() {
     let paired = Estimate::of_differences(&one, &other).unwrap();
     assert!((paired.mean - 1.0).abs() < paired.ci95.unwrap() && paired.ci95.unwrap() < 0.2);
     assert_eq!(paired.differs_from_zero(), Some(true));
-    let alone = Estimate::of(&one.iter().flatten().copied().collect::<Vec<_>>()).unwrap();
+    let alone = Estimate::from_values(&one.iter().flatten().copied().collect::<Vec<_>>()).unwrap();
     assert!(alone.ci95.unwrap() > 30.0);
     // A pair with a gap does not count.
     assert_eq!(Estimate::of_differences(&[Some(1.0), None], &[Some(3.0), Some(1.0)]).unwrap().n, 1);

@@ -93,7 +93,7 @@ fn random_demand(random: &mut Random, tree: &Hierarchy, duration: Nanos) -> Vec<
 }
 
 fn weights_as_run(tree: &Hierarchy) -> Weights {
-    let run = RunWeights::of(tree).unwrap();
+    let run = RunWeights::for_tree(tree).unwrap();
     let credits = (0..tree.len()).map(|id| run.credits(ClassId(id as u32))).collect();
     Weights::new(tree, credits, CREDITS_PER_BYTE).unwrap()
 }

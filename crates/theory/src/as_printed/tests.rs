@@ -38,15 +38,15 @@ fn thesis(others: u32) -> Hierarchy {
 fn theorem_1_is_the_formula_of_the_thesis() {
     let tree = thesis(3);
     // 15 packets a second of 410 B: 4 fit into 2000 B.
-    let found = MeanDelay::of(&tree, ClassId(1), Arrivals { rate_bps: 49_200, mean_packet: 410 }).unwrap();
+    let found = MeanDelay::for_class(&tree, ClassId(1), Arrivals { rate_bps: 49_200, mean_packet: 410 }).unwrap();
     assert_eq!((found.packets, to_f64(&found.round)), (4, 3_500.0));
     // 0.5 * 28000 / (250000 - 28000 * 15 / 4).
     assert!((to_f64(found.seconds.as_ref().unwrap()) - 14_000.0 / 145_000.0).abs() < 1e-12);
     // More than four packets in each round.
     let more = Arrivals { rate_bps: 130_000, mean_packet: 410 };
-    assert_eq!(MeanDelay::of(&tree, ClassId(1), more).unwrap().seconds, None);
-    assert_eq!(MeanDelay::of(&tree, ClassId(2), more), None);
-    assert_eq!(MeanDelay::of(&tree, ClassId(1), Arrivals { rate_bps: 1, mean_packet: 2_001 }), None);
+    assert_eq!(MeanDelay::for_class(&tree, ClassId(1), more).unwrap().seconds, None);
+    assert_eq!(MeanDelay::for_class(&tree, ClassId(2), more), None);
+    assert_eq!(MeanDelay::for_class(&tree, ClassId(1), Arrivals { rate_bps: 1, mean_packet: 2_001 }), None);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn figure_1(ceiling_of_a: Option<u64>) -> Hierarchy {
 fn of(tree: &Hierarchy, busy: &[(u32, Option<u64>)], class: u32) -> Changes {
     let request = |mbps: Option<u64>| mbps.map_or(Request::Unlimited, |mbps| Request::Rate(mbps * MBIT));
     let demand = Demand::new(tree, busy.iter().map(|&(leaf, mbps)| (ClassId(leaf), request(mbps)))).unwrap();
-    Changes::of(hls(), tree, &demand, ClassId(class), 100 * MBIT).unwrap()
+    Changes::find(hls(), tree, &demand, ClassId(class), 100 * MBIT).unwrap()
 }
 
 /// Lever, class, gain in Mbit/s and per bit/s, and true if it fits.
@@ -96,17 +96,17 @@ fn a_guarantee_beyond_what_is_left_is_counted_and_said_not_to_fit() {
     // The classes below the link have 900 of 1000; 200 more for A are too much.
     let tree = figure_1(None);
     let demand = Demand::uniform(&tree, Request::Unlimited);
-    let changes = Changes::of(hls(), &tree, &demand, ClassId(1), 200 * MBIT).unwrap();
+    let changes = Changes::find(hls(), &tree, &demand, ClassId(1), 200 * MBIT).unwrap();
     let guarantee = changes.helpful.iter().find(|change| change.lever == Lever::Guarantee).unwrap();
     assert!(!guarantee.fits);
     // A third of 1000 becomes 500 of 1100.
     assert_eq!(crate::floor_bps(&guarantee.gain), 121_212_121);
     assert_eq!(
-        Changes::of(hls(), &tree, &demand, ClassId(9), 1).unwrap_err(),
+        Changes::find(hls(), &tree, &demand, ClassId(9), 1).unwrap_err(),
         UnknownClass { class: ClassId(9), classes: 8 }.into()
     );
     // The link itself: it is used up, and only its rate helps.
-    let link = Changes::of(hls(), &tree, &demand, ClassId::ROOT, MBIT).unwrap();
+    let link = Changes::find(hls(), &tree, &demand, ClassId::ROOT, MBIT).unwrap();
     assert_eq!(short(&link.helpful), [(Lever::Link, 0, 1.0, Some(1.0), true)]);
 }
 
@@ -130,7 +130,7 @@ fn no_single_demand_of_another_leaf_gains_more_than_its_class_on_the_path() {
             tree.leaves().iter().map(|&leaf| (leaf, Request::Rate(random.random_range(0..800)))).collect();
         let demand = Demand::new(&tree, requests.clone()).unwrap();
         let class = ClassId(random.random_range(1..tree.len() as u32));
-        let changes = Changes::of(hls(), &tree, &demand, class, 1_000).unwrap();
+        let changes = Changes::find(hls(), &tree, &demand, class, 1_000).unwrap();
         let best =
             changes.helpful.iter().filter(|change| change.lever == Lever::AsksLess).map(|change| &change.gain).max();
         let path: Vec<ClassId> = std::iter::successors(Some(class), |&at| tree.parent(at)).collect();

@@ -22,7 +22,7 @@ fn flat(classes: &[ClassConfig]) -> Hierarchy {
 
 /// Rates of the leaves of `tree` under `scheduler` for these requests, in kbit/s.
 fn kbps(scheduler: &str, tree: &Hierarchy, asked: &[Request]) -> Result<Vec<u64>, NotComputed> {
-    let rule = Rule::of(registry::find(scheduler).unwrap(), tree, Traffic::unknown())?;
+    let rule = Rule::for_scheduler(registry::find(scheduler).unwrap(), tree, Traffic::unknown())?;
     let demand = Demand::new(tree, tree.leaves().iter().copied().zip(asked.iter().copied())).unwrap();
     let ideal = rule.solve(&demand)?;
     Ok(tree.leaves().iter().map(|&leaf| (ideal.bps(leaf) / 1e3).round() as u64).collect())
@@ -95,7 +95,7 @@ fn quanta_priorities_and_contracts_decide_where_schedulers_have_them() {
     assert_eq!(kbps("drr+", &kept, &[Rate(1_800_000), Unlimited]).unwrap(), [1_800, 8_200]);
     assert_eq!(kbps("drr+", &kept, &[Rate(3_000_000), Unlimited]).unwrap(), [909, 9_091]);
     // Bursts with the same average break it now and then.
-    let rule = Rule::of(registry::find("drr+").unwrap(), &kept, Traffic::unknown().bursty()).unwrap();
+    let rule = Rule::for_scheduler(registry::find("drr+").unwrap(), &kept, Traffic::unknown().bursty()).unwrap();
     let asked = Demand::new(&kept, kept.leaves().iter().copied().zip([Rate(1_999_000), Unlimited])).unwrap();
     assert!(rule.solve(&asked).unwrap_err().to_string().contains("contract"));
 }
@@ -164,7 +164,8 @@ fn both_ways_of_computing_shares_agree_and_keep_floors_limits_and_the_rule() {
     let mut computed = 0;
     for _ in 0..3_000 {
         let (tree, demand) = random(&mut rng);
-        let rule = Rule::of(registry::find("hfsc").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
+        let rule =
+            Rule::for_scheduler(registry::find("hfsc").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
         let Ok(exact) = rule.solve(&demand) else { continue };
         let rates = rule.rates(&demand).unwrap();
         computed += 1;
@@ -209,7 +210,8 @@ fn lenders_in_floats_are_those_in_whole_numbers() {
     for _ in 0..500 {
         let (tree, demand) = random(&mut rng);
         let exact = HtbFluid::solve(&tree, &demand).unwrap();
-        let rule = Rule::of(registry::find("htb").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
+        let rule =
+            Rule::for_scheduler(registry::find("htb").unwrap(), &tree, Traffic::unknown()).unwrap().by_formula_only();
         let Ok(rates) = rule.rates(&demand) else { continue };
         computed += 1;
         for class in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -244,7 +246,7 @@ fn packets_count_by_their_lengths_where_a_scheduler_counts_packets() {
     let weight = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
     let tree = flat(&[weight(1), weight(1)]);
     let traffic = Traffic::new(vec![None, Some(1_500.0), Some(500.0)], true);
-    let rule = Rule::of(registry::find("wrr").unwrap(), &tree, traffic).unwrap();
+    let rule = Rule::for_scheduler(registry::find("wrr").unwrap(), &tree, traffic).unwrap();
     let ideal = rule.solve(&Demand::uniform(&tree, Request::Unlimited)).unwrap();
     assert_eq!((ideal.floor_bps(ClassId(1)), ideal.floor_bps(ClassId(2))), (7_500_000, 2_500_000));
 }

@@ -28,7 +28,7 @@ fn figure_4(half: ServiceCurve) -> Hierarchy {
 
 #[test]
 fn in_figure_4_each_inner_class_falls_short_at_once_and_by_what_a_steep_leaf_takes() {
-    let found = InnerCurves::of(&figure_4(curve(4_000_000, 0, 4_000_000))).unwrap();
+    let found = InnerCurves::for_tree(&figure_4(curve(4_000_000, 0, 4_000_000))).unwrap();
     // 1 and 2 take 7.2 of 8 Mbit/s for 100 ms, where B should have 4: 3.2 Mbit/s are missing, 40 kB.
     let expected = |class| Shortfall {
         class: ClassId(class),
@@ -45,7 +45,7 @@ fn in_figure_4_each_inner_class_falls_short_at_once_and_by_what_a_steep_leaf_tak
 #[test]
 fn curves_that_fit_at_their_steepest_are_met_and_lines_always_are() {
     // The inner curves equal the rest of the link beside the others at their steepest.
-    assert_eq!(InnerCurves::of(&figure_4(curve(800_000, 0, 800_000))).unwrap().short, []);
+    assert_eq!(InnerCurves::for_tree(&figure_4(curve(800_000, 0, 800_000))).unwrap().short, []);
     let lines = curve(2_000_000, 0, 2_000_000);
     let half = curve(4_000_000, 0, 4_000_000);
     let lines = tree(&[
@@ -56,7 +56,7 @@ fn curves_that_fit_at_their_steepest_are_met_and_lines_always_are() {
         (2, leaf(lines)),
         (2, leaf(lines)),
     ]);
-    assert_eq!(InnerCurves::of(&lines).unwrap().short, []);
+    assert_eq!(InnerCurves::for_tree(&lines).unwrap().short, []);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_instant_is_where_the_sum_crosses_the_link() {
         (0, leaf(curve(4_000_000, 200, 2_000_000))),
         (1, inner(curve(1, 0, 1))),
     ]);
-    let found = InnerCurves::of(&late).unwrap().short;
+    let found = InnerCurves::for_tree(&late).unwrap().short;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].from, BigRational::new(3.into(), 20.into()));
     // At 200 ms 800 + 900 - 1600 kbit.
@@ -79,5 +79,5 @@ fn the_instant_is_where_the_sum_crosses_the_link() {
         (0, leaf(curve(4_000_000, 200, 2_000_000))),
         (1, inner(curve(1, 0, 1))),
     ]);
-    assert_eq!(InnerCurves::of(&more).unwrap().short[0].bytes, None);
+    assert_eq!(InnerCurves::for_tree(&more).unwrap().short[0].bytes, None);
 }

@@ -119,7 +119,7 @@ fn the_horizontal_deviation_is_the_largest_distance_at_any_time() {
         let traffic = ArrivalCurve::new(&limits).unwrap();
         for (m1, ms, m2) in served {
             let curve = ServiceCurve { m1: m1.map(rate), d: Nanos::from_millis(ms), m2: m2.map(rate) };
-            let served = Served::of(&curve);
+            let served = Served::from_curve(&curve);
             let exact = horizontal(&traffic, 1500, &served).unwrap();
             // Every millisecond, after the yield of the traffic's lines until then.
             let mut longest = BigRational::zero();

@@ -20,12 +20,12 @@ fn the_minimum_is_that_of_all_starts_point_by_point() {
     for _ in 0..500 {
         let shape = curve(random.random_range(0..9), random.random_range(0..40), random.random_range(1..9));
         let mut starts = vec![(0i128, 0i128)];
-        let mut lower = Pieces::of(&shape, 0, 0);
+        let mut lower = Pieces::from_curve(&shape, 0, 0);
         let mut at = 0;
         for _ in 0..random.random_range(0..6) {
             let (x, y) = (at + random.random_range(0..50), starts.last().unwrap().1 + random.random_range(0..150));
             (at, _) = (x, starts.push((x, y)));
-            lower.lower_to(&Pieces::of(&shape, x, y));
+            lower.lower_to(&Pieces::from_curve(&shape, x, y));
         }
         for half in 2 * at..2 * at + 300 {
             let least = starts.iter().map(|&(x, y)| 2 * y + service(&shape, half - 2 * x)).min().unwrap();
@@ -49,12 +49,12 @@ fn concave_curves_and_those_that_start_flat_stay_two_pieces_and_no_other_convex_
         let (low, high, d) =
             (random.random_range(1..500), random.random_range(500..1_000), random.random_range(1..1_000));
         let shape = [curve(high, d, low), curve(0, d, high), curve(low, d, high)][case % 3];
-        let mut deadlines = Pieces::of(&shape, 0, 0);
+        let mut deadlines = Pieces::from_curve(&shape, 0, 0);
         let (mut now, mut served) = (0, 0);
         for _ in 0..10 {
             now += random.random_range(0..2_000);
             served += random.random_range(0..900_000);
-            deadlines.lower_to(&Pieces::of(&shape, now, served));
+            deadlines.lower_to(&Pieces::from_curve(&shape, now, served));
             most[case % 3] = most[case % 3].max(deadlines.count_above(served));
         }
     }

@@ -38,7 +38,8 @@ fn a_run_gives_what_the_formula_gives_where_there_is_one() {
         let info = registry::find(scheduler).unwrap();
         for asked in demands {
             let demand = Demand::new(&tree, tree.leaves().iter().copied().zip(asked)).unwrap();
-            let Ok(formula) = Rule::of(info, &tree, Traffic::unknown()).unwrap().by_formula_only().rates(&demand)
+            let Ok(formula) =
+                Rule::for_scheduler(info, &tree, Traffic::unknown()).unwrap().by_formula_only().rates(&demand)
             else {
                 continue;
             };
@@ -54,7 +55,8 @@ fn a_run_gives_what_the_formula_gives_where_there_is_one() {
 fn rates_that_no_formula_has_are_those_of_a_run_and_say_so() {
     let tree = two_levels();
     let demand = Demand::uniform(&tree, Request::Unlimited);
-    let solve = |traffic| Rule::of(registry::find("cbq-formal").unwrap(), &tree, traffic).unwrap().solve(&demand);
+    let solve =
+        |traffic| Rule::for_scheduler(registry::find("cbq-formal").unwrap(), &tree, traffic).unwrap().solve(&demand);
     let ideal = solve(Traffic::unknown()).unwrap();
     assert!(ideal.run_because().unwrap().contains("estimators"));
     let of = |class: u32| ideal.bps(ClassId(class)) / 1e6;
@@ -100,7 +102,7 @@ fn a_shared_buffer_that_fills_leaves_no_rule() {
     let tree = tree.build().unwrap();
     let solve = |asked: [Request; 2]| {
         let demand = Demand::new(&tree, tree.leaves().iter().copied().zip(asked)).unwrap();
-        Rule::of(registry::find("hls").unwrap(), &tree, Traffic::unknown()).unwrap().solve(&demand)
+        Rule::for_scheduler(registry::find("hls").unwrap(), &tree, Traffic::unknown()).unwrap().solve(&demand)
     };
     let NotComputed(why) = solve([Request::Rate(1_000_000), Request::Rate(20_000_000)]).unwrap_err();
     assert!(why.contains("buffer of 100 packets"), "{why}");
@@ -126,10 +128,18 @@ fn a_burst_below_the_default_takes_its_class_out_of_the_formula_of_htb() {
     };
     let (small, default) = (with(Some(100)), with(None));
     let greedy = |tree: &Hierarchy| Demand::uniform(tree, Request::Unlimited);
-    assert!(Rule::of(htb, &default, Traffic::unknown()).unwrap().by_formula_only().rates(&greedy(&default)).is_ok());
-    assert!(Rule::of(htb, &small, Traffic::unknown()).unwrap().by_formula_only().rates(&greedy(&small)).is_err());
+    assert!(
+        Rule::for_scheduler(htb, &default, Traffic::unknown())
+            .unwrap()
+            .by_formula_only()
+            .rates(&greedy(&default))
+            .is_ok()
+    );
+    assert!(
+        Rule::for_scheduler(htb, &small, Traffic::unknown()).unwrap().by_formula_only().rates(&greedy(&small)).is_err()
+    );
     let of_length = || Traffic::new(vec![Some(1500.0); 5], true);
-    let rates = |tree: &Hierarchy| Rule::of(htb, tree, of_length()).unwrap().rates(&greedy(tree)).unwrap();
+    let rates = |tree: &Hierarchy| Rule::for_scheduler(htb, tree, of_length()).unwrap().rates(&greedy(tree)).unwrap();
     assert!(rates(&small)[1] < 0.99 * rates(&default)[1], "{:?}", rates(&small));
 }
 
@@ -138,7 +148,7 @@ fn a_common_deficit_has_rates_of_a_run_and_none_beside_a_ceiling() {
     let info = registry::find("htb-common-deficit").unwrap();
     let with = |ceiling| flat([ClassConfig { ceiling, ..guarantee(4_000_000) }, guarantee(4_000_000)]);
     let solve = |tree: &Hierarchy| {
-        let rule = Rule::of(info, tree, Traffic::unknown()).unwrap();
+        let rule = Rule::for_scheduler(info, tree, Traffic::unknown()).unwrap();
         rule.rates(&Demand::uniform(tree, Request::Unlimited))
     };
     assert!(solve(&with(None)).is_ok());

@@ -105,7 +105,7 @@ fn every_ceiling_is_reached_without_an_explicit_burst() {
             continue;
         }
         let link = tree.link().rate.bps() as f64;
-        let depths = CeilingDepths::of(&tree).unwrap();
+        let depths = CeilingDepths::for_tree(&tree).unwrap();
         // Packets of one length for all, or of a length for each leaf.
         let max_packet = u64::from(tree.link().max_packet);
         let shortest = if random.pick(0, 1) == 0 { max_packet } else { max_packet / 4 };
@@ -162,7 +162,7 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
         let [small] = small_bursts(&tree, &all, |_| 1500).unwrap()[..] else { panic!("one class has a small burst") };
         assert_eq!((small.class, small.burst, small.ceiling_bps), (x, 1500, 31_000_000));
         assert!(small.reached_bps < 30_000_000, "{small:?}");
-        let rule = Rule::of(&hls::INFO, &tree, Traffic::unknown()).unwrap();
+        let rule = Rule::for_scheduler(&hls::INFO, &tree, Traffic::unknown()).unwrap();
         assert_eq!(rule.solve(&all).unwrap().floor_bps(x), small.reached_bps);
         let (enough, _) = beside_seventeen(Some(small.enough), rounds);
         assert_eq!(small_bursts(&enough, &all, |_| 1500).unwrap(), []);

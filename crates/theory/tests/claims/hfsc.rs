@@ -138,7 +138,7 @@ fn figure_4(real_time_in_b: bool) -> (f64, f64, f64) {
     let leaf = |curve| ClassConfig { real_time: Some(curve), link_share: Some(curve), ..ClassConfig::default() };
     let of_b = |curve| if real_time_in_b { leaf(curve) } else { ClassConfig { real_time: None, ..leaf(curve) } };
     let tree = tree(&[(0, half), (0, half), (1, leaf(steep)), (1, leaf(late)), (2, of_b(steep)), (2, of_b(late))]);
-    let computed = InnerCurves::of(&tree).unwrap();
+    let computed = InnerCurves::for_tree(&tree).unwrap();
     let short = computed.short.iter().find(|short| short.class == ClassId(2)).unwrap();
     let at_most = to_f64(computed.at_most[2].as_ref().unwrap());
     // 2 and 4 have packets from the beginning, 3 never has; 1 comes after a second.
@@ -203,7 +203,7 @@ fn siblings_stay_within_theorem_3_and_inner_classes_within_what_is_said_of_their
     for _ in 0..60 {
         let tree =
             std::iter::repeat_with(|| random_tree(&mut random)).find(|tree| real_time_excess(tree).is_none()).unwrap();
-        let computed = InnerCurves::of(&tree).unwrap();
+        let computed = InnerCurves::for_tree(&tree).unwrap();
         let spreads = spreads(&tree);
         let slopes = slopes(&tree);
         // Leaves come and go: bursts of packets with pauses, more than the link carries.

@@ -247,7 +247,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
                     class.passage.negative += u64::from(delay_ns < 0);
                     class.passage.out_of_order += u64::from(number < class.expected);
                     class.expected = class.expected.max(number + 1);
-                    class.delays.see(delay_ns);
+                    class.delays.record(delay_ns);
                 }
             }
         }

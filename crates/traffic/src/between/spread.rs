@@ -24,7 +24,7 @@ impl Spread {
         Self { histograms: with_percentiles.then_some([None, None]), ..Self::default() }
     }
 
-    pub(super) fn see(&mut self, delay_ns: i64) {
+    pub(super) fn record(&mut self, delay_ns: i64) {
         if self.count == 0 {
             (self.min_ns, self.max_ns) = (delay_ns, delay_ns);
         } else {

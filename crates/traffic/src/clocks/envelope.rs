@@ -25,7 +25,7 @@ pub struct OneWay {
 impl OneWay {
     /// Adds a packet at `at_ns` by the reference clock. `difference_ns` is its receiving stamp minus its sending stamp.
     /// Times before the first packet's count as that.
-    pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
+    pub fn record(&mut self, at_ns: u64, difference_ns: i64) {
         let (first, base) = *self.first.get_or_insert((at_ns, difference_ns));
         let at = at_ns.saturating_sub(first);
         self.length = self.length.max(FIRST_SPAN);

@@ -42,7 +42,7 @@ impl Sample {
     }
 
     /// Records a packet, like [`super::OneWay::see`].
-    pub fn see(&mut self, at_ns: u64, difference_ns: i64) {
+    pub fn record(&mut self, at_ns: u64, difference_ns: i64) {
         self.seen += 1;
         if self.packets.len() < SAMPLE {
             self.packets.push((at_ns, difference_ns));

@@ -9,7 +9,7 @@ const MOST: u64 = 35;
 fn clocks(of: &Synthetic, duration: f64, seed: u64) -> (Clocks, f64) {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(duration, seed) {
-        one_way.see(sent, received - sent as i64);
+        one_way.record(sent, received - sent as i64);
     }
     (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9)
 }
@@ -103,7 +103,7 @@ fn clocks_that_only_tick_make_no_jumps_out_of_queues() {
             // A queue builds up to 8 ms, lasts for 50 s, and drains.
             let at = sent as f64 / 1e9;
             let queue = ((at - 100.0) / 5.0).clamp(0.0, 1.0) * ((155.0 - at) / 5.0).clamp(0.0, 1.0) * 8e-3;
-            one_way.see(sent, received - sent as i64 + (queue * 1e9) as i64);
+            one_way.record(sent, received - sent as i64 + (queue * 1e9) as i64);
         }
         let found = one_way.clocks().unwrap();
         assert_eq!(found.jumps().count(), 0, "seed {seed}: {:?}", found.changes);
@@ -119,7 +119,7 @@ fn a_clock_whose_skew_wanders_is_followed_in_pieces() {
     let wander = |at: f64| 2e-3 * (at / 150.0).sin();
     for (sent, received) in of.stamps(900.0, 3) {
         let at = sent as f64 / 1e9;
-        one_way.see(sent, received - sent as i64 + (wander(at) * 1e9) as i64);
+        one_way.record(sent, received - sent as i64 + (wander(at) * 1e9) as i64);
     }
     let (found, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9);
     for at in (10..890).map(f64::from) {
@@ -135,7 +135,7 @@ fn memory_and_answers_are_bounded_whatever_arrives() {
     assert_eq!(one_way.clocks(), None);
     let odd = [(0, 0), (u64::MAX, i64::MAX), (5, i64::MIN), (u64::MAX, i64::MIN), (7, 7), (1 << 40, -1)];
     for (at, difference) in odd {
-        one_way.see(at, difference);
+        one_way.record(at, difference);
     }
     assert_eq!((one_way.packets(), one_way.clocks()), (6, None));
     for seed in 0..50u64 {
@@ -145,7 +145,7 @@ fn memory_and_answers_are_bounded_whatever_arrives() {
         for _ in 0..3000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             at = at.wrapping_add(state >> (20 + seed % 40));
-            one_way.see(at, (state << (seed % 50)) as i64);
+            one_way.record(at, (state << (seed % 50)) as i64);
         }
         assert!(one_way.corners() <= 8192);
         if let Some(found) = one_way.clocks() {
@@ -180,8 +180,8 @@ fn corrected_delays_are_those_beyond_the_shortest() {
     let mut one_way = OneWay::default();
     let mut sample = Sample::new(0);
     for (sent, received) in of.stamps(600.0, 7) {
-        one_way.see(sent, received - sent as i64);
-        sample.see(sent, received - sent as i64);
+        one_way.record(sent, received - sent as i64);
+        sample.record(sent, received - sent as i64);
     }
     let (clocks, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap());
     let corrected = sample.corrected(&clocks, first).unwrap();

@@ -133,7 +133,7 @@ impl Requests {
         }
     }
 
-    pub(super) fn hear(&mut self, now: Nanos, random: &mut Random) {
+    pub(super) fn on_time(&mut self, now: Nanos, random: &mut Random) {
         match self.state {
             State::Answered(at) if at <= now => {
                 let time = (at - self.began).0 as f64 / NANOS_PER_SEC as f64;

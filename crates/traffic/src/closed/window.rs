@@ -159,7 +159,7 @@ impl Window {
     }
 
     /// Processes all acknowledgements due by `now`, and gives up lost packets.
-    pub(super) fn hear(&mut self, now: Nanos) {
+    pub(super) fn on_time(&mut self, now: Nanos) {
         while let Some(&Reverse((at, tag, marked))) = self.coming.peek().filter(|Reverse((at, ..))| *at <= now) {
             self.coming.pop();
             self.acknowledged(at, tag, marked);

@@ -7,17 +7,17 @@ use crate::{Model, OnTime, Pace, PacketSize, Source, SourceSpec};
 
 const SECONDS: u64 = 2000;
 
-fn seen(model: Model, packet: PacketSize, seed: u64, window: Nanos) -> Seen {
+fn measured(model: Model, packet: PacketSize, seed: u64, window: Nanos) -> Seen {
     let spec = SourceSpec { class: ClassId(1), model, packet, active: Vec::new() };
     let end = Nanos::from_secs(SECONDS);
     let mut arrivals = Arrivals::new(window);
     Source::new(&spec, seed, 0, end).unwrap().for_each(|packet| arrivals.arrive(packet.at, packet.len));
-    arrivals.seen(end)
+    arrivals.finish(end)
 }
 
 #[test]
 fn poisson_arrivals_have_a_dispersion_of_one_and_no_memory() {
-    let seen = seen(Model::poisson_packets(100_000), PacketSize::Fixed(500), 1, Nanos::from_millis(100));
+    let seen = measured(Model::poisson_packets(100_000), PacketSize::Fixed(500), 1, Nanos::from_millis(100));
     let near = |found: Option<f64>, expected: f64, by: f64| {
         assert!((found.unwrap() - expected).abs() < by, "{found:?} for {expected}: {seen:?}");
     };
@@ -41,7 +41,7 @@ fn on_times_without_end_show_as_long_range_dependence() {
     for event in crate::TrafficMix::new(&specs, 7, end).unwrap() {
         arrivals.arrive(event.at, 500);
     }
-    let hurst = arrivals.seen(end).hurst.unwrap();
+    let hurst = arrivals.finish(end).hurst.unwrap();
     assert!((0.68..0.92).contains(&hurst), "{hurst}");
 }
 
@@ -59,7 +59,7 @@ fn the_correlation_of_neighbours_is_that_of_its_definition() {
 #[test]
 fn a_constant_rate_has_neither_dispersion_nor_correlation() {
     let rate = Model::cbr(Rate::from_bps(4_000_000).unwrap());
-    let seen = seen(rate, PacketSize::Fixed(500), 1, Nanos::from_millis(10));
+    let seen = measured(rate, PacketSize::Fixed(500), 1, Nanos::from_millis(10));
     assert_eq!((seen.dispersion, seen.autocorrelation, seen.hurst), (Some(0.0), None, None));
     assert_eq!((seen.rate_bps, seen.longest, seen.packets), (4_000_000.0, 500, 1000 * SECONDS));
 }

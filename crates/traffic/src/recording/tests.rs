@@ -77,10 +77,10 @@ fn a_capture_has_the_blocks_that_the_format_asks_for() {
 
 #[test]
 fn the_ending_of_a_name_says_the_format_and_a_directory_is_refused() {
-    assert_eq!(RecordingFormat::of(Path::new("a/b.csv")), Ok(RecordingFormat::Csv));
-    assert_eq!(RecordingFormat::of(Path::new("b.PcapNg")), Ok(RecordingFormat::Pcapng));
+    assert_eq!(RecordingFormat::from_path(Path::new("a/b.csv")), Ok(RecordingFormat::Csv));
+    assert_eq!(RecordingFormat::from_path(Path::new("b.PcapNg")), Ok(RecordingFormat::Pcapng));
     for wrong in ["a.pcap", "csv", "", "a.csv/x"] {
-        assert!(RecordingFormat::of(Path::new(wrong)).unwrap_err().contains("it is .csv or .pcapng"), "{wrong}");
+        assert!(RecordingFormat::from_path(Path::new(wrong)).unwrap_err().contains("it is .csv or .pcapng"), "{wrong}");
     }
-    assert!(RecordingFormat::of(Path::new("one.csv/")).unwrap_err().contains("a directory"));
+    assert!(RecordingFormat::from_path(Path::new("one.csv/")).unwrap_err().contains("a directory"));
 }

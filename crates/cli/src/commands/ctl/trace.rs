@@ -42,7 +42,7 @@ pub(crate) struct Args {
 impl Args {
     /// What the file is written as.
     pub(super) fn format(&self) -> Result<RecordingFormat, CliError> {
-        RecordingFormat::of(&self.file).map_err(|why| CliError::wrong(format!("{}: {why}", self.file.display())))
+        RecordingFormat::from_path(&self.file).map_err(|why| CliError::wrong(format!("{}: {why}", self.file.display())))
     }
 }
 

@@ -110,7 +110,7 @@ fn packets(count: u64) -> String {
 
 /// By link, what its file is written as: the ending of the name says it.
 fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, CliError> {
-    let format = RecordingFormat::of(file);
+    let format = RecordingFormat::from_path(file);
     let format = format.map_err(|why| CliError::wrong(format!("--trace {}: {why}", file.display())))?;
     let links = std::iter::once(&point.file.link).chain(point.file.peers.iter().map(|peer| &peer.link));
     let of_link = |link| match format {

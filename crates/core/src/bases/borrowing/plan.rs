@@ -59,7 +59,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`BuildError::Parameter`] for a priority of `PRIORITIES` or above and for a leaf's quantum of zero.
-    pub fn of(tree: &Hierarchy) -> Result<Self, BuildError> {
+    pub fn for_tree(tree: &Hierarchy) -> Result<Self, BuildError> {
         let link = tree.link();
         let mut fine = filled(tree.len(), u128::from(link.rate.bps()) << FINE_BITS)?;
         let mut priorities = filled(tree.len(), 0)?;

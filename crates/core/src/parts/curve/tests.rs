@@ -114,7 +114,7 @@ pub(crate) fn worst_breach(class: u32, curve: &ServiceCurve, arrivals: &[Arrival
 
 /// Curves whose slopes are cut until they fit a link of `link` bit/s together.
 pub(crate) fn fitting(mut curves: Vec<ServiceCurve>, link: u64) -> Vec<ServiceCurve> {
-    while admit(curves.iter().map(|curve| Shape::of(curve).unwrap()), rate(link)).is_err() {
+    while admit(curves.iter().map(|curve| Shape::from_curve(curve).unwrap()), rate(link)).is_err() {
         let cut = |slope: Option<Rate>| slope.map(|slope| rate(slope.bps() - slope.bps() / 8));
         curves.iter_mut().for_each(|curve| (curve.m1, curve.m2) = (cut(curve.m1), cut(curve.m2)));
     }
@@ -152,7 +152,7 @@ proptest! {
         curve in some_curve(20_000_000),
         steps in prop::collection::vec((0u64..40_000_000, 0u64..60_000), 1..8),
     ) {
-        let mut updated = Curve::new(Shape::of(&curve).unwrap());
+        let mut updated = Curve::new(Shape::from_curve(&curve).unwrap());
         // All that the curve is the minimum of.
         let mut starts = vec![(0u64, 0u64)];
         let (mut now, mut bytes) = (0, 0);
@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn eligible_curve_is_equation_10(curve in some_curve(20_000_000), bytes in 1u64..100_000, start in 0u64..1_000_000) {
         // E(t) = D(t) + max over t' of (D(t') - D(t) - S(t' - t)), for D = S(t - start) the maximum at t' = t + d at most.
-        let mut own = Curve::new(Shape::of(&curve).unwrap());
+        let mut own = Curve::new(Shape::from_curve(&curve).unwrap());
         own.start(ticks(Nanos(start)), 0);
         let eligible = |t: u64| {
             let now = served_by(&curve, t);
@@ -197,7 +197,7 @@ proptest! {
 #[test]
 fn the_second_piece_does_not_drift_over_a_million_updates() {
     // Updates that leave the class on its second piece: its knee is recomputed each time.
-    let shape = Shape::of(&curve(999_999_937, Nanos(1_000_003), 3_000_001)).unwrap();
+    let shape = Shape::from_curve(&curve(999_999_937, Nanos(1_000_003), 3_000_001)).unwrap();
     let mut updated = Curve::new(shape);
     updated.start(0, 0);
     let (mut bytes, mut now) = (20_000_000, 0);
@@ -216,33 +216,33 @@ fn the_second_piece_does_not_drift_over_a_million_updates() {
 
 #[test]
 fn extremes_saturate_and_do_not_wrap() {
-    let fast = Curve::new(Shape::of(&curve(0, Nanos::MAX, Rate::MAX.bps())).unwrap());
+    let fast = Curve::new(Shape::from_curve(&curve(0, Nanos::MAX, Rate::MAX.bps())).unwrap());
     assert_eq!(fast.time_of(1), (1 << 70) + BYTE.div_ceil(u128::from(Rate::MAX.bps()) << SLOPE_BITS));
     let mut slow = Curve::new(Shape::line(1));
     assert_eq!(slow.time_of(1 << 40), BYTE << 40);
     assert_eq!(nanos_up(slow.time_of(1 << 40)), Nanos::MAX);
     slow.start(u128::MAX - 5, 0);
     assert_eq!(slow.time_of(1), u128::MAX);
-    let steep = Shape::of(&curve(Rate::MAX.bps(), Nanos::MAX, 1)).unwrap();
+    let steep = Shape::from_curve(&curve(Rate::MAX.bps(), Nanos::MAX, 1)).unwrap();
     let mut steep = Curve::new(steep);
     for now in [0, 1, 1 << 40, u64::MAX - 1, u64::MAX] {
         steep.lower_to(ticks(Nanos(now)), now);
         assert!(steep.time_of(now.wrapping_add(1)) > ticks(Nanos(now)));
     }
-    let flat = Curve::new(Shape::of(&curve(1000, Nanos(8_000_000_000), 0)).unwrap());
+    let flat = Curve::new(Shape::from_curve(&curve(1000, Nanos(8_000_000_000), 0)).unwrap());
     assert_eq!((nanos_up(flat.time_of(1000)), flat.time_of(1001)), (Nanos(8_000_000_000), u128::MAX));
 }
 
 #[test]
 fn curves_that_do_not_stay_two_pieces_are_refused() {
     for wrong in [curve(1, Nanos(5), 2), curve(0, Nanos(5), 0), curve(7, Nanos::ZERO, 0)] {
-        assert!(Shape::of(&wrong).is_err(), "{wrong:?}");
+        assert!(Shape::from_curve(&wrong).is_err(), "{wrong:?}");
     }
-    assert_eq!(Shape::of(&curve(1, Nanos::ZERO, 2)), Shape::of(&curve(2, Nanos(9), 2)));
+    assert_eq!(Shape::from_curve(&curve(1, Nanos::ZERO, 2)), Shape::from_curve(&curve(2, Nanos(9), 2)));
 }
 
 fn admitted(curves: &[ServiceCurve], link: u64) -> Result<(), BuildError> {
-    admit(curves.iter().map(|curve| Shape::of(curve).unwrap()), rate(link))
+    admit(curves.iter().map(|curve| Shape::from_curve(curve).unwrap()), rate(link))
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Seat {
     }
 
     /// Records that it sent or asked; `waits` is true if it waits for more.
-    fn hear(&self, now: Nanos, waits: bool) {
+    fn record(&self, now: Nanos, waits: bool) {
         // Only the member's own thread writes these two.
         let silent = now.0.saturating_sub(self.heard.load(Relaxed));
         if self.waits.load(Relaxed) && silent > self.gap.load(Relaxed) {
@@ -200,7 +200,7 @@ impl Exact {
     pub(super) fn may_borrow(&self, index: usize, now: Nanos) -> Result<(), Nanos> {
         self.tend(now);
         let seat = &self.seats[index];
-        seat.hear(now, true);
+        seat.record(now, true);
         // Spare credit first pays the debt, so that no member owes more than a packet by it.
         if seat.credit.load(Relaxed).saturating_add(self.spare.load(Relaxed).max(0)) > 0 {
             return Ok(());
@@ -212,7 +212,7 @@ impl Exact {
     pub(super) fn sent(&self, index: usize, now: Nanos, bytes: u32, more: bool) {
         self.tend(now);
         let seat = &self.seats[index];
-        seat.hear(now, more);
+        seat.record(now, more);
         seat.largest.fetch_max(bytes, Relaxed);
         seat.sent.fetch_add(i64::from(bytes), Relaxed);
         let owes = i64::from(bytes) - seat.credit.fetch_sub(i64::from(bytes), Relaxed);

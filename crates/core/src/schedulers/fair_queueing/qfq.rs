@@ -121,7 +121,7 @@ struct Bounds {
 
 impl Bounds {
     /// Computes `bound` for all leaves, by class id. `None` for all if there is not enough memory.
-    fn of<T: Copy>(tree: &Hierarchy, bound: impl Fn(Self) -> T) -> Vec<Option<T>> {
+    fn for_leaves<T: Copy>(tree: &Hierarchy, bound: impl Fn(Self) -> T) -> Vec<Option<T>> {
         let mut bounds = alloc::vec![None; tree.len()];
         let Ok(weights) = leaf_weights(tree) else { return bounds };
         let all: u64 = weights.iter().sum();
@@ -151,11 +151,11 @@ impl Bounds {
 }
 
 fn worst_case_fairness(tree: &Hierarchy) -> Vec<Option<Ratio>> {
-    Bounds::of(tree, Bounds::index)
+    Bounds::for_leaves(tree, Bounds::index)
 }
 
 fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
-    Bounds::of(tree, Bounds::latency)
+    Bounds::for_leaves(tree, Bounds::latency)
 }
 
 /// Returns ceil(log2(L / phi)).

@@ -232,9 +232,9 @@ impl Cbq {
     /// Makes a scheduler for `tree`.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`].
+    /// [`BuildError::Parameter`] as [`Plan::for_tree`] and [`BorrowingTree::new`].
     pub(crate) fn new(tree: &Hierarchy, guideline: Guideline) -> Result<Self, BuildError> {
-        let plan = Plan::of(tree)?;
+        let plan = Plan::for_tree(tree)?;
         let link = tree.link();
         let mut rates = slice(tree.len(), |class| plan.assured[class].bps())?;
         let mut lends_less = filled(tree.len(), false)?;

@@ -290,7 +290,7 @@ impl Hls {
             let value = u64::from(link.max_packet);
             return Err(BuildError::Parameter { class: ClassId::ROOT, what: "the mtu in bytes", value, min: 1, max });
         }
-        let weights = RunWeights::of(tree)?;
+        let weights = RunWeights::for_tree(tree)?;
         let mut hls = Self {
             leaves: Stack::with_room(tree.len())?,
             inners: Stack::with_room(tree.len() - leaves)?,

@@ -235,10 +235,10 @@ impl Htb {
     /// the link.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] as [`Plan::of`] and [`BorrowingTree::new`], and for a member that is not a child of the root or named
+    /// [`BuildError::Parameter`] as [`Plan::for_tree`] and [`BorrowingTree::new`], and for a member that is not a child of the root or named
     /// twice.
     pub(crate) fn new(tree: &Hierarchy, deficits: Deficits, members: Members) -> Result<Self, BuildError> {
-        let plan = Plan::of(tree)?;
+        let plan = Plan::for_tree(tree)?;
         let link = tree.link();
         let borrowing = BorrowingTree::new(tree, &plan.priorities)?;
         let common = deficits == Deficits::Common;

@@ -308,7 +308,7 @@ impl Scheduler for DrrPlusPlus {
     }
 
     fn for_each_counter(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
-        self.visits.tell(classes, visit);
+        self.visits.report(classes, visit);
     }
 
     #[cfg(feature = "invariants")]

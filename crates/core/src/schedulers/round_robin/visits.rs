@@ -80,7 +80,7 @@ impl Visits {
     }
 
     /// Like [`Scheduler::for_each_counter`](crate::contract::Scheduler::for_each_counter).
-    pub(crate) fn tell(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
+    pub(crate) fn report(&self, classes: Range<usize>, visit: &mut dyn FnMut(ClassId, &'static str, u64)) {
         if classes.contains(&ClassId::ROOT.index()) {
             visit(ClassId::ROOT, "total_rounds", self.rounds);
         }

@@ -256,7 +256,7 @@ impl Steps {
 fn link_share(tree: &Hierarchy, class: ClassId, beside_curves: bool) -> Result<Option<Shape>, BuildError> {
     let config = tree.config(class);
     if let Some(curve) = config.link_share {
-        let shape = Shape::of(&curve).map_err(|what| BuildError::Curve { class, what })?;
+        let shape = Shape::from_curve(&curve).map_err(|what| BuildError::Curve { class, what })?;
         if shape.ends_flat() {
             return Err(BuildError::Curve { class, what: "a link-sharing curve that ends flat (m2 = 0)" });
         }
@@ -365,7 +365,7 @@ impl<W: Work> Hfsc<W> {
                     of.shares = true;
                     of.virtual_curve = Curve::new(shape);
                 }
-                if let Some(limit) = Limit::of(tree, class)? {
+                if let Some(limit) = Limit::for_class(tree, class)? {
                     of.limit = limits.len() as u32;
                     limits.push(limit);
                 }

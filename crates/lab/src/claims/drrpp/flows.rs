@@ -60,7 +60,7 @@ impl Point {
 
     /// Returns the mean delay of a flow, in seconds.
     pub(super) fn delay(&self, scheduler: usize, flow: &str) -> Result<Estimate, ClaimError> {
-        of(&self.delays(scheduler, flow))
+        estimate(&self.delays(scheduler, flow))
     }
 
     /// Difference of a flow's mean delays under DRR+ and DRR++, seed by seed.
@@ -70,8 +70,8 @@ impl Point {
 }
 
 /// Returns the estimate of these values.
-pub(super) fn of(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
-    Estimate::of(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
+pub(super) fn estimate(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
+    Estimate::from_values(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
 }
 
 /// Returns the estimate of the differences of values of the same seeds.
@@ -135,5 +135,5 @@ pub(super) fn theorem_1(workload: &Workload, lambda: u32) -> Result<Option<f64>,
     let lc = lc.ok_or_else(|| ClaimError::other("no latency-critical class"))?;
     let mean_packet = PACKET as u32;
     let arrivals = Arrivals { rate_bps: u64::from(8 * lambda * mean_packet), mean_packet };
-    Ok(MeanDelay::of(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))
+    Ok(MeanDelay::for_class(&tree, lc, arrivals).and_then(|theorem| theorem.seconds).map(|seconds| to_f64(&seconds)))
 }

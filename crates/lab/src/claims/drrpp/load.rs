@@ -4,8 +4,8 @@ use fairlink_sim::Options;
 use fairlink_sim::statistics::Estimate;
 
 use super::flows::{
-    FLOWS, LINK_BPS, NAMES, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs,
-    theorem_1,
+    FLOWS, LINK_BPS, NAMES, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, estimate, line, lower,
+    runs, theorem_1,
 };
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
@@ -116,7 +116,7 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let flat = at(&beyond, 40.0)?.delay(NEW, "lc")?.mean / at(&beyond, 25.0)?.delay(NEW, "lc")?.mean;
     let saturated = in_quanta(&at(&beyond, 40.0)?.delays(NEW, "lc"))?;
     let model = behind_vacations();
-    let (alone_s, last_s) = (first.delay(NEW, "lc")?, of(&last.delays(NEW, "lc"))?);
+    let (alone_s, last_s) = (first.delay(NEW, "lc")?, estimate(&last.delays(NEW, "lc"))?);
     let rows = vec![
         Row::new("delay with nobody else", Unit::Seconds, Expected::Near(0.0155, 0.1), alone_s).judging(GROWTH),
         Row::new("delay at 20 packets/s: the scheduler alone", Unit::Seconds, Expected::Near(0.106, 0.1), last_s)
@@ -141,14 +141,14 @@ pub(super) fn fig51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             "delay at 20 packets/s: gateway with transmit queues of one packet, latency-critical first",
             Unit::Seconds,
             Expected::Beside(0.106),
-            of(&gateway)?,
+            estimate(&gateway)?,
         )
         .judging(GROWTH),
         Row::new(
             "delay at 20 packets/s: gateway with transmit queues of five packets in order of arrival",
             Unit::Seconds,
             Expected::Beside(0.106),
-            of(&through_gateway(lab, "5p", false)?)?,
+            estimate(&through_gateway(lab, "5p", false)?)?,
         )
         .judging(GROWTH),
         Row::new(
@@ -207,7 +207,7 @@ fn figure_51(points: &[Point], beyond: &[Point], gateway: &[Option<f64>]) -> Res
             .collect::<Result<Vec<Series>, ClaimError>>()
     };
     let mut series = flows(NEW, points)?;
-    let gateway = of(gateway)?;
+    let gateway = estimate(gateway)?;
     series.push(
         Series::points("latency-critical, gateway", vec![(20.0, gateway.mean)], SeriesStyle::nth(4))
             .with_errors(vec![gateway.ci95.unwrap_or(0.0)]),
@@ -285,7 +285,7 @@ pub(super) fn fig52(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 bare(lambda)?.with(&[("class.lc.contract.bytes", &bytes), ("class.lc.contract.every", &every)])?;
             let played = lab.play(&workload, &SCHEDULERS[OLD..], runs(lab), &Options::default())?;
             let values: Vec<_> = played.iter().map(|run| mean_delay(run, "lc")).collect();
-            row.push(human::time(of(&values)?.mean));
+            row.push(human::time(estimate(&values)?.mean));
         }
         periods.row(row);
     }
@@ -330,8 +330,8 @@ const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in 
 
 /// Returns the thesis' 1.96 s / sqrt(5), as the mean over groups of five seeds.
 fn of_five(values: &[Option<f64>]) -> Result<f64, ClaimError> {
-    let widths = values.chunks_exact(5).map(|five| Ok(of(five)?.ci95_normal.unwrap_or(f64::NAN)));
-    Ok(of(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
+    let widths = values.chunks_exact(5).map(|five| Ok(estimate(five)?.ci95_normal.unwrap_or(f64::NAN)));
+    Ok(estimate(&widths.map(|width| width.map(Some)).collect::<Result<Vec<_>, ClaimError>>()?)?.mean)
 }
 
 /// Table 5.2: variation of the delay from seed to seed.
@@ -467,7 +467,7 @@ pub(super) fn fair(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 format!("{name}: {one} less {other}, as a part of the delay"),
                 Unit::Part,
                 Expected::Between(-0.05, 0.05),
-                of(&(0..seeds).map(mean).collect::<Vec<_>>())?,
+                estimate(&(0..seeds).map(mean).collect::<Vec<_>>())?,
             ));
         }
         for point in points {

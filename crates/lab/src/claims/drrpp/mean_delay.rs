@@ -3,7 +3,7 @@
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
 
-use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, of, runs, theorem_1};
+use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, estimate, runs, theorem_1};
 use super::load::{LAMBDA_LC, MEASURED_MORE, bare, behind_vacations, points};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
@@ -58,7 +58,7 @@ fn backlogged(lab: &Lab<'_>, own: u32, other: u32) -> Result<Vec<Busy>, ClaimErr
     // Beyond its rate the flow's own queue grows without end.
     for lambda in LAMBDAS.into_iter().filter(|&lambda| used(lambda, own, other) < 0.95) {
         let played = lab.play(&busy(lambda, own, other)?, &SCHEDULERS[..1], runs(lab), &Options::default())?;
-        let delay = of(&played.iter().map(|run: &Run| mean_delay(run, "lc")).collect::<Vec<_>>())?;
+        let delay = estimate(&played.iter().map(|run: &Run| mean_delay(run, "lc")).collect::<Vec<_>>())?;
         found.push(Busy {
             lambda,
             used: used(lambda, own, other),

@@ -4,7 +4,9 @@
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
 
-use super::flows::{FLOWS, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, line, lower, of, runs};
+use super::flows::{
+    FLOWS, NEW, OLD, PACKET, Point, SCHEDULERS, at, delay_panel, difference, estimate, line, lower, runs,
+};
 use super::load::contract;
 use super::waits::waits;
 use crate::claims::laboratory::mean_delay;
@@ -122,11 +124,11 @@ fn counted(name: &'static str) -> impl Fn(&Run) -> Option<f64> {
 }
 
 fn services(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
-    of(&point.values(scheduler, counted("services")))
+    estimate(&point.values(scheduler, counted("services")))
 }
 
 fn backlogs(point: &Point, scheduler: usize) -> Result<Estimate, ClaimError> {
-    of(&point.values(scheduler, counted("backlogs")))
+    estimate(&point.values(scheduler, counted("backlogs")))
 }
 
 /// Draws the counts of both schedulers, a panel each.
@@ -134,7 +136,7 @@ fn counts_figure(title: &str, numbers: [&str; 2], points: &[Point]) -> Result<Fi
     let mut panels = Vec::new();
     for (scheduler, name) in SCHEDULERS.iter().enumerate() {
         let series = vec![
-            line("TotalRounds", points, SeriesStyle::nth(0), |p| of(&p.values(scheduler, rounds)))?,
+            line("TotalRounds", points, SeriesStyle::nth(0), |p| estimate(&p.values(scheduler, rounds)))?,
             line("LCService", points, SeriesStyle::nth(1), |p| services(p, scheduler))?,
             line("LCBacklog", points, SeriesStyle::nth(2), |p| backlogs(p, scheduler))?,
         ];
@@ -155,7 +157,7 @@ fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
         let mut row = vec![format!("{} B", point.x)];
         for value in [&rounds as &dyn Fn(&Run) -> Option<f64>, &counted("services"), &counted("backlogs")] {
             for scheduler in [NEW, OLD] {
-                row.push(format!("{:.1}", of(&point.values(scheduler, value))?.mean));
+                row.push(format!("{:.1}", estimate(&point.values(scheduler, value))?.mean));
             }
         }
         table.row(row);
@@ -165,7 +167,7 @@ fn counts_table(points: &[Point]) -> Result<Table, ClaimError> {
 
 /// Returns LCService over TotalRounds, the mean of the ratios of the runs.
 fn per_round(point: &Point, scheduler: usize) -> Result<f64, ClaimError> {
-    Ok(of(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
+    Ok(estimate(&point.values(scheduler, |run| Some(counted("services")(run)? / rounds(run)?)))?.mean)
 }
 
 /// LCService over TotalRounds at other loads: the reason for the departure, checked.
@@ -202,7 +204,7 @@ pub(super) fn fig54(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let with_some: Vec<&Point> = points.iter().filter(|point| point.x <= 2800.0).collect();
     let worst = with_some.iter().try_fold(0.0, |most, point| Ok::<_, ClaimError>(f64::max(most, ratio(point)?)))?;
     let rows = vec![
-        Row::new("TotalRounds under DRR++: fall from 800 to 4000 B", Unit::Part, Expected::Between(-0.05, 0.05), of(&new)?),
+        Row::new("TotalRounds under DRR++: fall from 800 to 4000 B", Unit::Part, Expected::Between(-0.05, 0.05), estimate(&new)?),
         Row::new("TotalRounds: fall under DRR+ less that under DRR++, lower end of the interval", Unit::Part, Expected::AtLeast(0.0), lower(&difference(&old, &new)?)).judging(OLD_ROUNDS),
         Row::new("LCService over TotalRounds under DRR++, the least of all quanta", Unit::Number, Expected::AtLeast(1.0), least(&points, |p| per_round(p, NEW))?).judging(SERVICE).departing(
             1.0 / 3.0,
@@ -260,7 +262,7 @@ pub(super) fn fig56(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 runs(lab),
                 &Options::default(),
             )?;
-            let old = of(&played.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean;
+            let old = estimate(&played.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean;
             let ratio = old / at(&points, quantum.into())?.delay(NEW, "lc")?.mean;
             most = f64::max(most, ratio);
             if millis == PERIODS[PERIODS.len() - 1] {

@@ -93,12 +93,12 @@ fn measure(
             groups[at].extend(of_groups.map(|sigma| sigma as f64));
         }
     }
-    let sigma = sigmas.iter().map(|values| Estimate::of(values).ok_or_else(none)).collect::<Result<_, _>>()?;
+    let sigma = sigmas.iter().map(|values| Estimate::from_values(values).ok_or_else(none)).collect::<Result<_, _>>()?;
     Ok(Sent {
         expected: mean as f64,
-        rate: Estimate::of(&bits).ok_or_else(none)?,
+        rate: Estimate::from_values(&bits).ok_or_else(none)?,
         sigma,
-        of_groups: groups.iter().map(|values| Estimate::of(values)).collect(),
+        of_groups: groups.iter().map(|values| Estimate::from_values(values)).collect(),
     })
 }
 
@@ -322,7 +322,7 @@ fn clocks_of_the_text(queueing: Queueing, sign: f64) -> Synthetic {
 fn seen(of: &Synthetic, seed: u64) -> Result<(Clocks, f64), ClaimError> {
     let mut one_way = OneWay::default();
     for (sent, received) in of.stamps(CLOCK_RUN, seed) {
-        one_way.see(sent, received.saturating_sub_unsigned(sent));
+        one_way.record(sent, received.saturating_sub_unsigned(sent));
     }
     let none = || ClaimError::other("the stamps say nothing");
     Ok((one_way.clocks().ok_or_else(none)?, one_way.first_ns().ok_or_else(none)? as f64 / 1e9))

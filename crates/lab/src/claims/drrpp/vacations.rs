@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlink_sim::{Fate, Observer, Options, PacketSeen};
 
-use super::flows::{FLOWS, LINK_BPS, NEW, OLD, PACKET, Point, SCHEDULERS, of, runs};
+use super::flows::{FLOWS, LINK_BPS, NEW, OLD, PACKET, Point, SCHEDULERS, estimate, runs};
 use super::load::bare;
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
@@ -117,7 +117,7 @@ pub(super) fn vacations(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let workload = busy(lambda)?;
         let seen = watch(lab, &workload, SCHEDULERS[NEW])?;
         let played = lab.play(&workload, &SCHEDULERS[..1], runs(lab), &Options::default())?;
-        let delay = of(&played.iter().map(|run| mean_delay(run, FLOWS[0])).collect::<Vec<_>>())?.mean;
+        let delay = estimate(&played.iter().map(|run| mean_delay(run, FLOWS[0])).collect::<Vec<_>>())?.mean;
         let model = predicted(lambda, &seen.visits);
         apart = apart.max((delay / model - 1.0).abs());
         largest = largest.max(mean(&seen.visits));
@@ -173,7 +173,7 @@ pub(super) fn isolation(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let workload = bare(15)?.with(&[("source.be1.packets_per_second", &rate)])?;
         let point = Point::play(lab, 0.0, &workload)?;
         let played = lab.play(&workload, &["fifo"], runs(lab), &Options::default())?;
-        let of_fifo = of(&played.iter().map(|run| mean_delay(run, FLOWS[0])).collect::<Vec<_>>())?.mean;
+        let of_fifo = estimate(&played.iter().map(|run| mean_delay(run, FLOWS[0])).collect::<Vec<_>>())?.mean;
         let [new, old, others, others_old] = [
             point.delay(NEW, "lc")?.mean,
             point.delay(OLD, "lc")?.mean,

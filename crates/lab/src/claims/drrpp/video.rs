@@ -7,7 +7,7 @@
 
 use fairlink_sim::Options;
 
-use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, line, lower, of, runs, span};
+use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, estimate, line, lower, runs, span};
 use super::waits::{Waits, waits};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
@@ -244,7 +244,7 @@ pub(super) fn fig510(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let workload = scenario(link.rate, HIGH, QUANTUM)?
                 .with(&[("class.lc.contract.bytes", bytes), ("class.lc.contract.every", every)])?;
             let played = lab.play(&workload, &SCHEDULERS[OLD..], runs(lab), &Options::default())?;
-            row.push(human::time(of(&played.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean));
+            row.push(human::time(estimate(&played.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean));
         }
         periods.row(row);
     }
@@ -327,7 +327,7 @@ pub(super) fn fig513(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     };
     // The video alone: the least that any scheduler can do.
     let lone = lab.play(&alone()?, &SCHEDULERS[..1], runs(lab), &Options::default())?;
-    let lone = of(&lone.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean;
+    let lone = estimate(&lone.iter().map(|run| mean_delay(run, "lc")).collect::<Vec<_>>())?.mean;
     let mut rows = vec![
         Row::new(
             "795 kbit/s: DRR++, part of the fall from 3000 to 27000 B that is done at 9000 B",

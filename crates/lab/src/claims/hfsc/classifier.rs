@@ -141,7 +141,7 @@ impl Counts {
     }
 
     /// Runs with several seeds of the hashes.
-    fn of(lab: &Lab<'_>, kind: Kind, classes: u32, sending: u32) -> Result<Self, ClaimError> {
+    fn measure(lab: &Lab<'_>, kind: Kind, classes: u32, sending: u32) -> Result<Self, ClaimError> {
         let rules = list(kind, classes);
         let comes = arrivals(&tree(&[sending as usize])?, PACKETS);
         let mut counts = Self::default();
@@ -234,7 +234,7 @@ pub(super) fn classifier(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     );
     let mut wrong = 0;
     let mut count = |kind: Kind, classes: u32, sending: u32| -> Result<Counts, ClaimError> {
-        let counts = Counts::of(lab, kind, classes, sending)?;
+        let counts = Counts::measure(lab, kind, classes, sending)?;
         wrong += counts.wrong;
         let later = &counts.later;
         let steps = [counts.first.steps(), later.steps()].map(|steps| format!("{steps:.2}"));

@@ -38,7 +38,7 @@ struct Delays {
 }
 
 impl Delays {
-    fn of(run: &Record, session: &str) -> Self {
+    fn from_record(run: &Record, session: &str) -> Self {
         let within = |times: &[(f64, f64)]| -> Vec<(f64, f64)> {
             times.iter().flat_map(|&(from, to)| run.delays(session, from + SETTLE, to)).collect()
         };
@@ -67,19 +67,19 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         for (scheduler, of) in schedulers.into_iter().zip(&mut all) {
             let run = record(lab, &workload, scheduler, &workload)?;
             for (session, delays) in ["audio", "video"].into_iter().zip(of) {
-                delays.push(Delays::of(&run, session));
+                delays.push(Delays::from_record(&run, session));
             }
         }
     }
     let [[audio, video], [audio_pfq, video_pfq]] = &all;
     let estimate = |of: &[Delays], value: &dyn Fn(&Delays) -> f64| -> Result<Estimate, ClaimError> {
         let values: Vec<f64> = of.iter().map(value).collect();
-        Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
+        Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
     };
     let paired =
         |a: &[Delays], b: &[Delays], value: &dyn Fn(&Delays, &Delays) -> f64| -> Result<Estimate, ClaimError> {
             let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
-            Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
+            Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
         };
     let most = |of: &[Delays]| of.iter().map(|delays| delays.most).fold(0.0, f64::max);
     let gains = [

@@ -227,7 +227,7 @@ struct Played {
 }
 
 impl Played {
-    fn of(lab: &Lab<'_>, workload: &Workload) -> Result<Self, ClaimError> {
+    fn play(lab: &Lab<'_>, workload: &Workload) -> Result<Self, ClaimError> {
         // S_2(t - d_0) in place of S_2(t - t_0): by virtual times alone.
         let lines = workload.text.lines().filter(|line| !line.starts_with("real_time"));
         let shared = Workload::new("fig3-shared.toml", lines.map(|line| format!("{line}\n")).collect::<String>());
@@ -246,7 +246,7 @@ impl Played {
 /// Figure 3: punishment for the use of excess bandwidth.
 pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("fig3.toml", include_str!("../../../../../scenarios/hfsc/fig3.toml"));
-    let played = Played::of(lab, &workload)?;
+    let played = Played::play(lab, &workload)?;
     let Letters { alpha, beta, t, .. } = LETTERS;
     let gap = |run: &Record| run.longest_gap("1", JOINS, JOINS + 0.5);
     let left = (1.0 - beta) * t * LINK / 8.0;
@@ -305,7 +305,7 @@ pub(super) fn fig3(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         Letters { t: 0.2, flat: 0.12, ..LETTERS },
     ];
     for letters in forms {
-        let played = Played::of(lab, &letters.workload())?;
+        let played = Played::play(lab, &letters.workload())?;
         let cells =
             [letters.starves(), gap(&played.sced), gap(&played.hfsc), played.hfsc.miss("2")?, played.shared.miss("2")?];
         let Letters { alpha, beta, t, flat } = letters;
@@ -363,7 +363,7 @@ pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let computed = |workload: &Workload| -> Result<(f64, f64, f64), ClaimError> {
         let file = workload.read("hfsc")?;
         let b = file.names.iter().position(|name| name == "B").ok_or_else(|| ClaimError::other("no B"))?;
-        let inner = InnerCurves::of(&file.link.tree).ok_or_else(|| ClaimError::other("too many classes"))?;
+        let inner = InnerCurves::for_tree(&file.link.tree).ok_or_else(|| ClaimError::other("too many classes"))?;
         let short = inner.short.iter().find(|short| short.class.index() == b);
         let short = short.ok_or_else(|| ClaimError::other("the curve of B is said to be met"))?;
         let bytes = short.bytes.as_ref().map_or(f64::INFINITY, to_f64);

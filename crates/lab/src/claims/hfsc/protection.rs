@@ -76,7 +76,7 @@ struct Pitt {
 }
 
 impl Pitt {
-    fn of(run: &Record) -> Self {
+    fn from_record(run: &Record) -> Self {
         let real_time = run.delays("pitt-video", WARMUP, 4.0);
         Self {
             longest: largest(&real_time),
@@ -92,7 +92,7 @@ type Pairs = Vec<[Pitt; 2]>;
 
 fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pairs, ClaimError> {
     let one = |workload: Workload| -> Result<Pitt, ClaimError> {
-        Ok(Pitt::of(&record(lab, &workload, scheduler, &workload)?))
+        Ok(Pitt::from_record(&record(lab, &workload, scheduler, &workload)?))
     };
     let pair = |seed| -> Result<[Pitt; 2], ClaimError> {
         Ok([
@@ -105,7 +105,7 @@ fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pair
 
 fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, ClaimError> {
     let values: Vec<f64> = of.iter().map(value).collect();
-    Estimate::of(&values).ok_or_else(|| ClaimError::other("no runs"))
+    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
 }
 
 /// The longest delay of real-time packets with many streams.
@@ -239,7 +239,7 @@ fn figure(found: &[Pairs]) -> Figure {
         {
             let found: Vec<Option<Estimate>> = found
                 .iter()
-                .map(|of| Estimate::of(&of.iter().map(|pair| value(&pair[place])).collect::<Vec<_>>()))
+                .map(|of| Estimate::from_values(&of.iter().map(|pair| value(&pair[place])).collect::<Vec<_>>()))
                 .collect();
             let mean = |of: &Option<Estimate>| of.as_ref().map_or(f64::NAN, |of| of.mean);
             // On this axis no bar ends at or below zero.

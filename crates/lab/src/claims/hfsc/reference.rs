@@ -216,7 +216,7 @@ struct Sharing {
 impl Sharing {
     fn new(curves: &[Curves]) -> Self {
         Self {
-            curves: curves.iter().map(|of| Pieces::of(&of.share, 0, 0)).collect(),
+            curves: curves.iter().map(|of| Pieces::from_curve(&of.share, 0, 0)).collect(),
             shapes: curves.iter().map(|of| of.share).collect(),
             served: vec![0; curves.len()],
             times: vec![Ratio::from_integer(0); curves.len()],
@@ -231,7 +231,7 @@ impl Sharing {
             _ => self.level,
         };
         let system = system.floor();
-        let curve = Pieces::of(&self.shapes[session], system.to_integer(), self.served[session]);
+        let curve = Pieces::from_curve(&self.shapes[session], system.to_integer(), self.served[session]);
         self.curves[session].lower_to(&curve);
         self.times[session] = self.time(session).max(system);
     }

@@ -163,12 +163,12 @@ pub(super) fn pieces(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let (low, high, ns) = (dice.between(1, 5_000), dice.between(5_001, 10_000), dice.between(1, 100_000));
             let (low, high) = (low * 1_000, high * 1_000);
             let shape = [curve(high, ns, low), curve(0, ns, high), curve(low, ns, high)][kind];
-            let mut deadlines = Pieces::of(&shape, 0, 0);
+            let mut deadlines = Pieces::from_curve(&shape, 0, 0);
             let (mut now, mut served, mut had) = (0i128, 0i128, false);
             for more in &mut by_updates {
                 now += i128::from(dice.below(200_000));
                 served += service_of(1) * i128::from(dice.below(100));
-                deadlines.lower_to(&Pieces::of(&shape, now, served));
+                deadlines.lower_to(&Pieces::from_curve(&shape, now, served));
                 let count = deadlines.count_above(served);
                 most[kind] = most[kind].max(count);
                 had |= count > 2;
@@ -252,7 +252,7 @@ fn guaranteed(dice: &mut SeededRng, late: u64) -> Guaranteed {
         found.packets += 1;
         found.shared += usize::from(shared);
         let at = Ratio::from_integer(now);
-        let holds = |&(start, before): &(i128, i128)| Pieces::of(&shape, start, before).scaled(&at) <= served;
+        let holds = |&(start, before): &(i128, i128)| Pieces::from_curve(&shape, start, before).scaled(&at) <= served;
         found.broken += usize::from(!starts.iter().any(holds));
     }
     found

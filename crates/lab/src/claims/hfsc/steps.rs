@@ -70,7 +70,7 @@ impl Meter<Counted> for Counts {
 }
 
 impl Counts {
-    fn of(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, ClaimError> {
+    fn measure(lab: &Lab<'_>, tree: &Hierarchy, backlogged: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         // As in the text; later if there are too many sessions for all to have sent.
         let from = FROM.max(2 * tree.leaves().len() as u64);
@@ -144,7 +144,7 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let counts: Vec<usize> = FLAT.into_iter().chain(BEYOND).collect();
     let mut found = Vec::new();
     for &sessions in &counts {
-        found.push((sessions, Counts::of(lab, &tree(&[sessions])?, false)?));
+        found.push((sessions, Counts::measure(lab, &tree(&[sessions])?, false)?));
     }
     let of = |sessions: usize| {
         let there = found.iter().find(|&&(count, _)| count == sessions);
@@ -168,7 +168,7 @@ pub(super) fn logarithmic(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     }
     let mut unequals = Vec::new();
     for sessions in [100, 16_384] {
-        unequals.push((sessions, Counts::of(lab, &tree_of(&[sessions], unequal)?, true)?));
+        unequals.push((sessions, Counts::measure(lab, &tree_of(&[sessions], unequal)?, true)?));
     }
     rows.push(
         Row::new(
@@ -216,7 +216,7 @@ pub(super) fn levels(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     for (load, backlogged) in [("two-state sources", false), ("all backlogged", true)] {
         let mut found = Vec::new();
         for fanouts in DEEP {
-            let counts = Counts::of(lab, &tree(fanouts)?, backlogged)?;
+            let counts = Counts::measure(lab, &tree(fanouts)?, backlogged)?;
             lines.push((format!("{}, {load}", shape(fanouts)), counts));
             found.push(counts);
         }
@@ -271,7 +271,7 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     )]);
     for (fanouts, kind, part) in trees {
         let tree = tree_of(fanouts, part)?;
-        let [usual, busy] = [Counts::of(lab, &tree, false)?, Counts::of(lab, &tree, true)?];
+        let [usual, busy] = [Counts::measure(lab, &tree, false)?, Counts::measure(lab, &tree, true)?];
         let name = format!("{} {kind} sessions", shape(fanouts));
         // The whole backlog is there before packets are counted: arrivals behind others are packets of the two-state
         // sources.

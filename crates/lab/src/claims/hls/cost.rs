@@ -72,7 +72,7 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let cells = costs.iter().chain([&progressive, &linear]).map(last);
             table.row(std::iter::once(format!("{shape}, {count}")).chain(cells));
         }
-        let work: Vec<Work> = counts.iter().map(|&count| Work::of(lab, count, flat)).collect::<Result<_, _>>()?;
+        let work: Vec<Work> = counts.iter().map(|&count| Work::measure(lab, count, flat)).collect::<Result<_, _>>()?;
         let most = work.iter().map(|work| work.hls / work.on_path).fold(0.0, f64::max);
         let what =
             format!("{shape}: classes that hls updates for a packet, over those that htb and cbq update, the largest");
@@ -144,7 +144,7 @@ struct Work {
 
 impl Work {
     /// Makes a tree with as many leaves, all backlogged, with packets of [`BYTES`].
-    fn of(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, ClaimError> {
+    fn measure(lab: &Lab<'_>, leaves: usize, flat: bool) -> Result<Self, ClaimError> {
         lab.go_on()?;
         let levels = if flat { 1 } else { leaves.ilog2() as usize };
         let shape = Shape { leaves, levels, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };

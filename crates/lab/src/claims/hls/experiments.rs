@@ -157,9 +157,9 @@ pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             .judging("For this experiment, HTB satisfies the allocation of HMM fairness."),
     ];
     for name in ["cbq-formal", "cbq-top-level"] {
-        rows.extend(kept(name, &Kept::of(of(&runs, name)?, &tree, &senders)));
+        rows.extend(kept(name, &Kept::from_run(of(&runs, name)?, &tree, &senders)));
     }
-    let other = Kept::of(of(&runs, "cbq-ancestor-only")?, &tree, &senders);
+    let other = Kept::from_run(of(&runs, "cbq-ancestor-only")?, &tree, &senders);
     let shown = "cbq-ancestor-only, which the figure does not have: least rate of A or B over its guarantee";
     rows.push(Row::shown(shown, Unit::Part, other.inner).judging(BELOW));
     let note = format!(
@@ -187,7 +187,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(run: &Run, tree: &[Class], senders: &[Sender]) -> Self {
+    fn from_run(run: &Run, tree: &[Class], senders: &[Sender]) -> Self {
         let busy = |phase: &Phase, class: &str| {
             let mut below = senders.iter().filter(|(leaf, _)| leaf.starts_with(class));
             below.any(|(_, active)| active.iter().any(|&(from, to)| from <= phase.start_s && phase.end_s <= to))

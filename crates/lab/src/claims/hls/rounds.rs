@@ -99,7 +99,7 @@ fn gaps(lab: &Lab<'_>) -> Result<Used, ClaimError> {
         let mut watch: Option<Result<Visits, ClaimError>> = None;
         drive(lab, 6, case, |tree, _, event| {
             if let Ok(watch) = watch.get_or_insert_with(|| Visits::new(tree)) {
-                watch.see(event);
+                watch.record(event);
             }
         })?;
         let Some(watch) = watch.transpose()? else { continue };
@@ -143,7 +143,7 @@ impl Visits {
         })
     }
 
-    fn see(&mut self, event: &Event) {
+    fn record(&mut self, event: &Event) {
         match *event {
             Event::Queued(class, handle, len) => {
                 self.form.enqueue(class, handle, len);
@@ -172,7 +172,7 @@ impl Visits {
 
 /// Returns the weights that HLS runs with.
 pub(super) fn run_weights(tree: &Hierarchy) -> Result<(Weights, u64), ClaimError> {
-    let run = RunWeights::of(tree).map_err(ClaimError::other)?;
+    let run = RunWeights::for_tree(tree).map_err(ClaimError::other)?;
     let units = (0..tree.len()).map(|class| run.credits(ClassId(class as u32))).collect();
     Ok((Weights::new(tree, units, CREDITS_PER_BYTE).map_err(ClaimError::other)?, CREDITS_PER_BYTE))
 }

@@ -145,7 +145,7 @@ fn guarantees(tree: &Hierarchy, weight: impl Fn(ClassId) -> f64) -> Vec<f64> {
 
 /// Returns the bytes per second by class, by the weights that HLS runs with, which are whole credits.
 fn as_run(tree: &Hierarchy) -> Result<Vec<f64>, ClaimError> {
-    let run = RunWeights::of(tree).map_err(ClaimError::other)?;
+    let run = RunWeights::for_tree(tree).map_err(ClaimError::other)?;
     Ok(guarantees(tree, |class| run.credits(class) as f64))
 }
 

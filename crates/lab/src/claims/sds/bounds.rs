@@ -66,7 +66,7 @@ struct Passage {
 }
 
 impl Passage {
-    fn of(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Self, ClaimError> {
+    fn simulate(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Self, ClaimError> {
         let tree = workload.read(scheduler)?.link.tree;
         let found = Arc::new(Mutex::new(Vec::new()));
         let make = || -> Box<dyn Observer> { Box::new(Watch { packets: Vec::new(), found: Arc::clone(&found) }) };
@@ -241,7 +241,7 @@ fn random(
         let mut dice = SeededRng::new(salt, case);
         let tree = classes(&mut dice, MOST, 1);
         let workload = scenario(&mut dice, "case.toml".into(), &tree, SECONDS);
-        for (ours, bound) in measure(&Passage::of(lab, &workload, scheduler)?) {
+        for (ours, bound) in measure(&Passage::simulate(lab, &workload, scheduler)?) {
             tried.sessions += 1;
             tried.exceeded += usize::from(ours > bound + ROUNDING);
             tried.used = tried.used.max(ours / bound);
@@ -323,7 +323,7 @@ pub(super) fn wfi(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 introduces the index.";
     let mut finding = always(lab, 43, "the worst-case fairness of equation (7)", 0.5, note, Passage::clearing)?;
     let workload = Workload::new("short-queue.toml", SHORT);
-    let passage = Passage::of(lab, &workload, "fq-ldf")?;
+    let passage = Passage::simulate(lab, &workload, "fq-ldf")?;
     // The last session is the small one.
     let short = ClassId(passage.shares.len() as u32 - 1);
     let (lag, constant) =

@@ -164,7 +164,7 @@ impl Compared {
     /// Its mean.
     pub(super) fn mean(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Result<Estimate, ClaimError> {
         let values: Vec<f64> = self.each(scheduler, value).into_iter().flatten().collect();
-        Estimate::of(&values).ok_or_else(nothing)
+        Estimate::from_values(&values).ok_or_else(nothing)
     }
 
     /// Returns the first scheduler's value less the second's, seed by seed.

@@ -62,7 +62,7 @@ pub(crate) struct PoolId {
 }
 
 impl Pooled {
-    fn of(config: &GatewayConfig) -> Vec<Self> {
+    fn for_config(config: &GatewayConfig) -> Vec<Self> {
         let Some(link) = &config.link else { return Vec::new() };
         let seats = link.shared.iter().flat_map(|spec| spec.members.iter().map(move |member| (spec, member)));
         let own = seats.filter(|(_, (place, ..))| *place == link.place).map(|(spec, &(_, class, base))| {
@@ -164,7 +164,7 @@ impl Generation {
 
 impl Generation {
     /// A generation for a gateway with this configuration, number of earlier changes, and number of frames in the pool.
-    pub(crate) fn of(
+    pub(crate) fn new(
         config: &GatewayConfig,
         delays: DelayTable,
         memory: MemoryBound,
@@ -183,7 +183,7 @@ impl Generation {
             pool_frames: frames as usize,
             delays,
             bounds: OnceLock::new(),
-            pooled: Pooled::of(config),
+            pooled: Pooled::for_config(config),
             default_class: config.default_class,
             matched: matched(config),
             unreachable: config.link.as_ref().map(|link| link.unreachable().to_vec()).unwrap_or_default(),

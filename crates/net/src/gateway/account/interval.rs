@@ -134,7 +134,7 @@ impl Interval {
             (received.packets > 0).then(|| received.bytes as f64 / received.packets as f64)
         };
         let traffic = Traffic::new(self.classes.iter().map(length).collect(), false);
-        Rule::of(generation.scheduler, &generation.tree, traffic)?.rates(demand)
+        Rule::for_scheduler(generation.scheduler, &generation.tree, traffic)?.rates(demand)
     }
 
     /// Demand of the link's leaves.

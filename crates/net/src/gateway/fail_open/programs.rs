@@ -62,7 +62,7 @@ impl Programs {
         let place = Some(Attachment::TcxIngress);
         let guard = Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard(&notes))?;
         let beat = beat.share()?;
-        let array = bpf::move_up(array.fd).map_err(BpfError::of("moving a descriptor above the others"))?;
+        let array = bpf::move_up(array.fd).map_err(BpfError::while_doing("moving a descriptor above the others"))?;
         Ok(Self { beat, array, gate, guard: Arc::new(guard) })
     }
 

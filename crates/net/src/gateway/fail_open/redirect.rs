@@ -43,7 +43,7 @@ pub(in crate::gateway) struct Marks {
 
 impl Marks {
     /// Returns the marks for the interface with this index.
-    pub(in crate::gateway) fn of(index: i32) -> Self {
+    pub(in crate::gateway) fn for_interface(index: i32) -> Self {
         let low = |number: u32| number & 0x00ff_ffff;
         Self { sent: 0x7100_0000 | low(index as u32), taken: 0x7200_0000 | low(std::process::id()) }
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_frame_is_redirected_while_the_heartbeat_is_fresh_and_else_it_goes_on() {
         let Some(beat) = allowed(Map::shared_array("beat", 1, 8)) else { return };
-        let code = redirection(&beat, 1, Marks::of(7));
+        let code = redirection(&beat, 1, Marks::for_interface(7));
         let place = Some(Attachment::TcxEgress);
         let Some(program) = allowed(Program::load(ProgramKind::Classifier, "own", place, code)) else { return };
         let page = beat.share().unwrap();
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn marks_differ_by_what_they_say_and_compare_as_they_are() {
-        let Marks { sent, taken } = Marks::of(7);
+        let Marks { sent, taken } = Marks::for_interface(7);
         assert!(sent != taken && sent as i32 > 0 && taken as i32 > 0);
-        assert_ne!(sent, Marks::of(8).sent);
+        assert_ne!(sent, Marks::for_interface(8).sent);
     }
 }

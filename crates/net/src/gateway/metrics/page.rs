@@ -54,14 +54,14 @@ impl Page {
         text
     }
 
-    fn seen(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {
+    fn observations(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {
         self.links.iter().filter_map(|link| Some((link, link.observation.as_deref()?)))
     }
 
     /// Returns all classes of all links except the links themselves.
     fn classes(&self) -> impl Iterator<Item = Class<'_>> {
         let filter = &self.filter;
-        self.seen().flat_map(move |(link, observation)| {
+        self.observations().flat_map(move |(link, observation)| {
             let generation = observation.generation();
             let asked = move |id: &ClassId| filter.takes(&generation.tree, *id, generation.names[id.index()].as_str());
             generation.tree.classes().filter(asked).map(move |id| Class {
@@ -259,11 +259,12 @@ impl Page {
     fn of_links(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let label = |link: &LinkPage| [("link", link.name.clone())];
         let bps = Some("bits_per_second");
-        let capacity = self.seen().map(|(link, seen)| (label(link), seen.generation().tree.link().rate.bps() as f64));
+        let capacity =
+            self.observations().map(|(link, seen)| (label(link), seen.generation().tree.link().rate.bps() as f64));
         writer.gauge(("fairlink_link_capacity", bps, "Configured rate"), capacity)?;
         for measure in MEASURES.iter().filter(|measure| measure.of_link) {
             let samples = || {
-                self.seen().filter_map(|(link, seen)| {
+                self.observations().filter_map(|(link, seen)| {
                     let rates = link.interval.as_ref().and_then(|interval| interval.class(ClassId::ROOT));
                     let rates = rates.map(ClassInterval::rates);
                     let counts = Some(&seen.totals[ClassId::ROOT.index()].counts);
@@ -273,7 +274,7 @@ impl Page {
             };
             writer.measure("link", measure, samples)?;
         }
-        let delays = self.seen().map(|(link, seen)| (label(link), &seen.all_delays));
+        let delays = self.observations().map(|(link, seen)| (label(link), &seen.all_delays));
         writer.delays(("fairlink_link_delay", "Delay of packets of all classes in the gateway"), delays)
     }
 
@@ -287,7 +288,7 @@ impl Page {
             "Interfaces and scheduler of the gateway",
             MetricType::Info,
             |metric| {
-                for (link, seen) in self.seen() {
+                for (link, seen) in self.observations() {
                     let generation = seen.generation();
                     let labels = [
                         ("link", link.name.as_str()),
@@ -300,7 +301,7 @@ impl Page {
                 Ok(())
             },
         )?;
-        let gateway = || self.seen().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
+        let gateway = || self.observations().map(|(link, seen)| (label(link), &seen.snapshot.gateway, seen));
         let gauges: [Gauge; 7] = [
             ("uptime", Some("seconds"), "Time since the data thread started", |seen| {
                 seen.snapshot.gateway.uptime.0 as f64 / 1e9

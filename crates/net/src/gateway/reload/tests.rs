@@ -218,7 +218,7 @@ impl World {
         let mut notes = Vec::new();
         fit_largest_packet(&mut config, &input, &mut notes).unwrap();
         let delays = DelayTable::new(&config.tree);
-        let generation = Generation::of(&config, delays.clone(), MemoryBound::default(), POOL, 0);
+        let generation = Generation::new(&config, delays.clone(), MemoryBound::default(), POOL, 0);
         let present = RunningConfig::new(
             &config,
             input,

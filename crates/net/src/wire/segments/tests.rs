@@ -48,7 +48,7 @@ fn made(made: Made) -> (Vec<u8>, VirtioHeader) {
     }
     if unfinished {
         let length = (plain.len() - transport) as u64;
-        let sum = Layout::of(&plain).unwrap().pseudo_header(&plain);
+        let sum = Layout::from_frame(&plain).unwrap().pseudo_header(&plain);
         plain[checksum..checksum + 2].copy_from_slice(&checksum::fold(sum + length).to_be_bytes());
     }
     if !is_v6 {
@@ -78,7 +78,7 @@ fn made(made: Made) -> (Vec<u8>, VirtioHeader) {
 
 /// The packets of a super-frame, checksums finished.
 fn split(frame: &[u8], header: &VirtioHeader) -> Result<Vec<Vec<u8>>, Unsplittable> {
-    let segments = Segments::of(frame, header, LONGEST_PACKET)?;
+    let segments = Segments::from_frame(frame, header, LONGEST_PACKET)?;
     let packet = |index| {
         let mut out = vec![0xee; LONGEST_PACKET];
         let len = segments.write(frame, index, &mut out);
@@ -232,15 +232,15 @@ fn no_field_is_believed() {
 #[test]
 fn packets_are_never_longer_than_frames_nor_than_ip_can_tell() {
     let (frame, header) = made(Made { total: 65_400, size: 65_400, ..TCP4 });
-    assert_eq!(Segments::of(&frame, &header, 1 << 17).unwrap().count(), 1);
-    assert_eq!(Segments::of(&frame, &header, frame.len() - 1), Err(Unsplittable::TooLong));
+    assert_eq!(Segments::from_frame(&frame, &header, 1 << 17).unwrap().count(), 1);
+    assert_eq!(Segments::from_frame(&frame, &header, frame.len() - 1), Err(Unsplittable::TooLong));
     let (mut frame, header) = made(Made { total: 65_400, size: 65_400, ..TCP4 });
     frame.resize(14 + 65_535, 1);
-    assert_eq!(Segments::of(&frame, &header, 1 << 17).unwrap().count(), 2);
+    assert_eq!(Segments::from_frame(&frame, &header, 1 << 17).unwrap().count(), 2);
     let header = VirtioHeader { segment: 65_535, ..header };
-    assert_eq!(Segments::of(&frame, &header, 1 << 17).unwrap().count(), 1);
+    assert_eq!(Segments::from_frame(&frame, &header, 1 << 17).unwrap().count(), 1);
     frame.push(1);
-    assert_eq!(Segments::of(&frame, &header, 1 << 17), Err(Unsplittable::TooLong));
+    assert_eq!(Segments::from_frame(&frame, &header, 1 << 17), Err(Unsplittable::TooLong));
 }
 
 proptest! {
@@ -267,7 +267,7 @@ proptest! {
         if let Some((flags, kind, header_len, checksum_start, checksum_offset)) = fields {
             header = VirtioHeader { flags, kind, header_len, segment: size, checksum_start, checksum_offset };
         }
-        if let Ok(segments) = Segments::of(&frame, &header, longest) {
+        if let Ok(segments) = Segments::from_frame(&frame, &header, longest) {
             prop_assert!((1..=MOST_SEGMENTS).contains(&segments.count()));
             let mut out = vec![0; longest];
             let mut at = None;

@@ -15,7 +15,7 @@ const PART: u128 = 100;
 /// # Errors
 /// As building the scheduler.
 pub(super) fn shortfalls(tree: &Hierarchy) -> Result<Vec<Shortfall>, BuildError> {
-    let plan = Plan::of(tree)?;
+    let plan = Plan::for_tree(tree)?;
     let may_borrow = |leaf: ClassId| {
         let above = core::iter::successors(Some(leaf), |&class| tree.parent(class));
         above.map(|class| tree.config(class)).all(|config| !config.bounded && !config.isolated)

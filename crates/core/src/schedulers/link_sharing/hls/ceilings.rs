@@ -249,9 +249,9 @@ impl CeilingDepths {
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
-        let weights = RunWeights::of(tree)?;
-        Self::new(tree, &weights, &Advances::of(tree, &weights)?)
+    pub fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        let weights = RunWeights::for_tree(tree)?;
+        Self::new(tree, &weights, &Advances::for_tree(tree, &weights)?)
     }
 
     fn new(tree: &Hierarchy, weights: &RunWeights, advances: &Advances) -> Result<Self, OutOfMemory> {
@@ -343,7 +343,7 @@ impl Ceilings {
         if count == 0 && members.is_empty() {
             return Ok(Self { limiters, waiting, pooled, nearest, held, waits });
         }
-        let depths = CeilingDepths::new(tree, weights, &Advances::of(tree, weights)?)?;
+        let depths = CeilingDepths::new(tree, weights, &Advances::for_tree(tree, weights)?)?;
         for class in tree.classes() {
             let parent = tree.parent(class).unwrap_or(ClassId::ROOT);
             held[parent.index()].most += weights.credits(class) as i64;

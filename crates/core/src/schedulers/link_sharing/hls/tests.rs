@@ -179,7 +179,7 @@ struct Pair {
 impl<'a> FairnessWatch<'a> {
     /// Of all siblings among the `watched` classes; a class may be ahead of the bound by `ahead` bytes.
     pub(super) fn new(tree: &'a Hierarchy, watched: impl Fn(ClassId) -> bool, ahead: impl Fn(ClassId) -> u64) -> Self {
-        let weights = RunWeights::of(tree).unwrap();
+        let weights = RunWeights::for_tree(tree).unwrap();
         let w = |class: ClassId| i128::from(weights.credits(class));
         let mut pairs = Vec::new();
         for parent in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -293,7 +293,7 @@ proptest! {
         sorted in any::<bool>(),
         steps in steps(400),
     ) {
-        let weights = RunWeights::of(&tree).unwrap();
+        let weights = RunWeights::for_tree(&tree).unwrap();
         let largest = u128::from(tree.link().max_packet) * u128::from(CREDITS_PER_BYTE);
         let bound = 2 * (tree.classes().map(|class| u128::from(weights.credits(class))).sum::<u128>()
             + largest * tree.leaves().len() as u128);
@@ -411,7 +411,7 @@ pub(super) fn saturate(tree: &Hierarchy, greedy: &[ClassId]) -> Vec<u64> {
     let mut hls = Hls::new(tree).unwrap();
     let mut pacer = Pacer::new(tree.link().rate, Nanos(1));
     let mut sent = alloc::vec![0u64; tree.len()];
-    let weights = RunWeights::of(tree).unwrap();
+    let weights = RunWeights::for_tree(tree).unwrap();
     let round = tree.classes().map(|class| weights.credits(class) / CREDITS_PER_BYTE + 1).sum::<u64>()
         + 1500 * tree.leaves().len() as u64;
     // Largest excess over ceiling * t so far from any earlier start: max over s of (W(s) - c s), then W(t) - c t minus
@@ -516,7 +516,7 @@ fn nested_ceilings_bind_where_the_ideal_says() {
 
 #[test]
 fn small_weights_are_used_as_they_stand_and_rates_are_scaled_by_a_power_of_ten() {
-    let weights = RunWeights::of(&figure_1()).unwrap();
+    let weights = RunWeights::for_tree(&figure_1()).unwrap();
     let bytes = |credits: u64| credits / CREDITS_PER_BYTE;
     let as_run: Vec<u64> = (1..8).map(|class| bytes(weights.credits(ClassId(class)))).collect();
     assert_eq!(as_run, [300, 300, 400, 100, 200, 100, 200]);
@@ -525,7 +525,7 @@ fn small_weights_are_used_as_they_stand_and_rates_are_scaled_by_a_power_of_ten()
     tree.add(ClassId::ROOT, weighted(700_000_000)).unwrap();
     tree.add(a, weighted(1)).unwrap();
     tree.add(a, weighted(1_000_000_000)).unwrap();
-    let weights = RunWeights::of(&tree.build().unwrap()).unwrap();
+    let weights = RunWeights::for_tree(&tree.build().unwrap()).unwrap();
     assert_eq!((bytes(weights.credits(ClassId(1))), weights.power_of_ten(ClassId::ROOT)), (300, 6));
     // 10^9 + 1 against 1500 B: divided by 10^6; the small one is 16.78 credits.
     assert_eq!((weights.credits(ClassId(3)), weights.power_of_ten(a)), (17, 6));

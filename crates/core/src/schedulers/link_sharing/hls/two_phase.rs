@@ -46,7 +46,7 @@ impl TwoPhase {
     /// Fails if there is no memory for the weights.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let n = tree.len();
-        let weights = RunWeights::of(tree)?;
+        let weights = RunWeights::for_tree(tree)?;
         let ids = || (0..n).map(|id| ClassId(id as u32));
         Ok(Self {
             parent: ids().map(|id| tree.parent(id).map_or(0, ClassId::index)).collect(),

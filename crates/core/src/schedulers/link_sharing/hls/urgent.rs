@@ -103,7 +103,7 @@ impl Advances {
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub fn of(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
+    pub fn for_tree(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
         let urgent = || tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical);
         let count = urgent().count();
         if count == 0 {
@@ -165,8 +165,8 @@ impl Advances {
 
 /// Returns the terms by which HLS serves `tree`, for its theorems.
 pub(super) fn round_terms(tree: &Hierarchy) -> Result<RoundTerms, OutOfMemory> {
-    let run = RunWeights::of(tree)?;
-    let advances = Advances::of(tree, &run)?.bytes;
+    let run = RunWeights::for_tree(tree)?;
+    let advances = Advances::for_tree(tree, &run)?.bytes;
     Ok(RoundTerms { weights: run.into_credits(), units_per_byte: CREDITS_PER_BYTE, advances })
 }
 
@@ -217,8 +217,8 @@ fn longest_round(tree: &Hierarchy, run: &RunWeights) -> u128 {
 /// link, late by a largest packet and the advances of the others. Any other has its share.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let none = || alloc::vec![None; tree.len()];
-    let Ok(run) = RunWeights::of(tree) else { return none() };
-    let Ok(advances) = Advances::of(tree, &run) else { return none() };
+    let Ok(run) = RunWeights::for_tree(tree) else { return none() };
+    let Ok(advances) = Advances::for_tree(tree, &run) else { return none() };
     // The share of the link, and the sum of W_a / s_a in bytes, rounded up.
     let mut paths = alloc::vec![Some((Ratio::whole(1), 0u128)); tree.len()];
     let mut servers = none();
@@ -270,7 +270,7 @@ pub(super) struct Urgent {
 
 impl Urgent {
     pub(super) fn new(tree: &Hierarchy, run: &RunWeights) -> Result<Self, OutOfMemory> {
-        let advances = Advances::of(tree, run)?;
+        let advances = Advances::for_tree(tree, run)?;
         let account = |class: usize| Account { debt: 0, advance: (advances.bytes[class] * CREDITS_PER_BYTE) as i64 };
         let urgent = advances.bytes.iter().filter(|&&bytes| bytes > 0).count();
         let accounts = slice(advances.bytes.len(), account)?;

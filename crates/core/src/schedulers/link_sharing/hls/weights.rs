@@ -38,7 +38,7 @@ impl RunWeights {
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub fn of(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+    pub fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut leaves_below = filled(tree.len(), 0u64)?;
         for class in tree.classes().rev() {
             pause(class.index());
@@ -111,7 +111,7 @@ mod tests {
         fn in_long_rounds_each_group_adds_up_to_its_share_and_siblings_keep_their_ratio(tree in trees()) {
             let link = LinkConfig { rounds: RoundLength::Long, ..tree.link() };
             let tree = tree.rebuilt(link, |_, _| {}).unwrap();
-            let run = RunWeights::of(&tree).unwrap();
+            let run = RunWeights::for_tree(&tree).unwrap();
             let leaves_below = |class| tree.leaves().iter().filter(|&&leaf| {
                 core::iter::successors(Some(leaf), |&at| tree.parent(at)).any(|at| at == class)
             }).count() as u64;

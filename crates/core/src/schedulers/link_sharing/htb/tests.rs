@@ -512,7 +512,7 @@ proptest! {
     #[test]
     fn a_backlogged_leaf_keeps_its_guarantee_where_guarantees_add_up(spec in random_trees(), arrivals in arrivals()) {
         let tree = spec.build(false);
-        let plan = Plan::of(&tree).unwrap();
+        let plan = Plan::for_tree(&tree).unwrap();
         // By leaf: W(0, t] - rate * t at its largest since it became backlogged, in billionths of a bit.
         let mut best: Vec<Option<i128>> = alloc::vec![None; tree.len()];
         let (mut bytes, mut seen) = (alloc::vec![0i128; tree.len()], 0);

@@ -38,7 +38,7 @@ fn shape(tree: &Hierarchy, class: ClassId) -> Result<Option<(Shape, u64)>, Build
         (None, Some(ceiling)) => Ok(Some((Shape::line(ceiling.bps() << SLOPE_BITS), ceiling.bps()))),
         (Some(_), Some(_)) => Err(refused("a ceiling and an upper limit; one of them is enough")),
         (Some(curve), None) => {
-            let shape = Shape::of(&curve).map_err(refused)?;
+            let shape = Shape::from_curve(&curve).map_err(refused)?;
             if shape.is_convex() || shape.ends_flat() {
                 return Err(refused("an upper limit that is flat somewhere"));
             }
@@ -72,7 +72,7 @@ impl Limit {
     ///
     /// # Errors
     /// [`BuildError::Curve`].
-    pub(super) fn of(tree: &Hierarchy, class: ClassId) -> Result<Option<Self>, BuildError> {
+    pub(super) fn for_class(tree: &Hierarchy, class: ClassId) -> Result<Option<Self>, BuildError> {
         let Some((shape, bps)) = shape(tree, class)? else { return Ok(None) };
         let burst = tree.config(class).ceiling_burst.map(|burst| burst.min(LARGEST_BURST));
         let burst = burst.unwrap_or_else(|| default_burst(tree, class, bps));

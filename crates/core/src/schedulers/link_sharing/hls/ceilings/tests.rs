@@ -115,7 +115,7 @@ fn limited_at_or_below(tree: &Hierarchy) -> Vec<bool> {
 }
 
 fn ahead_below(tree: &Hierarchy) -> Vec<u64> {
-    let advances = Advances::of(tree, &RunWeights::of(tree).unwrap()).unwrap();
+    let advances = Advances::for_tree(tree, &RunWeights::for_tree(tree).unwrap()).unwrap();
     let mut ahead: Vec<u64> = (0..tree.len()).map(|at| advances.bytes(ClassId(at as u32))).collect();
     for class in tree.classes().rev() {
         ahead[tree.parent(class).unwrap().index()] += ahead[class.index()];
@@ -288,7 +288,7 @@ proptest! {
     fn a_leaf_is_visited_again_in_time_however_many_ceilings_it_waits_for(
         tree in trees_of(15, some_limits(4)), steps in arrivals()
     ) {
-        let run = RunWeights::of(&tree).unwrap();
+        let run = RunWeights::for_tree(&tree).unwrap();
         let ahead = ahead_below(&tree);
         let weights: u64 = tree.classes().map(|class| run.credits(class)).sum();
         let round = weights.div_ceil(CREDITS_PER_BYTE) + 1000 * tree.leaves().len() as u64;

@@ -25,7 +25,7 @@ fn bytes_before(advances: &Advances, tree: &Hierarchy, leaf: ClassId) -> Option<
 
 /// The sum of the advances in the subtree of each class.
 fn advances_below(tree: &Hierarchy) -> Vec<u64> {
-    let advances = Advances::of(tree, &RunWeights::of(tree).unwrap()).unwrap();
+    let advances = Advances::for_tree(tree, &RunWeights::for_tree(tree).unwrap()).unwrap();
     let mut below: Vec<u64> = (0..tree.len()).map(|class| advances.bytes(ClassId(class as u32))).collect();
     for class in tree.classes().rev() {
         below[tree.parent(class).unwrap().index()] += below[class.index()];
@@ -94,8 +94,8 @@ proptest! {
     fn packets_within_the_share_wait_for_nothing_but_what_is_ahead_of_them(
         tree in trees_of(40, some_urgent()), arrivals in arrivals(), greedy in any::<bool>()
     ) {
-        let run = RunWeights::of(&tree).unwrap();
-        let advances = Advances::of(&tree, &run).unwrap();
+        let run = RunWeights::for_tree(&tree).unwrap();
+        let advances = Advances::for_tree(&tree, &run).unwrap();
         let mut hls = Hls::new(&tree).unwrap();
         let leaves = tree.leaves();
         let is_urgent = |leaf: ClassId| tree.config(leaf).latency_critical;
@@ -189,7 +189,7 @@ fn figure_1_with_b1_urgent(burst: Option<u64>) -> Hierarchy {
 #[test]
 fn the_advance_of_figure_1_is_what_the_formula_says() {
     let tree = figure_1_with_b1_urgent(None);
-    let advances = Advances::of(&tree, &RunWeights::of(&tree).unwrap()).unwrap();
+    let advances = Advances::for_tree(&tree, &RunWeights::for_tree(&tree).unwrap()).unwrap();
     // Q = 1600 + 5 * 1500 = 9100, L = 1500; s = 1/10, B may keep 300 / 3 bytes of B1's:
     // A = (1500 + 100 + (18,200 + 1500) / 10) / (1 - 1/10) = 3966.67.
     assert!((3967..3972).contains(&advances.bytes(ClassId(6))), "{advances:?}");
@@ -198,7 +198,7 @@ fn the_advance_of_figure_1_is_what_the_formula_says() {
     assert_eq!(bytes_before(&advances, &tree, ClassId(6)), Some(3000));
     assert_eq!(bytes_before(&advances, &tree, ClassId(7)), None);
     let longer = figure_1_with_b1_urgent(Some(10_500));
-    let advances = Advances::of(&longer, &RunWeights::of(&longer).unwrap()).unwrap();
+    let advances = Advances::for_tree(&longer, &RunWeights::for_tree(&longer).unwrap()).unwrap();
     assert!((13_967..13_972).contains(&advances.bytes(ClassId(6))), "{advances:?}");
     assert_eq!(bytes_before(&advances, &longer, ClassId(6)), Some(12_000));
 }
@@ -217,7 +217,7 @@ fn tiny_bursts() -> Hierarchy {
 #[test]
 fn no_leaf_owes_more_than_its_advance_however_small_its_burst() {
     let tree = tiny_bursts();
-    let advances = Advances::of(&tree, &RunWeights::of(&tree).unwrap()).unwrap();
+    let advances = Advances::for_tree(&tree, &RunWeights::for_tree(&tree).unwrap()).unwrap();
     assert!(tree.classes().skip(2).all(|class| advances.bytes(class) == 1500), "{advances:?}");
     let bound = bytes_before(&advances, &tree, ClassId(1)).unwrap();
     assert!((31_500 + 1500..34_000).contains(&bound), "{bound}");

@@ -77,7 +77,8 @@ fn measured(scheduler: &str, tree: Hierarchy, frames: [usize; 4]) -> GatewayStat
     let tree = &played.generation.tree;
     let same = Traffic::new(vec![Some(1000.0); tree.len()], false);
     let demand = interval.demand(tree).unwrap();
-    if let Ok(ideal) = Rule::of(played.generation.scheduler, tree, same).and_then(|rule| rule.solve(&demand)) {
+    if let Ok(ideal) = Rule::for_scheduler(played.generation.scheduler, tree, same).and_then(|rule| rule.solve(&demand))
+    {
         for class in tree.classes() {
             // A class that got its whole demand may be a packet short of it in the ideal.
             let by = interval.class(class).unwrap().limited.and_then(|limited| limited.by);
