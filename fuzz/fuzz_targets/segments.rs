@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         checksum_offset: u16::from_be_bytes([e, f]),
     };
     let longest = 40 + 16 * usize::from(longest);
-    let Ok(segments) = Segments::of(frame, &header, longest) else { return };
+    let Ok(segments) = Segments::from_frame(frame, &header, longest) else { return };
     assert!((1..=MOST_SEGMENTS).contains(&segments.count()));
     let mut out = vec![0; longest];
     let mut at = segments.payload(0).start;
