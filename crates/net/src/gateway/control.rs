@@ -1,7 +1,7 @@
-//! The control socket: how other programs talk to a running gateway.
+//! The control socket: requests of other programs to a running gateway.
 //!
-//! The socket is a Unix stream socket that only its owner may open, or whom its [`Access`] lets in. A request is one line of JSON, and so is its answer. A
-//! connection carries any number of them:
+//! The socket is a Unix stream socket. Its owner may open it, and those whom its [`Access`] admits. A request is one line of JSON, and so is
+//! its answer. A connection carries any number of them:
 //!
 //! ```text
 //! {"cmd": "links"}
@@ -9,7 +9,7 @@
 //! {"cmd": "stats", "link": NAME, "interval_ms": N}
 //! {"ok": true, "stats": {...}}            (the object of [`crate::gateway::stats::GatewayStats`])
 //! {"cmd": "trace", "snap_bytes": N}
-//! {"ok": true, "trace": {...}}            (what the gateway is; records of packets follow, until the end of one of both sides)
+//! {"ok": true, "trace": {...}}            (a description of the gateway; records of packets follow, until either side ends the trace)
 //! {"cmd": "reload", "file": "NAME", "text": "...", "moves": [["old", "new"]], "dry_run": true}
 //! {"cmd": "rate", "class": "A", "bps": 5000000, "ceiling": true}
 //! {"cmd": "scheduler", "name": "hfsc", "lenient": true}
@@ -18,26 +18,26 @@
 //! {"ok": false, "error": "..."}           (anything not understood or refused)
 //! ```
 //!
-//! `link` may be left out where there is one link. With `interval_ms`, the statistics have what happened since the last such answer for the
-//! link on the same connection, and the connection may be silent for so long before the next request.
+//! `link` is optional if there is one link. With `interval_ms`, the statistics cover the interval since the last such answer for the link on
+//! the same connection, and the connection may be silent for that time before the next request.
 //!
-//! `reload` without a text has the gateway read its own files again. Without `link` it means all links, which come and go with it. `rate` without a
-//! class is the link's.
+//! `reload` without a text makes the gateway read its own files again. Without `link` it applies to all links and opens and closes links.
+//! `rate` without a class sets the rate of the link.
 //!
-//! Records of a trace are binary, for a client of the same version. Whoever traces says that it wants no more by closing its writing
-//! end; the packets under way and the end of the trace follow.
+//! Records of a trace are binary, for a client of the same version. A client ends a trace by closing its writing end; the packets under way
+//! and the end of the trace follow.
 //!
-//! Unknown members of a request are ignored. Nobody waits long for anybody:
+//! Unknown members of a request are ignored. Waiting times are bounded:
 //!
-//! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and as long to take the answer. One that
-//!   needs longer is closed, however busy it looks.
+//! * A connection has [`PATIENCE`] for each request, from its first byte to its last, and the same time to read the answer. A slower one is
+//!   closed, whatever it sends meanwhile.
 //! * A request has at most 16 MiB.
-//! * 32 connections are served at once, none waiting for another. Whoever comes then takes the place of one that is silent between two
-//!   requests, or of the one whose time runs out first; of one whose change is under way only where there is no other. A client whose place was
-//!   taken asks again, unless that might change something twice.
-//! * A gateway that ends closes all of them at once.
-//! * Whoever traces and takes nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends hands over the rest of a trace first.
-//! * A client that finds no answer gives up after 4 s, also where the gateway is stopped (SIGSTOP).
+//! * 32 connections are served at once, independently of each other. A further one replaces a connection that is silent between two requests,
+//!   or the one whose time runs out first; one with a change in flight only if there is no other. A client that was replaced asks again, unless
+//!   that might repeat a change.
+//! * A gateway closes all connections at once when it ends.
+//! * A client that traces and reads nothing for [`TRACE_PATIENCE`] is closed. A gateway that ends sends the rest of a trace first.
+//! * A client without an answer gives up after 4 s, also if the gateway is stopped (SIGSTOP).
 
 mod access;
 pub mod recording;
@@ -66,27 +66,26 @@ use crate::gateway::serving::ServerThread;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
-/// How long the other side of a connection has for a whole request, and to take a whole answer.
+/// Time limit for the other side of a connection to send a request, and to read an answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// How long whoever traces may take nothing of what there is.
+/// Longest time in which a tracing client may read nothing of what is due.
 pub const TRACE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the data thread has for an answer.
+/// Time limit for the answer of the data thread.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long a client waits for an answer.
+/// Longest time that a client waits for an answer.
 const LONGEST_WAIT: Duration = ANSWER.saturating_add(PATIENCE);
-/// How long a change may take: a large file is read and built first.
+/// Time limit of a change, which includes reading and building a large file.
 const CHANGE: Duration = Duration::from_secs(30);
-/// How long a socket may be there before somebody listens at it: a gateway that starts makes it first, and who waits for the file may be
-/// as quick.
+/// Time between the creation of a socket and the first `listen`. A client that waits for the file may connect in between.
 const STARTING: Duration = Duration::from_millis(100);
-/// How often a client tries again to connect to a gateway that many others wait for.
+/// Time between two attempts of a client to connect to a gateway with a full queue of connections.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest answer in bytes: some 500,000 classes.
 const LONGEST_ANSWER: usize = 512 << 20;
 /// Connections that the kernel keeps until the server takes them.
 const BACKLOG: libc::c_int = 64;
 
-/// Why there is no control socket, or no answer from it.
+/// Errors of serving or using the control socket.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// Another gateway serves this socket.
@@ -95,7 +94,7 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// The socket did not get the mode and the group that it was to have.
+    /// The socket did not get its mode and group.
     #[error(
         "control socket {path} would have the mode {:04o} and the group {}, and not {:04o} and {} as asked: does the file system there \
          know them? Name another place (--control PATH)", got.0, got.1, wanted.0, wanted.1
@@ -103,9 +102,9 @@ pub enum ControlError {
     Access {
         /// The socket.
         path: PathBuf,
-        /// The mode and the group that it got.
+        /// Its actual mode and group.
         got: (u32, u32),
-        /// Those that it was to have.
+        /// The required mode and group.
         wanted: (u32, u32),
     },
     /// A file that is not a socket is there.
@@ -137,10 +136,10 @@ pub enum ControlError {
     /// The gateway understood and refused.
     #[error("the gateway answers: {message}")]
     Refused {
-        /// What it said.
+        /// The gateway's message.
         message: String,
     },
-    /// Somebody listens there and does not answer.
+    /// A process listens at the socket and does not answer.
     #[error(
         "{path}: no answer within {} s; is the gateway stopped? (`ps` shows T; `kill -CONT PID` lets it go on)",
         .waited.as_secs()
@@ -148,10 +147,10 @@ pub enum ControlError {
     NoAnswer {
         /// The socket.
         path: PathBuf,
-        /// How long was waited.
+        /// The time waited.
         waited: Duration,
     },
-    /// The gateway has closed the connection before it answered.
+    /// The gateway closed the connection before it answered.
     #[error(
         "{path}: the gateway has closed the connection without an answer, because it ends or too many ask at once; what was asked for may \
          have been done: look (`fairlink ctl stats`), then try again"
@@ -160,12 +159,12 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// What came back is no answer.
+    /// The answer cannot be parsed.
     #[error("{path} does not answer as a gateway does: {source}")]
     NotAnAnswer {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
     /// The kernel refused.
@@ -182,45 +181,45 @@ pub enum ControlError {
 #[serde(default)]
 struct Request {
     cmd: String,
-    /// Which link; the only one where it is absent.
+    /// Name of the link; the only link if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<String>,
-    /// Of statistics: that the answer has what happened since the one before, and in how many ms the next request comes.
+    /// For statistics: the answer covers the interval since the last one, and the next request follows within this time in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ms: Option<u64>,
-    /// Of a trace: most bytes of a packet; all where it is absent.
+    /// For a trace: most bytes of a packet; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     snap_bytes: Option<u32>,
-    /// Of a change: only say what would change.
+    /// For a change: only report what would change.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
-    /// Of `reload`: name and text of the link file. The gateway reads its own again where they are absent.
+    /// For `reload`: name and text of the link file. The gateway reads its own file again if they are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// Of `reload`: leaves that are there no more, and those that get their packets.
+    /// For `reload`: names of removed leaves, each with that of the leaf that gets its packets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     moves: Vec<(String, String)>,
-    /// Of `rate`: the class; the link where it is absent.
+    /// For `rate`: the class; the link if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
-    /// Of `rate`: in bit/s.
+    /// For `rate`: the rate in bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     bps: Option<u64>,
-    /// Of `rate`: whether it is the ceiling.
+    /// For `rate`: true to set the ceiling.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ceiling: bool,
-    /// Of `scheduler`: its name.
+    /// For `scheduler`: its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Of `scheduler`: go on without what it cannot honour.
+    /// For `scheduler`: ignore what it cannot honour.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     lenient: bool,
 }
 
 impl Request {
-    /// The change of one link that it asks for; `None` if it asks for none.
+    /// Returns the change of one link that is requested; `None` if the request is of another kind.
     fn wanted(&self) -> Option<Result<Wanted, String>> {
         let wanted = match self.cmd.as_str() {
             "rate" => match self.bps.map(Rate::from_bps) {
@@ -242,7 +241,7 @@ impl Request {
         Some(wanted)
     }
 
-    /// What asks for this change.
+    /// Makes the request for a change.
     fn for_change(link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Self {
         let request = Self { link: link.map(str::to_owned), dry_run, ..Self::default() };
         match wanted.clone() {
@@ -260,7 +259,7 @@ impl Request {
     }
 }
 
-/// What a gateway whose packets are traced is.
+/// Description of a gateway whose packets are traced.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Traced {
     input: String,
@@ -294,20 +293,20 @@ impl Reply {
     }
 }
 
-/// The default place of the socket of a gateway into `output`: `fairlink-OUTPUT.sock` in the directory that a service manager has made for
-/// it (`$RUNTIME_DIRECTORY`), in `$XDG_RUNTIME_DIR`, or in `/run` where neither is set.
+/// Returns the default path of the socket of a gateway into `output`: `fairlink-OUTPUT.sock` in the runtime directory of its service
+/// (`$RUNTIME_DIRECTORY`), in `$XDG_RUNTIME_DIR`, or in `/run` if neither is set.
 #[must_use]
 pub fn default_path(output: &str) -> PathBuf {
     let of_service = std::env::var_os("RUNTIME_DIRECTORY").and_then(|list| first_path(&list));
     of_service.unwrap_or_else(|| directories().remove(0)).join(format!("fairlink-{output}.sock"))
 }
 
-/// The first of several paths with colons between them, where it is absolute.
+/// Returns the first of several paths separated by colons, if it is absolute.
 fn first_path(list: &std::ffi::OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
-/// The socket of the one gateway that runs, by this user or by root.
+/// Returns the socket of the one running gateway, of this user or of root.
 ///
 /// # Errors
 /// [`ControlError::NoneFound`], [`ControlError::SeveralFound`].
@@ -347,8 +346,8 @@ fn directories() -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from("/run")]).collect()
 }
 
-/// Returns true if somebody listens there. A socket that may not be opened counts as served, and so does one that so many wait for that
-/// there is no room for another.
+/// Returns true if a process listens at the socket. A socket that may not be opened counts as served, and so does one with a full queue of
+/// connections.
 fn is_served(path: &Path) -> bool {
     match connect(path) {
         Ok(_) => true,
@@ -356,7 +355,7 @@ fn is_served(path: &Path) -> bool {
     }
 }
 
-/// Connects without waiting: `WouldBlock` where there is no room for another connection now.
+/// Connects without waiting: `WouldBlock` if the queue of connections is full.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     let (address, length) = address(path).ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
@@ -365,18 +364,18 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Statistics of the only link of the gateway whose socket is at `path`, within 4 s.
+/// Returns the statistics of the only link of the gateway whose socket is at `path`, within 4 s.
 ///
 /// # Errors
-/// [`ControlError`]: nobody there, no permission, no answer in time, several links, or not a gateway.
+/// [`ControlError`]: no gateway, no permission, no answer in time, several links, or not a gateway.
 pub fn stats(path: &Path) -> Result<GatewayStats, ControlError> {
     Watch::connect(path)?.stats(None, None)
 }
 
-/// Changes a link of the gateway whose socket is at `path`, the only one where none is named, or asks what would change where it is a `dry_run`, within 30 s.
+/// Changes a link of the gateway whose socket is at `path`, the only one if none is named, within 30 s. A `dry_run` only reports the changes.
 ///
 /// # Errors
-/// [`ControlError`]: as [`stats`], and where the gateway refuses the change, which leaves everything as it was.
+/// [`ControlError`]: as [`stats`], and if the gateway refuses the change, which leaves everything unchanged.
 pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -> Result<Reloaded, ControlError> {
     match ask_for_change(path, &Request::for_change(link, wanted, dry_run))? {
         Reply { reloaded: Some(reloaded), .. } => Ok(reloaded),
@@ -384,7 +383,7 @@ pub fn change(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool) -
     }
 }
 
-/// Reloads a link of the gateway whose socket is at `path`, or all of them, or asks what would change, within 30 s.
+/// Reloads a link of the gateway whose socket is at `path`, or all of them, within 30 s. A dry run only reports the changes.
 ///
 /// # Errors
 /// [`ControlError`], as [`change`].
@@ -413,33 +412,33 @@ fn ask_for_change(path: &Path, request: &Request) -> Result<Reply, ControlError>
     serde_json::from_slice(&line).map_err(|source| ControlError::NotAnAnswer { path: path.to_owned(), source })
 }
 
-/// The line that answers `request`, what has come behind it, and the connection. [`ControlError::NoAnswer`] where there is none in time.
+/// Returns the line that answers `request`, the input behind it, and the connection. [`ControlError::NoAnswer`] after the time limit.
 fn ask(path: &Path, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
     ask_for(path, request, LONGEST_WAIT)
 }
 
-/// As [`ask`], within `waited`.
+/// Same as [`ask`], within `waited`.
 fn ask_for(path: &Path, request: &[u8], waited: Duration) -> Result<(Vec<u8>, Vec<u8>, UnixStream), ControlError> {
     let mut connection = Connection::open(path, waited)?;
     let line = connection.ask(request)?;
     Ok((line, connection.input, connection.stream))
 }
 
-/// The asking end of a connection.
+/// The client's end of a connection.
 #[derive(Debug)]
 struct Connection {
     path: PathBuf,
     stream: UnixStream,
-    /// How long an answer may take.
+    /// Time limit of an answer.
     waited: Duration,
-    /// Until when the first answer has to be there.
+    /// Time limit of the first answer.
     first: Option<Instant>,
-    /// What has come behind the last answer.
+    /// Input behind the last answer.
     input: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects. Each answer may take as long as is `waited`, the first with the time for connecting.
+    /// Connects. Each answer may take `waited`; the time for connecting counts for the first.
     fn open(path: &Path, waited: Duration) -> Result<Self, ControlError> {
         let begun = Instant::now();
         let until = begun + waited;
@@ -464,14 +463,14 @@ impl Connection {
         Ok(Self { path: path.to_owned(), stream, waited, first: Some(until), input: Vec::new() })
     }
 
-    /// The line that answers `request`.
+    /// Returns the line that answers `request`.
     fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
         let until = self.first.take().unwrap_or_else(|| Instant::now() + self.waited);
         self.ask_until(request, until).map_err(|error| failed(&self.path, error, self.waited))
     }
 
-    /// As [`Connection::ask`], of a request that changes nothing and does not go on with an earlier one: where somebody else has taken the place
-    /// of this connection, it is asked again on another one.
+    /// Same as [`Connection::ask`], for a request that changes nothing and does not continue an earlier one: if this connection was replaced by
+    /// another client's, the request is repeated on a new connection.
     fn ask_again(&mut self, request: &[u8]) -> Result<Vec<u8>, ControlError> {
         let until = *self.first.get_or_insert_with(|| Instant::now() + self.waited);
         loop {
@@ -487,7 +486,7 @@ impl Connection {
         }
     }
 
-    /// `WouldBlock` or `TimedOut` where there is no answer by `until`.
+    /// Sends `request` and returns the line that answers it. `WouldBlock` or `TimedOut` if there is none by `until`.
     fn ask_until(&mut self, request: &[u8], until: Instant) -> io::Result<Vec<u8>> {
         let left = || match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
@@ -514,7 +513,7 @@ impl Connection {
     }
 }
 
-/// What an error of the socket means to whoever asks.
+/// Converts an error of the socket.
 fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
     match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::NoAnswer { path: path.to_owned(), waited },
@@ -525,7 +524,7 @@ fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
     }
 }
 
-/// A control socket that is being served, until this is dropped.
+/// A control socket that is served until this is dropped.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -533,8 +532,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes a socket at `path` that only its owner may open. A thread of its own answers there with what `links` say. The
-    /// socket of a gateway that has died is replaced.
+    /// Makes a socket at `path` that only its owner may open, and serves it on a thread of its own with the statistics and changes of `links`.
+    /// The socket of a gateway that has died is replaced.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -542,7 +541,7 @@ impl Control {
         Self::start_for(path, Access::default(), links)
     }
 
-    /// As [`Control::start`], for those whom `access` lets in.
+    /// Same as [`Control::start`], for those whom `access` admits.
     ///
     /// # Errors
     /// As [`Control::start`]; no permission to give the socket to its group (`EPERM`), which [`Access::join_group`] prevents.
@@ -560,7 +559,7 @@ impl Control {
         Ok(Self { path: path.to_owned(), _thread: thread })
     }
 
-    /// Where it is.
+    /// Path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -581,7 +580,7 @@ fn listen(path: &Path, access: Access) -> Result<UnixListener, ControlError> {
         return Err(ControlError::PathTooLong { path: path.to_owned(), limit: MAX_PATH });
     };
     access.bind(&socket, &address, length).map_err(system)?;
-    // Nobody can connect before it listens.
+    // No client can connect before `listen`.
     let listening = access.give(path).and_then(|()| {
         // SAFETY: takes no pointers.
         sys::check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) }).map_err(system)
@@ -598,7 +597,7 @@ fn listen(path: &Path, access: Access) -> Result<UnixListener, ControlError> {
 /// Longest path of a socket in bytes.
 const MAX_PATH: usize = 107;
 
-/// The address of the socket at `path`, and its length; `None` if the path is too long.
+/// Returns the address of the socket at `path`, and its length; `None` if the path is too long.
 fn address(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: a `sockaddr_un` is integers, for which all zeros is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! The links of a process, for whoever tells about all of them: the control socket, the metrics.
+//! The links of a process, for the control socket and the metrics.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -8,22 +8,22 @@ use crate::gateway::log::LogEvent;
 use crate::gateway::reload::{ReloadError, ReloadRequest, ReloadedLink, ReloadedLinks, Request};
 use crate::gateway::remote::Remote;
 
-/// The links that a process serves, by name, in their order. They may come and go while it runs; clones are the same list.
+/// The links that a process serves, by name, in their order. Links may open and close while it runs; clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Arc<Inner>);
 
-/// Reloads all links, or says why not.
+/// Reloads all links.
 pub(super) type Reload = dyn Fn(&ReloadRequest) -> Result<ReloadedLinks, String> + Send + Sync;
 
 #[derive(Default)]
 struct Inner {
     list: Mutex<Vec<(String, Remote)>>,
-    /// By whom links come and go; nobody where they are always the same.
+    /// Opens and closes links on a reload; absent if the links are fixed.
     reload: OnceLock<Box<Reload>>,
     /// The data threads, by the names of their links.
     vitals: Mutex<Vec<(String, Vitals)>>,
     reloads: Mutex<Reloads>,
-    /// Messages of the control socket and the metrics, until they are logged.
+    /// Messages of the control socket and the metrics that are not logged yet.
     news: Mutex<Vec<LogEvent>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Reloads {
     pub(crate) last: Option<LastReload>,
 }
 
-/// The last one.
+/// The last reload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastReload {
     pub(crate) done: bool,
@@ -43,7 +43,7 @@ pub(crate) struct LastReload {
     pub(crate) took: Duration,
 }
 
-/// News that are kept until they are logged; later ones are lost.
+/// Most messages that are kept until they are logged; later ones are lost.
 const MOST_NEWS: usize = 64;
 
 impl std::fmt::Debug for Inner {
@@ -53,37 +53,37 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Links {
-    /// These links.
+    /// Makes the list.
     #[must_use]
     pub fn new(links: Vec<(String, Remote)>) -> Self {
         Self(Arc::new(Inner { list: Mutex::new(links), ..Inner::default() }))
     }
 
-    /// Those that there are now.
+    /// Returns the current links.
     #[must_use]
     pub fn list(&self) -> Vec<(String, Remote)> {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// These links from now on.
+    /// Replaces the links.
     pub fn set(&self, links: Vec<(String, Remote)>) {
         let before = std::mem::replace(&mut *self.0.list.lock().unwrap_or_else(PoisonError::into_inner), links);
         drop(before);
     }
 
-    /// The data threads of the links from now on.
+    /// Replaces the data threads.
     pub(super) fn set_vitals(&self, vitals: Vec<(String, Vitals)>) {
         *self.0.vitals.lock().unwrap_or_else(PoisonError::into_inner) = vitals;
     }
 
-    /// Returns what keeps a link from being well, a line each. It is well while its data thread turns and no direction has stalled.
+    /// Returns the reasons why a link is not well, a line each. A link is well while its data thread turns and no direction has stalled.
     pub(crate) fn ailing(&self) -> Vec<String> {
         self.of_vitals(|vitals| {
             (!vitals.is_well()).then_some("does not work: its data thread does not turn, or a direction has stalled")
         })
     }
 
-    /// Returns what keeps a link from being ready, a line each. It is ready while it is well, and has its interfaces.
+    /// Returns the reasons why a link is not ready, a line each. A link is ready while it is well and has its interfaces.
     pub(crate) fn unready(&self) -> Vec<String> {
         let mut why = self.ailing();
         why.extend(self.of_vitals(|vitals| match vitals.since_turn() {
@@ -102,7 +102,7 @@ impl Links {
         vitals.iter().filter_map(|(name, vitals)| Some(format!("link {name} {}", why(vitals)?))).collect()
     }
 
-    /// A reload that began then has ended, and was done or refused. One that only looks does not count.
+    /// Counts a reload that began at `began`. Dry runs do not count.
     pub(super) fn reloaded(&self, done: bool, began: Instant) {
         let mut reloads = self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         *(if done { &mut reloads.done } else { &mut reloads.refused }) += 1;
@@ -113,7 +113,7 @@ impl Links {
         self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has this logged.
+    /// Queues a message for the log.
     pub(super) fn say(&self, event: LogEvent) {
         let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
         if news.len() < MOST_NEWS {
@@ -127,9 +127,9 @@ impl Links {
         std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whoever wants all links reloaded asks `reload` from now on.
+    /// Sets the function that reloads all links.
     pub(super) fn reload_by(&self, reload: Box<Reload>) {
-        // There is one who does that, and it says so once.
+        // Set once, by the fleet.
         let _ = self.0.reload.set(reload);
     }
 
@@ -146,7 +146,8 @@ impl Links {
         }
     }
 
-    /// The link called `name`, the only one where no name is given; otherwise what to do, in words.
+    /// Returns the link called `name`, or the only link without a name.
+    /// Errors name the existing links.
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Remote, String> {
         let mut links = self.list();
         let names = || links.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -162,7 +163,7 @@ impl Links {
     }
 }
 
-/// Reads, prepares and commits the change of each link. None changes if one cannot be prepared.
+/// Reads, prepares and commits the change of each link. No link changes if one change cannot be prepared.
 fn reload_each(links: &[(String, Remote)], asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
     let of_link = |name: &String, error: &dyn std::fmt::Display| match links.len() {
         1 => error.to_string(),
@@ -196,8 +197,8 @@ fn reload_each(links: &[(String, Remote)], asked: &ReloadRequest) -> Result<Relo
     Ok(reloaded)
 }
 
-/// Returns for each of `gateways` those of `moves` whose class it has. A single gateway gets all of them, as it reports better which classes
-/// there are.
+/// Returns for each of `gateways` those of `moves` whose class it has. A single gateway gets all of them, because its own error lists its
+/// classes.
 ///
 /// # Errors
 /// [`ReloadError::NoClass`] if no gateway has a class.
@@ -216,7 +217,7 @@ pub(super) fn moves_by_link(
     Ok(names.iter().map(of).collect())
 }
 
-/// A process with one link, called as it calls itself.
+/// A process with one link, under the link's own name.
 impl From<Remote> for Links {
     fn from(remote: Remote) -> Self {
         Self::new(vec![(remote.generation().link.clone(), remote)])

@@ -6,15 +6,15 @@
 //! asking thread: read a link file (RunningConfig::read, or the plan of all links), if one is asked for
 //!                check, build (RunningConfig::draft) -> PendingChange -> mailbox
 //! data thread:   exchange what belongs to the classes, move the packets (PendingChange::commit) -> mailbox
-//! asking thread: free what was replaced, say what has changed
+//! asking thread: free the replaced parts, report the changes
 //! ```
 //!
-//! A change that is refused changes nothing. Classes of one name are one class: a leaf that stays a leaf takes its packets over in their
-//! order, its counters, its delays, and what its queue discipline and its scheduler know of it. The packets of other leaves go to the class that
-//! the caller names, or are dropped and counted as `class_removed`.
+//! A change that is refused changes nothing. A class is identified by its name: a leaf that stays a leaf keeps its packets in their order, its
+//! counters, its delays, and the state of its queue discipline and its scheduler. The packets of other leaves go to the class that the caller
+//! names, or are dropped and counted as `class_removed`.
 //!
-//! A link file gives the *nominal* rates. [`Wanted::LinkRate`] and the like deviate from them until the next file. Where the link gets less than its
-//! classes are guaranteed, all guarantees shrink in the same proportion, and grow back with the link.
+//! A link file gives the *nominal* rates. [`Wanted`] deviates from them until the next file. If the link has less than the guarantees of its
+//! classes, all guarantees shrink in the same proportion, and grow back with the link.
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -55,10 +55,10 @@ use crate::io::interface::Interface;
 use crate::io::port::BackendKind;
 use crate::wire::labels::Labels;
 
-/// How long the data thread has to begin with a change.
+/// Time limit for the data thread to begin with a change.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What deviates from the link file.
+/// Rates that deviate from the link file.
 #[derive(Clone, Debug, Default)]
 struct Deviations {
     link: Option<Rate>,
@@ -72,39 +72,39 @@ impl Deviations {
     }
 }
 
-/// The length of queues that the link file says nothing of, where rates deviate from it.
+/// The length of queues without a length in the link file, while rates deviate from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queues {
-    /// For the most that their classes get at the rates of now.
+    /// From the highest rates of their classes now.
     AsRates,
-    /// For the most that their classes get at the rates of the file.
+    /// From the highest rates of their classes by the file.
     AsFile,
 }
 
-/// Said where queues could not grow with their rates.
+/// Note that queues could not grow with their rates.
 const KEPT_QUEUES: &str = "queues without a buffer in the link file keep the length that they have at the file's rates: there is no room for \
                            longer ones; a larger memory in [link] has room when the gateway starts again";
 
-/// A gateway as it runs, for whoever prepares changes.
+/// The configuration of a running gateway, from which changes are prepared.
 #[derive(Debug)]
 pub(super) struct RunningConfig {
-    /// As the link file says.
+    /// The configuration by the link file.
     nominal: GatewayConfig,
     deviations: Deviations,
-    /// How strictly link files are read, as the gateway was started.
+    /// Strictness for link files, as at the start of the gateway.
     leniency: Leniency,
-    /// As it runs.
+    /// The configuration that runs.
     config: GatewayConfig,
     input: Interface,
     backend: BackendKind,
     frame_bytes: u32,
-    /// Frames that the packet pool has, and those that it may have.
+    /// Frames of the packet pool, and the largest number that it can grow to.
     frames: u32,
     room: u32,
-    /// Of the labels of frames.
+    /// Salt of the labels of frames.
     salt: RandomState,
     generation: Arc<Generation>,
-    /// What the data thread goes by.
+    /// The clock of the data thread.
     clock: MonotonicClock,
 }
 
@@ -112,16 +112,16 @@ pub(super) struct RunningConfig {
 #[derive(Debug)]
 pub(super) struct PendingChange {
     change: Option<MeteredChange>,
-    /// What pools are tuned to.
+    /// New parameters of pools.
     tuned: Vec<Tuned>,
     retired: Option<MeteredRetired>,
     parts: Parts,
-    /// By class of before, the leaf that takes over.
+    /// By old class, the leaf that takes over its packets.
     class_map: Box<[Option<ClassId>]>,
     pub(super) config: GatewayConfig,
-    /// What the gateway is from then on, and what it was afterwards.
+    /// The new generation; after the commit, the old one.
     pub(super) generation: Arc<Generation>,
-    /// True if classes and frames keep their numbers, so that whoever traces may go on.
+    /// True if classes and frames keep their numbers, so that a trace can continue.
     pub(super) keeps_numbers: bool,
     pub(super) committed: Committed,
 }
@@ -133,14 +133,14 @@ pub(super) enum Request<'a> {
     Wanted(&'a Wanted),
     /// A link file that has been read.
     Link {
-        /// The link as it is to be, its name included.
+        /// The new link, with its name.
         link: &'a Arc<LinkFile>,
         /// Names of leaves that `link` no longer has, each with that of the leaf that gets its packets.
         moves: &'a [(String, String)],
     },
 }
 
-/// A change that is prepared.
+/// A prepared change.
 #[derive(Debug)]
 pub(super) struct Draft {
     nominal: GatewayConfig,
@@ -177,7 +177,7 @@ impl RunningConfig {
         }
     }
 
-    /// Has the change made that was drafted last. `commit` returns the order when the data thread is done with it.
+    /// Makes the change that was drafted last. `commit` returns it when the data thread has committed it.
     ///
     /// # Errors
     /// [`RemoteError`]; nothing has changed then.
@@ -240,7 +240,7 @@ impl RunningConfig {
             }
         }
         let (config, scaled, needs) = match self.fitted(&nominal, &deviations, Queues::AsRates, &mut notes) {
-            // Rates that rise are not refused for want of room for longer queues.
+            // Higher rates are not refused because longer queues do not fit.
             Err(ReloadError::PoolRoom { .. } | ReloadError::PoolFixed { .. }) if !deviations.is_empty() => {
                 notes.push(KEPT_QUEUES.to_owned());
                 self.fitted(&nominal, &deviations, Queues::AsFile, &mut notes)?
@@ -264,7 +264,7 @@ impl RunningConfig {
         )?;
         let change = MeteredChange::prepare(&change, members).map_err(|error| explain(error, &config))?;
         let frames = needs.frames.max(self.frames);
-        // A class of one name is one class, and counts its delays where it has counted them.
+        // A class is identified by its name, and keeps its delays.
         let before =
             |leaf: ClassId| find(&self.config, &config.name(leaf)).filter(|&old| class_map[old.index()] == Some(leaf));
         let delays = self.generation.delays.after(&config.tree, before);
@@ -307,8 +307,8 @@ impl RunningConfig {
         Ok(Draft { nominal, deviations, config, order, reloaded, frames })
     }
 
-    /// The classes at the rates that deviate from the file, with frames as the interfaces carry them, and the memory that they need; and the
-    /// factor of guarantees.
+    /// Returns the configuration with the deviating rates and the largest frames of the interfaces, the factor of the guarantees, and the memory
+    /// that is needed.
     fn fitted(
         &self,
         nominal: &GatewayConfig,
@@ -327,12 +327,12 @@ impl RunningConfig {
         Ok((config, scaled, needs))
     }
 
-    /// A class that there is now.
+    /// Returns the class with this name in the current configuration.
     fn named(&self, name: &str) -> Result<ClassId, ReloadError> {
         find(&self.nominal, name).ok_or_else(|| no_class(&self.nominal, name, "before"))
     }
 
-    /// What `nominal` is with `deviations`, and by what its guarantees were multiplied.
+    /// Returns `nominal` with `deviations`, and the factor of its guarantees.
     fn effective(
         &self,
         nominal: &GatewayConfig,
@@ -347,14 +347,14 @@ impl RunningConfig {
             _ => 0,
         };
         let sum: u64 = tree.children(ClassId::ROOT).iter().map(|&class| guaranteed(class)).sum();
-        // A link that lost some of its rate, and only such a one, takes some from everybody.
+        // Only a link with a reduced rate reduces the guarantees.
         let scale = (rate.bps() < before && sum > rate.bps()).then_some((rate.bps(), sum));
         let scaled = |rate: Rate, (part, of): (u64, u64)| {
             let scaled = u128::from(rate.bps()) * u128::from(part) / u128::from(of);
             // Not above the rate, and not zero.
             Rate::from_bps((scaled as u64).max(1)).unwrap_or(rate)
         };
-        // Curves fit the link as it was, not the guarantees.
+        // Curves fit the nominal link, not the guarantees.
         let curve_scale = (rate.bps() < before).then_some((rate.bps(), before));
         let scaled_curve = |curve: ServiceCurve, scale: (u64, u64)| ServiceCurve {
             m1: curve.m1.map(|rate| scaled(rate, scale)),
@@ -414,7 +414,7 @@ impl RunningConfig {
         Ok(needs)
     }
 
-    /// By class of now, the leaf of `config` that takes over its packets.
+    /// Returns by old class the leaf of `config` that takes over its packets.
     fn class_map(
         &self,
         config: &GatewayConfig,
@@ -487,7 +487,7 @@ fn no_class(config: &GatewayConfig, name: &str, when: &'static str) -> ReloadErr
     ReloadError::NoClass { name: name.to_owned(), when, classes }
 }
 
-/// The refusal of a scheduler, with the place in the file that it is about.
+/// Returns the scheduler's refusal with its place in the file.
 fn explain(error: ReconfigureError, config: &GatewayConfig) -> ReloadError {
     match (&error, &config.link) {
         (ReconfigureError::Build(build), Some(link)) => ReloadError::File(link.explain(build).lines()),
@@ -520,7 +520,7 @@ impl<D: DropSink> DropSink for Counting<'_, D> {
 }
 
 impl PendingChange {
-    /// Makes the change, between two turns. It cannot fail, and allocates nothing.
+    /// Commits the change between two turns. It cannot fail, and allocates nothing.
     pub(super) fn commit<I: Backend, O: Backend, C: Clock>(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! Who may open the control socket: its mode and its group, which it has from its first moment on.
+//! Access to the control socket: its mode and its group, which are set before it accepts connections.
 
 use std::ffi::CString;
 use std::io;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::ControlError;
 use crate::io::sys;
 
-/// Who may open a socket. By default its owner.
+/// Mode and group of a socket. By default only its owner may open it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     mode: u32,
@@ -25,16 +25,16 @@ impl Default for Access {
     }
 }
 
-/// Why a control socket cannot be opened to others.
+/// Errors of the access to a control socket.
 #[derive(Debug, Error)]
 pub enum AccessError {
-    /// The text is no mode.
+    /// The text is not a mode.
     #[error("{text:?} is not a mode: write it in octal, 0000 to 0777, such as 0660 for owner and group")]
     NotAMode {
         /// The text.
         text: String,
     },
-    /// The owner could not open it.
+    /// The mode excludes the owner.
     #[error(
         "the mode {mode:04o} lets nobody in who may not do so anyway: the owner needs to read and write, such as 0600 or 0660"
     )]
@@ -42,13 +42,13 @@ pub enum AccessError {
         /// The mode.
         mode: u32,
     },
-    /// There is no such group.
+    /// The group does not exist.
     #[error("there is no group {name:?}; `getent group` lists those that there are, and a number is taken as it is")]
     NoGroup {
         /// The name given.
         name: String,
     },
-    /// The user is not in the group and may not enter it.
+    /// The user is not a member of the group and may not enter it.
     #[error(
         "the control socket cannot be given to group {group}, which this user is not in: {source}; add the user to it (`usermod -aG`), give \
          the service that group (`SupplementaryGroups=`), or start as root"
@@ -62,14 +62,14 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// The owner alone, and the owner and the group.
+    /// The owner alone; the owner and the group.
     const OWNER: u32 = 0o600;
     const OWNER_AND_GROUP: u32 = 0o660;
 
-    /// What `mode` says, in octal, and `group`, a name or a number. Without a mode, the owner may open it, and the group where there is one.
+    /// Parses `mode`, in octal, and `group`, a name or a number. Without a mode, the owner may open the socket, and the group if one is given.
     ///
     /// # Errors
-    /// [`AccessError`]: text that is no mode, a mode without the owner, a group that there is not.
+    /// [`AccessError`]: text that is not a mode, a mode without the owner, an unknown group.
     pub fn new(mode: Option<&str>, group: Option<&str>) -> Result<Self, AccessError> {
         let default = if group.is_some() { Self::OWNER_AND_GROUP } else { Self::OWNER };
         let mode = match mode {
@@ -85,7 +85,7 @@ impl Access {
         Ok(Self { mode, group: group.map(find_group).transpose()? })
     }
 
-    /// Enters the group, so that a socket can be given to it when the right to change groups is gone. All threads to come are in it.
+    /// Enters the group, so that a socket can be given to it after the right to change groups is dropped. Applies to all later threads.
     ///
     /// # Errors
     /// [`AccessError::NotAMember`].
@@ -103,7 +103,7 @@ impl Access {
         Ok(())
     }
 
-    /// Binds `socket`, so that the file has its mode as soon as it is there, whatever the process's mask of modes is.
+    /// Binds `socket`, so that the file has its mode from the start, independent of the process's umask.
     pub(super) fn bind(self, socket: &OwnedFd, address: &libc::sockaddr_un, length: libc::socklen_t) -> io::Result<()> {
         let mode = self.mode;
         let bind = move || {
@@ -123,7 +123,7 @@ impl Access {
         })
     }
 
-    /// Gives the socket at `path`, to which nobody can connect yet, to its group, and looks whether all is as it was to be.
+    /// Gives the socket at `path`, to which no client can connect yet, to its group, and checks its mode and group.
     pub(super) fn give(self, path: &Path) -> Result<(), ControlError> {
         let system = |source| ControlError::System { path: path.to_owned(), source };
         if let Some(group) = self.group {
@@ -140,7 +140,7 @@ impl Access {
     }
 }
 
-/// The number of the group that is called so, or that has this number.
+/// Returns the number of the group with this name or number.
 fn find_group(name: &str) -> Result<u32, AccessError> {
     // The highest number means none.
     if let Ok(number) = name.parse::<u32>()
@@ -150,7 +150,7 @@ fn find_group(name: &str) -> Result<u32, AccessError> {
     }
     let missing = || AccessError::NoGroup { name: name.to_owned() };
     let text = CString::new(name).map_err(|_| missing())?;
-    // A group of many thousand members has its names in here.
+    // Long enough for the names of a group with many thousand members.
     let mut buffer = vec![0; 1 << 20];
     // SAFETY: a `group` is pointers and a number, for which all zeros is valid.
     let mut group: libc::group = unsafe { std::mem::zeroed() };
@@ -160,7 +160,7 @@ fn find_group(name: &str) -> Result<u32, AccessError> {
     if found.is_null() { Err(missing()) } else { Ok(group.gr_gid) }
 }
 
-/// The groups that the process is in beside its own.
+/// Returns the supplementary groups of the process.
 fn groups() -> io::Result<Vec<libc::gid_t>> {
     // SAFETY: with a length of zero nothing is written.
     let count = sys::check(unsafe { libc::getgroups(0, std::ptr::null_mut()) })?;
@@ -200,7 +200,7 @@ mod tests {
             let found = std::fs::symlink_metadata(&path).unwrap();
             let refused = std::os::unix::net::UnixStream::connect(&path).unwrap_err();
             std::fs::remove_file(&path).unwrap();
-            // The mask of modes of tests is rarely zero.
+            // The umask of tests is rarely zero.
             assert_eq!(found.mode() & 0o7777, access.mode, "{mode}");
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         }

@@ -1,10 +1,10 @@
-//! The asking end of a trace: what passes a running gateway, written to a file.
+//! The client's end of a trace: writes the packets that pass a running gateway to a file.
 //!
-//! The file is written by whoever asks, with its rights. The gateway only sends records over the control socket.
+//! The client writes the file, with its own rights. The gateway only sends records over the control socket.
 //!
-//! Packets stand in the order of their arrival. A packet is written once it is known what became of all before it. Later ones are
-//! kept until then, [`MAX_KEPT`] bytes of them: a packet that waits while more come is written when it leaves, behind later ones, and
-//! counted in [`Recorded::late`].
+//! Packets stand in the order of their arrival. A packet is written when the fate of all earlier ones is known. Later ones are kept until
+//! then, up to [`MAX_KEPT`] bytes: a packet that waits longer is written when it leaves, behind later ones, and counted in
+//! [`Recorded::late`].
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Read, Write};
@@ -23,31 +23,31 @@ use thiserror::Error;
 use super::{ANSWER, ControlError, PATIENCE, Reply, TRACE_PATIENCE, ask};
 use crate::gateway::trace::{Fate, Item, Traced as TracedPacket, decode};
 
-/// Most bytes of packets that are kept until an earlier one is written.
+/// Most bytes of packets that are kept while an earlier one is undecided.
 pub const MAX_KEPT: usize = 64 << 20;
-/// What a kept packet takes beside its bytes.
+/// Memory of a kept packet beside its bytes.
 const KEPT_OVERHEAD: usize = 128;
-/// How often it is looked whether to end.
+/// Time between two checks of the end.
 const NAP: Duration = Duration::from_millis(50);
-/// How long a gateway has to hand over the rest. It waits a second for packets that are under way.
+/// Time limit for the gateway to send the rest. It waits a second for packets that are under way.
 const REST: Duration = TRACE_PATIENCE;
 
-/// When a recording ends by itself; whichever comes first.
+/// Limits at which a recording ends; the first one reached counts.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingLimits {
-    /// So many packets are in the file.
+    /// Number of packets in the file.
     pub packets: u64,
-    /// The file has so many bytes, or a part of a packet more.
+    /// Number of bytes in the file; the last packet may exceed it.
     pub bytes: u64,
-    /// So much time has passed.
+    /// Duration.
     pub duration: Duration,
 }
 
-/// Why a recording ended.
+/// Reason for the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// It was told to.
+    /// The caller ended it.
     Asked,
     /// [`RecordingLimits::packets`].
     Packets,
@@ -59,35 +59,35 @@ pub enum Ended {
     Gateway,
 }
 
-/// What a file has come to hold.
+/// Contents of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Packets in it.
+    /// Packets in the file.
     pub packets: u64,
-    /// Bytes in it.
+    /// Bytes in the file.
     pub bytes: u64,
-    /// Packets that were dropped, among those in it.
+    /// Packets in the file that were dropped.
     pub dropped: u64,
-    /// Packets in it that stand behind later ones.
+    /// Packets in the file that stand behind later ones.
     pub late: u64,
-    /// Packets that are missing: they came faster than they were taken.
+    /// Packets that are missing because the client read too slowly.
     pub missed: u64,
     /// Packets that are missing because they were still queued a second after the end.
     pub unfinished: u64,
-    /// Why it ended.
+    /// Reason for the end.
     pub ended: Ended,
 }
 
-/// Why a recording failed.
+/// Errors of a recording.
 #[derive(Debug, Error)]
 pub enum RecordingError {
     /// The gateway does not answer, or refuses.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The file could not be written. What is in it may end within a packet.
+    /// The file could not be written. It may end within a packet.
     #[error("{0}")]
     File(io::Error),
-    /// The gateway ended without a word.
+    /// The gateway ended without an end of the trace.
     #[error(
         "{path}: the gateway was killed, or closed the connection because nothing was taken for {} s; the {} packets until then are in the file",
         TRACE_PATIENCE.as_secs(),
@@ -96,25 +96,25 @@ pub enum RecordingError {
     Cut {
         /// The control socket.
         path: PathBuf,
-        /// What there is.
+        /// The recording up to then.
         recorded: Recorded,
     },
 }
 
-/// A gateway that has agreed to be traced.
+/// A gateway that is traced.
 pub struct Recording {
     path: PathBuf,
     stream: UnixStream,
-    /// What has come and was not decoded.
+    /// Input that is not decoded yet.
     input: Vec<u8>,
     traced: super::Traced,
 }
 
 impl Recording {
-    /// Asks the gateway whose socket is at `path` for up to `snap` bytes of each packet that passes from now on; all where it is absent.
+    /// Requests a trace from the gateway whose socket is at `path`: up to `snap` bytes of each packet from now on, all if it is absent.
     ///
     /// # Errors
-    /// [`ControlError`]: nobody there, no permission, no answer in time, not a gateway, or somebody traces already.
+    /// [`ControlError`]: no gateway, no permission, no answer in time, not a gateway, or another trace is running.
     pub fn begin(path: &Path, snap: Option<u32>) -> Result<Self, ControlError> {
         let request = match snap {
             Some(snap) => format!("{{\"cmd\":\"trace\",\"snap_bytes\":{snap}}}\n"),
@@ -135,7 +135,7 @@ impl Recording {
         [&self.traced.input, &self.traced.output]
     }
 
-    /// Writes packets to `file` until `stop` is set or a limit is reached. `begun` is called when the gateway has begun.
+    /// Writes packets to `file` until `stop` is set or a limit is reached. Calls `begun` when the gateway has begun.
     ///
     /// # Errors
     /// [`RecordingError`].
@@ -188,7 +188,7 @@ impl Recording {
                     if let Some(why) = page.full().or(asked).or(late) {
                         page.recorded.ended = why;
                         ending = Some(Instant::now() + REST);
-                        // Fails where the gateway has gone, which is seen below.
+                        // Fails if the gateway has ended, which the loop finds below.
                         let _ = self.stream.shutdown(Shutdown::Write);
                     }
                 }
@@ -198,7 +198,7 @@ impl Recording {
             match self.stream.read(&mut part) {
                 Ok(0) => break,
                 Ok(length) => self.input.extend_from_slice(&part[..length]),
-                // Nothing for a while: whoever reads along sees what there is.
+                // No input for a while: flush for those who read the file meanwhile.
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     page.sink.flush().map_err(RecordingError::File)?;
                 }
@@ -219,23 +219,23 @@ impl Recording {
     }
 }
 
-/// Before the first packet. A recording that nobody ends is ended by the gateway.
+/// An empty recording. It ends with the gateway, unless a limit or the caller ends it first.
 const NOTHING: Recorded =
     Recorded { packets: 0, bytes: 0, dropped: 0, late: 0, missed: 0, unfinished: 0, ended: Ended::Gateway };
 
-/// The file, and what it holds.
+/// The file and its contents.
 struct Page {
     sink: Box<dyn PacketSink>,
     names: Vec<String>,
     limits: RecordingLimits,
     written: Arc<AtomicU64>,
     recorded: Recorded,
-    /// True if the gateway has said that nothing more comes.
+    /// True if the gateway has sent the end of the trace.
     end: bool,
 }
 
 impl Page {
-    /// The limit that is reached.
+    /// Returns the limit that is reached.
     fn full(&self) -> Option<Ended> {
         if self.recorded.packets >= self.limits.packets {
             Some(Ended::Packets)
@@ -272,7 +272,7 @@ impl Page {
 struct InOrder {
     /// The first number that is neither written nor known to be missing.
     next: u64,
-    /// What comes behind it; `None` is missing.
+    /// The packets from that number on; `None` is missing.
     kept: BTreeMap<u64, Option<TracedPacket>>,
     bytes: usize,
 }
@@ -304,7 +304,7 @@ fn size(packet: Option<&TracedPacket>) -> usize {
     KEPT_OVERHEAD + packet.map_or(0, |packet| packet.bytes.len())
 }
 
-/// A file whose bytes are counted.
+/// A writer that counts bytes.
 struct Counting<W> {
     file: W,
     written: Arc<AtomicU64>,

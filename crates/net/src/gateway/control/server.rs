@@ -23,18 +23,18 @@ pub(super) const LONGEST_LINE: usize = 16 << 20;
 const PART: usize = 64 * 1024;
 /// Longest poll in ms.
 const POLL_MS: i32 = 20;
-/// The same while a data thread is to answer, or packets are traced.
+/// The same while a data thread has to answer, or packets are traced.
 const WAITING_POLL_MS: i32 = 1;
 /// Names of the commands.
 const COMMANDS: [&str; 6] = ["links", "stats", "trace", "reload", "rate", "scheduler"];
-/// The longest time without a request that a client may ask for.
+/// Longest time without a request that a client may ask for.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
-/// Links of which a client hears intervals at once.
+/// Links of which one client may receive intervals.
 const MOST_LINKS: usize = 64;
-/// Steps that one connection may take before the next has its turn.
+/// Steps of one connection before the next has its turn.
 const STEPS: u32 = 8;
 
-/// Most bytes of a trace that wait for a client beside the ring.
+/// Most bytes of a trace that wait for a client, beside the ring.
 const TRACE_BYTES: usize = 256 * 1024;
 /// Time that clients have to read the end of a trace when the server ends.
 const TRACE_END: Duration = Duration::from_secs(2);
@@ -128,15 +128,15 @@ struct Reported {
 pub(super) struct Client {
     stream: UnixStream,
     input: Vec<u8>,
-    /// Of the input, so many bytes have no end of a line.
+    /// Bytes at the start of the input that have no end of line.
     searched: usize,
     output: Vec<u8>,
     written: usize,
-    /// A request for statistics that is not answered yet.
+    /// A request for statistics without an answer yet.
     query: Option<PendingQuery>,
-    /// The answer of a thread that changes the gateway, once there is one.
+    /// Receives the answer of the thread that changes the gateway.
     changing: Option<Receiver<Reply>>,
-    /// How long it may be silent before its next request.
+    /// Time that the connection may be silent before its next request.
     between: Duration,
     /// By link, the last observation that was sent, for a client that asks for intervals.
     reported: BTreeMap<String, Reported>,
@@ -144,9 +144,9 @@ pub(super) struct Client {
     limits: BTreeMap<String, LimitHistory>,
     /// Packets of the gateway, for a client that traces.
     trace: Option<TraceReader>,
-    /// When the connection is closed, if the client has not done its part by then.
+    /// Time at which the connection is closed if the client has not done its part.
     deadline: Instant,
-    /// Nothing more will be read.
+    /// True if no more is read.
     ending: bool,
 }
 
@@ -174,7 +174,7 @@ impl Client {
         self.query.is_some() || self.changing.is_some()
     }
 
-    /// Reads, answers and writes as far as it can without blocking. Returns whether the connection stays open.
+    /// Reads, answers and writes as far as it can without blocking. Returns true if the connection stays open.
     fn poll(&mut self, links: &Links) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..STEPS {
@@ -212,11 +212,11 @@ impl Client {
         Ok(true)
     }
 
-    /// Passes on what there is of a trace. Returns whether the connection stays.
+    /// Passes on the available part of a trace. Returns true if the connection stays open.
     fn trace_on(&mut self, now: Instant) -> io::Result<bool> {
         let Some(feed) = &mut self.trace else { return Ok(true) };
         if !self.ending {
-            // Whatever comes asks for the end.
+            // Any input ends the trace.
             match self.stream.read(&mut [0; 64]) {
                 Ok(_) => {
                     self.ending = true;
@@ -226,7 +226,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        // So much at a time that others have their turn.
+        // A bounded amount at a time, so that other connections have their turn.
         for _ in 0..STEPS {
             if self.output.is_empty() && !feed.read(&mut self.output, TRACE_BYTES) {
                 self.deadline = now + TRACE_PATIENCE;
@@ -246,12 +246,12 @@ impl Client {
         Ok(!(feed.is_over() && self.output.is_empty()))
     }
 
-    /// Asks for no more packets of a trace. Returns whether this client traces.
+    /// Ends the trace of this client. Returns true if it had one.
     fn ends_trace(&mut self) -> bool {
         self.trace.as_ref().map(TraceReader::ask_to_stop).is_some()
     }
 
-    /// Reads on, and answers a request that is whole. Returns whether anything came.
+    /// Continues reading, and answers a complete request. Returns true if there was input.
     fn read(&mut self, links: &Links) -> io::Result<bool> {
         if let Some(end) = self.input[self.searched..].iter().position(|&byte| byte == b'\n') {
             let rest = self.input.split_off(self.searched + end + 1);
@@ -293,7 +293,7 @@ impl Client {
         }
     }
 
-    /// Writes on. Returns whether anything went.
+    /// Continues writing. Returns true if anything was written.
     fn write(&mut self) -> io::Result<bool> {
         match self.stream.write(&self.output[self.written..]) {
             Ok(length) => self.written += length,
@@ -447,7 +447,7 @@ impl Reported {
     }
 }
 
-/// Asks the links that share pools with this one, directly or through others.
+/// Requests statistics from the links that share pools with this one, directly or through others.
 fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
     let own = remote.generation();
     if own.pooled.is_empty() {

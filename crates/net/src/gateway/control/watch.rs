@@ -1,4 +1,4 @@
-//! Asking for statistics again and again on one connection, so that the answers have what happened in between.
+//! Repeated requests for statistics on one connection, whose answers cover the intervals in between.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::{Connection, ControlError, LONGEST_WAIT, Reply, Request};
 use crate::gateway::stats::GatewayStats;
 
-/// A connection to a gateway. It ends where the gateway ends, and another can be made then.
+/// A connection to a gateway. It ends when the gateway ends; another one can be made then.
 #[derive(Debug)]
 pub struct Watch {
     connection: Connection,
-    /// True if the gateway knows what was told here, for the next interval.
+    /// True if the gateway has a last answer, from which the next interval counts.
     told: bool,
 }
 
@@ -18,12 +18,12 @@ impl Watch {
     /// Connects to the gateway whose socket is at `path`.
     ///
     /// # Errors
-    /// [`ControlError`]: nobody there, no permission, or so many others that there is no room in time.
+    /// [`ControlError`]: no gateway, no permission, or no free connection in time.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         Connection::open(path, LONGEST_WAIT).map(|connection| Self { connection, told: false })
     }
 
-    /// The names of the links that the gateway serves.
+    /// Returns the names of the links that the gateway serves.
     ///
     /// # Errors
     /// [`ControlError`], as in [`Watch::stats`].
@@ -34,8 +34,8 @@ impl Watch {
         }
     }
 
-    /// Statistics of `link`, or of the only link, within 4 s. With `next_within` they have what happened since the last call for the link that
-    /// had it, and the connection stays for so long without another question, an hour at most.
+    /// Returns the statistics of `link`, or of the only link, within 4 s. With `next_within` they cover the interval since the last call for the
+    /// link, and the connection stays open for that time without another request, an hour at most.
     ///
     /// # Errors
     /// [`ControlError`]: the gateway has ended, does not answer in time, or has no such link.

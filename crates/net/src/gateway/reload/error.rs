@@ -1,4 +1,4 @@
-//! Why a running gateway was not changed.
+//! Errors of a change of a running gateway.
 
 use fairlink_config::units::{show_bps, show_memory};
 use fairlink_core::{HierarchyError, ReconfigureError};
@@ -7,22 +7,22 @@ use thiserror::Error;
 use crate::gateway::open_error::OpenError;
 use crate::gateway::remote_error::RemoteError;
 
-/// Why a running gateway was not changed. Nothing has changed then.
+/// The reason why a running gateway was not changed. It continues as before.
 #[derive(Debug, Error)]
 pub enum ReloadError {
-    /// The link file is wrong; one finding a line.
+    /// The link file is invalid; one problem per line.
     #[error("{0}")]
     File(String),
     /// The gateway cannot run with it.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The scheduler cannot be made, or cannot take over.
+    /// The scheduler cannot be built, or cannot take over.
     #[error(transparent)]
     Build(#[from] ReconfigureError),
     /// There is no file to read again.
     #[error("this gateway was not started from a link file; name one")]
     NoFile,
-    /// The file has several links, and not this one.
+    /// The file has several links, but not this one.
     #[error("the file has no link {name:?}; there are: {}", .links.join(", "))]
     NoLink {
         /// The name of this link.
@@ -30,14 +30,14 @@ pub enum ReloadError {
         /// Those of the file.
         links: Vec<String>,
     },
-    /// The process may not have the memory that preparing it takes.
+    /// The process may lack the memory for preparing the change.
     #[error(
         "reading and preparing it takes up to {}, and this process may not have so much: its limit is too low (RLIMIT_AS, `ulimit -v`); \
          raise that, or ask for fewer classes",
         show_memory(*needed)
     )]
     NoRoom {
-        /// Bytes that it may take.
+        /// Upper bound on the memory in bytes.
         needed: u64,
     },
     /// The queues need more frames than there is room for.
@@ -48,9 +48,9 @@ pub enum ReloadError {
     PoolRoom {
         /// Most packets that the queues may hold.
         queued: u32,
-        /// Frames for them.
+        /// Frames that they need.
         needed: u32,
-        /// Frames that there is room for.
+        /// Frames that the pool has room for.
         room: u32,
     },
     /// The queues need more frames than were registered with the kernel.
@@ -62,22 +62,22 @@ pub enum ReloadError {
     PoolFixed {
         /// Most packets that the queues may hold.
         queued: u32,
-        /// Frames for them.
+        /// Frames that they need.
         needed: u32,
-        /// Frames that there are.
+        /// Frames of the pool.
         frames: u32,
     },
-    /// A class that is to give its packets away, or to get them, is not there.
+    /// A class whose packets are to move, or that is to get them, does not exist.
     #[error("there is no class {name} {when} the change; {}", known(.classes))]
     NoClass {
         /// The name given.
         name: String,
         /// Before or after the change.
         when: &'static str,
-        /// Those that are there.
+        /// The existing names.
         classes: Vec<String>,
     },
-    /// Only leaves have packets.
+    /// A class with children has no packets.
     #[error("{name} is not a leaf {when} the change; only classes without children have packets")]
     NotALeaf {
         /// The name given.
@@ -85,32 +85,32 @@ pub enum ReloadError {
         /// Before or after the change.
         when: &'static str,
     },
-    /// A class that stays is to give its packets away.
+    /// The packets of a class that stays cannot move.
     #[error("{name} is still there after the change and keeps its packets; leave it out of what is moved")]
     Stays {
         /// The name given.
         name: String,
     },
-    /// A class is to give its packets to two others.
+    /// The packets of a class can move to one class only.
     #[error("{name} is moved twice; its packets can go to one class only")]
     MovedTwice {
         /// The name given.
         name: String,
     },
-    /// A rate is to be set that the class does not have.
+    /// The class has no such rate.
     #[error("{name} has no guarantee but a weight, or shares equally; give it a guarantee in the link file")]
     NoGuarantee {
         /// The class.
         name: String,
     },
-    /// More than the link or the parent has, or less than the children have.
+    /// The guarantees exceed the link's rate or that of the parent.
     #[error("{parent} has {}, and its children are guaranteed {} together: raise {parent} first, or lower one of them", show_bps(*parent_bps), show_bps(*children_bps))]
     Guarantees {
         /// The class whose children have too much.
         parent: String,
         /// Its own guarantee in bit/s.
         parent_bps: u64,
-        /// That of its children together in bit/s.
+        /// Sum of its children's guarantees in bit/s.
         children_bps: u64,
     },
     /// A guarantee above the ceiling.
@@ -123,13 +123,13 @@ pub enum ReloadError {
         /// Its ceiling in bit/s.
         ceiling_bps: u64,
     },
-    /// The classes cannot be.
+    /// The classes are no valid tree.
     #[error(transparent)]
     Tree(HierarchyError),
-    /// Somebody else changes the gateway.
+    /// Another change is being prepared.
     #[error("another change of this gateway is under way; try again")]
     Busy,
-    /// The data thread did not begin with it, or is not there.
+    /// The data thread did not begin with it, or has ended.
     #[error(transparent)]
     Remote(#[from] RemoteError),
 }

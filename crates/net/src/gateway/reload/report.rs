@@ -1,4 +1,4 @@
-//! What is asked of a running gateway, and what it says of a change.
+//! Requests for changes of a running gateway, and reports of changes.
 
 use fairlink_core::Rate;
 use fairlink_report::{Content, Terms};
@@ -31,35 +31,35 @@ pub enum Wanted {
     Scheduler {
         /// Its name.
         name: String,
-        /// Go on without what it cannot honour.
+        /// True to ignore what it cannot honour.
         lenient: bool,
     },
 }
 
-/// A request to run what a link file says.
+/// A request to apply a link file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadRequest {
-    /// Name of the only link to reload; all links of the process are reloaded, and come and go, if it is absent.
+    /// Name of the only link to reload. If it is absent, all links of the process are reloaded, and links open and close.
     pub link: Option<String>,
-    /// Name and text of a file; the process reads its own again where there is none.
+    /// Name and text of a file; the process reads its own files again if it is absent.
     pub text: Option<(String, String)>,
-    /// Names of leaves that are there no more, each with that of the leaf of the same link that gets its packets.
+    /// Names of removed leaves, each with that of the leaf of the same link that gets its packets.
     pub moves: Vec<(String, String)>,
     /// True to report the changes without making them.
     pub dry_run: bool,
 }
 
-/// What becomes of a class.
+/// The effect of a change on a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It goes on.
+    /// It stays.
     Kept,
     /// It is new.
     Added,
-    /// It is there no more; its packets are dropped.
+    /// It is removed; its packets are dropped.
     Removed,
-    /// It is there no more; another gets its packets.
+    /// It is removed; another class gets its packets.
     Moved,
 }
 
@@ -70,29 +70,29 @@ pub struct ClassChange {
     pub name: String,
     /// True if it has packets, before or after.
     pub leaf: bool,
-    /// What becomes of it.
+    /// The effect on it.
     pub fate: Fate,
-    /// The class that gets its packets, where they are moved.
+    /// The class that gets its packets, if they move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
-    /// What it was promised; `None` of one that is new.
+    /// Its terms before; `None` for a new class.
     pub before: Option<Terms>,
-    /// What it is promised now; `None` of one that is there no more.
+    /// Its terms after; `None` for a removed class.
     pub after: Option<Terms>,
 }
 
-/// What the data thread did.
+/// Measurements of the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Committed {
     /// Number of this change, counted from 1 since the gateway started.
     pub generation: u64,
     /// Packets that were queued and stay.
     pub kept_packets: u64,
-    /// Packets that were dropped because their class is there no more.
+    /// Packets that were dropped because their class was removed.
     pub removed_packets: u64,
-    /// Packets that were dropped because they do not fit into the queues of now.
+    /// Packets that were dropped because they no longer fit into their queue.
     pub dropped_packets: u64,
-    /// For how long the data thread did nothing else, in seconds.
+    /// Time in seconds for which the data thread was held up.
     pub took_s: f64,
 }
 
@@ -103,13 +103,13 @@ pub struct Reloaded {
     pub scheduler: [String; 2],
     /// Rates of the link before and after, in bit/s.
     pub link_bps: [u64; 2],
-    /// By what all guarantees are multiplied, because the link has less than they add up to; else 1.
+    /// The factor of all guarantees, if they exceed the rate of the link; else 1.
     pub guarantees_scaled_by: f64,
-    /// The classes: those of now in their order, then those that are there no more.
+    /// The classes: the new ones in their order, then the removed ones.
     pub classes: Vec<ClassChange>,
-    /// What to know of the link file.
+    /// Notes and warnings.
     pub notes: Vec<String>,
-    /// What has happened; `None` where it was only asked what would.
+    /// The commit; `None` for a dry run.
     pub committed: Option<Committed>,
 }
 
@@ -117,32 +117,32 @@ impl Content for Reloaded {
     const KIND: &'static str = "change";
 }
 
-/// A link that goes on after a reload of all links of a process.
+/// A link that stays in a reload of all links of a process.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReloadedLink {
     /// Its name.
     pub link: String,
-    /// Its name before, where it had another.
+    /// Its previous name, if it had another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<String>,
-    /// What has changed.
+    /// The changes.
     #[serde(flatten)]
     pub reloaded: Reloaded,
 }
 
-/// A link that comes or goes with a reload.
+/// A link that is opened or closed by a reload.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LinkChange {
     /// Its name.
     pub link: String,
-    /// The interface that its packets come from.
+    /// The interface from which it receives.
     pub input: String,
-    /// The interface that they go to.
+    /// The interface to which it sends.
     pub output: String,
-    /// Why, where it is not that it is new in the file, or there no more.
+    /// The reason, if it is not simply new in the file or removed from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What to know of it.
+    /// Notes and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -150,13 +150,13 @@ pub struct LinkChange {
 /// A reload of all links of a process.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReloadedLinks {
-    /// Those that go on, in the order of the file.
+    /// Links that stay, in the order of the file.
     pub links: Vec<ReloadedLink>,
-    /// Those that come.
+    /// Links that are opened.
     pub opened: Vec<LinkChange>,
-    /// Those that go. Each sends what it has queued as at any end; its last statistics stand among those at the end of the process.
+    /// Links that are closed. Each sends its queued packets first; its last statistics stand among those at the end of the process.
     pub closed: Vec<LinkChange>,
-    /// True if that has happened, or was only asked.
+    /// True if the changes were made; false for a dry run.
     pub committed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of a data path at work, at random, over interfaces that exist only in memory: nothing is lost, doubled, or out of order.
+//! Changes of a working data path, at random, over interfaces in memory: no packet is lost, doubled, or out of order.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ struct Class {
     weight: u32,
     buffer: u32,
     queue: u8,
-    /// Its hosts share it, told apart by one of two keys: at least as many as there are, frames that say nothing among them. With fewer, a host whose
-    /// place is given away would overtake itself.
+    /// Its hosts share it, told apart by one of two keys: at least as many as exist, frames without a key included. With fewer, a host that loses
+    /// its place would overtake itself.
     hosts: Option<(bool, u8)>,
     ceiling: bool,
 }
@@ -128,18 +128,18 @@ enum Op {
     Turn {
         micros: u32,
     },
-    /// The output takes so many packets more, or any number.
+    /// The output accepts this many more packets, or any number.
     Room(Option<u8>),
-    /// The output has no carrier, and has it again.
+    /// The output loses its carrier, or has it again.
     Unplug(bool),
-    /// The output takes no frames that are longer, or any.
+    /// The output accepts no longer frames than this, or any.
     Longest(Option<u16>),
-    /// Frames that are nothing: cut short, too long, or of noise.
+    /// Malformed frames: cut short, too long, or noise.
     Odd {
         byte: u8,
         len: u16,
     },
-    /// The output owns frames for so many turns.
+    /// The output holds frames for this many turns.
     Lag(u8),
     Reload {
         file: File,
@@ -182,12 +182,12 @@ struct World {
     data_path: DataPath<VirtualLink, VirtualLink, Hands>,
     hands: Hands,
     now: u64,
-    /// By name: the class that its frames belong to, and how often that has become another.
+    /// By name: the class of its frames, and how often that has changed.
     classes: BTreeMap<&'static str, (String, u32)>,
     /// By name and flow: the next sequence number.
     next: BTreeMap<(&'static str, u8), u32>,
     arrived: u64,
-    /// Frames that have left, and by flow and class the last of them.
+    /// Frames that have left, and the last of them by flow and class.
     left: u64,
     last: BTreeMap<u32, u32>,
 }
@@ -275,7 +275,7 @@ impl World {
         self.data_path.input.incoming.push_back(frame);
     }
 
-    /// Notes which class the frames of each name belong to.
+    /// Notes the class of the frames of each name.
     fn note_classes(&mut self) {
         let config = &self.present.config;
         for name in NAMES {
@@ -299,7 +299,7 @@ impl World {
         self.serve(Request::Wanted(wanted), dry_run)
     }
 
-    /// Reads a link file and takes it, with `moves`.
+    /// Reads a link file and applies it, with `moves`.
     fn reload(&mut self, text: String, moves: &[(String, String)], dry_run: bool) -> Result<Reloaded, ReloadError> {
         let link = self.present.read(Some(&("link.toml".to_owned(), text)))?;
         self.serve(Request::Link { link: &link, moves }, dry_run)
@@ -318,11 +318,11 @@ impl World {
         changed
     }
 
-    /// Looks at what has left: frames of one flow in the order in which they came, each once.
+    /// Checks the frames that have left: those of one flow in the order of arrival, each once.
     fn look_at_what_left(&mut self) {
         for frame in self.data_path.output.sent.drain(..) {
             self.left += 1;
-            // Odd frames have none.
+            // Malformed frames have no stamp.
             let Some(stamp) = Stamp::read(&frame) else { continue };
             if let Some(before) = self.last.insert(stamp.class.0, stamp.sequence) {
                 assert!(before < stamp.sequence, "flow {:x}: {} after {before}", stamp.class.0, stamp.sequence);
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// Received, sent, dropped and queued packets; panics where anything does not balance.
+    /// Returns received, sent, dropped and queued packets; panics if the account does not balance.
     fn check(&self) -> [u64; 4] {
         let Self { data_path, driver, present, .. } = self;
         let scheduler = driver.scheduler();
@@ -366,7 +366,7 @@ fn run(first: &File, ops: &[Op]) {
     end(&mut world);
 }
 
-/// One step, after which the account is right and has not gone back.
+/// Makes one step, and checks that the account balances and has not decreased.
 fn step(world: &mut World, op: &Op, before: [u64; 4]) -> [u64; 4] {
     match op {
         Op::Arrive { class, flow, packets, len } => {
@@ -414,7 +414,7 @@ fn step(world: &mut World, op: &Op, before: [u64; 4]) -> [u64; 4] {
     now
 }
 
-/// Everything that was accepted leaves, or was dropped.
+/// Runs until every accepted frame has left or was dropped.
 fn end(world: &mut World) {
     world.data_path.output.room = None;
     world.data_path.output.longest = None;
@@ -435,7 +435,7 @@ fn end(world: &mut World) {
     assert_eq!(sent, world.left);
 }
 
-/// A change that is refused says why; one that is not is committed unless it was only asked for.
+/// Checks that a refused change says why, and that an accepted one is committed unless it was a dry run.
 fn refusal(changed: Result<Reloaded, ReloadError>, dry_run: bool) {
     match changed {
         Ok(reloaded) => assert_eq!(reloaded.committed.is_none(), dry_run),
@@ -452,7 +452,7 @@ proptest! {
     }
 }
 
-/// Minutes that the test below simulates unless FAIRLINK_SIMULATED_HOURS says more.
+/// Simulated minutes of the test below, unless FAIRLINK_SIMULATED_HOURS is set.
 const MINUTES: u64 = 20;
 
 #[test]
@@ -551,7 +551,7 @@ fn leniency_asked_for_with_a_scheduler_lasts_until_the_next_file() {
     let drr = |lenient| Wanted::Scheduler { name: "drr".to_owned(), lenient };
     assert!(world.change(&drr(false), false).unwrap_err().to_string().contains("ceiling"));
     assert!(!world.change(&drr(true), false).unwrap().notes.is_empty());
-    // A change of a rate is none of a file: what runs goes on running.
+    // A changed rate is no new file: the scheduler stays.
     world.change(&Wanted::LinkRate { rate: Rate::from_bps(1_500_000).unwrap() }, false).unwrap();
     let refused = world.reload(limited.replace("hls", "drr"), &[], false).unwrap_err().to_string();
     assert!(refused.contains("ceiling"), "{refused}");
@@ -605,7 +605,7 @@ fn guarantees_shrink_with_a_link_that_has_too_little_and_grow_back() {
     assert!(nothing.contains("the link has 1 bit/s"), "{nothing}");
     set(&mut world, 20_000_000);
     assert_eq!((guarantee(&world, "a"), guarantee(&world, "b")), (6_000_000, 3_000_000));
-    // A class that is given more lasts until the next file.
+    // A changed guarantee lasts until the next file.
     let more = Wanted::Guarantee { class: "b".to_owned(), rate: Rate::from_bps(14_000_000).unwrap() };
     world.change(&more, false).unwrap();
     assert_eq!(guarantee(&world, "b"), 14_000_000);
@@ -648,7 +648,7 @@ fn a_queue_that_the_file_says_nothing_of_follows_the_rate_and_others_stay() {
         };
         world.change(&wanted, false).unwrap()
     };
-    // 100 ms of what it can get at most, and no less than ten packets.
+    // 100 ms at its highest rate, and at least ten packets.
     assert_eq!(limits(&world, "a"), (1000, 125_000));
     set(&mut world, None, 4_000_000);
     assert_eq!((limits(&world, "a"), limits(&world, "b")), ((1000, 50_000), (50, u32::MAX)));
@@ -661,7 +661,7 @@ fn a_queue_that_the_file_says_nothing_of_follows_the_rate_and_others_stay() {
     let kept = set(&mut world, None, 1_000_000_000);
     assert_eq!((kept.notes, limits(&world, "a")), (vec![KEPT_QUEUES.to_owned()], (1000, 125_000)));
     assert_eq!(world.present.config.tree.link().rate.bps(), 1_000_000_000);
-    // A file ends that.
+    // A file resets it.
     world.reload(file.to_owned(), &[], false).unwrap();
     assert_eq!(limits(&world, "a"), (1000, 125_000));
 }
