@@ -173,7 +173,7 @@ impl Checked {
             Err(why) => vec![format!("share, all busy: {why}")],
         };
         if !self.unreachable.is_empty() {
-            notes.push("share, all busy: classes that no frame can reach are idle".to_owned());
+            notes.push("share, all busy: classes that no frame can reach count as idle".to_owned());
         }
         notes
     }
@@ -284,7 +284,7 @@ fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Opti
         return None;
     }
     Some(format!(
-        "what the scheduler promises of {} is not proven behind it and not printed",
+        "promises of {} are not proven behind a transmit queue and are not printed",
         kinds.join(", ").replace('_', " ")
     ))
 }

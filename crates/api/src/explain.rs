@@ -137,7 +137,8 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
     found.changes = match changes::Entry::of(&link, &demand, id, step) {
         Err(NoChanges::NotComputed(_)) => {
             notes.push(
-                "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned(),
+                "changes are not computed: rates from a simulation run are too coarse to show the effect of a change"
+                    .to_owned(),
             );
             None
         }

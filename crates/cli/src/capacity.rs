@@ -57,12 +57,14 @@ impl Capacity {
             Self::Unasked => return None,
             Self::Moves(bps) if *bps >= wanted => return None,
             Self::Moves(bps) => format!(
-                "of {rate} is more than the gateway{} moves on this machine: {} with frames of 1514 B, measured now, and less with shorter ones",
+                "of {rate} exceeds the measured capacity of the gateway{} on this machine: {} with frames of 1514 B, less with shorter ones",
                 if cfg!(debug_assertions) { " of a debug build" } else { "" },
                 human::rate(*bps)
             ),
             Self::Unknown(why) => {
-                format!("of {rate} may be more than the gateway moves on this machine, which was not measured: {why}")
+                format!(
+                    "of {rate} may exceed the capacity of the gateway on this machine, which was not measured: {why}"
+                )
             }
         };
         Some(link.rate_warning(why))

@@ -187,7 +187,7 @@ const NARROWEST: usize = 40;
 pub(crate) fn make_directory(path: &Path) -> Result<(), CliError> {
     if path.exists() && !path.is_dir() {
         let path = path.display();
-        return Err(CliError::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
+        return Err(CliError::wrong(format!("--out {path}: this is a file; name a directory")));
     }
     fs::create_dir_all(path)
         .map_err(|error| CliError::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
@@ -228,7 +228,7 @@ pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(),
             let path = path.display();
             return Err(CliError::wrong(match error.kind() {
                 io::ErrorKind::AlreadyExists => {
-                    format!("{flag}: {path} is there already and is kept; choose another name, or remove it")
+                    format!("{flag}: {path} already exists; choose another name, or remove it")
                 }
                 _ => format!("{flag}: {path} cannot be written: {error}; nothing is written"),
             }));

@@ -44,13 +44,13 @@ pub(crate) fn changes(
         log.error(document.key_span("change"), ProblemKind::Misplaced { key: "change", why, help });
     };
     if document.get("peer").is_some() || document.get("pool").is_some() {
-        let why = "is for a link that runs alone, and this scenario has [[peer]] or [[pool]]".to_owned();
-        refuse(why, "leave out one or the other", log);
+        let why = "needs a single link, and this scenario has [[peer]] or [[pool]]".to_owned();
+        refuse(why, "remove one of them", log);
         return Vec::new();
     }
     let tables = value.list(EXPECTED, log).unwrap_or_default();
     if tables.len() > MAX_CHANGES {
-        refuse(format!("stands there {} times; the limit is {MAX_CHANGES}", tables.len()), "leave some out", log);
+        refuse(format!("is given {} times; the limit is {MAX_CHANGES}", tables.len()), "remove some", log);
         return Vec::new();
     }
     let mut numbers: HashMap<String, ClassId> = HashMap::new();

@@ -169,7 +169,7 @@ fn classid(value: Value<'_, '_>, log: &mut Log) -> Option<Classid> {
     let text = value.string("a class number as in tc: classid = \"1:2\"", log)?;
     let classid = Classid::parse(text);
     if classid.is_none() {
-        let why = format!("of {text:?} is no class number: MAJOR:MINOR, both hexadecimal from 1 to ffff");
+        let why = format!("of {text:?} is not a class number: MAJOR:MINOR, both hexadecimal from 1 to ffff");
         log.error(value.span(), ProblemKind::Misplaced { key: "classid", why, help: "write it as in tc: \"1:2\"" });
     }
     classid
@@ -227,8 +227,8 @@ fn field(
 fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
     let fifo = keys.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
     if let Some(value) = keys.get("ecn").filter(|_| fifo) {
-        let why = "says nothing to a fifo, which drops only when it is full".to_owned();
-        let help = "set queue = \"codel\" or \"fq_codel\", or leave it out";
+        let why = "has no effect on a fifo, which drops only when full".to_owned();
+        let help = "set queue = \"codel\" or \"fq_codel\", or remove it";
         log.error(value.span(), ProblemKind::Misplaced { key: "ecn", why, help });
     }
 }
@@ -237,8 +237,8 @@ fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
 fn hosts(keys: &Keys<'_, '_>, config: &mut ClassConfig, link: LinkFacts, log: &mut Log) {
     let Some((key, value)) = keys.iter().find(|(key, _)| key.name == "hosts") else { return };
     if keys.get("per").is_none() {
-        let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
-        let help = "add per = \"src-ip\" or \"dst-ip\", or leave it out";
+        let why = "limits the hosts of a class, and the class has no \"per\" that identifies hosts".to_owned();
+        let help = "add per = \"src-ip\" or \"dst-ip\", or remove it";
         log.error(value.span(), ProblemKind::Misplaced { key: "hosts", why, help });
     }
     if let Some(keys::Value::Number(most)) = field(key.kind, value, config, link, log) {
@@ -263,11 +263,11 @@ fn leaky_buckets(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option
         None
     };
     if all.is_empty() {
-        return misplaced("has no bucket".to_owned(), "leave it out, or write { burst, peak, rate }");
+        return misplaced("is empty".to_owned(), "remove it, or write { burst, peak, rate }");
     }
     if all.len() > MAX_LEAKY_BUCKETS {
-        let why = format!("has {} buckets, and a class takes {MAX_LEAKY_BUCKETS} at most", all.len());
-        return misplaced(why, "leave out those that the others keep from ever being empty");
+        let why = format!("has {} buckets; the limit is {MAX_LEAKY_BUCKETS}", all.len());
+        return misplaced(why, "remove buckets that the others imply");
     }
     let buckets: Vec<LeakyBucket> = all.into_iter().filter_map(|value| leaky_bucket(value, link, log)).collect();
     LeakyBuckets::new(&buckets)
@@ -322,7 +322,7 @@ fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
     let d = match table.get("d") {
         Some(value) => value.time(log),
         None if table.get("m1").is_some() => {
-            let (place, example) = (table.place, "d = \"10ms\": how long the slope m1 lasts");
+            let (place, example) = (table.place, "d = \"10ms\": duration of the slope m1");
             log.error(table.span.clone(), ProblemKind::MissingKey { place, key: "d", example });
             None
         }
@@ -362,7 +362,7 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
         Ok(curve) => Some(curve),
         Err(bps) => {
             let bps = show_bps(u64::try_from(bps).unwrap_or(u64::MAX));
-            let why = format!("takes {bps} for its burst, above the limit of {}", show_rate(Rate::MAX));
+            let why = format!("needs {bps} for its burst; the limit is {}", show_rate(Rate::MAX));
             let help = "lengthen the delay, or shorten the burst";
             log.error(delay?.span(), ProblemKind::Misplaced { key: "delay", why, help });
             None
@@ -410,8 +410,8 @@ fn limits(value: Value<'_, '_>, share: Option<Share>, log: &mut Log) -> Option<Q
         QueueLength::Bytes(bytes) => Some(QueueLimits { packets: u32::MAX, bytes }),
         QueueLength::Time(time) => {
             let Some(Share::Guarantee(rate)) = share else {
-                let why = "is a time, which is as long as the guarantee makes it, and there is no guarantee".to_owned();
-                let help = "give the class a guarantee, or its buffer in packets or bytes";
+                let why = "is a time, which is converted by the guarantee, and the class has no guarantee".to_owned();
+                let help = "set a guarantee, or give the buffer in packets or bytes";
                 log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
                 return None;
             };

@@ -20,7 +20,7 @@ pub enum DemandError {
     #[error(transparent)]
     UnknownClass(#[from] UnknownClass),
     /// A class with children.
-    #[error("\"{name}\" has classes below it, and only classes without have demands; \"{leaf}\" is one below it")]
+    #[error("\"{name}\" has classes below it, and only leaves have demands; a leaf below it is \"{leaf}\"")]
     NotALeaf {
         /// The class.
         name: String,

@@ -126,11 +126,9 @@ impl Weights {
         match self {
             Self::Guarantee => None,
             Self::Ceiling => Some(
-                "weights: guarantees are in proportion to the maximum rates (--weights ceiling), and minimum rates are left out",
+                "weights: guarantees are proportional to the maximum rates (--weights ceiling); minimum rates are ignored",
             ),
-            Self::Equal => {
-                Some("weights: all have the same guarantee (--weights equal), and minimum rates are left out")
-            }
+            Self::Equal => Some("weights: all guarantees are equal (--weights equal); minimum rates are ignored"),
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str, log: &mut Log) -> Option<Json> {
             let message = error.to_string();
             let why = message.rsplit_once(" at line ").map_or(message.as_str(), |(why, _)| why);
             let what = format!("this is not JSON: {why}");
-            let help = "give the file as the tool writes it".to_owned();
+            let help = "pass the file unchanged".to_owned();
             log.error(at, ProblemKind::Import { what, help });
             None
         }

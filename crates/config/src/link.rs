@@ -188,7 +188,7 @@ impl LinkFile {
         };
         if let Some(path) = value.value.get_ref().as_str() {
             if let Some(span) = table.first_class() {
-                let why = "stand in the link file, which is named here".to_owned();
+                let why = "belong in the link file that is named here".to_owned();
                 let help = "move them there, or write [link] here";
                 log.error(span, ProblemKind::Misplaced { key: "class", why, help });
             }
@@ -488,8 +488,7 @@ impl LinkFile {
         let from =
             if fails_at == Nanos::ZERO { "at once".to_owned() } else { format!("from {} on", show_time(fails_at)) };
         let message = format!(
-            "the real-time curves together ask for more than the {} that the link carries, {from} when all start together; \
-             \"{}\" asks for most then, {}",
+            "the sum of the real-time curves exceeds the link's {}, {from} when all start together; the largest is that of \"{}\", {}",
             show_rate(self.tree.link().rate),
             self.names.name(steepest),
             show_bps(slope(steepest))
@@ -547,8 +546,8 @@ impl LinkFile {
             && tree.link().transmit_queue.is_some_and(|queue| queue.priority)
             && !tree.leaves().iter().any(critical)
         {
-            let why = "sends packets of latency-critical classes first, and no class is one".to_owned();
-            let help = "set latency_critical = true at the classes that are to go first, or leave it out";
+            let why = "sends latency-critical classes first, and no class is latency_critical".to_owned();
+            let help = "set latency_critical = true at these classes, or remove it";
             log.warn(span, ProblemKind::Misplaced { key: "transmit_priority", why, help });
         }
     }
@@ -639,8 +638,8 @@ impl LinkFile {
             Some((name, span)) => {
                 let class = leaf(&self.tree, &self.names, name, span.clone(), log)?;
                 if any.is_some() {
-                    let why = "is never used, since a match \"any\" takes every frame".to_owned();
-                    log.warn(span, ProblemKind::Misplaced { key: "default", why, help: "keep one of the two" });
+                    let why = "is never used, because a match \"any\" takes every frame".to_owned();
+                    log.warn(span, ProblemKind::Misplaced { key: "default", why, help: "remove one of the two" });
                 }
                 Some(class)
             }
@@ -727,9 +726,9 @@ fn no_scheduler(name: &str) -> ProblemKind {
     let lower = name.to_lowercase();
     let nearest = NEAREST.iter().find(|(others, _)| others.contains(&lower.as_str()));
     let help = match (nearest, closest(name, registry::SCHEDULERS.iter().map(|info| info.name))) {
-        (Some((_, nearest)), _) => format!("nearest here: {nearest}"),
+        (Some((_, nearest)), _) => format!("closest equivalent: {nearest}"),
         (None, Some(closest)) => format!("did you mean \"{closest}\"?"),
-        (None, None) => format!("\"{DEFAULT_SCHEDULER}\" suits most links; `fairlink schedulers` lists all of them"),
+        (None, None) => format!("\"{DEFAULT_SCHEDULER}\" suits most links; `fairlink schedulers` lists all"),
     };
     ProblemKind::NoScheduler { name: name.to_owned(), help }
 }
@@ -743,15 +742,15 @@ const NEAREST: [(&[&str], &str); 7] = [
     ),
     (
         &["fq_codel", "codel", "pie", "fq_pie", "red", "sfb", "choke"],
-        "\"hls\", and queue = \"fq_codel\" or \"codel\" at the leaves: that is how a queue is kept, and the scheduler chooses between queues",
+        "\"hls\", and queue = \"fq_codel\" or \"codel\" at the leaves: those manage a single queue; a scheduler selects between queues",
     ),
     (&["fq"], "\"hls\", and per = \"flow\" at a leaf: its connections share it equally"),
     (&["tbf"], "\"fifo\": one queue at the rate of the link"),
     (
         &["prio", "priq", "sp", "pfifo_fast"],
-        "\"htb\" with `priority` at the leaves, or \"hls\" with latency_critical = true at the class that should not wait, out of its own share",
+        "\"htb\" with `priority` at the leaves, or \"hls\" with latency_critical = true at the delay-sensitive class, within its share",
     ),
-    (&["cbq"], "\"cbq-top-level\", which the kernel's CBQ is; its formal rule is \"cbq-formal\""),
+    (&["cbq"], "\"cbq-top-level\", like the kernel's CBQ; its formal rule is \"cbq-formal\""),
     (&["ets"], "\"drr\", with `quantum` at the leaves, or \"hls\" with weights"),
 ];
 
@@ -772,8 +771,8 @@ impl<'a> TcLink<'a> {
         let table = document.get("link")?.table("[link] with tc", "a table", log)?;
         table.only(&["tc", "device", "rate"], log);
         if let Some(span) = document.first_class() {
-            let why = "stand in the file of tc commands, which is named here".to_owned();
-            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "leave them out, or leave tc out" });
+            let why = "belong in the file of tc commands that is named here".to_owned();
+            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "remove them, or remove tc" });
         }
         let path = table.get("tc")?.string("the name of a file of tc commands in quotes", log)?;
         let rate = table.get("rate").and_then(|value| value.rate(None, log));
@@ -836,13 +835,13 @@ fn check_classids(classes: &RawClasses, log: &mut Log) {
     for &(_, number, place) in &classes.classids {
         let (_, first, first_place) = classes.classids[0];
         if number.major() != first.major() {
-            let why = format!("of {number} and {first} are of two queueing disciplines, and a link has one");
+            let why = format!("of {number} and {first} have different major numbers, and a link has one");
             let help = "give all classes of a link the same number before the colon";
             let kind = ProblemKind::Misplaced { key: "classid", why, help };
             log.error_also(place.span(), kind, first_place.span(), "the first");
         }
         if let Some(first) = seen.insert(number, place) {
-            let why = format!("of {number} is another class's");
+            let why = format!("of {number} is already used");
             let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class a number of its own" };
             log.error_also(place.span(), kind, first.span(), "first here");
         }
@@ -852,12 +851,12 @@ fn check_classids(classes: &RawClasses, log: &mut Log) {
 /// A pool is for several links, and for classes that hang off one.
 fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
     if tree.parent(id) == Some(ClassId::ROOT) {
-        let why = "is for several links that share; a link that runs alone has nothing to borrow from it".to_owned();
-        let help = "leave it out, unless other links name the pool";
+        let why = "is shared by several links, and this link runs alone".to_owned();
+        let help = "remove it, unless other links name the pool";
         log.warn(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
     } else {
-        let why = "is for classes that hang off the link".to_owned();
-        let help = "set it at the ancestor that does";
+        let why = "is only for classes directly below the link".to_owned();
+        let help = "set it at the topmost ancestor";
         log.error(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
     }
 }
@@ -865,9 +864,8 @@ fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
 /// Only FIFOs give way: an active queue decides by itself what it drops.
 fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).has_active_queue() {
-        let why = "is an active one, which decides by itself what it drops, and the link has when_full = \"push_out\""
-            .to_owned();
-        let help = "leave out one of the two";
+        let why = "is an AQM, which chooses its own drops, and the link has when_full = \"push_out\"".to_owned();
+        let help = "remove one of the two";
         log.error(name_at.span(), ProblemKind::Misplaced { key: "queue", why, help });
     }
 }
@@ -878,8 +876,8 @@ fn check_buffer(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     let longest = tree.link().max_packet;
     if tree.is_leaf(id) && limits.bytes < longest {
         let [held, longest] = [limits.bytes, longest].map(|bytes| show_size(u64::from(bytes)));
-        let why = format!("of {held} holds no packet of the longest length, {longest}");
-        let help = "such packets are dropped; make it longer, or lower the mtu";
+        let why = format!("of {held} is shorter than a maximum-length packet, {longest}");
+        let help = "such packets are dropped; increase it, or lower the mtu";
         log.warn(name_at.span(), ProblemKind::Misplaced { key: "buffer", why, help });
     }
 }

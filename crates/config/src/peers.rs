@@ -38,13 +38,17 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             &table,
             |name| {
                 if name.contains(':') {
-                    return Some("has a colon, which stands between the names of a link and of its class".to_owned());
+                    return Some("has a colon, which separates the names of a link and its class".to_owned());
                 }
                 if peers.iter().any(|peer| peer.name == name) {
-                    return Some("is the name of another [[peer]]".to_owned());
+                    return Some("is already the name of a [[peer]]".to_owned());
                 }
                 let begins = |class: &&str| class.split_once(':').is_some_and(|(link, _)| link == name);
-                first.names.iter().find(begins).map(|class| format!("is how the class \"{class}\" begins, too"))
+                first
+                    .names
+                    .iter()
+                    .find(begins)
+                    .map(|class| format!("is also the beginning of the class name \"{class}\""))
             },
             log,
         );

@@ -332,7 +332,7 @@ impl Log {
 
     /// The errors, of which there must be some.
     pub(crate) fn into_errors(self) -> Problems {
-        self.finish().expect_err("what is refused has an error")
+        self.finish().expect_err("a refusal has an error")
     }
 
     /// The warnings, or the errors where there are any.

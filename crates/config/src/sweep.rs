@@ -37,7 +37,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
     /// Not KEY=VALUES.
-    #[error("\"{text}\" is no KEY=VALUES; write e.g. seed=1,2,3 or link.rate=10mbit..50mbit..10mbit")]
+    #[error("\"{text}\" is not KEY=VALUES; write e.g. seed=1,2,3 or link.rate=10mbit..50mbit..10mbit")]
     Form {
         /// As written.
         text: String,
@@ -59,7 +59,7 @@ pub enum SweepError {
         why: String,
     },
     /// More than [`MAX_VALUES`].
-    #[error("{key}: more than {limit} values; take a wider step")]
+    #[error("{key}: more than {limit} values; use a wider step")]
     TooMany {
         /// The key.
         key: String,
@@ -67,7 +67,7 @@ pub enum SweepError {
         limit: usize,
     },
     /// A value that cannot stand in a file.
-    #[error("{key}: the value {value:?} cannot be written into a file; leave quotes, backslashes and line ends out")]
+    #[error("{key}: the value {value:?} cannot be written into a file; remove quotes, backslashes and line ends")]
     Unwritable {
         /// The key.
         key: String,
@@ -138,7 +138,8 @@ fn range(key: &str, text: &str, values: &mut Vec<String>) -> Result<(), SweepErr
     let [start, end, step] = parts[..] else { return Err(refuse("a range has three parts".to_owned())) };
     let number = |part: &str| {
         let unit = part.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(part.len());
-        let number = decimal(&part[..unit]).ok_or_else(|| refuse(format!("\"{part}\" begins with no number")))?;
+        let number =
+            decimal(&part[..unit]).ok_or_else(|| refuse(format!("\"{part}\" does not begin with a number")))?;
         Ok((number, part[unit..].trim().to_owned()))
     };
     let ((start, unit), (end, end_unit)) = (number(start)?, number(end)?);

@@ -127,7 +127,8 @@ pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
             }
         };
         if let Err((at, what)) = read {
-            let help = "give YAML or JSON as kubectl prints it, or manifests as kubectl apply takes them; render templates first";
+            let help =
+                "pass YAML or JSON as printed by kubectl, or manifests for kubectl apply; render templates first";
             log.error(at, ProblemKind::Import { what, help: help.to_owned() });
             return None;
         }
@@ -208,7 +209,7 @@ impl Loader<'_> {
                     let (node, size) = (Node { at, ..node.clone() }, *size);
                     self.done(node, 0, size)
                 }
-                None => Err((at, "an alias stands within what it names".to_owned())),
+                None => Err((at, "an alias refers to a node that contains it".to_owned())),
             },
             Event::DocumentEnd => {
                 self.anchors.clear();
@@ -247,11 +248,11 @@ impl Loader<'_> {
                         Value::Null => String::new(),
                         Value::Bool(value) => value.to_string(),
                         Value::List(_) | Value::Object(_) => {
-                            return Err((node.at, "a list or a mapping stands where a key should".to_owned()));
+                            return Err((node.at, "a list or a mapping is in the place of a key".to_owned()));
                         }
                     };
                     if entries.iter().any(|(known, _)| *known == text) {
-                        return Err((node.at, format!("the key \"{text}\" stands twice in this mapping")));
+                        return Err((node.at, format!("the key \"{text}\" is given twice in this mapping")));
                     }
                     *key = Some(text);
                 }
@@ -356,13 +357,13 @@ mod tests {
         let (deep, deeper) = ("[".repeat(150), "[".repeat(5000));
         for (text, line, said) in [
             ("a: 1\nb:\n\tc: 2\n", 3, "this is not YAML"),
-            ("a: {{ .Values.x }}\n", 1, "a list or a mapping stands where a key should"),
+            ("a: {{ .Values.x }}\n", 1, "a list or a mapping is in the place of a key"),
             ("a: 1\nb: 2\na: 3\n", 3, "the key \"a\" stands twice in this mapping"),
             ("a: 'x\n", 1, "this is not YAML"),
             (&bomb, 7, "more than 4000000 values"),
             (&deep, 1, "nested more than 100 deep"),
             (&deeper, 1, "recursion limit exceeded"),
-            ("a: &x [*x]\n", 1, "an alias stands within what it names"),
+            ("a: &x [*x]\n", 1, "an alias refers to a node that contains it"),
         ] {
             let lines = read(text).expect_err(said);
             assert!(lines.starts_with(&format!("a.yaml:{line}:")) && lines.contains(said), "{lines}");

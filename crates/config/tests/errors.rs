@@ -557,8 +557,8 @@ fn errors_of_pools_and_further_links_name_the_place() {
             "needs a guarantee beside it",
         ),
         ("rule", format!("{LINKS}{POOL}rule = 'fair'\n"), "exact"),
-        ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is the name of another [[pool]]"),
-        ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is the name of another [[peer]]"),
+        ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is already the name of a [[pool]]"),
+        ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is already the name of a [[peer]]"),
         ("colon", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'f:r'"), "\"name\" has a colon"),
         ("two of a name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'b'"), "is how the class \"b:c\" begins"),
         ("name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'link'"), "the name of the link itself"),
@@ -707,7 +707,7 @@ fn routes_that_cannot_be_are_refused_with_their_place() {
         ),
         (
             own("regulator = { delay_jitter = [] }"),
-            "\"regulator\" holds packets between two links, and the source has no route",
+            "\"regulator\" delays packets between two links, and the source has no route",
         ),
     ] {
         let said = refusal(&text);

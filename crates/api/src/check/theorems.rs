@@ -168,10 +168,10 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes> {
                 }
                 continue;
             }
-            Some(Spread::Unbounded(class)) => {
-                (*class, "has real-time curves below it that ask for more than its share")
+            Some(Spread::Unbounded(class)) => (*class, "has real-time curves below it that exceed its share"),
+            Some(Spread::Unknown(class)) => {
+                (*class, "has a limit, does not take part in sharing, or has no assured rate")
             }
-            Some(Spread::Unknown(class)) => (*class, "has a limit, takes no part in sharing, or is not sure of a rate"),
         };
         let class = link.names.name(class).to_owned();
         return Some(VirtualTimes { bound_s: None, class, why_none: Some(why), why_useless: None });
@@ -192,7 +192,7 @@ fn why_useless(link: &LinkFile, parent: ClassId) -> Option<String> {
     let slowest = tree.children(parent).iter().copied().min_by_key(|&child| tree.rate_all_busy(child))?;
     let bps = tree.rate_all_busy(slowest).max(1) as f64;
     Some(format!(
-        "it counts packets and real-time bursts of all siblings in the virtual time of {}, which has {} of the link while all are busy and needs {} for a largest packet",
+        "it counts packets and real-time bursts of all siblings in the virtual time of {}, which gets {} while all are busy and needs {} for one packet of maximum length",
         link.names.name(slowest),
         human::rate(bps),
         human::time(f64::from(tree.link().max_packet) * 8.0 / bps)
@@ -231,9 +231,9 @@ fn mean_delays(link: &LinkFile, load: &Load<'_>) -> Result<Vec<MeanDelayEstimate
             mean_delay_s: found.seconds.as_ref().filter(|_| error.is_some()).map(to_f64),
             times_too_long: error,
             why_none: error.is_none().then_some(if load > 0.5 {
-                "it uses more than half of its rate, where the theorem nears its pole and was up to 18 times too long"
+                "above half of the class's rate the theorem approaches its pole; it was up to 18 times too long"
             } else {
-                "the error of the theorem is known for quanta of two to four packets only"
+                "the theorem's error is known only for quanta of two to four packets"
             }),
             load,
             round_bytes: to_f64(&found.round),

@@ -93,22 +93,22 @@ impl Entry {
         let Some(misreport) = &self.misreport else {
             let _ = writeln!(
                 text,
-                "\nLies and rearrangements: not searched for: {}.",
+                "\nFalse demands and restructured guarantees: not searched: {}.",
                 self.not_searched.as_deref().unwrap_or("")
             );
             return text;
         };
         let lies = misreport.text(&self.this, |change| match change.bps {
-            None => format!("{} asking for all it can get", change.class),
-            Some(bps) => format!("{} asking for {}", change.class, human::rate(bps as f64)),
+            None => format!("unlimited demand of {}", change.class),
+            Some(bps) => format!("demand of {} {}", change.class, human::rate(bps as f64)),
         });
-        let _ = writeln!(text, "\nLying about demand:  {lies}");
+        let _ = writeln!(text, "\nFalse demands: {lies}");
         if let Some(rearrange) = &self.rearrange {
             let moved = rearrange.text(&self.this, |change| match (change.bps, change.weight) {
                 (Some(bps), _) => format!("{} at {}", change.class, human::rate(bps as f64)),
                 (None, weight) => format!("{} at weight {}", change.class, weight.unwrap_or(0) as f64 / 1e3),
             });
-            let _ = writeln!(text, "Rearranging below {}: {moved}", self.this);
+            let _ = writeln!(text, "Restructured guarantees below {}: {moved}", self.this);
         }
         text
     }
@@ -127,7 +127,7 @@ impl Rules {
         let hmm = self.hmm.text(this, &change);
         let htb =
             self.htb.as_ref().map_or_else(|| "the file would be refused".to_owned(), |htb| htb.text(this, &change));
-        format!("under max-min fairness (hls) {hmm}; under htb's rule {htb}.")
+        format!("max-min fairness (hls): {hmm}; htb's rule: {htb}.")
     }
 }
 
@@ -141,13 +141,13 @@ impl Found {
 
     fn text(&self, this: &str, change: impl Fn(&Changed) -> String) -> String {
         if self.with.is_empty() {
-            return format!("nothing gained ({} tried)", self.tried);
+            return format!("no gain ({} strategies tried)", self.tried);
         }
         let mut with: Vec<String> = self.with.iter().take(SHOWN).map(change).collect();
         if self.with.len() > SHOWN {
             with.push(format!("{} more changes", self.with.len() - SHOWN));
         }
         let (best, truthful) = (human::rate(self.best_bps), human::rate(self.truthful_bps));
-        format!("{this} would get {best} instead of {truthful} with {}", with.join(", "))
+        format!("{this} gets {best} instead of {truthful} with {}", with.join(", "))
     }
 }

@@ -121,8 +121,7 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
     config.check(ETHERNET_FRAME.max(link.mtu)).map_err(CliError::wrong)?;
     if link.mtu < ETHERNET_FRAME {
         note(format!(
-            "note: an interface with an mtu of 1500 carries frames of 1514 B, with two VLAN tags of {ETHERNET_FRAME} B; the gateway takes \
-             them, and the bounds here are for {} B: write mtu = \"{ETHERNET_FRAME}B\" into [link]",
+            "note: an interface with an mtu of 1500 carries frames of up to {ETHERNET_FRAME} B (1514 B and two VLAN tags), and these bounds are for {} B: set mtu = \"{ETHERNET_FRAME}B\" in [link]",
             link.mtu
         ));
     }
@@ -208,7 +207,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];
     if weights {
-        columns.extend(["weight as run", "its error"]);
+        columns.extend(["effective weight", "rounding error"]);
     }
     let order = tree_order(link, &rows);
     let names = names_as_tree(link, &order, out);
@@ -234,7 +233,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     }
     let bounds = bounds::columns(promised, &link.tree);
     if !bounds.is_empty() {
-        out.line("At most:")?;
+        out.line("Worst case:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
             let class = order[row];
@@ -250,7 +249,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     lines.iter().try_for_each(|line| out.paragraph(line, 18))?;
     theorems::lines(theorems).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::of(link).is_some() {
-        let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
+        let admitted = "admission         the sum of all service curves never exceeds the link's capacity";
         out.paragraph(admitted, 18)?;
     }
     Ok(())

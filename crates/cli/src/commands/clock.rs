@@ -65,17 +65,17 @@ fn reference(name: &str) -> Result<Reference, String> {
 fn ppm(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ppm) if ppm.abs() <= 10_000.0 => Ok(ppm * 1e-6),
-        _ => Err(format!("{text} is no number of parts per million from -10000 to 10000")),
+        _ => Err(format!("{text} is not a number of parts per million from -10000 to 10000")),
     }
 }
 
 fn jump(text: &str) -> Result<(f64, f64), String> {
-    let (at, size) = text.split_once(':').ok_or("write when, a colon, and by how much: 200s:5ms")?;
+    let (at, size) = text.split_once(':').ok_or("write TIME:JUMP, such as 200s:5ms")?;
     let (sign, size) = size.strip_prefix('-').map_or((1.0, size), |size| (-1.0, size));
     let seconds = |text| time(text).map(|time| time.0 as f64 / 1e9);
     let (when, by) = (seconds(at)?, seconds(size)?);
     if by == 0.0 {
-        return Err("a jump by nothing is none; write by how much, such as 5ms, or leave it out".to_owned());
+        return Err("a jump of 0 has no effect; write its size, such as 5ms, or remove it".to_owned());
     }
     Ok((when, sign * by))
 }
@@ -92,7 +92,7 @@ fn queueing(name: &str) -> Result<Queueing, String> {
 fn length(text: &str) -> Result<f64, String> {
     match time(text)?.0 as f64 / 1e9 {
         seconds if (1.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("{text} is no time from 1s to 86400s")),
+        _ => Err(format!("{text} is not a time from 1s to 86400s")),
     }
 }
 
@@ -131,8 +131,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     .map_err(|error| CliError::wrong(format!("{path}: {error}")))?;
     let Some(clocks) = one_way.clocks() else {
         return Err(CliError::wrong(format!(
-            "{path}: {} at too few times to tell a skew; at least 16 milliseconds need packets, better some thousand packets \
-             over minutes",
+            "{path}: {} at too few times to estimate a skew; packets in at least 16 different milliseconds are needed, and better thousands over minutes",
             human::count(packets as usize, "packet", "packets")
         )));
     };
@@ -172,13 +171,12 @@ fn make(args: &Args) -> Result<(), CliError> {
     };
     if args.reference == Reference::Receive && of.jumps.iter().any(|&(_, size)| size < 0.0) {
         return Err(CliError::wrong(
-            "--jump back: the receiver's clock goes back then, and times cannot be told by it; use --reference send",
+            "--jump back: the receiver's clock runs backwards and cannot be the reference; use --reference send",
         ));
     }
     if let Some(&(at, _)) = of.jumps.iter().find(|&&(at, _)| at <= 0.0 || at >= args.duration) {
         return Err(CliError::wrong(format!(
-            "--jump at {}: the stamps last from 0 to {} s, and a jump is seen only between two of them; choose a time within, or a longer \
-             --duration",
+            "--jump at {}: the stamps are from 0 to {} s; use a time within, or a longer --duration",
             human::time(at),
             args.duration
         )));
@@ -234,7 +232,7 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), CliError
 }
 
 fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
-    out.paragraph(&format!("{} packets; ± is half of a 95 % interval", document.packets), 2)?;
+    out.paragraph(&format!("{} packets; ±: half-width of the 95 % confidence interval", document.packets), 2)?;
     out.line("")?;
     tables(&document.clock, out)?;
     if let Some(offset) = document.offset_s {

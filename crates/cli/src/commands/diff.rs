@@ -59,9 +59,9 @@ fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     }
     let rate = |bps: u64| human::rate(bps as f64);
     let columns: [(&str, Cell<'_>); 3] = [
-        ("share when all are busy", &|class| of(class.share_all_busy_bps, rate, |bps| bps as f64)),
+        ("share, all busy", &|class| of(class.share_all_busy_bps, rate, |bps| bps as f64)),
         ("delay bound", &|class| of(class.delay_bound_s, |s| human::time(human::up(s)), |s| s)),
-        ("most it can get", &|class| of(class.most_bps, rate, |bps| bps as f64)),
+        ("maximum rate", &|class| of(class.most_bps, rate, |bps| bps as f64)),
     ];
     let columns: Vec<_> =
         columns.iter().filter(|(_, cell)| link.classes.iter().any(|class| cell(class).is_some())).collect();

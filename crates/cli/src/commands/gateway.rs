@@ -282,7 +282,7 @@ fn serve(
         log::write(&LogEvent::info(format!("metrics at http://{}/metrics", metrics.address())));
     }
     let mut way = fleet.ways().join("; ");
-    let ready = format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display());
+    let ready = format!("{way}: running until Ctrl-C; control socket for `fairlink ctl`: {}", path.display());
     log::write(&LogEvent::info(ready));
     watchdog.service().ready(&way);
     while !fleet.is_over() {
@@ -292,7 +292,7 @@ fn serve(
             watchdog.set(vitals);
             let before = std::mem::replace(&mut way, fleet.ways().join("; "));
             if way != before {
-                log::write(&LogEvent::info(format!("serves {way} from now on")));
+                log::write(&LogEvent::info(format!("now serving {way}")));
                 watchdog.service().ready(&way);
             }
         }
@@ -352,10 +352,10 @@ fn reload(fleet: &Fleet) {
     let reloaded = match fleet.reload(&ReloadRequest::default()) {
         Ok(reloaded) => reloaded,
         Err(error @ FleetError::Half { .. }) => {
-            return log::write(&LogEvent::error(format!("link file read again: {error}")));
+            return log::write(&LogEvent::error(format!("reload: {error}")));
         }
         Err(error) => {
-            let text = format!("link file read again and refused; everything stays as it was: {error}");
+            let text = format!("reload refused, configuration unchanged: {error}");
             return log::write(&LogEvent::error(text));
         }
     };
@@ -365,9 +365,9 @@ fn reload(fleet: &Fleet) {
         let done = reloaded.committed.unwrap_or_default();
         let of = if several { format!(" of {link}") } else { String::new() };
         let text = format!(
-            "link file{of} read again: change {}, {} queued and kept, {} dropped",
+            "reload{of}: change {}; queued packets: {} kept, {} dropped",
             done.generation,
-            human::count(done.kept_packets as usize, "packet", "packets"),
+            done.kept_packets,
             done.removed_packets + done.dropped_packets
         );
         log::write(&LogEvent::info(text).of_link(link.as_str()));

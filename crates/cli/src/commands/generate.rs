@@ -87,13 +87,13 @@ fn dscp(text: &str) -> Result<u8, String> {
     let parsed = Match::parse(&format!("dscp {text}")).ok().filter(|_| single);
     parsed
         .and_then(|found| found.dscp)
-        .ok_or_else(|| format!("\"{text}\" is no DSCP; write 0 to 63, or a name such as ef"))
+        .ok_or_else(|| format!("\"{text}\" is not a DSCP; write 0 to 63, or a name such as ef"))
 }
 
 impl Args {
     fn config(&self, scenario: &Path) -> Result<GeneratorConfig, CliError> {
         let Some(output) = self.output.clone() else {
-            return Err(CliError::wrong("a scenario needs the interface to send out of: --out IF"));
+            return Err(CliError::wrong("a scenario needs the interface to send on: --out IF"));
         };
         // Traffic is the same whatever a scheduler can honour.
         let file = Scenario::read(scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
@@ -111,7 +111,7 @@ impl Args {
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {
             let matches = default_matches(link.tree.leaves()).map_err(CliError::wrong)?;
-            note("the classes have no matches: they are sent to UDP ports from 5001 up, in the order of the file");
+            note("the classes have no matches: their frames go to UDP ports from 5001 up, in the order of the file");
             matches
         } else {
             link.matches.clone()
@@ -202,7 +202,7 @@ impl Sending {
         let is_script = std::fs::read_to_string(path).is_ok_and(|text| Script::is_one(&text));
         let (configs, script) = if is_script {
             if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() || args.fragment {
-                note("--flows, --ip, --dscp and --fragment mean nothing for a script: its frames have no IP");
+                note("--flows, --ip, --dscp and --fragment do not apply to a script: its frames have no IP");
             }
             let script = read_script(&SourceText::read(path)?)?;
             let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
@@ -244,8 +244,7 @@ fn warn(sent: &Sent) {
         if class.blocked_sends > 0 {
             note_paragraph(
                 &format!(
-                    "WARNING: {}: {} would have blocked, for {} in all: the queue below holds more frames than the socket's buffer, and what is \
-                     measured is not the source's timing. Shorten that queue, for example with pfifo limit 5",
+                    "WARNING: {}: {} would have blocked, for {} in total: the device queue holds more frames than the socket's buffer, so the source's timing is not what is measured. Shorten that queue, for example with pfifo limit 5",
                     class.name,
                     human::count(class.blocked_sends as usize, "send", "sends"),
                     human::time(class.blocked_s)
@@ -256,8 +255,7 @@ fn warn(sent: &Sent) {
         if class.late_packets > 0 {
             note_paragraph(
                 &format!(
-                    "WARNING: {}: {} of {} were not sent, because this machine was too late for them. Lower the rate, or keep a processor free \
-                     with --cpu",
+                    "WARNING: {}: {} of {} were not sent, because this machine was too slow. Lower the rate, or dedicate a processor with --cpu",
                     class.name,
                     human::count(class.late_packets as usize, "packet", "packets"),
                     class.offered_packets
@@ -304,7 +302,7 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), CliE
     if report.unreached_s > 0.0 {
         out.paragraph(
             &format!(
-                "this machine fell behind: the last {} of the sources' time were not reached",
+                "this machine fell behind: the last {} of the sources' time were not sent",
                 human::time(report.unreached_s)
             ),
             2,
@@ -325,29 +323,29 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), CliE
         format!("p50 {p50}, p99 {p99}, p99.9 {p999}, longest {max}")
     };
     if let Some(after) = &report.departure_after_due_s {
-        out.paragraph(&format!("frames left after their time by: {}", times(after)), 2)?;
+        out.paragraph(&format!("lateness of frames: {}", times(after)), 2)?;
     }
     match &report.driver_after_stamp_s {
-        Some(after) => out.paragraph(&format!("the driver had them after that by: {}", times(after)), 2)?,
-        None if args.kernel_stamps => out.line("the kernel has no stamps of when this interface's driver had them")?,
+        Some(after) => out.paragraph(&format!("further delay to the driver: {}", times(after)), 2)?,
+        None if args.kernel_stamps => out.line("the kernel has no driver timestamps for this interface")?,
         None => {}
     }
     for class in &report.classes {
         if class.lost_at_source_packets > 0 {
             let packets = human::count(class.lost_at_source_packets as usize, "packet", "packets");
-            out.paragraph(&format!("{}: {packets} were lost by the sources' own shapers", class.name), 2)?;
+            out.paragraph(&format!("{}: {packets} were dropped by the sources' own shapers", class.name), 2)?;
         }
         if class.fragments > 0 {
             let packets = human::count(class.fragmented_packets as usize, "packet", "packets");
             out.paragraph(
-                &format!("{}: {packets} went whole as fragments; {} fragments in all", class.name, class.fragments),
+                &format!("{}: {packets} were sent as fragments; {} fragments in total", class.name, class.fragments),
                 2,
             )?;
         }
         if class.padded_packets > 0 {
             let packets = human::count(class.padded_packets as usize, "packet", "packets");
             out.paragraph(
-                &format!("{}: {packets} were padded to the shortest frame with headers and stamp", class.name),
+                &format!("{}: {packets} were padded to the minimum length of headers and stamp", class.name),
                 2,
             )?;
         }

@@ -170,7 +170,7 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         Ports::Between(input, output) => vec![input, output],
     };
     for name in names.into_iter().filter(|name| !known.is_empty() && !known.contains(name)) {
-        note(format!("note: this machine has no interface {name} now"));
+        note(format!("note: this machine has no interface {name} at present"));
     }
     let ways = ways(args, &ports, &mut questions)?;
     let line = match args.line {
@@ -186,7 +186,7 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         None => None,
     };
     if file.is_none() && both && to_terminal {
-        return Err(CliError::wrong("both directions are two files; say where: --file home.toml"));
+        return Err(CliError::wrong("two directions need two files: pass --file home.toml"));
     }
     let base = file.clone().unwrap_or_else(|| PathBuf::from("link.toml"));
     let paths: Vec<PathBuf> =
@@ -223,11 +223,11 @@ fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result
     }
     match (&args.input, &args.output) {
         (Some(input), Some(output)) if input == output => {
-            Err(CliError::wrong(format!("--in and --out are both {input}; a link has two ends")))
+            Err(CliError::wrong(format!("--in and --out are both {input}; name two different interfaces")))
         }
         (Some(input), Some(output)) => Ok(Ports::Between(input.clone(), output.clone())),
-        (Some(_), None) => Err(CliError::wrong("--in needs --out: the link that is shared")),
-        (None, Some(_)) => Err(CliError::wrong("--out needs --in: where packets come from")),
+        (Some(_), None) => Err(CliError::wrong("--in needs --out: the interface of the shared link")),
+        (None, Some(_)) => Err(CliError::wrong("--out needs --in: the interface that packets come from")),
         (None, None) => questions.ports(known),
     }
 }
@@ -239,8 +239,7 @@ fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec
         (Some(rate), ..) => return Ok(one(rate)),
         (None, Some(_), Some(_), Ports::Egress(name)) => {
             return Err(CliError::wrong(format!(
-                "--egress {name} with --up and --down: what this machine receives by {name} is left alone; share the way down where it \
-                 leaves toward the users: --in and --out on a bridge, or on a router a file of its own, --egress lan0 --down RATE"
+                "--egress {name} with --up and --down: --egress shapes only what this machine sends on {name}; to shape downloads, pass --in and --out on a bridge, or on a router write a second file with --egress lan0 --down RATE"
             )));
         }
         (None, None, None, Ports::Egress(_)) => return questions.rate().map(one),
@@ -265,7 +264,7 @@ fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec
 fn two_or_one(text: &str) -> Result<Ports, String> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [one] => device(one).map(Ports::Egress),
-        [one, two] if one == two => Err(format!("{one} twice; a link has two ends")),
+        [one, two] if one == two => Err(format!("{one} is given twice; name two different interfaces")),
         [one, two] => Ok(Ports::Between(device(one)?, device(two)?)),
         _ => Err("one name or two".to_owned()),
     }
@@ -286,13 +285,13 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let taken = Rate::from_bps((u128::from(rate.bps()) * 95 / 100).max(1) as u64).unwrap_or(*rate);
     let (ends, what) = match (ports, toward) {
         (Ports::Egress(name), Toward::Internet) => {
-            (format!("egress = \"{name}\"\n"), format!("what this machine itself sends by {name}"))
+            (format!("egress = \"{name}\"\n"), format!("traffic that this machine itself sends on {name}"))
         }
         (Ports::Egress(name), Toward::Users) => {
-            (format!("egress = \"{name}\"\n"), format!("what this machine sends and routes to users by {name}"))
+            (format!("egress = \"{name}\"\n"), format!("traffic that this machine sends or routes to users on {name}"))
         }
         (Ports::Between(input, output), _) => {
-            (format!("in = \"{input}\"\nout = \"{output}\"\n"), format!("what goes from {input} to {output}"))
+            (format!("in = \"{input}\"\nout = \"{output}\"\n"), format!("traffic from {input} to {output}"))
         }
     };
     let (name, gateway) = match all.len() {
@@ -308,12 +307,9 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let classes = kind.text(*toward, own);
     let files: Vec<String> = all.iter().map(|file| file.display().to_string()).collect();
     let commands = [
-        (
-            format!("fairlink check {} --gateway", file.display()),
-            "is it sound; what does each class get, and how long does it wait?",
-        ),
+        (format!("fairlink check {} --gateway", file.display()), "validate the file; print shares and delay bounds"),
         (format!("fairlink gateway {}", files.join(" ")), gateway),
-        ("fairlink ctl watch".to_owned(), "what each class gets now"),
+        ("fairlink ctl watch".to_owned(), "live rate of each class"),
     ];
     let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
     let commands = commands.map(|(command, what)| format!("#   {command:width$}     # {what}\n")).concat();

@@ -96,7 +96,7 @@ impl AtArgs {
 /// A class of another queueing discipline.
 fn parent(text: &str) -> Result<Classid, String> {
     Classid::parse(text).ok_or_else(|| {
-        format!("{text:?} is no class of a queueing discipline: two hexadecimal numbers from 1 to ffff, such as 2:1")
+        format!("{text:?} is not a class of a queueing discipline: two hexadecimal numbers from 1 to ffff, such as 2:1")
     })
 }
 
@@ -106,14 +106,16 @@ fn handle(text: &str) -> Result<u16, String> {
         .map(Classid::major)
         .filter(|&major| major != u16::MAX)
         .ok_or_else(|| {
-            format!("{text:?} is no handle of a queueing discipline: a hexadecimal number from 1 to fffe, such as 20:")
+            format!(
+                "{text:?} is not a handle of a queueing discipline: a hexadecimal number from 1 to fffe, such as 20:"
+            )
         })
 }
 
 /// A time that the module takes.
 fn short_time(text: &str) -> Result<Nanos, String> {
     let nanos = time(text)?;
-    if nanos > Nanos::from_secs(1) { Err(format!("{text} is more than 1s")) } else { Ok(nanos) }
+    if nanos > Nanos::from_secs(1) { Err(format!("{text} exceeds the limit of 1s")) } else { Ok(nanos) }
 }
 
 impl From<QdiscError> for CliError {
@@ -143,7 +145,7 @@ fn read(path: &Path) -> Result<LinkFile, CliError> {
     if let Some((class, pool)) = link.pools.first() {
         let class = link.names.name(*class);
         return Err(CliError::wrong(format!(
-            "class \"{class}\" borrows from the pool \"{pool}\": links of the kernel share nothing; take the pool out, or use the gateway"
+            "class \"{class}\" borrows from the pool \"{pool}\": links of the kernel cannot share a pool; remove the pool, or use the gateway"
         )));
     }
     link.check_memory(link.info())?;
@@ -179,7 +181,7 @@ fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilt
     let texts: Vec<_> = filters.left_out.iter().map(|left| left_out(link, left)).collect();
     if !lenient && !texts.is_empty() {
         return Err(CliError::wrong(format!(
-            "{}; --lenient leaves such a match out, and --no-filters all of them",
+            "{}; --lenient skips such matches, and --no-filters all of them",
             texts.join("\n")
         )));
     }
@@ -189,7 +191,7 @@ fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilt
 
 fn left_out(link: &LinkFile, left: &LeftOut) -> String {
     let LeftOut { class, made, why } = left;
-    format!("class \"{}\": the match \"{made}\" cannot be a filter of the kernel: {why}", link.names.name(*class))
+    format!("class \"{}\": the match \"{made}\" cannot become a kernel filter: {why}", link.names.name(*class))
 }
 
 #[derive(Serialize)]
@@ -239,12 +241,12 @@ fn told(
     let ignored = link.matches.iter().filter(|(class, _)| Some(*class) != link.default_class).count();
     if ignored > 0 && filters.is_none() {
         note(format!(
-            "{ignored} matches of the file are not looked at: in the kernel, tc filters say which packets are whose. For each, e.g.\n  tc filter add dev {interface} parent {major:x}: protocol ip u32 match ip dport 5001 0xffff flowid {}",
+            "{ignored} matches of the file are ignored: in the kernel, tc filters classify packets. Add a filter for each, e.g.\n  tc filter add dev {interface} parent {major:x}: protocol ip u32 match ip dport 5001 0xffff flowid {}",
             classes.first().map_or("1:1", |class| &class.classid)
         ));
     }
     if link.default_class.is_none() {
-        note("packets that no filter takes are dropped; name a `default` class in [link] to keep them");
+        note("packets that no filter matches are dropped; set `default` in [link] to keep them");
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ fn warmup_of(text: &str) -> Result<Warmup, String> {
 
 fn window_of(text: &str) -> Result<Nanos, String> {
     let window = args::time(text)?;
-    if window == Nanos::ZERO { Err("a window of no time; write e.g. 100ms".to_owned()) } else { Ok(window) }
+    if window == Nanos::ZERO { Err("a window must be longer than 0; write e.g. 100ms".to_owned()) } else { Ok(window) }
 }
 
 /// What has no place in a sweep, with what to do instead.
@@ -119,7 +119,7 @@ fn sweepable(args: &Args) -> Result<(), CliError> {
     }
     if args.trace.is_some() {
         return Err(CliError::wrong(
-            "--sweep with --trace: settings have no files of their own; write the value to be seen into the scenario, and run it without --sweep",
+            "--trace does not support --sweep; write one value into the scenario and run it without --sweep",
         ));
     }
     Ok(())
@@ -282,7 +282,7 @@ impl<'a> Plan<'a> {
         // One run alone is limited by itself.
         if runs > 1 && results > MAX_RESULTS {
             return Err(CliError::wrong(format!(
-                "{results} results to keep (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
+                "{results} results (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
                  runs at a time"
             )));
         }
@@ -297,7 +297,7 @@ impl<'a> Plan<'a> {
                 && warmup >= duration
             {
                 return Err(CliError::wrong(format!(
-                    "--warmup {}: nothing is left of a run of {}; take a shorter one",
+                    "--warmup {}: not shorter than the run of {}; use a shorter warm-up",
                     seconds(warmup),
                     seconds(duration)
                 )));
@@ -305,8 +305,7 @@ impl<'a> Plan<'a> {
             let phases = point.links.first.phases().len();
             if matches!(args.warmup, Some(Warmup::Auto)) && phases > 1 {
                 return Err(CliError::wrong(format!(
-                    "--warmup auto: the scenario has {phases} phases, and MSER-5 looks for one steady state; write \
-                     --warmup TIME"
+                    "--warmup auto: the scenario has {phases} phases, and MSER-5 needs a single steady state; write --warmup TIME"
                 )));
             }
         }
@@ -387,8 +386,7 @@ impl<'a> Plan<'a> {
             let found = warmup(&pilots).map_err(|none| {
                 progress.end();
                 CliError::Failed(anyhow!(
-                    "--warmup auto: under {} the delay of class {} is steady at no time of the first half of the run \
-                     (MSER-5); make the run longer, or write --warmup TIME",
+                    "--warmup auto: under {} the delay of class {} does not become steady in the first half of the run (MSER-5); make the run longer, or write --warmup TIME",
                     none.scheduler,
                     none.class
                 ))
@@ -396,7 +394,7 @@ impl<'a> Plan<'a> {
             longest = longest.max(found);
         }
         let warmup = Nanos((longest * 1e9).round() as u64);
-        let found = format!("warm-up by MSER-5: {} left out of the averages{}", human::time(longest), settings(point));
+        let found = format!("warm-up by MSER-5: {} excluded from averages{}", human::time(longest), settings(point));
         progress.say(&found);
         Ok(warmup)
     }
@@ -432,7 +430,7 @@ fn checked_window(window: Nanos, points: &[Point], repetitions: u64) -> Result<N
     let rates = window_rates(window, points, repetitions);
     if rates > MAX_WINDOW_RATES {
         return Err(CliError::wrong(format!(
-            "--window {}: {rates} windows times classes of all runs to keep; the limit is {MAX_WINDOW_RATES}; {} would do",
+            "--window {}: {rates} rates (windows times classes of all runs); the limit is {MAX_WINDOW_RATES}; use at least {}",
             seconds(window),
             seconds(fitting_window(window, points, repetitions))
         )));

@@ -55,7 +55,9 @@ pub(crate) fn device(text: &str) -> Result<String, String> {
     if (1..=15).contains(&text.len()) && !text.starts_with('-') && text.chars().all(plain) {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is no name of a device: 1 to 15 letters, digits and . _ - : @, the first no -; write eth0"))
+    Err(format!(
+        "{text:?} is not the name of a device: 1 to 15 letters, digits and . _ - : @, not beginning with -; write eth0"
+    ))
 }
 
 #[derive(Serialize)]

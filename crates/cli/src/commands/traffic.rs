@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the guarantee of its
-    /// class, else its share when all are busy].
+    /// class, else its share, all busy].
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rho)]
     rho: Vec<Rho>,
     /// Window for rates, dispersion and correlation.
@@ -72,9 +72,9 @@ fn rho(text: &str) -> Result<Rho, String> {
     let Some(percent) = text.strip_suffix('%') else { return args::rate(text).map(|rate| Rho::Rate(rate.bps())) };
     match percent.trim().parse::<f64>() {
         Ok(percent) if (0.01..=1e6).contains(&percent) => Ok(Rho::OfMean((percent * 1e4).round() as u64)),
-        _ => {
-            Err(format!("{text} is no part of a mean rate from 0.01% to 1000000%; write 135%, or a rate such as 1mbit"))
-        }
+        _ => Err(format!(
+            "{text} is not a part of a mean rate from 0.01% to 1000000%; write 135%, or a rate such as 1mbit"
+        )),
     }
 }
 
@@ -147,8 +147,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     for Entry { source, class, hurst_found, .. } in &sources {
         if let Some(found) = hurst_found {
             note(format!(
-                "source {source} of {class}: a Hurst parameter lies between 0 and 1, and variances give {found:.3}; it is not determined. The \
-                 traffic changes in the course of the run (phases of `active`, a trend); measure a part of it that does not"
+                "source {source} of {class}: the variances give a Hurst parameter of {found:.3}, which is outside 0 to 1. The traffic is not stationary (phases of `active`, a trend); measure a stationary part"
             ));
         }
     }
@@ -173,7 +172,7 @@ fn enough_window(args: &Args, file: &Scenario) -> Result<(), CliError> {
     }
     let enough = file.duration.0.div_ceil((MAX_WINDOWS / passes).max(1));
     Err(CliError::wrong(format!(
-        "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; --window {enough}ns would do",
+        "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; use at least --window {enough}ns",
         human::time(seconds(args.window))
     )))
 }
@@ -200,14 +199,13 @@ impl Watch {
         let when = || human::time(seconds(at));
         if self.at_once > MAX_AT_ONCE {
             return Err(CliError::failed(anyhow!(
-                "source {index}: more than {MAX_AT_ONCE} packets at {} alone; give its shape a smaller burst or a shorter window, or make \
-                 its packets longer",
+                "source {index}: more than {MAX_AT_ONCE} packets at {}; use a smaller burst or a shorter window in its shape, or longer packets",
                 when()
             )));
         }
         if self.packets > MAX_PACKETS {
             return Err(CliError::failed(anyhow!(
-                "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; make the duration shorter, or the runs fewer",
+                "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; shorten the duration, or use fewer runs",
                 when()
             )));
         }
@@ -342,13 +340,12 @@ fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> R
     for line in [
         "deviation: standard deviation of the rate in a window. dispersion: variance over mean of the packets in a window, 1 for Poisson arrivals.",
         "lag 1: correlation of a window's bytes with the next one's. Hurst: 0.5 without long-range dependence.",
-        "lost: by the source's own shaper or policer. sigma: the most that ever comes in any time beyond the rate.",
+        "lost: dropped by the source's own shaper or policer. sigma: maximum excess over the rate in any interval.",
     ] {
         out.paragraph(line, 2)?;
     }
     if sources.iter().any(|entry| entry.packets.is_none()) {
-        let left_out =
-            "What a greedy, tcp or request_response source sends is up to the link; `fairlink sim` shows it.";
+        let left_out = "Traffic of greedy, tcp and request_response sources depends on the link; use `fairlink sim`.";
         out.paragraph(left_out, 2)?;
     }
     Ok(())

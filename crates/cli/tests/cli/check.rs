@@ -477,7 +477,11 @@ fn check_refuses_for_a_gateway_what_a_gateway_refuses_of_the_file() {
     let dir = Scratch::new();
     let two = "[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n";
     for (name, text, says) in [
-        ("no-default", format!("[link]\nrate = \"10mbit\"\n{two}"), "frames that no class matches have nowhere to go"),
+        (
+            "no-default",
+            format!("[link]\nrate = \"10mbit\"\n{two}"),
+            "frames that no class matches have no class: there is no default",
+        ),
         ("memory", format!("[link]\nrate = \"10mbit\"\nmemory = \"2MiB\"\ndefault = \"a\"\n{two}"), "a packet pool of"),
     ] {
         let link = dir.write(name, &text);

@@ -111,7 +111,7 @@ fn a_demo_plays_real_packets_or_says_why_it_does_not() {
 fn the_kernel_s_htb_alone_is_not_simulated_in_silence() {
     let run = fairlink(&["demo", "--simulate", "--scheduler", "kernel-htb"]);
     assert_eq!(run.code, 2, "{}", run.stdout);
-    assert!(run.stderr.contains("the kernel's HTB cannot be simulated; `htb` is ours"), "{}", run.stderr);
+    assert!(run.stderr.contains("the kernel's HTB cannot be simulated; use `htb`"), "{}", run.stderr);
 }
 
 /// Why no real packets can be sent here, in words; `None` where a ping was measured or ended otherwise.

@@ -222,7 +222,7 @@ fn what_is_wrong_ends_with_2_and_nothing_is_written() {
         (&["libreqos", &short], "this row has 5 fields"),
         (&["libreqos", &devices, "--network", &short], "this is not JSON"),
         (&["libreqos", "none.csv"], "none.csv"),
-        (&["tc", &script], "this is no tc command: \"ifconfig\""),
+        (&["tc", &script], "this is not a tc command: \"ifconfig\""),
         (&["mikrotik", &rsc], "\"max-limit\" is \"1M/fast\""),
         (&["k8s", &yaml, "--rate", "1gbit"], "-o json"),
         (&["k8s", &yaml, "--rate", "1gbit", "--as-is"], "no lending to keep"),
@@ -346,7 +346,7 @@ fn keys_of_tc_are_refused_with_ours() {
     assert_eq!(run.code, 2);
     let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(
-        flat.matches("what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"").count(),
+        flat.matches("the keys for tc's \"rate\" and \"ceil\" are \"guarantee\" and \"ceiling\"").count(),
         2,
         "{}",
         run.stderr
@@ -597,5 +597,5 @@ fn weights_decide_what_plans_get_when_all_are_busy() {
         }
     }
     let run = fairlink(&["import", "libreqos", &file, "--rate", "202mbit", "--weights", "equal", "--as-is"]);
-    assert!(run.code == 2 && run.stderr.contains("leave one of them out"), "{}", run.stderr);
+    assert!(run.code == 2 && run.stderr.contains("remove one of them"), "{}", run.stderr);
 }

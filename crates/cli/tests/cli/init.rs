@@ -128,7 +128,7 @@ fn somebody_at_a_terminal_is_asked_for_both_directions_and_gets_both_files() {
         "What is the link used for? [home] hoem\n  there are: home, office",
         "\n  \"100mbit\" for bits, \"800mbit\" for bytes\n",
         "such as 20mbit? 20mbit\n",
-        "  adsl      ADSL, which sends cells\n",
+        "  adsl      ADSL (ATM cells)\n",
         "What is the line? [ethernet] adls\n  there are: ethernet, fibre",
         "home-up.toml and home-down.toml are written. Next:\n",
         "fairlink gateway home-up.toml home-down.toml",
@@ -148,7 +148,7 @@ fn somebody_at_a_terminal_may_ask_for_one_direction_or_leave() {
     assert!(seen.contains("mine.toml is written"), "{seen}");
     assert_eq!(checked(&dir.path("mine.toml")).0, 38_000_000);
     let seen = typed(&dir, &["office\n", "\u{4}"]).unwrap();
-    assert!(seen.contains("no answer; nothing is written"), "{seen}");
+    assert!(seen.contains("end of input: no answer; nothing is written"), "{seen}");
     assert_eq!(fs::read_dir(dir.path("")).unwrap().count(), 1, "{seen}");
 }
 

@@ -56,7 +56,7 @@ fn latency_critical_packets_pass_a_transmit_queue_with_priority_and_nobody_else_
     // It waits for the packet under way, and not for the seven others.
     assert!(behind > bare + 0.025 && ahead < bare + 0.005, "{bare} {behind} {ahead}");
     let run = sim(first, "", args);
-    let warning = "\"transmit_priority\" sends packets of latency-critical classes first, and no class is one";
+    let warning = "\"transmit_priority\" sends latency-critical classes first, and no class is latency_critical";
     assert!(run.stderr.contains(&warning[..60]) && run.stderr.contains("s.toml:5:"), "{}", run.stderr);
     assert_eq!(mean(&a(&run)), mean(&a(&sim(plain, "", args))), "without such a class it makes no difference");
     assert_eq!(sim(first, critical, args).stderr, "");

@@ -74,7 +74,7 @@ fn the_table_names_class_and_promise_and_several_runs_give_the_worst() {
     }
     assert!(!run.contains("exceeded") && run.contains("Sent more than the bound on its delay is for: "), "{run}");
     let runs = fairlink(&["sim", &file, "--metrics", "--runs", "3"]).quiet().stdout;
-    assert!(runs.contains("The worst of all runs:") && runs.contains("lag behind HMM"), "{runs}");
+    assert!(runs.contains("Worst case of all runs:") && runs.contains("lag behind HMM"), "{runs}");
     let one = fairlink(&["sim", &file, "--metrics", "--class", "voice", "--json"]).quiet().json();
     assert_eq!(one["runs"][0]["metrics"].as_array().unwrap().len(), 1);
 }

@@ -16,7 +16,7 @@ fn tree(wide: usize, deep: usize) -> String {
 
 /// Lines of the first table that begin with the name of a class.
 fn rows(text: &str) -> usize {
-    let first = text.split("At most:").next().unwrap_or(text);
+    let first = text.split("Worst case:").next().unwrap_or(text);
     first.lines().filter(|line| line.trim_start().starts_with('a') && line.contains("bit/s")).count()
 }
 

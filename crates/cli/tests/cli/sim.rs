@@ -406,5 +406,5 @@ fn what_was_not_measured_is_not_as_expected_and_other_schedulers_are_not_judged(
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("delay_max of idle under hls, seed 1, was not measured"), "{}", run.stderr);
     let other = fairlink(&["sim", &file, "--scheduler", "drr"]).quiet();
-    assert!(other.stdout.contains("no expectation of the scenario is for these schedulers"), "{}", other.stdout);
+    assert!(other.stdout.contains("no expectation of the scenario applies to these schedulers"), "{}", other.stdout);
 }

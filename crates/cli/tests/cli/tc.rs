@@ -143,7 +143,7 @@ fn scripts_that_do_not_fit_are_refused_at_their_line() {
     }
     let alone = fairlink(&["sim", &scenario("htb/one-device.script")]);
     assert!(
-        alone.code == 2 && alone.stderr.contains("this is a script; name its link: --link FILE"),
+        alone.code == 2 && alone.stderr.contains("this is a script; name its link with --link FILE"),
         "{}",
         alone.stderr
     );

@@ -99,7 +99,7 @@ fn what_cannot_be_measured_is_refused_with_the_limit() {
         ),
         (
             ["--link", "none.tc"],
-            "this is a scenario file, which names its link itself; --link is for scripts, leave it out",
+            "this is a scenario file, which names its own link; remove --link, which is for scripts",
         ),
         (["--group", "0ms"], "at least 1ns"),
         (["--runs", "0"], "1..=10000"),
@@ -132,7 +132,7 @@ fn a_script_is_measured_with_its_link_and_without_one_says_what_it_needs() {
     let script = scenario("htb/one-device.script");
     let alone = fairlink(&["traffic", &script]);
     assert!(
-        alone.code == 2 && alone.stderr.contains("this is a script; name its link: --link FILE"),
+        alone.code == 2 && alone.stderr.contains("this is a script; name its link with --link FILE"),
         "{}",
         alone.stderr
     );

@@ -93,8 +93,8 @@ pub(super) fn write(
             break;
         }
         if writer.len() as u64 > MAX_FILE {
-            let why = format!("the classes of the table take more than {} MiB", MAX_FILE >> 20);
-            let help = "leave rows or keys out, or use several files".to_owned();
+            let why = format!("the classes of the table need more than {} MiB", MAX_FILE >> 20);
+            let help = "remove rows or keys, or use several files".to_owned();
             wrong.error(row.span.clone(), ProblemKind::Row { why, help });
             break;
         }
@@ -105,7 +105,7 @@ pub(super) fn write(
 /// The path of the table.
 fn path(section: &Section<'_>, log: &mut Log) -> Option<std::path::PathBuf> {
     let Some(entry) = section.entries().find(|entry| entry.key == "from") else {
-        let example = "from = \"subscribers.csv\", a class for each of its rows; a class alone is [[class]]";
+        let example = "from = \"subscribers.csv\", one class for each row; a single class is [[class]]";
         log.error(section.header(), ProblemKind::MissingKey { place: PLACE, key: "from", example });
         return None;
     };
@@ -117,11 +117,11 @@ fn path(section: &Section<'_>, log: &mut Log) -> Option<std::path::PathBuf> {
         None
     };
     if !is_table(&path) {
-        return refuse(format!("of {name:?} is no table by its name"), "name a file that ends in .csv or .tsv");
+        return refuse(format!("of {name:?} is not the name of a table"), "name a file that ends in .csv or .tsv");
     }
     if !source.was_opened() {
-        let why = "names a file, and this text was not read from one beside it".to_owned();
-        return refuse(why, "use what `fairlink expand FILE` prints");
+        let why = "names a file, and this text was not read from a file".to_owned();
+        return refuse(why, "use the output of `fairlink expand FILE`");
     }
     Some(path)
 }
@@ -237,8 +237,11 @@ fn list(all: &[String]) -> String {
 /// What an entry of the section becomes in each row; `None` where it is wrong and the log says so.
 fn expression(entry: &Entry<'_, '_>, table: &Table, log: &mut Log) -> Option<Expression> {
     if let Some(&key) = ["classid"].iter().find(|&&key| key == entry.key) {
-        let why = "is another one for each class".to_owned();
-        log.error(entry.span.clone(), ProblemKind::Misplaced { key, why, help: "name a column of the table classid" });
+        let why = "must differ for each class".to_owned();
+        log.error(
+            entry.span.clone(),
+            ProblemKind::Misplaced { key, why, help: "name a column of the table, such as classid" },
+        );
         return None;
     }
     if !entry.is_plain {
@@ -289,7 +292,7 @@ impl Pattern {
             let close = rest.find('}').filter(|_| brace == "{");
             let Some(end) = close else {
                 let help = "write {COLUMN}; a brace itself is written twice: {{ or }}".to_owned();
-                return Err((format!("a brace in {text:?} has no other"), help));
+                return Err((format!("unmatched brace in {text:?}"), help));
             };
             let name = rest[..end].trim();
             let Some(column) = table.column(name) else {

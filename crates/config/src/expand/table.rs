@@ -58,13 +58,13 @@ impl Table {
         let columns = rows.next().map(|head| (columns(&head, &mut log), head.span));
         let Some((columns, head)) = columns else {
             let why = "the table is empty".to_owned();
-            let help = "its first row has the names of its columns, and each further one is a class".to_owned();
+            let help = "the first row names the columns, and each further row is a class".to_owned();
             log.error(0..0, ProblemKind::Row { why, help });
             return Err(log.into_errors());
         };
         let rows: Vec<Row> = rows.filter(|row| is_whole(row, &columns, &mut log)).collect();
         if rows.is_empty() && !log.has_errors() {
-            let why = "the table has column names and no row".to_owned();
+            let why = "the table has column names and no rows".to_owned();
             log.error(head, ProblemKind::Row { why, help: "add a row for each class".to_owned() });
         }
         if log.has_errors() { Err(log.into_errors()) } else { Ok(Self { source, columns, rows }) }
@@ -108,7 +108,7 @@ fn columns(head: &Row, log: &mut Log) -> Vec<String> {
         } else {
             continue;
         };
-        let help = "the first row has a name for each column, each once".to_owned();
+        let help = "give each column a unique name in the first row".to_owned();
         log.error(head.span.clone(), ProblemKind::Row { why, help });
     }
     names
@@ -118,10 +118,10 @@ fn columns(head: &Row, log: &mut Log) -> Vec<String> {
 fn is_whole(row: &Row, columns: &[String], log: &mut Log) -> bool {
     let fields = row.fields.len();
     let (why, help) = if row.fields.iter().any(|field| field.contains(['\n', '\r'])) {
-        ("a quote is not closed on its line".to_owned(), "a quote within quotes is written twice: \"\"".to_owned())
+        ("a quote is not closed on its line".to_owned(), "double a quote within quotes: \"\"".to_owned())
     } else if fields != columns.len() {
         let fields = if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") };
-        let help = format!("the columns are {}; leave a field empty where a class has none", columns.join(", "));
+        let help = format!("the columns are {}; leave a field empty for no value", columns.join(", "));
         (format!("this row has {fields}, and there are {} columns", columns.len()), help)
     } else {
         return true;

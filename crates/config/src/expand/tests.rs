@@ -156,7 +156,7 @@ fn what_is_wrong_with_a_row_is_said_of_the_row_and_what_is_wrong_with_a_template
         ("name,template\na,u\n", "dir/t.csv:2:1: error: there is no template \"u\"; did you mean \"t\"?"),
         ("name,match\na,dst host 10.0.0.1;dst nett 10.0.0.2\n", "dir/t.csv:2:1: error: "),
         ("", "dir/t.csv:1:1: error: the table is empty"),
-        ("name,guarantee\n", "dir/t.csv:1:1: error: the table has column names and no row"),
+        ("name,guarantee\n", "dir/t.csv:1:1: error: the table has column names and no rows"),
         ("site,guarantee\nn,1mbit\n", "dir/link.toml:8:1: error: [[classes]] has no \"name\""),
     ];
     for (table, wanted) in of_rows {
@@ -181,12 +181,12 @@ fn what_is_wrong_with_templates_and_tables_is_said_at_its_place() {
             "is built on itself: a -> b -> a",
         ),
         ("[template]\nx = 1\n[[class]]\nname = \"x\"\n", "1:1: error: \"template\" needs a name"),
-        ("[[template.a]]\nweight = 1\n", "1:1: error: \"template\" is one table for each name"),
-        ("[template.a.contract]\nbytes = \"1kB\"\n", "1:1: error: \"template\" has no tables of its own"),
+        ("[[template.a]]\nweight = 1\n", "1:1: error: \"template\" is a single table for each name"),
+        ("[template.a.contract]\nbytes = \"1kB\"\n", "1:1: error: \"template\" cannot contain tables"),
         ("[template.a]\ncontract.bytes = \"1kB\"\n", "\"contract\" is not written in one piece"),
-        ("[template.a]\nname = \"x\"\n", "2:1: error: \"name\" is another one for each class"),
-        ("template = { a = { weight = 1 } }\n", "1:1: error: \"template\" is no table with a header of its own"),
-        ("classes = [{ from = \"t.csv\" }]\n", "1:1: error: \"classes\" is no table with a header of its own"),
+        ("[template.a]\nname = \"x\"\n", "2:1: error: \"name\" must differ for each class"),
+        ("template = { a = { weight = 1 } }\n", "1:1: error: \"template\" is not a table with its own header"),
+        ("classes = [{ from = \"t.csv\" }]\n", "1:1: error: \"classes\" is not a table with its own header"),
         ("[[classes]]\nname = \"{name}\"\n", "1:1: error: [[classes]] has no \"from\""),
         ("[[classes]]\nfrom = \"/etc/shadow\"\n", "2:1: error: \"from\" of \"/etc/shadow\" is no table by its name"),
         (
@@ -195,7 +195,7 @@ fn what_is_wrong_with_templates_and_tables_is_said_at_its_place() {
         ),
         ("[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{dow}mbit\"\n", "did you mean {down}?"),
         ("[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{down\"\n", "3:1: error: a brace in \"{down\" has no other"),
-        ("[[classes]]\nfrom = \"t.csv\"\nclassid = \"1:2\"\n", "3:1: error: \"classid\" is another one for each class"),
+        ("[[classes]]\nfrom = \"t.csv\"\nclassid = \"1:2\"\n", "3:1: error: \"classid\" must differ for each class"),
         ("[[classes]]\nfrom = \"t.csv\"\n[classes.contract]\nbytes = \"1kB\"\n", "error: "),
     ] {
         let says = read(&format!("{link}[link]\nrate = \"1gbit\"\n"), table).unwrap_err();

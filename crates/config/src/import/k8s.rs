@@ -60,7 +60,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         let objects = Objects::read(&documents, options.node.as_deref(), source, &mut notes, &mut log);
         templates = objects.templates.len();
         if objects.pods.len() + templates == 0 && !log.has_errors() {
-            wrong(0..0, "no pod is left to import", "give pods that run, and have an address", &mut log);
+            wrong(0..0, "there is no pod to import", "export running pods, which have addresses", &mut log);
         }
         all = in_order(objects.pods, &mut log);
         all.extend(objects.templates);
@@ -80,7 +80,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     if templates > 0 {
         kept.push(format!("{templates} pods of manifests with their limits, without addresses"));
     }
-    let what = "limits: each pod has a token bucket of its own there, and nothing shares out the node's link; here the limit is a ceiling, and pods have equal shares of the link";
+    let what = "limits: Kubernetes polices each pod with its own token bucket and does not share the node's link; here the limit is a ceiling, and pods have equal shares of the link";
     notes.changed(source, None, what.to_owned());
     sound(links, kept, notes.all)
 }
@@ -96,7 +96,7 @@ fn in_order(pods: Vec<Pod>, log: &mut Log) -> Vec<Pod> {
         }
         Err(Conflict::Same { first, second, prefix } | Conflict::Crossed { first, second, prefix }) => {
             let what = format!("the pods {} and {} both have {prefix}", pods[first].name, pods[second].name);
-            wrong(pods[second].at.clone(), what, "give pods of one cluster that run now", log);
+            wrong(pods[second].at.clone(), what, "export the running pods of a single cluster", log);
             Vec::new()
         }
     }

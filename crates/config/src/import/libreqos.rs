@@ -85,8 +85,8 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
     let unsaid = |node: &Node| !node.is_virtual && both.iter().any(|&direction| node.capacity(direction).is_none());
     let says = top().any(|node| !node.is_virtual) && !top().any(unsaid);
     if options.rate.is_none() && !says && !log.has_errors() {
-        let help = "name it with --rate 1gbit, or the nodes of the network with --network network.json";
-        wrong(0..0, "nothing says what the link carries", help, &mut log);
+        let help = "pass --rate 1gbit, or the nodes of the network with --network network.json";
+        wrong(0..0, "the rate of the link is unknown", help, &mut log);
     }
     if log.has_errors() {
         return Err(log.into_errors());
@@ -127,11 +127,11 @@ fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, lo
             let (here, first) = (circuits[at].at.clone(), circuits[owner].at.clone());
             if prefix.version() == IpVersion::V6 {
                 let what = format!("{prefix} belongs to two circuits");
-                wrong_also(here, what, "take it out of one of them", first, "and here", log);
+                wrong_also(here, what, "remove it from one of them", first, "and here", log);
             } else {
                 let line = 1 + source.inner()[..first.start].matches('\n').count();
                 let what = format!(
-                    "{prefix} belongs to the circuit \"{}\" of line {line} already, which keeps it; \"{}\" does without",
+                    "{prefix} belongs to circuit \"{}\" of line {line}; it is removed from \"{}\"",
                     circuits[owner].name, circuits[at].name
                 );
                 notes.changed(source, Some(here), what);
@@ -153,13 +153,13 @@ fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
         Err(conflict) => {
             let (first, second, what, help) = match conflict {
                 Conflict::Same { first, second, prefix } => {
-                    (first, second, format!("{prefix} belongs to two circuits"), "take it out of one of them")
+                    (first, second, format!("{prefix} belongs to two circuits"), "remove it from one of them")
                 }
                 Conflict::Crossed { first, second, prefix } => (
                     first,
                     second,
-                    format!("{prefix} of one circuit lies within a prefix of another, and the other way round"),
-                    "give each prefix a circuit of its own",
+                    format!("prefixes of two circuits contain each other, {prefix} among them"),
+                    "give each prefix its own circuit",
                 ),
             };
             wrong_also(circuits[second].at.clone(), what, help, circuits[first].at.clone(), "and here", log);
@@ -254,13 +254,13 @@ impl Made<'_> {
         let sum = sum.clamp(1, Rate::MAX.bps());
         if let Some(source) = at {
             let what = format!(
-                "nothing says what the link carries {}; taken for it: {}, what the nodes at the top carry together; --rate says it",
+                "WARNING: the rate of the link {} is not given; assumed: {}, the sum of the topmost nodes; set it with --rate",
                 self.direction.as_str(),
                 show_bps(sum)
             );
             notes.changed(source, None, what);
         }
-        (sum, "what the nodes at the top carry together".to_owned())
+        (sum, "the sum of the topmost nodes".to_owned())
     }
 
     /// Adds the nodes that have circuits, and gives the position of each node's class.
@@ -344,7 +344,7 @@ impl Made<'_> {
         };
         let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
         let what = format!(
-            "{}: the minimums below {whose} are {asked} together, and it has {}: they are scaled down in proportion; LibreQoS makes all of a node's the same, 1 Mbit/s or 10 kbit/s",
+            "{}: the minimums below {whose} add up to {asked}, more than its {}: they are scaled down in proportion; LibreQoS sets all minimums of a node to 1 Mbit/s or 10 kbit/s",
             self.direction.as_str(),
             show_bps(over.has)
         );
@@ -366,12 +366,12 @@ impl Made<'_> {
         }
         let mut say = |what: String| notes.changed(self.devices, None, what);
         say(format!(
-            "quanta: LibreQoS lends what a node has left by the maximum rates (quantum = maximum / {r2q}, at least {MIN_QUANTUM} B); here it is shared in proportion to the minimums, max-min fair"
+            "quanta: LibreQoS shares the spare bandwidth of a node by maximum rates (quantum = maximum / {r2q}, at least {MIN_QUANTUM} B); here it is shared in proportion to the minimums, max-min fair"
         ));
         if plan.classes.iter().any(|class| class.parent.is_some() && class.floor.is_none())
             || !self.network.nodes.is_empty()
         {
-            say("nodes: LibreQoS guarantees a node all of its capacity, also where the nodes of a site add up to more than the site; here a node is guaranteed the minimums below it, and its capacity is its ceiling".to_owned());
+            say("nodes: LibreQoS guarantees each node its full capacity, even if the nodes of a site exceed the site; here a node is guaranteed the minimums below it, and its capacity is its ceiling".to_owned());
         }
         say(format!(
             "traffic of no circuit: LibreQoS gives it a quarter of the link at a lower priority; here it is the class \"{}\", guaranteed {}",
@@ -382,7 +382,7 @@ impl Made<'_> {
         if cake > 0 {
             let circuits = if cake == 1 { "1 circuit".to_owned() } else { format!("{cake} circuits") };
             say(format!(
-                "cake, of {circuits}: fq_codel instead, which has no tins for code points and no fairness between the hosts of a circuit"
+                "cake, of {circuits}: fq_codel instead, without tins and without fairness between the hosts of a circuit"
             ));
         }
     }

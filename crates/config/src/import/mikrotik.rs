@@ -235,12 +235,8 @@ impl<'a> Reading<'a> {
         let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
             (_, _, Some(asked)) => asked,
             (true, true, None) => {
-                let help = "choose with --queues tree or --queues simple";
-                self.wrong(
-                    &(0..0),
-                    "there are queue trees and simple queues, and a packet goes through one after the other",
-                    help,
-                );
+                let help = "select one with --queues tree or --queues simple";
+                self.wrong(&(0..0), "the file has queue trees and simple queues, and a packet passes both", help);
                 return Vec::new();
             }
             (_, true, None) => Queues::Simple,
@@ -257,7 +253,7 @@ impl<'a> Reading<'a> {
             let all = self.queues(section, direction);
             if all.is_empty() && !self.log.has_errors() {
                 let what = format!("there is no queue in /{section}");
-                self.wrong(&(0..0), what, "give what /export prints, with the queues in it");
+                self.wrong(&(0..0), what, "pass the output of /export, including the queues");
             }
             if self.log.has_errors() {
                 return links;
@@ -346,7 +342,7 @@ impl<'a> Reading<'a> {
             }
             let way = if place.out.is_some() { "leaves by" } else { "comes in by" };
             let what = format!(
-                "\"{}\" of global: all its marks are of what {way} {interface}, so it is a link of its own; run its gateway there",
+                "\"{}\" of global: all its marks are of traffic that {way} {interface}, so it becomes its own link; run its gateway there",
                 top.name
             );
             self.notes.changed(self.source, Some(top.command.at.clone()), what);
@@ -361,8 +357,8 @@ impl<'a> Reading<'a> {
         match &self.options.parent {
             Some(asked) => {
                 if !roots.contains(&asked.as_str()) {
-                    let what = format!("no queue hangs below \"{asked}\"");
-                    wrong(0..0, what, format!("queues hang below: {}", roots.join(", ")), &mut self.log);
+                    let what = format!("there is no queue below \"{asked}\"");
+                    wrong(0..0, what, format!("there are queues below: {}", roots.join(", ")), &mut self.log);
                 }
                 roots.retain(|root| root == asked);
                 roots
@@ -383,7 +379,7 @@ impl<'a> Reading<'a> {
             }
             let name = command.get("name");
             if name.is_empty() {
-                self.wrong(&command.at, "this queue has no name", "write name=... as an export does");
+                self.wrong(&command.at, "this queue has no name", "write name=... as in an export");
                 continue;
             }
             if command.is_on("disabled") {
@@ -417,8 +413,9 @@ impl<'a> Reading<'a> {
             }
             let path = std::iter::successors(Some(queue), |queue| places.get(queue.parent).map(|&at| &all[at]));
             if path.take(MAX_LEVELS + 1).count() > MAX_LEVELS {
-                let what = format!("\"{}\" has more than {MAX_LEVELS} queues above it, or itself", queue.name);
-                wrong(queue.command.at.clone(), what, "let it hang below another one", &mut self.log);
+                let what =
+                    format!("\"{}\" has more than {MAX_LEVELS} queues above it, or is its own ancestor", queue.name);
+                wrong(queue.command.at.clone(), what, "give it another parent", &mut self.log);
             }
         }
         all
@@ -558,19 +555,19 @@ impl<'a> Reading<'a> {
         say(
             &pcq,
             true,
-            "of pcq: per = \"src-ip\" or \"dst-ip\" as its classifier says, and fq_codel for each address; without a rate for each address (pcq-rate)",
+            "of pcq: per = \"src-ip\" or \"dst-ip\" by its classifier, and fq_codel for each address; without a rate for each address (pcq-rate)",
         );
         say(&sfq, true, "of sfq: fq_codel instead");
-        say(&cake, true, "of cake: fq_codel instead, which has no tins for code points");
+        say(&cake, true, "of cake: fq_codel instead, without tins");
         say(&red, true, "of red: a fifo of 1000 packets instead");
-        say(&times, true, "with a time: the class is there always");
+        say(&times, true, "with a time: the class exists at all times");
         say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
         say(&totals, false, "with limits of both directions together");
         say(&disabled, false, "that are disabled");
         say(
             &silent,
             false,
-            "with others below, whose target the others share: what none of them takes belongs to the default class",
+            "with children that share their target: frames that no child takes belong to the default class",
         );
         if let Some(commands) = set.some("command", "commands") {
             self.notes.left_out(self.source, set.first.clone(), format!("{commands} other than add"));
@@ -580,11 +577,11 @@ impl<'a> Reading<'a> {
         if !self.options.as_is {
             if let [first, .., last] = priorities[..] {
                 let what = format!(
-                    "priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true"
+                    "priorities {first} to {last}: hls has none; set latency_critical = true for delay-sensitive classes"
                 );
                 self.notes.left_out(self.source, None, what);
             }
-            let what = "what is left over: RouterOS gives it to the queues of the smallest priority, in turns, up to max-limit; here it is shared among siblings in proportion to their guarantees, max-min fair";
+            let what = "spare bandwidth: RouterOS gives it to the queues of the lowest priority value, round robin, up to max-limit; here siblings share it in proportion to their guarantees, max-min fair";
             self.notes.changed(self.source, None, what.to_owned());
         }
     }

@@ -43,7 +43,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let all = read_as(source, &of(options.device.clone()), Lending::Fitted)?;
     if all.pooled {
         let mut log = Log::new(source);
-        let help = "use fairlink tc import for the slots of HTB's first version: a simulation can have several links that share a pool";
+        let help = "import slots of HTB's first version with fairlink tc import: only a simulation can have several links that share a pool";
         super::notes::wrong(0..0, "classes of several devices share a slot", help, &mut log);
         return Err(log.into_errors());
     }

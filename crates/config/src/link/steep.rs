@@ -23,8 +23,7 @@ impl LinkFile {
         let flat = u128::from(d.0) * u128::from(m2.bps() - m1.bps());
         let flat = Nanos(flat.div_ceil(u128::from(m2.bps())) as u64);
         let message = format!(
-            "\"{}\" has a {key} curve that becomes steeper and does not start flat: {} for {}, then {}. No scheduler keeps such a curve: it does not stay two pieces. \
-             One that does, and is the same from {} on: {{ m1 = \"0bit\", d = \"{}\", m2 = \"{}bit\" }}",
+            "\"{}\" has a convex {key} curve that does not start flat: {} for {}, then {}. No scheduler supports it, because it does not stay two pieces. A supported curve, equal from {} on: {{ m1 = \"0bit\", d = \"{}\", m2 = \"{}bit\" }}",
             self.names.name(class),
             show_rate(m1),
             show_time(d),

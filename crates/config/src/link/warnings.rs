@@ -51,13 +51,13 @@ impl LinkFile {
         let key = if feature == Feature::CeilingBurst { "ceiling_burst" } else { "burst" };
         let enough = enough.map_or_else(String::new, |enough| format!("; {} lose nothing", show_size(enough)));
         let why = format!(
-            "of {} at class {:?} is too small: it gets {} and not {} while all leaves are busy{enough}",
+            "of {} at class {:?} is too small: the class gets {} instead of {} while all leaves are busy{enough}",
             show_size(burst),
             self.names.name(class),
             show_bps(with_bps as u64),
             show_bps(without_bps as u64),
         );
-        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or leave the key out for the default" };
+        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or remove the key for the default" };
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
     }
 
@@ -89,7 +89,7 @@ impl LinkFile {
                 for (feature, key, limit) in [curve, ceiling].into_iter().flatten() {
                     if let Some(limit) = limit.filter(|limit| limit.bps() < most.bps()) {
                         let why = format!(
-                            "of {} at class {:?} does not hold back real-time curves of {}, which go first",
+                            "of {} at class {:?} does not limit real-time curves of {}, which take precedence",
                             show_rate(limit),
                             self.names.name(class),
                             show_rate(most)
@@ -105,7 +105,7 @@ impl LinkFile {
             let smallest = tree.leaves().iter().filter_map(|&leaf| quantum(leaf)).min_by_key(|&(_, quantum)| quantum);
             if let Some((leaf, quantum)) = smallest.filter(|&(_, quantum)| quantum < largest) {
                 let why = format!(
-                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are multiplied until the smallest covers it",
+                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are scaled up until the smallest covers it",
                     self.names.name(leaf)
                 );
                 warnings.push(warn(
@@ -123,8 +123,8 @@ impl LinkFile {
     /// A warning that nothing is proven of `what` behind the link's transmit queue.
     #[must_use]
     pub fn transmit_warning(&self, what: &str) -> Problem {
-        let why = format!("lies between {} and the link: {what}", self.scheduler);
-        let help = "leave it out to have what the scheduler promises by itself";
+        let why = format!("follows {}: {what}", self.scheduler);
+        let help = "remove transmit_queue to get the scheduler's own bounds";
         let span = self.link_key(|key| key.name == "transmit_queue").or_else(|| self.span(ClassId::ROOT));
         Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
@@ -133,7 +133,7 @@ impl LinkFile {
     /// "\"rate\"".
     #[must_use]
     pub fn rate_warning(&self, why: String) -> Problem {
-        let help = "use the kernel module for more, or several links on processors of their own; `fairlink bench --gateway` measures with short frames, too";
+        let help = "use the kernel module, or several links on separate processors; `fairlink bench --gateway` also measures short frames";
         let kind = ProblemKind::Misplaced { key: "rate", why, help };
         Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
     }

@@ -29,7 +29,7 @@ pub enum MatchErrorKind {
     Empty,
     /// A word that begins no condition.
     #[error(
-        "\"{word}\" begins no condition; these do: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan, ethertype"
+        "\"{word}\" is not a condition; conditions begin with: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan, ethertype"
     )]
     UnknownWord {
         /// The word.
@@ -64,7 +64,7 @@ pub enum MatchErrorKind {
         max: u16,
     },
     /// A range of ports that runs backwards.
-    #[error("the ports {first}-{last} run backwards; write {last}-{first}")]
+    #[error("the port range {first}-{last} is reversed; write {last}-{first}")]
     Backwards {
         /// As written first.
         first: u16,
@@ -72,33 +72,31 @@ pub enum MatchErrorKind {
         last: u16,
     },
     /// A range that runs backwards, of VLAN ids or addresses.
-    #[error("the range {written} runs backwards; write the smaller end first")]
+    #[error("the range {written} is reversed; write the smaller end first")]
     BackwardRange {
         /// As written.
         written: String,
     },
     /// A range of addresses of two versions.
-    #[error("one end of {written} is IPv4 and the other IPv6; write a range for each")]
+    #[error("the ends of {written} are IPv4 and IPv6; write a range for each")]
     MixedRange {
         /// As written.
         written: String,
     },
     /// Ranges that stand for too many matches.
-    #[error(
-        "its ranges stand for {count} matches, and a match may stand for {MAX_STANDS_FOR} at most; use smaller ranges, or prefixes"
-    )]
+    #[error("its ranges expand to {count} matches; the limit is {MAX_STANDS_FOR}; use smaller ranges, or prefixes")]
     TooMany {
         /// How many.
         count: usize,
     },
     /// A range where a single match is needed.
-    #[error("its ranges stand for {count} matches, and one is needed here")]
+    #[error("its ranges expand to {count} matches, and this needs a single one")]
     NotSingle {
         /// How many.
         count: usize,
     },
     /// A prefix with bits set behind its length.
-    #[error("{written} has bits set behind its first {len}; write {prefix}, or \"host\" for one address")]
+    #[error("{written} has bits set beyond the first {len}; write {prefix}, or \"host\" for one address")]
     HostBits {
         /// As written.
         written: String,
@@ -109,20 +107,20 @@ pub enum MatchErrorKind {
     },
     /// A tag's EtherType, which is never the one behind all tags.
     #[error(
-        "the EtherType {value:#06x} is a VLAN tag's, and the one behind all tags counts; write \"vlan\" and its id"
+        "the EtherType {value:#06x} is that of a VLAN tag; matches compare the one after all tags; write \"vlan\" and its id"
     )]
     TagType {
         /// The EtherType.
         value: u16,
     },
     /// The same condition twice.
-    #[error("{what} is given twice; every condition must hold, so say it once, or write two matches")]
+    #[error("{what} is given twice; all conditions must hold: give it once, or write two matches")]
     Twice {
         /// The condition.
         what: &'static str,
     },
     /// `any` with conditions.
-    #[error("\"any\" stands alone: it matches every frame")]
+    #[error("\"any\" matches every frame and takes no other condition")]
     AnyNotAlone,
     /// Conditions that no frame meets.
     #[error("no frame {one} and {other}")]

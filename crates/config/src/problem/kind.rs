@@ -16,9 +16,7 @@ pub enum ProblemKind {
         reason: String,
     },
     /// A file that another one names as a link file, and that is none. Nothing of it is quoted.
-    #[error(
-        "{by} names this file, and it is not a link file: it has no line that begins with [link], and line {line} is wrong"
-    )]
+    #[error("{by} names this file, which is not a link file: no line begins with [link], and line {line} is invalid")]
     NotALinkFile {
         /// The file that names it.
         by: String,
@@ -26,7 +24,7 @@ pub enum ProblemKind {
         line: usize,
     },
     /// A file of another kind than the file that names it says. Nothing of it is quoted.
-    #[error("{by} names this file, and it is no {what}: line {line} is wrong")]
+    #[error("{by} names this file, which is not a {what}: line {line} is invalid")]
     NotSuchAFile {
         /// The file that names it.
         by: String,
@@ -64,7 +62,7 @@ pub enum ProblemKind {
         example: &'static str,
     },
     /// A key that the table does not have.
-    #[error("{place} takes no \"{key}\"")]
+    #[error("{place} has an unknown key \"{key}\"")]
     UnknownKey {
         /// The table.
         place: &'static str,
@@ -76,7 +74,7 @@ pub enum ProblemKind {
         known: String,
     },
     /// A key of a class as another tool calls it.
-    #[error("{place} takes no \"{key}\"")]
+    #[error("{place} has an unknown key \"{key}\"")]
     ForeignKey {
         /// The table.
         place: &'static str,
@@ -198,25 +196,25 @@ pub enum ProblemKind {
         suggestion: Option<String>,
     },
     /// A class is its own ancestor.
-    #[error("these classes are each other's parents: {path}")]
+    #[error("these classes form a cycle of parents: {path}")]
     Cycle {
         /// Their names, the first repeated at the end.
         path: String,
     },
     /// A class that is nested too deep.
-    #[error("class \"{name}\" is more than {MAX_DEPTH} levels below the link")]
+    #[error("class \"{name}\" is too deep; the limit is {MAX_DEPTH} levels below the link")]
     TooDeep {
         /// The class.
         name: String,
     },
     /// Too many leaves.
-    #[error("{leaves} leaf classes are more than {MAX_LEAVES}")]
+    #[error("{leaves} leaf classes; the limit is {MAX_LEAVES}")]
     TooManyLeaves {
         /// How many.
         leaves: usize,
     },
     /// Too many classes.
-    #[error("{classes} classes are more than {MAX_CLASSES}")]
+    #[error("{classes} classes; the limit is {MAX_CLASSES}")]
     TooManyClasses {
         /// How many, up to the first that is too many.
         classes: usize,
@@ -230,7 +228,7 @@ pub enum ProblemKind {
         sibling: String,
     },
     /// Children are guaranteed more than their parent.
-    #[error("the classes below {parent} are guaranteed {} together, more than its {}", show_bps(*children_bps), show_bps(*parent_bps))]
+    #[error("the guarantees below {parent} add up to {}, more than its {}", show_bps(*children_bps), show_bps(*parent_bps))]
     GuaranteesExceedParent {
         /// The parent in words: `"A"` or `the link`.
         parent: String,
@@ -257,7 +255,7 @@ pub enum ProblemKind {
     },
     /// A setting that the scheduler cannot honour.
     #[error(
-        "\"{name}\"{} {what}, which {scheduler} cannot honour",
+        "\"{name}\"{} {what}, which {scheduler} does not support",
         if *more > 0 { format!(" (and {more} more)") } else { String::new() }
     )]
     Unsupported {
@@ -276,7 +274,7 @@ pub enum ProblemKind {
     },
     /// A tree that the kernel's HTB would refuse.
     #[error(
-        "class \"{name}\" is at level {levels} of the classes that tc would make, the link's own included; the kernel's HTB takes at most {most}"
+        "class \"{name}\" becomes level {levels} in tc, including the link's own class; the limit of the kernel's HTB is {most}"
     )]
     TooDeepForKernel {
         /// The deepest class, the first of them.
@@ -290,7 +288,7 @@ pub enum ProblemKind {
     #[error(
         "under {scheduler}, \"{name}\" gets {} of its {} while all classes are busy{}",
         if *gets > 0 { show_bps(*gets) } else { "nothing".to_owned() }, show_rate(*guarantee),
-        if *more > 0 { format!("; {more} more get less than they should") } else { String::new() }
+        if *more > 0 { format!("; {more} more fall short") } else { String::new() }
     )]
     Shortfall {
         /// The class that loses most.
@@ -305,7 +303,7 @@ pub enum ProblemKind {
         more: usize,
     },
     /// A scheduler and its queues would take more memory than is allowed.
-    #[error("{scheduler} for this tree takes {}, and {} are allowed", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
+    #[error("{scheduler} needs {} of memory for this tree; the limit is {}", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
     TooLarge {
         /// The scheduler.
         scheduler: &'static str,
@@ -322,7 +320,7 @@ pub enum ProblemKind {
     },
     /// Weights too far apart for the scheduler's arithmetic.
     #[error(
-        "{scheduler} runs \"{name}\" with a share that is {percent} % off, because its siblings weigh so much more or less"
+        "{scheduler} rounds the share of \"{name}\" by {percent} %, because the weights of its siblings differ too much"
     )]
     ShareError {
         /// The class.
@@ -388,13 +386,13 @@ pub enum ProblemKind {
         error: fairlink_traffic::script::ScriptErrorKind,
     },
     /// A match that cannot be read.
-    #[error("the match is not understood: {error}")]
+    #[error("invalid match: {error}")]
     Match {
         /// What is wrong with it.
         error: MatchError,
     },
     /// A match that is never the first to match.
-    #[error("no frame reaches this match: \"{earlier}\" of class \"{name}\" comes first and takes all of them")]
+    #[error("no frame reaches this match: the earlier \"{earlier}\" of class \"{name}\" takes all of its frames")]
     Unreachable {
         /// The earlier match.
         earlier: String,
@@ -402,7 +400,7 @@ pub enum ProblemKind {
         name: String,
     },
     /// Frames may match nothing.
-    #[error("frames that no class matches have nowhere to go")]
+    #[error("frames that no class matches have no class: there is no default")]
     NoDefault,
     /// Leaves that no frame reaches: they have no match, or earlier matches take all of theirs.
     #[error("no frame can reach {}: {}", show_names(names, *more), match (names.len() + more, *covered) {
@@ -420,7 +418,7 @@ pub enum ProblemKind {
         covered: bool,
     },
     /// A class that traffic is to be sent to and that has children.
-    #[error("\"{name}\" has classes below it; traffic belongs to a class without children")]
+    #[error("\"{name}\" has classes below it; traffic needs a leaf")]
     NotALeaf {
         /// The class.
         name: String,
@@ -444,7 +442,7 @@ pub enum ProblemKind {
         end: Nanos,
     },
     /// Intervals that overlap or are out of order.
-    #[error("the interval starts at {}, before the one in front of it has ended at {}", show_time(*start), show_time(*before))]
+    #[error("the interval starts at {}, before the previous one ends at {}", show_time(*start), show_time(*before))]
     Overlap {
         /// Start of the later one.
         start: Nanos,
@@ -452,7 +450,7 @@ pub enum ProblemKind {
         before: Nanos,
     },
     /// A change that does not come after the one before it.
-    #[error("the change at {} does not come after the one before it, at {}", show_time(*at), show_time(*before))]
+    #[error("the change at {} is not after the previous one, at {}", show_time(*at), show_time(*before))]
     ChangeOrder {
         /// Its time.
         at: Nanos,
@@ -518,7 +516,7 @@ impl ProblemKind {
             Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
             Self::SmallBurst { enough, .. } => {
                 format!(
-                    "ceiling_burst = \"{enough}B\" loses nothing, whatever the others send; without the key it is the default"
+                    "ceiling_burst = \"{enough}B\" is always enough; remove the key for the default"
                 )
             }
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
@@ -530,9 +528,9 @@ impl ProblemKind {
                 did_you_mean(suggestion, known)
             }
             Self::ForeignKey { key, tool: "tc", .. } if ["rate", "ceil"].contains(&key.as_str()) => {
-                "what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"".to_owned()
+                "the keys for tc's \"rate\" and \"ceil\" are \"guarantee\" and \"ceiling\"".to_owned()
             }
-            Self::ForeignKey { key, tool, ours, .. } => format!("what {tool} calls \"{key}\" is \"{ours}\" here"),
+            Self::ForeignKey { key, tool, ours, .. } => format!("the key for \"{key}\" of {tool} is \"{ours}\""),
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
@@ -542,15 +540,15 @@ impl ProblemKind {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
                 None => "add a [[class]] of that name".to_owned(),
             },
-            Self::Cycle { .. } => "let one of them hang off the link or another class".to_owned(),
-            Self::GuaranteesExceedParent { .. } => "lower some of them, or raise the parent's".to_owned(),
+            Self::Cycle { .. } => "give one of them another parent".to_owned(),
+            Self::GuaranteesExceedParent { .. } => "lower some of them, or raise that of the parent".to_owned(),
             Self::LeafOnly { .. } => "set it at the classes below".to_owned(),
             Self::Unsupported { ignored: true, .. } => "it is ignored".to_owned(),
             Self::Unsupported { able, ignored: false, .. } if able.is_empty() => {
-                "no scheduler here can; leave it out, or use --lenient to ignore it".to_owned()
+                "no scheduler does; remove it, or use --lenient to ignore it".to_owned()
             }
             Self::Unsupported { able, ignored: false, .. } => {
-                format!("these can: {able}; or use --lenient to ignore it")
+                format!("supported by: {able}; or use --lenient to ignore it")
             }
             Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
             Self::NoMatch { .. } => "write match = [\"...\"] at the class, or name it as default in [link]".to_owned(),
@@ -559,12 +557,11 @@ impl ProblemKind {
                 crate::units::memory_key(*needed)
             ),
             Self::Shortfall { .. } => {
-                "it lets all classes borrow at all times, by priority and quantum alone: give all the same priority \
-                 and no quantum, or choose cbq-formal or cbq-top-level"
+                "it lets all classes borrow at all times, by priority and quantum only: use equal priorities and no quanta, or choose cbq-formal or cbq-top-level"
                     .to_owned()
             }
             Self::TooDeepForKernel { .. } => {
-                "fairlink runs it; for the kernel's HTB leave out classes with only one below them, or choose hls in the kernel module".to_owned()
+                "fairlink supports it; for the kernel's HTB remove classes with a single child, or use hls in the kernel module".to_owned()
             }
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
@@ -576,12 +573,12 @@ impl ProblemKind {
             Self::ChangeOrder { .. } => "write changes in the order of time, each at a time of its own".to_owned(),
             Self::NoLeafThen { there, .. } => {
                 format!(
-                    "write active = [{there}] or a part of it, when the class is there; or give that link the class"
+                    "write active = [{there}] or a part of it, when the class exists; or add the class to that link"
                 )
             }
-            Self::BeyondEnd { .. } => "lengthen the duration, or leave it out".to_owned(),
+            Self::BeyondEnd { .. } => "lengthen the duration, or remove it".to_owned(),
             Self::Toml { message } if !message.contains("quoted") => return None,
-            Self::Toml { .. } => "values with letters stand in quotes: rate = \"100mbit\"".to_owned(),
+            Self::Toml { .. } => "put values with letters in quotes: rate = \"100mbit\"".to_owned(),
             Self::WrongType { .. }
             | Self::OutOfRange { .. }
             | Self::Both { .. }

@@ -128,8 +128,8 @@ pub(super) fn expectations(document: &Table<'_, '_>, known: &Known<'_>, log: &mu
     let Some(value) = document.get("expect") else { return Vec::new() };
     let tables = value.list(EXPECTED, log).unwrap_or_default();
     if tables.len() > MAX_EXPECTATIONS {
-        let why = format!("stands there {} times; the limit is {MAX_EXPECTATIONS}", tables.len());
-        let kind = ProblemKind::Misplaced { key: "expect", why, help: "leave some out" };
+        let why = format!("is given {} times; the limit is {MAX_EXPECTATIONS}", tables.len());
+        let kind = ProblemKind::Misplaced { key: "expect", why, help: "remove some" };
         log.error(document.key_span("expect"), kind);
         return Vec::new();
     }
@@ -163,7 +163,7 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     };
     match (quantity, &class, at) {
         (Quantity::Utilisation, Some(_), _) => {
-            misplaced("class", "is not for \"utilisation\", which is the link's", "leave it out", log);
+            misplaced("class", "does not apply to \"utilisation\", which is of the link", "leave it out", log);
         }
         (Quantity::Utilisation, None, _) => {}
         (_, None, _) => {
@@ -171,12 +171,12 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
             return None;
         }
         (Quantity::OffBy, _, None) => {
-            table.need("at", "at = \"3s\", a time in the phase whose ideal is meant", log);
+            table.need("at", "at = \"3s\", a time in the phase to compare with", log);
         }
         (Quantity::Rate | Quantity::OffBy, ..) => {}
         (_, _, Some(_)) => {
-            let why = "is not for this value, which is measured over the whole run";
-            misplaced("at", why, "leave it out, or expect a rate", log);
+            let why = "does not apply to this value, which is measured over the whole run";
+            misplaced("at", why, "remove it, or expect a rate", log);
         }
         _ => {}
     }
@@ -188,12 +188,12 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     match (equals, within) {
         (Some(equals), within) => {
             if at_least.is_some() || at_most.is_some() {
-                misplaced("equals", "stands beside a limit", "write either it or at_least and at_most", log);
+                misplaced("equals", "excludes at_least and at_most", "write either it, or at_least and at_most", log);
             }
             let off = equals * within.unwrap_or(0.0);
             (at_least, at_most) = (Some(equals - off), Some(equals + off));
         }
-        (None, Some(_)) => misplaced("within", "is how far a value may be from equals", "add equals", log),
+        (None, Some(_)) => misplaced("within", "is the tolerance of equals, which is missing", "add equals", log),
         (None, None) if at_least.is_none() && at_most.is_none() => {
             table.need("at_most", "at_most, at_least or equals", log);
         }
@@ -202,7 +202,7 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     if let (Some(least), Some(most)) = (at_least, at_most)
         && least > most
     {
-        misplaced("at_least", "is more than at_most", "exchange them", log);
+        misplaced("at_least", "exceeds at_most", "exchange them", log);
     }
     let line = 1 + known.text[..value.span().start.min(known.text.len())].matches('\n').count();
     Some(Expectation { class, quantity, at, scheduler, at_least, at_most, line })
@@ -227,7 +227,7 @@ fn class(value: Value<'_, '_>, quantity: Option<Quantity>, known: &Known<'_>, lo
         if quantity.is_none_or(Quantity::is_of_inner_classes) {
             return Some(name.to_owned());
         }
-        let why = format!("names {name}, a class with children, of which only rates are measured");
+        let why = format!("names {name}, an inner class, of which only rates are measured");
         log.error(value.span(), ProblemKind::Misplaced { key: "class", why, help: "name a leaf below it" });
         return None;
     }
@@ -257,7 +257,8 @@ fn part(value: Value<'_, '_>, log: &mut Log) -> Option<f64> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let part = number.filter(|number| number.is_finite() && *number >= 0.0).map(|number| number / 100.0);
     if part.is_none() {
-        let message = format!("\"{}\" is \"{text}\"; write a part from 0 on, such as \"1%\" or \"0.5%\"", value.key);
+        let message =
+            format!("\"{}\" is \"{text}\"; write a part of at least 0, such as \"1%\" or \"0.5%\"", value.key);
         log.error(value.span(), ProblemKind::Refused { message });
     }
     part

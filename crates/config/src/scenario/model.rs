@@ -101,12 +101,12 @@ pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
         }
         let (why, help) = match (kind, key) {
             (Kind::Greedy, "rate" | "packets_per_second") => {
-                (", which always has another packet", "leave it out, or use model = \"cbr\"")
+                (", which always has a packet to send", "remove it, or use model = \"cbr\"")
             }
-            (Kind::Saturating, "packets_per_second") => ("", "write rate, above what the class can get"),
+            (Kind::Saturating, "packets_per_second") => ("", "write a rate above the maximum rate of the class"),
             _ => ("", "leave it out"),
         };
-        let why = format!("says nothing to the model {name}{why}");
+        let why = format!("has no effect on the model {name}{why}");
         log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });
     }
     Some(kind)
@@ -136,8 +136,8 @@ pub(super) fn model(
         Kind::Poisson => Some(Model::Poisson(pace(table, link_rate, log)?)),
         Kind::OnOff | Kind::ParetoOnOff => {
             let pace = pace(table, link_rate, log);
-            let mean = time("on", "on = \"1s\", the mean time in which it sends", log);
-            let off = table.need("off", "off = \"1.35s\", the mean time in which it is silent", log);
+            let mean = time("on", "on = \"1s\", the mean sending time", log);
+            let off = table.need("off", "off = \"1.35s\", the mean idle time", log);
             let off = off.and_then(|value| value.time(log));
             let on = if kind == Kind::OnOff {
                 mean.map(|mean| OnTime::Exponential { mean })
@@ -193,7 +193,7 @@ pub(super) fn model(
                     log,
                 ),
             };
-            let rho = table.need("rho", "rho = 0.98, the correlation of a frame with the next", log);
+            let rho = table.need("rho", "rho = 0.98, the correlation of consecutive frames", log);
             let rho = rho.and_then(|value| value.decimal(log));
             let peak_to_mean = table.need("peak_to_mean", "peak_to_mean = 5", log);
             let peak_to_mean = peak_to_mean.and_then(|value| value.decimal(log));
@@ -294,7 +294,8 @@ fn markov(table: &Table<'_, '_>, guarantee: u64, log: &mut Log) -> Option<Model>
     let utilisation = table.need("utilisation", "utilisation = 0.95, of the class's guarantee", log)?;
     let value = utilisation.decimal(log)?;
     if !(value > 0.0 && value <= 100.0) {
-        let message = format!("a utilisation of {value}; it is above 0 and at most 100, such as 0.95 of the guarantee");
+        let message =
+            format!("a utilisation of {value}; it must be above 0 and at most 100, such as 0.95 of the guarantee");
         log.error(utilisation.span(), ProblemKind::Refused { message });
         return None;
     }
@@ -322,7 +323,7 @@ fn mpeg(table: &Table<'_, '_>, log: &mut Log) -> Option<Model> {
             _ => None,
         };
         if let Some(letter) = text.chars().find(|&letter| kind(letter).is_none()) {
-            let message = format!("a picture \"{letter}\" in gop = \"{text}\"; there are I, P and B");
+            let message = format!("picture type \"{letter}\" in gop = \"{text}\"; the types are I, P and B");
             log.error(value.span(), ProblemKind::Refused { message });
         }
         text.chars().map(kind).collect::<Option<Vec<Picture>>>()

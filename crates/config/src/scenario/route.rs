@@ -67,11 +67,11 @@ pub(super) fn route(
     before: &[RouteSpec],
     log: &mut Log,
 ) -> Option<RouteSpec> {
-    const EXPECTED: &str = "the classes of the links that follow, in order: [\"core:voice\", \"exit:voice\"]";
+    const EXPECTED: &str = "the classes of the following links, in order: [\"core:voice\", \"exit:voice\"]";
     let Some(value) = table.get("route") else {
         if table.get("regulator").is_some() {
-            let why = "holds packets between two links, and the source has no route".to_owned();
-            let help = "add route = [\"PEER:CLASS\"], or leave it out";
+            let why = "delays packets between two links, and the source has no route".to_owned();
+            let help = "add route = [\"PEER:CLASS\"], or remove it";
             log.error(table.key_span("regulator"), ProblemKind::Misplaced { key: "regulator", why, help });
         }
         return None;
@@ -101,8 +101,8 @@ pub(super) fn route(
             None => "the scenario's own link".to_owned(),
             Some(peer) => format!("the link \"{}\"", network.peers[peer].name),
         };
-        let why = format!("leads from {link} back to it, alone or with the routes above");
-        let help = "let all routes visit the links in one order";
+        let why = format!("forms a cycle through {link}, alone or with the routes above");
+        let help = "make all routes visit the links in the same order";
         log.error(value.span(), ProblemKind::Misplaced { key: "route", why, help });
         return None;
     }

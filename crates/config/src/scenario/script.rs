@@ -93,7 +93,7 @@ pub(super) fn sources(
             let first = *own_interface.get_or_insert(name);
             if first != name {
                 let why = format!(
-                    "flow {} leaves by {name}, and the scenario's own link is {first}; add a [[peer]] with name = \"{name}\"",
+                    "flow {} leaves on {name}, and the scenario's own link is {first}; add a [[peer]] with name = \"{name}\"",
                     flow.number
                 );
                 refuse(&flow.at, why, log);

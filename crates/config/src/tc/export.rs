@@ -49,7 +49,7 @@ pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
         ("rounds", link.rounds == RoundLength::Long),
     ];
     for (key, _) in lost.into_iter().filter(|&(_, set)| set) {
-        writer.lost(ClassId::ROOT, format!("the link's {key} is left out: tc has no such thing"));
+        writer.lost(ClassId::ROOT, format!("the link's {key} is left out: tc has no equivalent"));
     }
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
     Ok(Exported { text: writer.text, notes: writer.notes })
@@ -97,7 +97,7 @@ impl Writer<'_> {
         let mut free =
             (1..=u16::MAX).filter(|&minor| !taken[usize::from(minor)]).filter_map(|minor| Classid::new(major, minor));
         let full = || {
-            let what = format!("{} classes, and tc has numbers for 65535 of a device", self.link.tree.len());
+            let what = format!("{} classes; the limit of tc is 65535 for each device", self.link.tree.len());
             Problems::one(Problem::error(
                 self.link.source(),
                 None,
@@ -129,7 +129,7 @@ impl Writer<'_> {
         let (device, major, link) = (self.device, self.major(), self.tree().link().rate);
         self.add(format_args!("# From {} by `fairlink tc export`.", self.link.source().name().replace('\n', " ")));
         if !self.cbq && !self.link.scheduler.starts_with("htb") {
-            let what = format!("{} becomes htb, which shares what is left over by quanta", self.link.scheduler);
+            let what = format!("{} becomes htb, which shares spare bandwidth by quanta", self.link.scheduler);
             self.lost(ClassId::ROOT, what);
         }
         if self.cbq && self.link.scheduler != "cbq-top-level" {
@@ -141,7 +141,7 @@ impl Writer<'_> {
         let levels = self.tree().levels() + usize::from(self.top.is_some());
         if !self.cbq && levels > KERNEL_HTB_LEVELS {
             let what = format!(
-                "{levels} levels of classes, and the kernel's HTB takes at most {KERNEL_HTB_LEVELS}: it will refuse the deepest"
+                "WARNING: {levels} levels of classes; the limit of the kernel's HTB is {KERNEL_HTB_LEVELS}, and it will refuse the deepest"
             );
             self.lost(ClassId::ROOT, what);
         }
@@ -346,7 +346,7 @@ impl Writer<'_> {
             (QueueKind::FqCoDel, _) => format!("fq_codel limit {packets}{}", if config.ecn { "" } else { " noecn" }),
         };
         if config.hosts.is_some() {
-            self.lost(class, "its per is left out: its hosts do not share it equally there".to_owned());
+            self.lost(class, "its per is left out: hosts do not share the class equally in tc".to_owned());
         }
         if config.queue != QueueKind::Fifo && packets == u32::MAX {
             self.lost(class, "its buffer in bytes is left out: codel and fq_codel count packets".to_owned());
@@ -360,7 +360,7 @@ impl Writer<'_> {
         let lines = match conditions(made) {
             Ok(lines) => lines,
             Err(what) => {
-                self.lost(class, format!("its match \"{made}\" is left out: a u32 filter has nothing like {what}"));
+                self.lost(class, format!("its match \"{made}\" is left out: not expressible as a u32 filter: {what}"));
                 return;
             }
         };
@@ -382,7 +382,7 @@ impl Writer<'_> {
 /// The filters of a match, as protocol and conditions, or what they cannot say.
 fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     if made.vlan.is_some() || made.inner_vlan.is_some() {
-        return Err("a VLAN tag, which interfaces take off frames".to_owned());
+        return Err("a VLAN tag, which interfaces remove from frames".to_owned());
     }
     let ends = [("src", made.src_mac), ("dst", made.dst_mac)];
     let macs: String = ends.into_iter().filter_map(|(end, mac)| Some(format!(" match ether {end} {}", mac?))).collect();

@@ -46,7 +46,7 @@ pub(super) fn read(
                 let rest = words.rest();
                 // What becomes of a policer is said where all filters of its class are known.
                 if word.text != "police" && !rest.iter().any(|word| word.text == "police") {
-                    let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
+                    let why = format!("\"{}\" of this filter has no counterpart", word.text);
                     left_out(&word.at, why, log, notes);
                 }
                 let target = rest.windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
@@ -58,7 +58,7 @@ pub(super) fn read(
                     "flower" => flower_option(option, words),
                     "matchall" if ["skip_hw", "skip_sw"].contains(&option) => Ok(Vec::new()),
                     "matchall" => Err(format!("\"{option}\" of matchall")),
-                    "fw" => Err("a mark of the firewall, which no frame carries".to_owned()),
+                    "fw" => Err("a firewall mark, which frames do not carry".to_owned()),
                     other => Err(format!("\"{other}\"")),
                 };
                 conditions = join(conditions, more);
@@ -66,7 +66,7 @@ pub(super) fn read(
         }
     }
     if kind.text == "fw" && conditions.is_ok() {
-        conditions = Err("a mark of the firewall, which no frame carries".to_owned());
+        conditions = Err("a firewall mark, which frames do not carry".to_owned());
     }
     let Some(class) = class else {
         left_out(whole, "a filter that names no class is left out".to_owned(), log, notes);
@@ -74,7 +74,7 @@ pub(super) fn read(
     };
     let mut conditions = match conditions {
         Err(what) => {
-            let why = format!("a filter to {class} is left out: the match language has nothing like {what}");
+            let why = format!("a filter to {class} is left out: not expressible as a match: {what}");
             left_out(whole, why, log, notes);
             return None;
         }
@@ -83,7 +83,7 @@ pub(super) fn read(
     let asked = conditions.len();
     conditions.retain(|condition| condition != ECN);
     if conditions.len() < asked {
-        changed(whole, "the two bits of ECN are not looked at: frames with them are taken, too".to_owned(), log, notes);
+        changed(whole, "the two ECN bits are ignored: frames with them match, too".to_owned(), log, notes);
     }
     let mut made = Vec::new();
     for text in alternatives(&conditions) {

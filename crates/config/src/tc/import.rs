@@ -90,7 +90,7 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     without_root(&mut devices, &log, &mut notes);
     if devices.is_empty() && !log.has_errors() {
         let reason = no_link.map_or_else(String::new, |why| format!(": {why}"));
-        let why = format!("this sets up no device{reason}");
+        let why = format!("this configures no device{reason}");
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
     for device in &devices {
@@ -116,7 +116,7 @@ fn without_root(devices: &mut Vec<Device>, log: &Log, notes: &mut Vec<Problem>) 
     devices.retain(|device| {
         let is_link = device.root.is_some();
         if let (false, Some(filter)) = (is_link, device.filters.first()) {
-            left_out(&filter.at, format!("{} has no classes, and its filters are left out", device.name), log, notes);
+            left_out(&filter.at, format!("{} has no classes; its filters are left out", device.name), log, notes);
         }
         is_link
     });
@@ -132,8 +132,10 @@ fn compare_depth(device: &Device, log: &Log, notes: &mut Vec<Problem>) {
     };
     let leaves = device.classes.iter().filter(|class| device.is_leaf(class.id));
     if let Some((class, found)) = leaves.map(|class| (class, above(class) + 1)).find(|(_, found)| found != depth) {
-        let what =
-            format!("depth {depth}, and the leaf {} is at depth {found}: leaves may be at any depth here", class.id);
+        let what = format!(
+            "depth {depth} is ignored (the leaf {} is at depth {found}): leaves may be at any depth here",
+            class.id
+        );
         changed(&class.at, what, log, notes);
     }
 }
@@ -162,12 +164,12 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
             let at = class.at.clone();
             if class.parent.is_some() || device.is_leaf(owner) {
                 let why = format!("the class {owner} owns slot {slot} and is not at the root with classes below it");
-                wrong(&at, why, Some("give the slot to a class of the root that has children"), log);
+                wrong(&at, why, Some("assign the slot to a class of the root that has children"), log);
                 continue;
             }
             let found = Slot { rate: class.set.rate.unwrap_or(0), burst: class.set.burst };
             if pools.insert(slot, found).is_some() {
-                wrong(&at, format!("slot {slot} has an owner already"), Some("give it one owner"), log);
+                wrong(&at, format!("slot {slot} has an owner already"), Some("remove one owner"), log);
             }
             device.classes.move_to_root(owner, |set| set.pslot = Some(slot));
             gone.insert(owner);
@@ -253,26 +255,23 @@ impl Writer<'_> {
         }
         let is_prio = matches!(root.kind, RootKind::Prio { .. });
         if is_prio && self.rate.is_none() {
-            let why = format!("prio does not say what {} carries", device.name);
-            wrong(&root.at, why, Some("add --rate with its rate, such as --rate 100mbit"), &mut self.log);
+            let why = format!("prio does not give the rate of {}", device.name);
+            wrong(&root.at, why, Some("pass its rate, such as --rate 100mbit"), &mut self.log);
             return;
         }
         let bandwidth = root.kind.bandwidth();
         let (rate, why) = match (self.rate, bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(bandwidth)) => (bandwidth, "cbq's bandwidth"),
-            (None, None) => {
-                (needed(device), "what the classes of the root may send together; no rate of the link is named")
-            }
+            (None, None) => (needed(device), "the sum of the classes of the root; no rate of the link is given"),
         };
         if bandwidth.is_none() && self.rate.is_none() {
             let tool = root.kind.name();
-            let why = format!("{tool} does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
-            self.changed(&root.at, format!("{why}, which the classes of the root may send together"));
+            let why = format!("WARNING: {tool} does not give the rate of {}; assumed: {}", device.name, show_bps(rate));
+            self.changed(&root.at, format!("{why}, the sum of the classes of the root"));
         }
         if rate < needed(device) {
-            let why =
-                format!("the classes at the root of {} may send {} together", device.name, show_bps(needed(device)));
+            let why = format!("the classes at the root of {} add up to {}", device.name, show_bps(needed(device)));
             self.changed(&root.at, format!("{why}, more than the link's {}", show_bps(rate)));
         }
         text.push('\n');
@@ -318,7 +317,7 @@ impl Writer<'_> {
         }
         if is_prio {
             let assured = show_bps(UNASSURED);
-            let why = format!("prio: htb with the bands as its priorities, and {assured} assured to each band");
+            let why = format!("prio: htb with the bands as priorities, and {assured} guaranteed to each band");
             self.changed(&root.at, why);
         } else if self.lending == Lending::Fair && !is_hfsc(root.kind) {
             self.meanings(device, &root.at.clone());
@@ -331,28 +330,27 @@ impl Writer<'_> {
         let tool = device.root.as_ref().map_or("htb", |root| root.kind.name());
         self.changed(
             at,
-            format!("quanta: {tool} shares what is lent by the quanta of leaves, whatever is guaranteed above them; here it is shared among siblings in proportion to their guarantees, max-min fair"),
+            format!("quanta: {tool} shares lent bandwidth by the quanta of leaves, regardless of guarantees above them; here siblings share it in proportion to their guarantees, max-min fair"),
         );
         let mut priorities: Vec<u64> = leaves().map(|class| class.set.priority.unwrap_or(0)).collect();
         priorities.sort_unstable();
         priorities.dedup();
         if let [first, .., last] = priorities[..] {
             let why = format!(
-                "priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true"
+                "priorities {first} to {last} are left out: hls has none; set latency_critical = true for delay-sensitive classes"
             );
             self.left_out(at, why);
         }
         if leaves().any(|class| class.queue.is_none()) {
-            let what = format!(
-                "classes without a queue of their own have queue = \"{DEFAULT_LEAF}\" here, where {tool} keeps a fifo"
-            );
+            let what =
+                format!("classes without their own queue get queue = \"{DEFAULT_LEAF}\", where {tool} has a fifo");
             self.changed(at, what);
         }
         if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some())
         {
             self.left_out(
                 at,
-                "bursts are left out: hls shares the link by rounds, and a ceiling holds two largest frames".to_owned(),
+                "bursts are left out: hls shares the link by rounds, and a ceiling allows a burst of two largest frames".to_owned(),
             );
         }
     }
@@ -397,7 +395,7 @@ impl Writer<'_> {
                 Some(parent) => (device.classes.at(parent).at.clone(), "below this one"),
             };
             let why = format!(
-                "the classes {whose} have rates of {asked} together, and there are {}: they are guaranteed as much in proportion",
+                "the rates of the classes {whose} add up to {asked}, more than {}: guarantees are scaled down in proportion",
                 show_bps(over.has)
             );
             self.changed(&at, why);
@@ -424,7 +422,7 @@ impl Writer<'_> {
         nobody.into_iter().for_each(|(at, why)| self.changed(&at, why));
         for (at, id, rate, guarantee) in raised {
             let why = format!(
-                "{id} is guaranteed {} instead of {}: that is what the classes below it have together",
+                "{id} is guaranteed {} instead of {}: the sum of the classes below it",
                 show_bps(guarantee),
                 show_bps(rate)
             );
@@ -450,7 +448,7 @@ impl Writer<'_> {
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {
             if device.class(filter.class).is_none() {
-                self.left_out(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
+                self.left_out(&filter.at, format!("a filter to {}, which is not a class, is left out", filter.class));
             } else if !device.is_leaf(filter.class) {
                 self.left_out(
                     &filter.at,
@@ -461,8 +459,7 @@ impl Writer<'_> {
                 match reach.add(&filter.made) {
                     Some(earlier) => {
                         let class = tried[earlier].class;
-                        let why =
-                            format!("an earlier filter to {class} takes all of this filter's frames; it is left out");
+                        let why = format!("a filter is left out: an earlier filter to {class} takes all of its frames");
                         self.left_out(&filter.at, why);
                     }
                     None => useful.push(filter),
@@ -473,7 +470,7 @@ impl Writer<'_> {
         let Order { classes: mut ordered, overtaken, is_compared } = order::by_class(&useful, default);
         if let (false, Some(first)) = (is_compared, useful.first()) {
             let why = format!(
-                "WARNING: {} filters, of which classes take turns, were not compared: a frame that several of them take may go to another class",
+                "WARNING: the order of {} filters of alternating classes was not compared: a frame that matches several may get another class",
                 useful.len()
             );
             self.changed(&first.at, why);
@@ -481,7 +478,7 @@ impl Writer<'_> {
         for (place, by) in overtaken {
             let (filter, by) = (useful[place], useful[by]);
             let why = format!(
-                "WARNING: \"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
+                "WARNING: \"{}\" of {} now precedes this filter; a frame that matches both gets {} instead of {}",
                 by.made, by.class, by.class, filter.class
             );
             self.changed(&filter.at, why);
@@ -503,8 +500,8 @@ impl Writer<'_> {
         let Some(first) = leaves().next().map(|class| class.set.overhead) else { return };
         match leaves().find(|class| class.set.overhead != first) {
             Some(other) => {
-                let why =
-                    "classes have different overheads, and a link file has one for the link; none is taken".to_owned();
+                let why = "overheads are left out: classes have different ones, and a link file has one for the link"
+                    .to_owned();
                 self.left_out(&other.at, why);
             }
             None if first > 0 => line(text, "overhead", &format!("{first}B")),
@@ -518,14 +515,14 @@ impl Writer<'_> {
         if let (Some(guarantee), RootKind::Hfsc { .. }) = (device.others, root.kind) {
             let rate = show_bps(guarantee);
             let why = format!(
-                "hfsc drops frames that no filter takes; here they are the class \"{OTHERS}\", guaranteed {rate}"
+                "hfsc drops frames that no filter matches; here they are the class \"{OTHERS}\", guaranteed {rate}"
             );
             self.changed(&root.at, why);
             return line(text, "default", OTHERS);
         }
         if let Some(guarantee) = device.others {
             let why = format!(
-                "{} sends frames that no filter takes at once, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
+                "{} sends frames that no filter matches unqueued, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
                 root.kind.name(),
                 show_bps(guarantee)
             );
@@ -540,13 +537,13 @@ impl Writer<'_> {
             }
             Some(class) => {
                 let why = format!(
-                    "the default class {class} is no leaf of {}: htb sends such frames at once, past all classes",
+                    "the default class {class} is not a leaf of {}: htb sends such frames unqueued, past all classes",
                     device.name
                 );
                 self.changed(&root.at, format!("{why}; here there is no default"));
             }
             None if !device.filters.is_empty() && matches!(root.kind, RootKind::Htb { .. }) => {
-                let why = "htb has no default class: it sends frames that no filter takes at once, past all classes"
+                let why = "htb has no default class: it sends frames that no filter matches unqueued, past all classes"
                     .to_owned();
                 self.changed(&root.at, format!("{why}; a gateway needs a default here"));
             }
@@ -617,13 +614,13 @@ impl Writer<'_> {
         line(text, "ceiling_burst", &size_key(set.cburst.unwrap_or_else(|| default_burst(ceil))));
         if !device.is_leaf(class.id) {
             if set.priority.is_some() || set.quantum.is_some() {
-                self.left_out(&class.at, "\"prio\" and \"quantum\" count at leaves alone".to_owned());
+                self.left_out(&class.at, "\"prio\" and \"quantum\" apply only to leaves".to_owned());
             }
             return;
         }
         let priority = set.priority.unwrap_or(0);
         if priority > MAX_PRIORITY {
-            self.changed(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
+            self.changed(&class.at, format!("htb treats prio {priority} as {MAX_PRIORITY}, its lowest"));
         }
         writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
         let quantum =
@@ -658,7 +655,10 @@ impl Writer<'_> {
                 line(text, "ceiling", &rate_key(set.rate.unwrap_or(1)));
             }
             if set.isolated {
-                self.changed(&class.at, "isolated: here it does not borrow, and others get what it leaves".to_owned());
+                self.changed(
+                    &class.at,
+                    "isolated: here it does not borrow, and others get its unused bandwidth".to_owned(),
+                );
             }
             return;
         }
@@ -708,7 +708,7 @@ impl Writer<'_> {
             if sum > u128::from(rate) {
                 let sum = show_bps(u64::try_from(sum).unwrap_or(u64::MAX));
                 let why = format!(
-                    "the classes below {} have rates of {sum} together, more than its {}; a guarantee can be kept only up to that",
+                    "the rates of the classes below {} add up to {sum}, more than its {}; guarantees hold only up to that",
                     parent.id,
                     show_bps(rate)
                 );
@@ -730,7 +730,7 @@ fn is_hfsc(kind: RootKind) -> bool {
 
 fn borrows_from_nobody(ceil: u64, rate: u64) -> String {
     let (ceil, rate) = (show_bps(ceil), show_bps(rate));
-    format!("a class of the root borrows from nobody: its ceil of {ceil} is its rate of {rate}")
+    format!("a class of the root cannot borrow: its ceil of {ceil} becomes its rate of {rate}")
 }
 
 /// The quantum that the kernel chooses, in bytes.

@@ -255,15 +255,15 @@ impl Firewall {
         }
         if made.len() > MAX_MATCHES {
             let at = made[0].at.clone();
-            left_out(&at, format!("the rules become {} matches, and {MAX_MATCHES} are taken", made.len()), log, notes);
+            left_out(&at, format!("the rules become {} matches; the limit is {MAX_MATCHES}", made.len()), log, notes);
             made.truncate(MAX_MATCHES);
         }
         let Targets { by_mark, used, .. } = targets;
         for (filter, _) in by_mark.iter().zip(&used).filter(|(_, used)| !**used) {
             let mark = filter.mark.map_or_else(|| "no mark of its own".to_owned(), |mark| format!("mark {mark:#x}"));
             let why = match self.chains.is_empty() {
-                true => "the match language has nothing like a mark of the firewall, which no frame carries".to_owned(),
-                false => format!("no rule that can be read sets it ({mark})"),
+                true => "not expressible as a match: a firewall mark, which frames do not carry".to_owned(),
+                false => format!("no readable rule sets it ({mark})"),
             };
             left_out(&filter.at, format!("a filter to {} is left out: {why}", filter.class), log, notes);
         }
@@ -271,8 +271,7 @@ impl Firewall {
         made.retain(|filter| known.insert(filter.made));
         let last = by_mark.last().map_or(0, |filter| filter.preference);
         if device.filters.iter().any(|filter| filter.preference > first && filter.preference < last) {
-            let why =
-                "filters by mark are tried one after the other here, before others of a later preference".to_owned();
+            let why = "filters by mark are tried in order here, before others of a later preference".to_owned();
             changed(&by_mark[0].at, why, log, notes);
         }
         made.append(&mut device.filters);
@@ -301,7 +300,7 @@ impl Firewall {
             let warning = if rule.sets() { "WARNING: " } else { "" };
             let lost = match classes.as_slice() {
                 [] => String::new(),
-                classes => format!("; frames that it gives to {} go elsewhere", classes.join(", ")),
+                classes => format!("; its frames for {} get another class", classes.join(", ")),
             };
             left_out(at, format!("{warning}a rule is left out: {why}{lost}"), log, notes);
         }
@@ -375,7 +374,7 @@ impl Targets {
             }
             (None, Found::Nothing) => {
                 if !device.filters.is_empty() {
-                    let why = "frames that this rule keeps from a mark go to the default class; other filters do not see them";
+                    let why = "frames that this rule excludes from a mark get the default class; other filters do not apply to them";
                     changed(&at, why.to_owned(), log, notes);
                 }
                 self.default
@@ -383,7 +382,7 @@ impl Targets {
             (None, Found::Unknown(places)) => {
                 let classes: Vec<String> = places.iter().map(|&place| self.by_mark[place].class.to_string()).collect();
                 let why = format!(
-                    "WARNING: whether frames \"{}\" get the mark of {} depends on bits that are not known; they go to the default class",
+                    "WARNING: frames \"{}\" may have the mark of {}, depending on unknown bits; they get the default class",
                     region.made,
                     classes.join(", ")
                 );
@@ -393,7 +392,7 @@ impl Targets {
         };
         let Some(class) = class else {
             let why = format!(
-                "WARNING: \"{}\" has a mark that no filter asks for, and there is no default class: such frames go where a later match sends them",
+                "WARNING: \"{}\" sets a mark that no filter uses, and there is no default class: such frames get the class of a later match",
                 region.made
             );
             left_out(&at, why, log, notes);

@@ -56,7 +56,7 @@ fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     if overtakes && leaf {
         if *default != Some(class.minor()) {
             let why = format!(
-                "frames that no other filter takes go to {class}: it is the default class here, also of frames without IP"
+                "frames that no other filter matches get {class}: it is the default class here, also of frames without IP"
             );
             changed(&at, why, log, notes);
         }
@@ -115,17 +115,17 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
     let is_tc = first.text == "tc" || first.text.ends_with("/tc");
     let object = if is_tc { words.next() } else { Some(first) };
     let Some(object) = object else {
-        wrong(&whole, "this tc command is empty".to_owned(), Some("write qdisc, class or filter behind it"), log);
+        wrong(&whole, "this tc command is empty".to_owned(), Some("continue with qdisc, class or filter"), log);
         return None;
     };
     if !["qdisc", "class", "filter"].contains(&object.text.as_str()) {
-        let what = if is_tc { "tc has no object" } else { "this is no tc command:" };
+        let what = if is_tc { "tc has no object" } else { "this is not a tc command:" };
         let why = format!("{what} \"{}\"", object.text);
-        wrong(&object.at, why, Some("only qdisc, class and filter are read; take the others out"), log);
+        wrong(&object.at, why, Some("only qdisc, class and filter are read; remove other commands"), log);
         return None;
     }
     let Some(verb) = words.next() else {
-        wrong(&object.at, format!("\"{}\" has no verb", object.text), Some("write add behind it"), log);
+        wrong(&object.at, format!("\"{}\" has no verb", object.text), Some("continue with add"), log);
         return None;
     };
     match verb.text.as_str() {
@@ -134,14 +134,14 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         "show" | "list" | "ls" => return None,
         "del" | "delete" => return delete(object, verb, &mut words, devices, log),
         other => {
-            let why = format!("there is no verb \"{other}\"; there are: add, replace, change, del, show");
+            let why = format!("unknown verb \"{other}\"; there are: add, replace, change, del, show");
             wrong(&verb.at, why, None, log);
             return None;
         }
     }
     let place = place(&mut words, object.text == "filter", log)?;
     let Some(kind) = words.next() else {
-        wrong(&whole, "this command names no kind".to_owned(), Some("write htb, cbq, pfifo or u32 in it"), log);
+        wrong(&whole, "this command names no kind".to_owned(), Some("add htb, cbq, pfifo or u32"), log);
         return None;
     };
     if object.text == "filter" && (place.parent == Some(Parent::Egress) || is_incoming(&place, devices)) {
@@ -154,7 +154,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         _ => {
             let Some(major) = device.root.as_ref().map(|root| root.major) else {
                 words.rest();
-                let why = format!("a filter is left out: {} has no classes by now", device.name);
+                let why = format!("a filter is left out: {} has no classes at this point", device.name);
                 left_out(&whole, why, log, notes);
                 return None;
             };
@@ -191,8 +191,9 @@ fn by_mark(
         Some(text) => {
             let (mark, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
             let (Some(mark), Some(mask)) = (number(mark), number(mask)) else {
-                let why =
-                    format!("WARNING: a filter by mark is left out: \"{text}\" is no mark such as 0x10 or 0x10/0xff");
+                let why = format!(
+                    "WARNING: a filter by mark is left out: \"{text}\" is not a mark such as 0x10 or 0x10/0xff"
+                );
                 left_out(&at, why, log, notes);
                 return None;
             };
@@ -291,7 +292,7 @@ fn discipline(text: &str) -> Option<u16> {
 
 fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log: &mut Log) -> Option<&'d mut Device> {
     let Some(name) = place.device else {
-        wrong(whole, "this command names no device".to_owned(), Some("write dev eth0 into it"), log);
+        wrong(whole, "this command names no device".to_owned(), Some("add dev eth0"), log);
         return None;
     };
     Some(device_named(&name.text, devices))
@@ -361,7 +362,7 @@ fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut [Devi
         }
     }
     let why = format!("only a whole device is deleted: tc qdisc {} dev eth0 root", verb.text);
-    wrong(&object.at, why, Some("take the command out, together with what it takes away"), log);
+    wrong(&object.at, why, Some("remove the command and the commands that it undoes"), log);
     None
 }
 
@@ -378,8 +379,7 @@ fn whole_device(
     let found = options::whole_device(kind, words, log, notes);
     device.clear();
     let Some((rate, queue, tins)) = found else {
-        let why =
-            format!("{} at the root of {} has no rate and shares nothing out among classes", kind.text, device.name);
+        let why = format!("{} at the root of {} has no rate and no classes", kind.text, device.name);
         left_out(whole, why.clone(), log, notes);
         device.no_link = Some(why);
         // What shares may hang below it.
@@ -423,7 +423,7 @@ fn qdisc(
         device.ingress = handle.and_then(discipline).or(Some(INGRESS));
         left_out(
             &whole,
-            format!("\"{}\" is about what comes in, and a link file about what goes out", kind.text),
+            format!("\"{}\" applies to received traffic, and a link file to sent traffic", kind.text),
             log,
             notes,
         );
@@ -462,14 +462,14 @@ fn qdisc(
         }
         Some(Parent::Class(parent)) => {
             if device.class(parent).is_none() {
-                let why = format!("there is no class {parent} on {} by now", device.name);
+                let why = format!("there is no class {parent} on {} at this point", device.name);
                 wrong(&whole, why, Some("add the class above"), log);
                 return None;
             }
             queue(parent, handle, kind, words, whole, device, log, notes)?;
         }
         Some(Parent::Discipline(_) | Parent::Ingress | Parent::Egress) | None => {
-            let why = "a queueing discipline stands at the root or below a class".to_owned();
+            let why = "a queueing discipline belongs at the root or below a class".to_owned();
             wrong(&whole, why, Some("write root, or parent 1:2"), log);
             return None;
         }
@@ -493,7 +493,7 @@ fn at_root(
         Some(handle) => match qdisc_handle(&handle.text) {
             Some(major) => major,
             None => {
-                let why = format!("the handle \"{}\" is no number with a colon", handle.text);
+                let why = format!("the handle \"{}\" is not a number with a colon", handle.text);
                 wrong(&handle.at, why, Some("write handle 1:, hexadecimal"), log);
                 return None;
             }
@@ -544,17 +544,17 @@ fn class(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     let Some(root) = &device.root else {
-        let why = format!("there is no htb, hfsc or cbq at the root of {} by now", device.name);
+        let why = format!("there is no htb, hfsc or cbq at the root of {} at this point", device.name);
         wrong(&whole, why, Some("add it above: tc qdisc add dev eth0 root handle 1: htb"), log);
         return None;
     };
     if kind.text != root.kind.name() {
-        let why = format!("a class of \"{}\" where the root has {}", kind.text, root.kind.name());
+        let why = format!("a class of \"{}\" below a root of {}", kind.text, root.kind.name());
         wrong(&kind.at, why, Some("all classes are of the queueing discipline at the root"), log);
         return None;
     }
     let Some(number) = place.classid else {
-        wrong(&whole, "this class has no number".to_owned(), Some("write classid 1:2 into it"), log);
+        wrong(&whole, "this class has no number".to_owned(), Some("add classid 1:2"), log);
         return None;
     };
     // A number without a colon is one of the queueing discipline above it.
@@ -571,7 +571,7 @@ fn class(
     }
     let parent = match place.parent {
         Some(Parent::Class(parent)) if device.class(parent).is_none() || parent == id => {
-            let why = format!("there is no class {parent} on {} by now", device.name);
+            let why = format!("there is no class {parent} on {} at this point", device.name);
             wrong(&whole, why, Some("add parents before their children"), log);
             return None;
         }
@@ -588,7 +588,7 @@ fn class(
         wrong(
             &whole,
             format!("the class {id} has no {}", if kind.text == "hfsc" { "curve" } else { "\"rate\"" }),
-            Some("write rate 1mbit into it"),
+            Some("add rate 1mbit"),
             log,
         );
     }

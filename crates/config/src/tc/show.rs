@@ -122,14 +122,16 @@ fn read(text: &str, log: &mut Log) -> Vec<Shown> {
                 }
                 Some(_) if STATISTICS.contains(&words[0].as_str()) => {}
                 _ => {
-                    let why =
-                        format!("\"{}\" is nothing that tc shows below a queueing discipline or a class", words[0]);
-                    wrong(&span, why, Some("give what tc -d qdisc|class|filter show prints, and nothing else"), log);
+                    let why = format!(
+                        "\"{}\" is not part of the output of tc below a queueing discipline or a class",
+                        words[0]
+                    );
+                    wrong(&span, why, Some("pass only the output of tc -d qdisc|class|filter show"), log);
                 }
             },
             Some(first) => {
-                let why = format!("this line begins with \"{first}\", and what tc shows with qdisc, class or filter");
-                wrong(&span, why, Some("give what tc -d qdisc|class|filter show prints, and nothing else"), log);
+                let why = format!("this line begins with \"{first}\"; output of tc begins with qdisc, class or filter");
+                wrong(&span, why, Some("pass only the output of tc -d qdisc|class|filter show"), log);
             }
         }
         at = end;
@@ -151,8 +153,8 @@ fn json(text: &str, at: usize, all: &mut Vec<Shown>, log: &mut Log) -> usize {
                     Some(shown) => all.push(shown),
                     None => wrong(
                         &span,
-                        "this JSON is not what tc shows of queueing disciplines, classes or filters".to_owned(),
-                        Some("give what tc -j qdisc|class|filter show prints"),
+                        "this JSON is not output of tc for queueing disciplines, classes or filters".to_owned(),
+                        Some("pass the output of tc -j qdisc|class|filter show"),
                         log,
                     ),
                 }
@@ -160,7 +162,7 @@ fn json(text: &str, at: usize, all: &mut Vec<Shown>, log: &mut Log) -> usize {
             end.max(at + 1)
         }
         Some(Err(error)) => {
-            wrong(&span, format!("this is not JSON: {error}"), Some("give what tc -j prints as it is"), log);
+            wrong(&span, format!("this is not JSON: {error}"), Some("pass the output of tc -j unchanged"), log);
             text.len()
         }
         None => text.len(),
@@ -266,14 +268,14 @@ fn parts(words: &[String]) -> Parts<'_> {
 /// A queueing discipline, and whether it stands at the root.
 fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Option<(bool, Command)> {
     let [_, kind, handle, rest @ ..] = &shown.words[..] else {
-        wrong(&shown.at, "this line ends too early".to_owned(), Some("give what tc shows as it is"), log);
+        wrong(&shown.at, "this line ends too early".to_owned(), Some("pass the output of tc unchanged"), log);
         return None;
     };
     let parts = parts(rest);
     let device = parts.device.unwrap_or(device);
     let root = parts.parent.is_none();
     if ["ingress", "clsact"].contains(&kind.as_str()) || root && !["htb", "cbq"].contains(&kind.as_str()) {
-        left_out(&shown.at, format!("{kind} at the root of {device} shares nothing out among classes"), log, notes);
+        left_out(&shown.at, format!("{kind} at the root of {device} has no classes"), log, notes);
         return None;
     }
     let mut words: Vec<String> = ["qdisc", "add", "dev", device].map(str::to_owned).to_vec();

@@ -215,7 +215,7 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
     for (line, said) in [
         (
             "ip link set eth0 up",
-            "a.tc:5:1: error: this is no tc command: \"ip\"; only qdisc, class and filter are read",
+            "a.tc:5:1: error: this is not a tc command: \"ip\"; only qdisc, class and filter are read",
         ),
         ("tc monitor", "a.tc:5:4: error: tc has no object \"monitor\""),
         ("tc qdisc frobnicate dev eth0", "there is no verb \"frobnicate\"; there are: add, replace, change, del, show"),
@@ -247,7 +247,7 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
         ("tc qdisc add dev eth0 parent 1:2 pfifo limit", "\"limit\" has no value"),
         ("tc filter add dev eth0 parent 1: magic flowid 1:2", "there is no kind of filter \"magic\""),
         ("tc class add dev $DEV parent 1:1", "there is no variable \"DEV\" by now"),
-        ("tc class add dev \"eth0", "this quote has no end on its line"),
+        ("tc class add dev \"eth0", "unterminated quote on this line"),
         ("tc class del dev eth0 classid 1:2", "only a whole device is deleted"),
     ] {
         let all = errors(&with(line));

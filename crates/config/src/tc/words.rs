@@ -101,7 +101,7 @@ impl Reader<'_> {
         }
         let at = start..end;
         if quote.is_some() {
-            wrong(&at, "this quote has no end on its line".to_owned(), Some("end it"), log);
+            wrong(&at, "unterminated quote on this line".to_owned(), Some("close it"), log);
             self.broken = true;
         }
         if self.words.is_empty()
@@ -146,8 +146,8 @@ impl Reader<'_> {
             match self.variables.get(name) {
                 Some(words) => put_in.push_str(&words.join(" ")),
                 None => {
-                    let why = format!("there is no variable \"{name}\" by now");
-                    wrong(at, why, Some("set it above, as in DEV=eth0; nothing else of a shell is read"), log);
+                    let why = format!("the variable \"{name}\" is not set at this point");
+                    wrong(at, why, Some("set it above, as in DEV=eth0; other shell syntax is not read"), log);
                     self.broken = true;
                 }
             }
@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
         let Some(first) = words.first() else { return };
         if self.ignored && !["true", ":"].contains(&first.text.as_str()) {
-            let why = "only \"true\" may stand behind ||".to_owned();
+            let why = "only \"true\" may follow ||".to_owned();
             wrong(&first.at, why, Some("write commands one after the other"), log);
         } else if !self.ignored {
             self.done.push(words);

@@ -81,7 +81,7 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     lines.extend(table(stats, &shown, view.width));
     if shown.len() < all.len() {
         let more = human::count(all.len() - shown.len(), "class more", "classes more");
-        lines.push(cut(&format!("{more}: a taller window, or --class NAME"), view.width));
+        lines.push(cut(&format!("{more}: enlarge the window, or pass --class NAME"), view.width));
     }
     lines.extend(above.iter().map(|line| cut(line, view.width)));
     lines
@@ -95,7 +95,7 @@ fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
         let (longest, bound) = (measured.get(class.name.as_str())?.delay_s?.max?, delay_bound_s(class)?);
         (longest / LONGEST_ERROR > bound).then(|| {
             let (longest, bound) = (human::time(longest), human::time(human::up(bound)));
-            format!("! {}: a packet took {longest}, bound {bound}", class.name)
+            format!("! {}: maximum delay {longest}, bound {bound}", class.name)
         })
     };
     let mut lines: Vec<String> = all.iter().filter_map(above).collect();
@@ -116,8 +116,8 @@ fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
             human::time(forfeited_s),
             human::count(pauses as usize, "pause", "pauses")
         ),
-        (false, true) => "! no link time was lost: the processor was not late beyond --catch-up; the class exceeded its traffic, or its queue kept packets".to_owned(),
-        (false, false) => "! the gateway does not say whether its processor was late".to_owned(),
+        (false, true) => "! no link time was lost (no wake-up later than --catch-up): the class exceeded its burst or rate, or its queue was not empty".to_owned(),
+        (false, false) => "! this gateway does not report late wake-ups".to_owned(),
     });
     lines
 }
@@ -239,7 +239,7 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
         columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.own_bps as f64 / size))));
     }
     columns.push((
-        "of guar.",
+        "% of guar.",
         8,
         Box::new(|row| told(row.rates.rate_bps.map(|bps| human::percent(bps / row.own_bps.max(1) as f64)))),
     ));

@@ -84,10 +84,11 @@ pub(super) fn of_links(
 }
 
 /// Why there are no limits where nothing is measured over a time.
-const NO_LIMITS: &str = "what limits a class is known over a time only: without `--interval 0s`, `fairlink ctl stats` measures limit, limited_by and limited_for_s";
+const NO_LIMITS: &str = "limit, limited_by and limited_for_s need a measuring interval: omit `--interval 0s`";
 
 /// Why there are no limits where the gateway closed the connection meanwhile.
-const CUT_OFF: &str = "what limits a class was not measured: the gateway closed the connection meanwhile, because too many ask at once or it ends";
+const CUT_OFF: &str =
+    "limits of classes were not measured: the gateway closed the connection (too many clients, or it is ending)";
 
 fn note_each(stats: &mut [GatewayStats], note: &str) {
     stats.iter_mut().for_each(|stats| stats.0.notes.push(note.to_owned()));

@@ -46,14 +46,14 @@ impl Args {
 
 fn time(text: &str) -> Result<Nanos, String> {
     match args::time(text)? {
-        Nanos::ZERO => Err("nothing passes in no time; write at least 1ms".to_owned()),
+        Nanos::ZERO => Err("0 is too short; write at least 1ms".to_owned()),
         time => Ok(time),
     }
 }
 
 fn file_size(text: &str) -> Result<u64, String> {
     match args::size(text, u64::MAX)? {
-        0 => Err("a file of 0 B holds nothing; write at least 1kB".to_owned()),
+        0 => Err("0 B is too small for a file; write at least 1kB".to_owned()),
         size => Ok(size),
     }
 }
@@ -61,7 +61,7 @@ fn file_size(text: &str) -> Result<u64, String> {
 fn snap(text: &str) -> Result<u32, String> {
     match args::size(text, 1 << 17)? {
         // The header of a frame is what a match needs first.
-        size @ 0..14 => Err(format!("{size} B are less than the header of a frame; write at least 14B")),
+        size @ 0..14 => Err(format!("{size} B is shorter than the header of a frame; write at least 14B")),
         size => Ok(size as u32),
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
         Err(RecordingError::Control(error)) => return Err(unanswered(error)),
         Err(RecordingError::File(error)) => {
             return Err(CliError::Failed(anyhow!(
-                "cannot write {place}: {error}; the trace ended there, and the file ends within a packet"
+                "cannot write {place}: {error}; recording stopped, and the file ends within a packet"
             )));
         }
         Err(error @ RecordingError::Cut { .. }) => return Err(CliError::failed(error)),
@@ -129,22 +129,22 @@ fn tell(recorded: &Recorded) {
     let Recorded { late, missed, unfinished, .. } = *recorded;
     let packets = |count: u64| human::count(count as usize, "packet", "packets");
     match recorded.ended {
-        Ended::Gateway => note("the gateway has ended"),
-        Ended::Bytes => note("ended at the size of the file (--size)"),
+        Ended::Gateway => note("recording ended: the gateway has ended"),
+        Ended::Bytes => note("recording ended: the file has reached --size"),
         Ended::Asked | Ended::Packets | Ended::Duration => {}
     }
     if missed > 0 {
         note(format!(
-            "{} missing: they came faster than they were written; keep fewer bytes (--snap 64B) or write a .csv",
+            "{} missing: the writer was too slow; record fewer bytes (--snap 64B) or a .csv",
             packets(missed)
         ));
     }
     if unfinished > 0 {
-        note(format!("{} missing: still queued a second after the end", packets(unfinished)));
+        note(format!("{} missing: still queued 1 s after the end", packets(unfinished)));
     }
     if late > 0 {
         note(format!(
-            "{} behind later ones, after which they left: replay it with accept = [\"unsorted\"]",
+            "{} out of order (sent after later arrivals): replay with accept = [\"unsorted\"]",
             packets(late)
         ));
     }

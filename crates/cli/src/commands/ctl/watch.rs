@@ -55,9 +55,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
     if let Some(name) = &args.class
         && !first.iter().flat_map(|stats| &stats.classes).any(|class| class.name == *name)
     {
-        return Err(CliError::wrong(format!(
-            "--class: the gateway has no class {name:?}; without --class all are shown"
-        )));
+        return Err(CliError::wrong(format!("--class: the gateway has no class {name:?}; omit --class to show all")));
     }
     let (news, from) = sync_channel(1);
     let asking = Asking { socket: socket.to_owned(), link: args.link.clone(), span, stop: Arc::clone(&stop), news };
@@ -107,7 +105,7 @@ fn tell(
             }
             Ok(Err(error)) => {
                 if !std::mem::replace(&mut silent, true) {
-                    note(format!("{error}; trying again"));
+                    note(format!("{error}; retrying"));
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -176,7 +174,7 @@ fn on_screen(
                 left -= u64::from(new.iter().all(|stats| stats.interval().is_some()));
                 (links, trouble, drawn_for) = (new, None, None);
             }
-            Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; trying again")), None),
+            Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; retrying")), None),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

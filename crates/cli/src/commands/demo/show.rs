@@ -15,8 +15,7 @@ use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
 /// What makes the shares of the kernel's HTB differ from the ideal.
-const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The kernel's also passes over a class at times while that \
-                              class lends: scripts/oracle-htb, docs/traffic.md.";
+const WHY_KERNEL_HTB: &str = "HTB shares spare bandwidth by these quanta. Kernel HTB also skips a class while that class is lending: scripts/oracle-htb, docs/traffic.md.";
 
 /// How far a run has come, and what every class gets right now; redrawn in place.
 #[cfg(target_os = "linux")]

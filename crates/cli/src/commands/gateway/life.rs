@@ -66,13 +66,13 @@ impl Life {
         let closed = close_wires(names()).map_err(CliError::wrong)?;
         let removed = remove_cables(names()).map_err(CliError::wrong)?;
         if !closed.is_empty() {
-            note(format!("the kernel passes no more frames that {} receives", closed.join(" or ")));
+            note(format!("the kernel no longer forwards frames received on {}", closed.join(" or ")));
         }
         if !removed.is_empty() {
-            note(format!("removed the cable for what this host sends by {}", removed.join(" and by ")));
+            note(format!("removed the virtual cable for traffic sent on {}", removed.join(" and ")));
         }
         if closed.is_empty() && removed.is_empty() {
-            note("no gateway has left anything there");
+            note("nothing to remove: no gateway left anything on these interfaces");
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ pub(super) fn backends(gateway: &Gateway) -> String {
         };
         format!("{name} by {backend}{how}")
     });
-    format!("frames move at {}", told.collect::<Vec<_>>().join(", at "))
+    format!("backends: {}", told.collect::<Vec<_>>().join(", "))
 }
 
 /// How a gateway was configured, in words.
@@ -184,20 +184,21 @@ pub(super) fn details(config: &GatewayConfig) -> String {
 pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
         Some(by) if own_traffic => {
-            format!("takes what this host sends by {by}; while this does not run, it goes out unshaped")
+            format!(
+                "shapes traffic that this host sends (by {by}); while the gateway is not running, it leaves unshaped"
+            )
         }
         Some(by) => format!(
-            "fails open (by {by}): while this does not run, the kernel passes frames unshaped, also after a clean end; `fairlink \
-             gateway --close IF IF` takes that away"
+            "fail-open (by {by}): while the gateway is not running, also after a clean end, the kernel forwards frames unshaped; `fairlink gateway --close IF IF` undoes this"
         ),
-        None => "does not fail open: while this does not run, nothing passes".to_owned(),
+        None => "not fail-open: while the gateway is not running, no frame passes".to_owned(),
     }
 }
 
 /// Watches these gateways for whoever has started the process.
 pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
     let service = Service::from_environment().unwrap_or_else(|error| {
-        let text = format!("the service manager at NOTIFY_SOCKET cannot be told anything: {error}");
+        let text = format!("cannot notify the service manager at NOTIFY_SOCKET: {error}");
         log::write(&LogEvent::warn(text));
         Service::default()
     });

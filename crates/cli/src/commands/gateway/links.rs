@@ -99,7 +99,7 @@ impl LinkArgs {
         if let (Some(input), Some(output), false) = (&self.input, &self.output, all_named) {
             if links.len() > 1 {
                 return Err(Wrong::Together(format!(
-                    "--in and --out are for one link, and there are {}; name the interfaces in the files: in = \"IF\", out = \"IF\"",
+                    "--in and --out need a single link, and there are {}; name the interfaces in the files: in = \"IF\", out = \"IF\"",
                     links.len()
                 )));
             }
@@ -120,7 +120,7 @@ impl LinkArgs {
         if let Some(egress) = &self.egress {
             if links.len() > 1 {
                 return Err(Wrong::Together(format!(
-                    "--egress is for one link, and there are {}; name the interfaces in the files: egress = \"IF\"",
+                    "--egress needs a single link, and there are {}; name the interfaces in the files: egress = \"IF\"",
                     links.len()
                 )));
             }
@@ -136,8 +136,7 @@ impl LinkArgs {
                 _ => {
                     let file = link.source().name();
                     return Err(Wrong::Together(format!(
-                        "{file}: no interfaces; give --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]; for what \
-                         this machine itself sends, give --egress IF, or write egress = \"IF\""
+                        "{file}: no interfaces; pass --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]; for traffic that this machine itself sends, pass --egress IF, or write egress = \"IF\""
                     )));
                 }
             };
@@ -236,9 +235,9 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String>
         if ways[..place].iter().any(|(other, _)| other == input) {
             let what = match configs[place].own_traffic {
                 true => configs[place].way(),
-                false => format!("what {input} receives"),
+                false => format!("frames received on {input}"),
             };
-            return Err(format!("two links take {what}; each frame can go one way only"));
+            return Err(format!("two links take {what}; each frame can use only one link"));
         }
         let config = &mut configs[place];
         config.reverse &= !ways.iter().any(|(from, _)| from == output);
@@ -251,8 +250,7 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String>
         let both = |other: &&GatewayConfig| other.reverse && configs[place].reverse && other.output == ways[place].1;
         if let Some(other) = configs[..place].iter().find(both) {
             return Err(format!(
-                "links {} and {name} would both forward what {} receives; each frame can go one way only: give that direction a link of \
-                 its own (in = \"{}\"), or none (--no-reverse)",
+                "links {} and {name} would both forward frames received on {}; each frame can use only one link: give that direction its own link (in = \"{}\"), or none (--no-reverse)",
                 other.link_name(),
                 other.output,
                 other.output

@@ -100,9 +100,7 @@ impl CommandLine {
 /// What can stand in a unit: text in one line.
 fn text(word: OsString) -> Result<String, CliError> {
     let wrong = |word: &str| {
-        CliError::wrong(format!(
-            "{word:?} cannot stand in a unit of systemd, which is lines of UTF-8; name it otherwise"
-        ))
+        CliError::wrong(format!("{word:?} cannot be written into a systemd unit (lines of UTF-8 text); rename it"))
     };
     let word = word.into_string().map_err(|word| wrong(&word.to_string_lossy()))?;
     if word.chars().any(char::is_control) { Err(wrong(&word)) } else { Ok(word) }
@@ -159,17 +157,17 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
     }
     if as_root {
         note(
-            "note: the service runs as root (DynamicUser=no), with few capabilities: another user could not open all its files",
+            "note: the service runs as root (DynamicUser=no) with few capabilities, because another user cannot open all its files",
         );
     }
     if let Some(path) = in_home {
         note(format!(
-            "note: {path} lies where people have their files, so the service may read these (ProtectHome=read-only)"
+            "note: {path} is in a home directory, so the service may read home directories (ProtectHome=read-only)"
         ));
     }
     if let Some(path) = in_scratch {
         note(format!(
-            "note: {path} lies where files are removed by themselves, and the service sees others' there (PrivateTmp=no)"
+            "note: {path} is in a temporary directory, whose files may be deleted; the service shares that directory (PrivateTmp=no)"
         ));
     }
     unit

@@ -41,7 +41,7 @@ pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), Cl
     let mut interfaces: Vec<&str> = args.receive.iter().map(String::as_str).collect();
     interfaces.sort_unstable();
     if let Some(twice) = interfaces.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(CliError::wrong(format!("--receive {} stands there twice", twice[0])));
+        return Err(CliError::wrong(format!("--receive {} is given twice", twice[0])));
     }
     if let Some(dir) = &args.plots {
         // Before the work, not after it.

@@ -40,13 +40,14 @@ pub(crate) struct Args {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is no address and port; write 192.0.2.1:5201 or [2001:db8::1]:5201"))
+    text.parse()
+        .map_err(|_| format!("\"{text}\" is not an address and port; write 192.0.2.1:5201 or [2001:db8::1]:5201"))
 }
 
 fn size(text: &str) -> Result<u32, String> {
     const MOST: u64 = 64 << 20;
     match parse_size(text, MOST).map_err(|error| format!("{error}; {}", error.help()))? {
-        0 => Err("0 B are no message; write at least 1B".to_owned()),
+        0 => Err("a message must not be empty; write at least 1B".to_owned()),
         size => Ok(size as u32),
     }
 }
@@ -107,7 +108,7 @@ fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), CliError> {
     out.table(&head, rows.collect(), 1..head.len())?;
     for connection in &report.connections {
         if let Some(why) = &connection.ended_early {
-            out.paragraph(&format!("{} ended before its time: {why}", connection.from), 2)?;
+            out.paragraph(&format!("{} ended early: {why}", connection.from), 2)?;
         }
     }
     Ok(())

@@ -48,11 +48,11 @@ impl<'a> Questions<'a> {
     /// Which interface, or which two; `known` are those of this machine.
     pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, CliError> {
         let mut before = vec![
-            "One interface (eth0): share what this machine itself sends by it.".to_owned(),
-            "Two (lan0 wan0), the users' side first: stand between users and the line.".to_owned(),
+            "One interface (eth0): shape the traffic that this machine itself sends.".to_owned(),
+            "Two interfaces (lan0 wan0), users' side first: shape traffic between users and line.".to_owned(),
         ];
         if !known.is_empty() {
-            before.push(format!("This machine has: {}", known.join(" ")));
+            before.push(format!("Interfaces of this machine: {}", known.join(" ")));
         }
         self.ask("Which interface, or which two? ", &before, "--egress eth0, or --in lan0 --out wan0", None, two_or_one)
     }
@@ -66,7 +66,7 @@ impl<'a> Questions<'a> {
     pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, CliError> {
         let optional = |text: &str| if text == "no" { Ok(None) } else { rate(text).map(Some) };
         let flags = "--down 100mbit --up 20mbit, or --rate for one direction";
-        let before = ["What was measured or promised; `no` leaves a direction as it is.".to_owned()];
+        let before = ["Enter the measured or contracted rate; `no` leaves a direction unshaped.".to_owned()];
         loop {
             let down = self.ask(
                 "What does the line carry down, to the users, such as 100mbit? ",
@@ -82,7 +82,7 @@ impl<'a> Questions<'a> {
                 return Ok(rates);
             }
             if let Some(person) = &mut self.person {
-                person.tell("one of both is to be shared").map_err(failed)?;
+                person.tell("at least one direction needs a rate").map_err(failed)?;
             }
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Questions<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, CliError> {
         let Some(person) = &mut self.person else {
-            return Err(CliError::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
+            return Err(CliError::wrong(format!("stdin is not a terminal: pass {flag}")));
         };
         if self.asked && !before.is_empty() {
             writeln!(person.output).map_err(failed)?;
@@ -126,11 +126,11 @@ impl<'a> Questions<'a> {
             if person.input.read_line(&mut line).map_err(failed)? == 0 {
                 // The cursor still stands behind the question.
                 writeln!(person.output).map_err(failed)?;
-                return Err(CliError::failed(anyhow!("no answer; nothing is written")));
+                return Err(CliError::failed(anyhow!("end of input: no answer; nothing is written")));
             }
             let parsed = match (line.trim(), usual) {
                 ("", Some(usual)) => parse(usual),
-                ("", None) => Err("there is no usual answer; Ctrl-C ends this".to_owned()),
+                ("", None) => Err("there is no default answer; Ctrl-C cancels".to_owned()),
                 (answer, _) => parse(answer),
             };
             match parsed {
@@ -182,7 +182,7 @@ mod tests {
         assert!(said.contains("there is no usual answer"), "{said}");
         let (rates, said) = talk("no\nno\n100mbit\nno\n", |questions| questions.rates());
         assert_eq!(rates.unwrap(), [(Toward::Users, mbit(100))]);
-        assert!(said.contains("one of both is to be shared"), "{said}");
+        assert!(said.contains("at least one direction needs a rate"), "{said}");
     }
 
     #[test]

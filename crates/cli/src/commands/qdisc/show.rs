@@ -90,10 +90,10 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>, width: Op
     let QdiscState { sent, dropped, queued, .. } = state;
     let head = match (&state.broken, state.scheduler, state.rate_bps) {
         (Some(why), ..) => format!(
-            "{interface}: broken, {why}. Packets pass through a FIFO; `fairlink qdisc del` and `add` begin anew."
+            "{interface}: broken, {why}. Packets pass through a FIFO; run `fairlink qdisc del` and `add` to start again."
         ),
         (None, Some(scheduler), Some(bps)) => format!("{interface}: {scheduler} shares {}", human::rate(bps as f64)),
-        (None, ..) => format!("{interface}: the kernel does not tell what it shares; its module is of another version"),
+        (None, ..) => format!("{interface}: no state from the kernel: its module is of another version"),
     };
     let span = interval_s.map_or_else(String::new, |seconds| format!("; rates of the last {}", human::time(seconds)));
     let paragraph = |text: String| width.map_or_else(|| vec![text.clone()], |width| wrapped(&text, width, 2));

@@ -34,7 +34,7 @@ pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> R
     // A script alone is not TOML, and needs a link.
     Scenario::read(path, options).map_err(|problems| match text(path) {
         Some(text) if Script::is_one(&text) => {
-            CliError::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+            CliError::wrong(format!("{}: this is a script; name its link with --link FILE", path.display()))
         }
         _ => problems.into(),
     })
@@ -59,7 +59,7 @@ pub(in crate::commands) fn script(
     if text(path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with('['))) {
         let path = path.display();
         return Err(CliError::wrong(format!(
-            "{path}: this is a scenario file, which names its link itself; --link is for scripts, leave it out"
+            "{path}: this is a scenario file, which names its own link; remove --link, which is for scripts"
         )));
     }
     let (file, notes) = Scenario::of_script(path, link, rate, options)?;
@@ -104,7 +104,7 @@ impl Reading<'_> {
         let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {
             let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
             let counts = counts.join(" times ");
-            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; take fewer values"))
+            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; use fewer values"))
         })?;
         let mut keys = Vec::with_capacity(sweeps.len());
         let mut known: Vec<Vec<Setting>> = Vec::with_capacity(sweeps.len());
@@ -112,7 +112,7 @@ impl Reading<'_> {
             let read: Vec<(Setting, Quantity)> = values.iter().map(|value| setting(value)).collect();
             for (n, (value, _)) in read.iter().enumerate() {
                 if read[..n].iter().any(|(other, _)| other == value) {
-                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} stands there twice", values[n])));
+                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} is given twice", values[n])));
                 }
             }
             let first = read[0].1;

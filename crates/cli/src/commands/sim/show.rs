@@ -68,7 +68,7 @@ pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out:
     if unmet.is_empty() && !out.json {
         out.line("")?;
         let text = match judged.len() {
-            0 => "no expectation of the scenario is for these schedulers".to_owned(),
+            0 => "no expectation of the scenario applies to these schedulers".to_owned(),
             1 => "1 expectation is met".to_owned(),
             all => format!("all {all} expectations are met"),
         };
@@ -96,10 +96,8 @@ fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut O
     let beyond: Vec<&str> =
         shown.iter().filter(|class| class.conforms == Some(false)).map(|class| class.name.as_str()).collect();
     if !beyond.is_empty() {
-        let text = format!(
-            "Sent more than the bound on its delay is for: {}. The bound does not hold for that, and is left out",
-            beyond.join(", ")
-        );
+        let text =
+            format!("No delay bound for {}: the burst or rate that the bound assumes was exceeded", beyond.join(", "));
         out.paragraph(&text, 2)?;
         out.line("")?;
     }
@@ -118,7 +116,7 @@ fn notes(run: &Run, out: &mut Out) -> Result<(), CliError> {
 /// What schedulers have counted of themselves, if anything.
 fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
     let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
-    out.paragraph("Counted by the scheduler (docs/papers.md says what)", 2)?;
+    out.paragraph("Scheduler counters (explained in docs/papers.md)", 2)?;
     out.raw(counted.as_bytes())?;
     out.line("")
 }
@@ -126,14 +124,11 @@ fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
 fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), CliError> {
     let unit = RateUnit::for_link(link_bps).name;
     let settle = SETTLE.0 as f64 / 1e9;
-    out.paragraph(
-        &format!("Rates by phase in {unit}, the first {settle} s of a phase left out where it is longer"),
-        2,
-    )?;
+    out.paragraph(&format!("Rates by phase in {unit}, without the first {settle} s of longer phases"), 2)?;
     out.line("")
 }
 
-const INTERVALS: &str = "± is half of a 95 % confidence interval of the mean, by Student's t";
+const INTERVALS: &str = "±: half-width of the 95 % confidence interval of the mean (Student's t)";
 
 /// Several runs of each scheduler: means and intervals, and differences of pairs.
 pub(super) fn summaries(
@@ -157,7 +152,7 @@ pub(super) fn summaries(
         out.line("")?;
         let worst = metrics::worst_of(runs.iter().filter(own));
         if !worst.is_empty() {
-            out.paragraph("The worst of all runs:", 2)?;
+            out.paragraph("Worst case of all runs:", 2)?;
             out.line("")?;
             promises(&worst, first.link_bps, rows, out)?;
         }
@@ -167,19 +162,19 @@ pub(super) fn summaries(
     out.line("")?;
     for difference in differences.iter() {
         let Difference { scheduler, against, .. } = difference;
-        out.paragraph(&format!("{scheduler} less {against}, run by run on the same arrivals"), 2)?;
+        out.paragraph(&format!("{scheduler} minus {against}, paired by run on the same arrivals"), 2)?;
         out.line("")?;
         out.raw(estimates::differences(difference, first.link_bps, out.width()).as_bytes())?;
         out.line("")?;
     }
     out.paragraph(INTERVALS, 2)?;
     if !differences.is_empty() {
-        out.paragraph("* different: the interval leaves out zero, as it does by chance in one of 20 cases", 2)?;
-        out.paragraph("Without *, these runs show no difference", 2)?;
+        out.paragraph("*: the interval excludes zero, which happens by chance in 1 of 20 cases", 2)?;
+        out.paragraph("Without *: these runs show no difference", 2)?;
     }
     let same = |summary: &&mut Summary| summary.classes.iter().all(|class| class.rate_bps.ci95 == Some(0.0));
     if summaries.iter_mut().all(|summary| same(&summary)) {
-        out.paragraph("All runs gave the same rates: the seed changes nothing that shows in them", 2)?;
+        out.paragraph("All runs gave the same rates: the seed does not affect them", 2)?;
     }
     left_out.iter().try_for_each(|text| out.paragraph(text, 2))
 }
@@ -236,10 +231,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
             run.classes.truncate(MOST_ROWS);
             shown = shown.max(run.classes.len());
         }
-        left_out.push(format!(
-            "{} not shown, first those to which nothing was sent",
-            human::count(leaves - shown, "leaf is", "leaves are")
-        ));
+        left_out.push(format!("{} not shown, idle ones first", human::count(leaves - shown, "leaf is", "leaves are")));
     }
     let busy = |phase: &fairlink_sim::Phase| {
         phase.classes.iter().filter(|class| class.rates.fair() > 0.0 || class.rates.settled() > 0.0).count()

@@ -30,7 +30,7 @@ impl Traces {
         let files = runs.saturating_mul(formats.len() as u64);
         if files > MAX_FILES {
             return Err(CliError::wrong(format!(
-                "--trace: {files} files, one for each run and link; the limit is {MAX_FILES}; make fewer runs at a time"
+                "--trace: {files} files (one for each run and link); the limit is {MAX_FILES}; make fewer runs at a time"
             )));
         }
         let mut of_runs = Vec::new();
@@ -72,14 +72,11 @@ impl Traces {
                     let path = written.path.display();
                     let mut text = format!("written: {path}: {}", packets(written.packets));
                     if !complete {
-                        text += &format!(
-                            ", a part of the run: those that arrived until {} of simulated time",
-                            seconds(written.until)
-                        );
+                        text += &format!(", incomplete: arrivals until {} of simulated time", seconds(written.until));
                     }
                     if written.late > 0 {
                         text += &format!(
-                            "; {} behind later ones, after which they left: replay it with accept = [\"unsorted\"]",
+                            "; {} out of order (sent after later arrivals): replay with accept = [\"unsorted\"]",
                             packets(written.late)
                         );
                     }
@@ -92,7 +89,7 @@ impl Traces {
             Some(error) => {
                 let said = said(&error);
                 Err(CliError::Failed(anyhow::anyhow!(
-                    "{said}; the runs ended there, and the file ends within a packet"
+                    "{said}; the runs were stopped, and the file ends within a packet"
                 )))
             }
             None => Ok(()),

@@ -55,8 +55,9 @@ impl Objects {
             match document.get("items") {
                 Some(items) if matches!(items.value, Value::List(_)) => all.extend(items.items()),
                 _ if kind(document).is_empty() => {
-                    let help = "give what kubectl get pods -A -o json or -o yaml prints, or manifests with their kind";
-                    let what = "this is of no kind, and neither a pod nor a list of pods";
+                    let help =
+                        "pass the output of kubectl get pods -A -o json or -o yaml, or manifests with their kind";
+                    let what = "this has no kind and is neither a pod nor a list of pods";
                     wrong(line_of(document), what, help, log);
                     return Self::default();
                 }
@@ -70,11 +71,11 @@ impl Objects {
             others.into_iter().partition(|object| WORKLOADS.contains(&kind(object)));
         if pods.is_empty() && workloads.is_empty() {
             let what = match others.first() {
-                Some(first) => format!("this is {}, and neither a pod nor a list of pods", kind(first)),
+                Some(first) => format!("this is {}, not a pod or a list of pods", kind(first)),
                 None => "there is no object in this file".to_owned(),
             };
             let at = others.first().map_or(0..0, |first| line_of(first));
-            wrong(at, what, "give what kubectl get pods -A -o json or -o yaml prints, or manifests of pods", log);
+            wrong(at, what, "pass the output of kubectl get pods -A -o json or -o yaml, or manifests of pods", log);
             return Self::default();
         }
         if !is_one_node(&pods, node, log) {
@@ -103,12 +104,12 @@ fn is_one_node(pods: &[&Node], chosen: Option<&str>, log: &mut Log) -> bool {
         Some(node) if !nodes.contains(&node) => (
             format!("there is no pod on the node \"{node}\""),
             match nodes.is_empty() {
-                true => "leave --node out: no object here names a node".to_owned(),
+                true => "remove --node: no object here names a node".to_owned(),
                 false => format!("there are pods on: {}", nodes.join(", ")),
             },
         ),
         None if nodes.len() > 1 => (
-            format!("these are pods of {} nodes, and each node has a link of its own", nodes.len()),
+            format!("these are pods of {} nodes, and each node has its own link", nodes.len()),
             format!("choose one with --node: {}", nodes.join(", ")),
         ),
         _ => return true,
@@ -180,7 +181,7 @@ impl Reading<'_> {
         let whose = format!("the {kind} {name}");
         if has_limits(workload.get("metadata")) {
             let what = format!(
-                "the bandwidth annotations of {whose} itself: Kubernetes reads those of its pod template (spec.template.metadata), and these limit nothing"
+                "the bandwidth annotations of {whose} itself: Kubernetes reads only those of its pod template (spec.template.metadata)"
             );
             self.notes.left_out(self.source, Some(line_of(workload)), what);
         }
@@ -214,19 +215,19 @@ impl Reading<'_> {
             Some(found) => match found.count().filter(|&replicas| replicas <= MAX_REPLICAS) {
                 Some(replicas) => replicas,
                 None => {
-                    let what = format!("\"{key}\" of {whose} is no whole number from 0 to {MAX_REPLICAS}");
-                    wrong(found.at.clone(), what, "write how many pods there are to be, such as 3", self.log);
+                    let what = format!("\"{key}\" of {whose} is not a whole number from 0 to {MAX_REPLICAS}");
+                    wrong(found.at.clone(), what, "write the number of pods, such as 3", self.log);
                     return;
                 }
             },
         };
         if self.made.templates.len() as u64 + replicas > MAX_REPLICAS {
-            let what = format!("there are more than {MAX_REPLICAS} replicas with limits, with those of {whose}");
-            wrong(at, what, "give the pods of one node: kubectl get pods -A -o yaml", self.log);
+            let what = format!("more than {MAX_REPLICAS} replicas with limits, including those of {whose}");
+            wrong(at, what, "export the pods of one node: kubectl get pods -A -o yaml", self.log);
             return;
         }
         if replicas == 0 {
-            self.notes.left_out(self.source, Some(at), format!("{whose}: it asks for no pod ({key}: 0)"));
+            self.notes.left_out(self.source, Some(at), format!("{whose}: no pods requested ({key}: 0)"));
             return;
         }
         self.without_address(&at, &whose);
@@ -241,10 +242,10 @@ impl Reading<'_> {
     fn other(&mut self, object: &Node) {
         if asks_somewhere(object) {
             let what = format!(
-                "{} of {}, {}, whose bandwidth annotations are not read: give its pods",
+                "{} of {}, {}, whose bandwidth annotations are not read: export its pods",
                 object.path(&["metadata", "name"]).and_then(Node::text).unwrap_or("an object"),
                 kind(object),
-                "a kind that is not known here"
+                "an unknown kind"
             );
             self.notes.left_out(self.source, Some(line_of(object)), what);
         } else {
@@ -254,7 +255,7 @@ impl Reading<'_> {
 
     fn without_address(&mut self, at: &Span, whose: &str) {
         let what = format!(
-            "the address of {whose}: pods get one when they run, so that no frame can reach its class; export the pods of a node that run: kubectl get pods -A -o yaml, or write the match"
+            "the address of {whose}: pods get one when they run, so its class has no match; export running pods (kubectl get pods -A -o yaml), or write the match"
         );
         self.notes.left_out(self.source, Some(at.clone()), what);
     }
@@ -264,7 +265,7 @@ impl Reading<'_> {
         let text = |key: &str| object.path(&["metadata", key]).and_then(Node::text).filter(|text| !text.is_empty());
         let Some(own) = text("name").or_else(|| text("generateName")) else {
             let what = format!("this {} has no name", if kind(object).is_empty() { "pod" } else { kind(object) });
-            wrong(line_of(object), what, "write metadata: name: ..., without which Kubernetes refuses it", self.log);
+            wrong(line_of(object), what, "write metadata: name: ..., which Kubernetes requires", self.log);
             return None;
         };
         Some(text("namespace").map_or_else(|| own.to_owned(), |space| format!("{space}/{own}")))
@@ -280,7 +281,7 @@ impl Reading<'_> {
                 let what = match &found.value {
                     Value::Text(text) => format!("{name} of {whose} is \"{text}\""),
                     Value::Number(number) => {
-                        format!("{name} of {whose} is the number {number}, and annotations are texts")
+                        format!("{name} of {whose} is the number {number}; annotations are strings")
                     }
                     _ => format!("{name} of {whose} is {}", found.kind()),
                 };
@@ -299,8 +300,8 @@ impl Reading<'_> {
         let Tallies { no_address, host, ended, unlimited, others } = self.tallies;
         for (tally, what) in [
             (ended, "that have ended (Succeeded or Failed)"),
-            (no_address, "without an address, which do not run"),
-            (host, "in the network of the host, whose address is the node's"),
+            (no_address, "without an address (not running)"),
+            (host, "in the host network, which has the node's address"),
         ] {
             if let Some(pods) = tally.some("pod", "pods") {
                 self.notes.left_out(self.source, None, format!("{pods} {what}"));

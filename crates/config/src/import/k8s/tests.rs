@@ -46,7 +46,7 @@ fn limits_of_pods_are_ceilings_of_equal_classes() {
     assert_eq!(up.link.matches[0].1.to_string(), "src net 10.244.0.5/32");
     assert_eq!(down.before, None);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(said[0], "1 pod in the network of the host, whose address is the node's");
+    assert_eq!(said[0], "1 pod in the host network, which has the node's address");
     assert!(said[1].starts_with("limits: each pod has a token bucket of its own there"), "{said:?}");
 }
 
@@ -97,10 +97,10 @@ fn pods_without_an_address_are_left_out_and_one_has_to_be_left() {
     assert_eq!(imported.links[0].link.names.id("shop/db"), None);
     assert_eq!(imported.kept, ["1 pods with their addresses, 1 of them with limits"]);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(said[0], "1 pod without an address, which do not run");
+    assert_eq!(said[0], "1 pod without an address (not running)");
     let none = bare.replace(r#""podIP": "10.244.0.5", "podIPs": [{"ip": "10.244.0.5"}, {"ip": "fd00::5"}]"#, "");
     let refused = import("pods.json", none, &options(Some("node-1"))).expect_err("nothing is left").lines();
-    assert!(refused.contains("no pod is left to import"), "{refused}");
+    assert!(refused.contains("there is no pod to import"), "{refused}");
 }
 
 /// The address of a pod that has ended may be another's by now.
@@ -253,11 +253,11 @@ fn what_limits_nothing_or_cannot_be_read_is_said() {
         (&own.replace("template:", "replicas: 10001\n  template:"), "from 0 to 10000"),
         (&own.replace("2M", "0"), "is the number 0, and annotations are texts"),
         ("kind: Service\nmetadata: {name: a}\n", "this is Service, and neither a pod nor a list of pods"),
-        ("kind: Pod\nmetadata: {name: a}\n", "no pod is left to import"),
+        ("kind: Pod\nmetadata: {name: a}\n", "there is no pod to import"),
     ] {
         let refused = of(text).expect_err(said).lines();
         assert!(refused.contains(said), "{refused}");
     }
     let none = of(&own.replace("template:", "replicas: 0\n  template:")).expect_err("no pod").lines();
-    assert!(none.contains("no pod is left to import"), "{none}");
+    assert!(none.contains("there is no pod to import"), "{none}");
 }

@@ -119,7 +119,7 @@ impl Head {
             match COLUMNS.iter().find(|(_, known)| known.contains(&name.as_str())) {
                 Some((column, _)) if head.places[*column as usize].is_some() => {
                     let what = format!("two columns are called \"{}\"", head.names[place]);
-                    wrong(at.clone(), what, "leave one of them out", log);
+                    wrong(at.clone(), what, "remove one of them", log);
                 }
                 Some((column, _)) => head.places[*column as usize] = Some(place),
                 None if IGNORED.contains(&name.as_str()) => {}
@@ -142,21 +142,17 @@ impl Head {
             .chain((head.place(Column::Ipv4).is_none() && head.place(Column::Ipv6).is_none()).then_some("ipv4"))
             .collect();
         if !absent.is_empty() {
-            let what = format!("the first row names no column \"{}\"", absent.join("\", \""));
+            let what = format!("the first row has no column \"{}\"", absent.join("\", \""));
             let help = "begin the file with: Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment";
             wrong(at.clone(), what, help, log);
             return None;
         }
         if head.has_one_rate {
-            let what = "one rate for each direction, as in versions up to 0.7: taken for minimum and maximum, so that spare bandwidth goes by it";
+            let what = "one rate for each direction, as in versions up to 0.7: used as minimum and maximum, so spare bandwidth is shared by it";
             notes.changed(source, Some(at.clone()), what.to_owned());
         }
         if !unknown.is_empty() {
-            notes.left_out(
-                source,
-                Some(at.clone()),
-                format!("the columns \"{}\", which nobody here knows", unknown.join("\", \"")),
-            );
+            notes.left_out(source, Some(at.clone()), format!("the unknown columns \"{}\"", unknown.join("\", \"")));
         }
         Some(head)
     }
@@ -179,7 +175,7 @@ impl Head {
         let owned = |fields: &[&str]| fields.iter().map(|&field| field.to_owned()).collect::<Vec<_>>();
         if fields.iter().any(|field| field.contains(['\n', '\r'])) {
             let what = "a quote is not closed on its line";
-            wrong(at.clone(), what, "a quote within quotes is written twice: \"\"", log);
+            wrong(at.clone(), what, "double a quote within quotes: \"\"", log);
             return None;
         }
         if fields.len() == columns {
@@ -203,16 +199,16 @@ impl Head {
         let help = if short > 0 && short == later.len() {
             let missing = later.join("\" and \"");
             format!(
-                "rows of earlier versions have nothing for \"{missing}\": take that out of the first row, or leave an empty field for each in the rows"
+                "rows of earlier versions have no field \"{missing}\": remove it from the first row, or add an empty field to each row"
             )
         } else if short > 0 {
-            what += &format!(": nothing stands for \"{}\"", self.names[fields.len()..].join("\", \""));
+            what += &format!(": \"{}\" is missing", self.names[fields.len()..].join("\", \""));
             format!(
-                "leave a field empty where there is nothing, or take the columns out of the first row, which has: {}",
+                "leave fields without a value empty, or remove the columns from the first row, which has: {}",
                 self.names.join(",")
             )
         } else {
-            "put fields with commas into quotes".to_owned()
+            "quote fields that contain commas".to_owned()
         };
         wrong(at.clone(), what, help, log);
         None
@@ -257,7 +253,7 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
         }
     }
     if head.is_none() {
-        wrong(0..0, "the file is empty", "its first row has the names of its columns", log);
+        wrong(0..0, "the file is empty", "the first row must name the columns", log);
     }
     reading.finish(notes, log)
 }
@@ -284,7 +280,7 @@ impl Reading<'_> {
                 let help = match row.len() == head.names.len() {
                     true => "write a number of Mbit/s above 0, such as 2.5".to_owned(),
                     false => format!(
-                        "this row has {} fields for {} columns: put fields with commas into quotes",
+                        "this row has {} fields for {} columns: quote fields that contain commas",
                         row.len(),
                         head.names.len()
                     ),
@@ -354,14 +350,15 @@ impl Reading<'_> {
         let circuit = &mut self.circuits[known];
         if circuit.parent != parent {
             let what = format!("the circuit {id} has devices below different nodes");
-            let help = "give it one parent node, or give the service at the other place a circuit of its own";
+            let help = "give it one parent node, or give the service at the other node its own circuit";
             wrong_also(at, what, help, circuit.at.clone(), "first here", log);
             return;
         }
         if circuit.rates != rates {
             let line = 1 + self.source.inner()[..circuit.at.start].matches('\n').count();
-            let what =
-                format!("the circuit {id} has other rates here than in line {line}, whose rates count, as in LibreQoS");
+            let what = format!(
+                "the circuit {id} has different rates here and in line {line}; those of line {line} apply, as in LibreQoS"
+            );
             notes.changed(self.source, Some(at), what);
         }
         for (known, sqm) in circuit.sqm.iter_mut().zip(sqm) {
@@ -407,9 +404,9 @@ impl Reading<'_> {
                     all.push(prefix);
                 }
                 None => {
-                    let what = format!("\"{text}\" is no {kind} address or prefix");
+                    let what = format!("\"{text}\" is not an {kind} address or prefix");
                     let help = if v6 { "write 2001:db8::/56" } else { "write 100.64.0.1 or 100.64.0.0/29" };
-                    wrong(at.clone(), what, format!("{help}, several with commas between them in quotes"), log);
+                    wrong(at.clone(), what, format!("{help}; several are quoted and separated by commas"), log);
                     return None;
                 }
             }
@@ -433,24 +430,24 @@ impl Reading<'_> {
             }
         };
         let Tallies { commas, host_bits, without_address, without_id, parents } = tallies;
-        tell(commas, true, "row", "rows", "with commas in a comment without quotes, taken for a part of the comment");
+        tell(commas, true, "row", "rows", "with unquoted commas in a comment, read as part of the comment");
         tell(
             host_bits,
             true,
             "row",
             "rows",
-            "with bits behind the length of a prefix, which are cleared: 10.0.0.5/24 is 10.0.0.0/24",
+            "with bits set beyond the prefix length, which are cleared: 10.0.0.5/24 is 10.0.0.0/24",
         );
-        tell(without_id, true, "row", "rows", "without a circuit id, each a circuit of its own");
-        let hint = "whose parent node is left aside: --network network.json says what the nodes are";
+        tell(without_id, true, "row", "rows", "without a circuit id, each read as its own circuit");
+        let hint = "whose parent node is ignored: pass the nodes with --network network.json";
         tell(parents, false, "row", "rows", hint);
-        tell(without_address, false, "circuit", "circuits", "without an address, which no frame could be told by");
+        tell(without_address, false, "circuit", "circuits", "without an address, which no frame can match");
         if self.circuits.is_empty() && !log.has_errors() {
             let why = without_address.some("circuit has", "circuits have");
             let why = why.map_or("there is none".to_owned(), |circuits| format!("{circuits} no address"));
-            let help = "frames are told apart by addresses alone: give each circuit one in IPv4 or IPv6";
+            let help = "frames are matched by address only: give each circuit an IPv4 or IPv6 address";
             let at = without_address.first.clone().unwrap_or(0..0);
-            wrong(at, format!("no circuit is left to import: {why}"), help, log);
+            wrong(at, format!("there is no circuit to import: {why}"), help, log);
         }
         self.circuits
     }
@@ -482,7 +479,7 @@ fn sqm(text: &str, at: &Span, log: &mut Log) -> Option<[Sqm; 2]> {
         [Some(down), Some(up)] => Some([down, up]),
         _ => {
             let help = "write cake, fq_codel, none, or one for each direction: cake/fq_codel, /none";
-            wrong(at.clone(), format!("\"{text}\" is no \"sqm\""), help, log);
+            wrong(at.clone(), format!("\"{text}\" is not a value of \"sqm\""), help, log);
             None
         }
     }

@@ -62,11 +62,12 @@ impl Network {
             reading.children(&document, None, "the file", 0..0);
             let (unknown, without_rate) = (reading.unknown, std::mem::take(&mut reading.without_rate));
             if let Some(nodes) = without_rate.some("node has", "nodes have") {
-                let what = format!("{nodes} no capacity, or 0: that of the node above holds, as in LibreQoS");
+                let what =
+                    format!("{nodes} no capacity, or 0: the capacity of the parent node applies, as in LibreQoS");
                 notes.changed(source, without_rate.first.clone(), what);
             }
             if unknown > 0 {
-                notes.left_out(source, None, format!("{unknown} keys of nodes that say nothing of rates"));
+                notes.left_out(source, None, format!("{unknown} keys of nodes that are not rates"));
             }
         }
         if log.has_errors() { Err(log.into_errors()) } else { Ok(network) }
@@ -130,8 +131,8 @@ impl Reading<'_> {
         // LibreQoS takes the last of them, so that nodes of the others vanish without a word.
         let twice = |key: &str| value.entries().iter().filter(|(known, _)| known == key).count() > 1;
         if let Some((key, _)) = value.entries().iter().find(|(key, _)| twice(key)) {
-            let what = format!("\"{key}\" stands twice in the node \"{name}\", and LibreQoS reads the last one only");
-            wrong(at, what, "write it once, with all of what both say", self.log);
+            let what = format!("\"{key}\" is given twice in the node \"{name}\"; LibreQoS reads only the last one");
+            wrong(at, what, "merge both into one", self.log);
             return;
         }
         let is_virtual = value.get("virtual") == Some(&Json::Bool(true));
@@ -159,7 +160,7 @@ impl Reading<'_> {
         let place = self.network.nodes.len();
         if let Some(&first) = self.network.by_name.get(name) {
             let first = self.network.nodes[first].at.clone();
-            let help = "circuits name their node, so rename one of them";
+            let help = "circuits refer to nodes by name: rename one of them";
             wrong_also(at, format!("there are two nodes named \"{name}\""), help, first, "first here", self.log);
             return;
         }

@@ -226,13 +226,13 @@ fn a_head_or_a_network_that_says_too_little_is_refused() {
         assert!(errors.contains(said), "{devices}: {errors}");
     }
     let sound = with_row("");
-    assert!(refused(&sound, None).contains("nothing says what the link carries"));
+    assert!(refused(&sound, None).contains("the rate of the link is unknown"));
     for (network, said) in [
         ("{\n\"A\": }", "network.json:2:6: error: this is not JSON"),
         ("[1]", "the nodes of the file are a list, not an object"),
         ("{\"Tower\": 5}", "the node \"Tower\" is a number, not an object"),
-        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "nothing says what the link carries"),
-        ("{}", "nothing says what the link carries"),
+        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "the rate of the link is unknown"),
+        ("{}", "the rate of the link is unknown"),
         ("{\"Tower\": {\"downloadBandwidthMbps\": -1, \"uploadBandwidthMbps\": 5}}", "of the node \"Tower\" is -1"),
         (
             "{\"Tower\": {\"downloadBandwidthMbps\": 5, \"uploadBandwidthMbps\": 5, \"children\": [1]}}",

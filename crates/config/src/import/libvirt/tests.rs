@@ -69,7 +69,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     assert!(refused(&[("a.xml", "<domain>\n <x>\n</domain>")]).starts_with("a.xml:3:1: error: this is not XML"));
     assert!(refused(&[("a.xml", "\n<pool/>")]).contains("a.xml:2:1: error: this is a <pool>"));
     assert!(refused(&[("a.xml", NETWORK), ("b.xml", NETWORK)]).contains("b.xml:1:1: error: this is a second network"));
-    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface with a MAC or an address is left to import"));
+    assert!(refused(&[("a.xml", NETWORK)]).contains("there is no interface with a MAC or an IP address to import"));
     let wrong = domain("web", "52:54:00:00:00:01", "<inbound average='fast'/>");
     assert!(
         refused(&[("a.xml", NETWORK), ("web.xml", &wrong)])
@@ -119,7 +119,7 @@ fn rates_of_zero_and_a_lending_that_is_not_there_are_refused() {
     let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
     let errors = refused(&web, &as_is);
     assert!(errors.contains("no interface has a floor down, so that libvirt lends nothing"), "{errors}");
-    assert!(errors.contains("leave --as-is out"), "{errors}");
+    assert!(errors.contains("remove --as-is"), "{errors}");
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl<'c> Walk<'c> {
         }
         prune(&mut regions);
         if self.is_too_much {
-            let why = format!("rules that part packets into more than {MAX_REGIONS} kinds");
+            let why = format!("rules that divide packets into more than {MAX_REGIONS} sets");
             self.made.untold.push(Untold { at: 0..0, mark: String::new(), why, is_partial: false });
         }
         let name = |mark: Mark| mark.map_or(String::new(), |mark| self.marks[mark].to_owned());

@@ -104,14 +104,14 @@ impl<'c> Router<'c> {
         let (is_not, name) = name.strip_prefix('!').map_or((false, name), |name| (true, name));
         let Some(list) = self.lists.get(name) else {
             return Err(format!(
-                "the address list \"{name}\", of which this file has no entry (/ip firewall address-list)"
+                "the address list \"{name}\", which has no entry in this file (/ip firewall address-list)"
             ));
         };
         let lacks = match (list.names, list.is_filled) {
             (0, false) => None,
-            (0, true) => Some(format!("what rules add to the address list \"{name}\" while the router runs")),
+            (0, true) => Some(format!("addresses that rules add to the list \"{name}\" at run time")),
             (names, _) => Some(format!(
-                "{names} entries of the address list \"{name}\" that are no addresses, such as names of DNS"
+                "{names} entries of the address list \"{name}\" that are not addresses, such as DNS names"
             )),
         };
         match (list.nets.is_empty(), lacks) {

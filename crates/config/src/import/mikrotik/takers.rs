@@ -107,7 +107,7 @@ impl<'a> Reading<'a> {
             };
             let what = match rule.is_partial {
                 true => format!("a part of {whose}: {}", rule.why),
-                false => format!("{whose}: the match language has nothing like {}", rule.why),
+                false => format!("{whose}: not expressible as a match: {}", rule.why),
             };
             self.notes.left_out(self.source, Some(rule.at.clone()), what);
         }
@@ -170,7 +170,7 @@ impl<'a> Reading<'a> {
         let name = |taker: Taker| taker.map_or("others", |at| queues[at].name);
         if !is_compared {
             let what = format!(
-                "WARNING: {} matches, of which queues take turns, were not compared: a frame that several of them take may go to another class",
+                "WARNING: the order of {} matches of alternating queues was not compared: a frame that matches several may get another class",
                 all.len()
             );
             self.notes.changed(self.source, None, what);
@@ -178,7 +178,7 @@ impl<'a> Reading<'a> {
         for (earlier, later) in overtaken {
             let ((earlier, first), (later, second)) = (all[earlier], all[later]);
             let what = format!(
-                "WARNING: \"{later}\" of \"{}\" comes before \"{earlier}\" of \"{}\" now; a frame that both take goes to \"{}\"",
+                "WARNING: \"{later}\" of \"{}\" now precedes \"{earlier}\" of \"{}\"; a frame that matches both gets \"{}\"",
                 name(second),
                 name(first),
                 name(second)

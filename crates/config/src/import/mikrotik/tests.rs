@@ -220,7 +220,7 @@ fn what_is_wrong_is_refused_at_its_line() {
             Options { parent: Some("dmz".to_owned()), ..Options::default() },
             "no queue hangs below \"dmz\"; queues hang below: wan, lan",
         ),
-        (&format!("{SIMPLE}{TREE}"), Options::default(), "choose with --queues tree or --queues simple"),
+        (&format!("{SIMPLE}{TREE}"), Options::default(), "select one with --queues tree or --queues simple"),
     ] {
         let errors = refused(text, &options);
         assert!(errors.contains(said), "{errors}");
@@ -286,7 +286,7 @@ fn what_a_queue_has_beside_its_rates_is_said_to_be_left_out() {
     let text = "/queue simple\nadd name=a target=10.0.0.1 max-limit=1M/2M time=8h-20h,mon total-max-limit=2M total-priority=0\n";
     let imported = made(text, &Options::default());
     let (changed, left_out) = (said(&imported, true), said(&imported, false));
-    assert!(changed.contains(&"1 queue with a time: the class is there always".to_owned()), "{changed:#?}");
+    assert!(changed.contains(&"1 queue with a time: the class exists at all times".to_owned()), "{changed:#?}");
     assert!(left_out.contains(&"1 queue with limits of both directions together".to_owned()), "{left_out:#?}");
 }
 

@@ -76,7 +76,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
         let Some(first) = words.first() else { continue };
         if first.text.starts_with(':') {
             let what = format!("\"{}\" is a command of a script", first.text);
-            wrong(first.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            wrong(first.at.clone(), what, "pass the output of /export on the router, which has values instead", log);
             continue;
         }
         let mut rest = &words[..];
@@ -99,7 +99,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             match verb {
                 None => {
                     if let Some(word) = rest.get(words_of_path).filter(|_| SECTIONS.contains(&section.as_str())) {
-                        let what = format!("\"{}\" stands where a command should, such as add", word.text);
+                        let what = format!("\"{}\" is in the place of a command such as add", word.text);
                         wrong(word.at.clone(), what, "write /queue tree add name=...", log);
                     }
                     continue;
@@ -113,7 +113,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             }
         }
         if section.is_empty() {
-            let what = format!("this line begins with \"{}\", and no section has begun", first.text);
+            let what = format!("this line begins with \"{}\" outside a section", first.text);
             wrong(
                 first.at.clone(),
                 what,
@@ -185,8 +185,8 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
             return None;
         }
         if word.script && command.verb == "add" {
-            let what = format!("\"{}\" is of a script: its value is not known here", word.text);
-            wrong(word.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            let what = format!("\"{}\" is a script expression, whose value is unknown", word.text);
+            wrong(word.at.clone(), what, "pass the output of /export on the router, which has values instead", log);
             return None;
         }
         match word.value {
@@ -196,7 +196,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
                 at: word.at.clone(),
             }),
             None if command.verb == "add" => {
-                let what = format!("\"{}\" is no property", word.text);
+                let what = format!("\"{}\" is not a property", word.text);
                 wrong(word.at.clone(), what, "write name=value", log);
                 return None;
             }
@@ -276,7 +276,7 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
     }
     if let Some(quote) = quote {
         let begin = text[..quote].rfind('\n').map_or(0, |at| at + 1);
-        wrong(begin.max(start)..quote + 1, "this quote has no end", "end it", log);
+        wrong(begin.max(start)..quote + 1, "unterminated quote", "close it", log);
         return (Vec::new(), text.len());
     }
     words.extend(word);
@@ -350,7 +350,7 @@ mod tests {
             ("/queue tree\nlimit name=a\n", 2, "/queue tree has no command \"limit\""),
             ("/queue tree name=a\n", 1, "stands where a command should"),
             ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is no property"),
-            ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "this quote has no end"),
+            ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "unterminated quote"),
         ] {
             let (_, errors) = read(text);
             assert!(errors.starts_with(&format!("a.rsc:{line}:")) && errors.contains(said), "{text}: {errors}");

@@ -20,7 +20,8 @@ pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut 
                 let same = kept.get(earlier).is_some_and(|kept| kept.class == found.class);
                 if !same {
                     let name = &tree.classes[found.class].name;
-                    let what = format!("\"{}\" of the queue \"{name}\": another rule takes all of it", found.text);
+                    let what =
+                        format!("\"{}\" of the queue \"{name}\": another rule takes all of its frames", found.text);
                     reading.notes.left_out(reading.source, Some(found.at), what);
                 }
             }
@@ -38,7 +39,7 @@ pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut 
         let is_default = tree.classes[tree.default].name == class.name;
         if !class.inner && !is_default && class.matches.is_empty() {
             let what = format!(
-                "what the queue \"{}\" takes: no rule was found for it, so that nothing reaches its class until a match is written",
+                "WARNING: class of queue \"{}\" has no rule and receives no traffic; write a match",
                 class.name
             );
             reading.notes.left_out(reading.source, Some(class.at.clone()), what);
@@ -69,10 +70,10 @@ fn order(tree: &Tree, kept: &[Found], reading: &mut Reading<'_>) -> Option<Vec<u
             let of = |class: &usize| before[*class].iter().find(|(earlier, ..)| left.contains(earlier));
             if let Some((class, &(other, earlier, later))) = left.iter().find_map(|class| Some((*class, of(class)?))) {
                 let what = format!(
-                    "the rules of the queues \"{}\" and \"{}\" take turns, and a link file has the matches of a class in one place",
+                    "the rules of the queues \"{}\" and \"{}\" alternate, and a link file has the matches of a class together",
                     tree.classes[other].name, tree.classes[class].name
                 );
-                let help = "write the rules of one queue behind each other, or such that they do not overlap";
+                let help = "group the rules of each queue, or avoid overlaps";
                 wrong_also(
                     kept[later].at.clone(),
                     what,

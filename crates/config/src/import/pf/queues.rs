@@ -150,7 +150,7 @@ impl Queues {
             return wrong_also(
                 statement.at.clone(),
                 what,
-                "leave one of them",
+                "keep one of them",
                 other.at.clone(),
                 "the other",
                 &mut reading.log,
@@ -221,10 +221,10 @@ impl Queues {
             (None, Some(Bandwidth::Bits(bps))) => (bps, "its bandwidth"),
             _ => {
                 let what = format!(
-                    "the bandwidth of \"{}\" is not given in bits, and this file does not know the interface's speed",
+                    "the bandwidth of \"{}\" is not in bits, and the interface's speed is not in this file",
                     altq.interface
                 );
-                wrong(altq.at.clone(), what, "name it with --rate 100mbit", &mut reading.log);
+                wrong(altq.at.clone(), what, "pass --rate 100mbit", &mut reading.log);
                 return None;
             }
         };
@@ -248,7 +248,7 @@ impl Queues {
                 wrong(
                     at.clone(),
                     format!("more than {MAX_LEVELS} levels of queues"),
-                    "join some of them",
+                    "merge some of them",
                     &mut reading.log,
                 );
                 return None;
@@ -270,7 +270,7 @@ impl Queues {
         };
         if classes[default].inner {
             let what = format!("the default queue \"{}\" has queues below it", classes[default].name);
-            wrong(classes[default].at.clone(), what, "make one without queues below it the default", &mut reading.log);
+            wrong(classes[default].at.clone(), what, "make a leaf the default", &mut reading.log);
             return None;
         }
         fits(altq.discipline, &classes, rate, reading)?;
@@ -309,8 +309,7 @@ fn fits(discipline: Discipline, classes: &[Class], rate: u64, reading: &mut Read
         let (has, at) = parent.map_or((rate, 0..0), |at| (classes[at].bandwidth, classes[at].at.clone()));
         if sum > has {
             let whose = parent.map_or_else(|| "the interface".to_owned(), |at| format!("\"{}\"", classes[at].name));
-            let what =
-                format!("the queues below {whose} have {} together, and it has {}", show_bps(sum), show_bps(has));
+            let what = format!("the queues below {whose} add up to {}, more than its {}", show_bps(sum), show_bps(has));
             wrong(at, what, "lower their bandwidth; pfctl refuses this as well", &mut reading.log);
             return None;
         }
@@ -522,7 +521,7 @@ fn bandwidth(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<Bandwi
         _ => None,
     };
     if made.is_none() {
-        let what = format!("\"{text}\" is no bandwidth");
+        let what = format!("\"{text}\" is not a bandwidth");
         wrong(word.at.clone(), what, "write 10Mb, 512Kb, 64000b, 1Gb or 20%", &mut reading.log);
     }
     made
@@ -532,7 +531,7 @@ fn number(words: &mut Cursor<'_>, most: u64, reading: &mut Reading<'_>) -> Optio
     let word = words.name("a number", &mut reading.log)?;
     let made = word.text.parse().ok().filter(|&number: &u64| number <= most);
     if made.is_none() {
-        let what = format!("\"{}\" is no number from 0 to {most}", word.text);
+        let what = format!("\"{}\" is not a number from 0 to {most}", word.text);
         wrong(word.at.clone(), what, "write one", &mut reading.log);
     }
     made

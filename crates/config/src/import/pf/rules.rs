@@ -192,7 +192,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
     }
     match untold {
         Some(why) if rule.queue.is_some() => {
-            let what = format!("a rule that puts frames into a queue: the match language has nothing like {why}");
+            let what = format!("a rule that assigns a queue is not expressible as a match: {why}");
             reading.notes.left_out(reading.source, Some(rule.at), what);
             None
         }
@@ -233,7 +233,7 @@ fn host(words: &mut Cursor<'_>, untold: &mut Option<String>, log: &mut Log) -> O
                             Some((prefix, _)) => Some(Address::Net(prefix)),
                             None => {
                                 untold.get_or_insert_with(|| {
-                                    format!("\"{}\", a name whose addresses this file does not have", word.text)
+                                    format!("\"{}\", a name whose addresses are not in this file", word.text)
                                 });
                                 Some(Address::Any)
                             }
@@ -292,8 +292,8 @@ fn ports(words: &mut Cursor<'_>, log: &mut Log) -> Option<Vec<Ports>> {
     };
     let made = made.filter(|ranges| !ranges.is_empty() && ranges.iter().all(|(first, last)| first <= last));
     if made.is_none() {
-        let what = format!("\"{}\" is no port here", word.text);
-        wrong(at, what, "write a number, a service of /etc/services that is usual, or a range such as 6000:6010", log);
+        let what = format!("\"{}\" is not a known port", word.text);
+        wrong(at, what, "write a number, a common service name, or a range such as 6000:6010", log);
     }
     made
 }
@@ -403,7 +403,7 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
                 Some(class) if !tree.classes[class].inner => class,
                 Some(_) => {
                     let what = format!(
-                        "a rule for the queue \"{name}\", which has queues below it: its frames go to the default queue"
+                        "a rule for the queue \"{name}\", which has queues below it: its frames use the default queue"
                     );
                     reading.notes.left_out(reading.source, Some(rule.at.clone()), what);
                     continue;
@@ -419,11 +419,11 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
             texts.extend(more.into_iter().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
         }
         if texts.is_empty() && (written || reversed) {
-            let what = format!("this rule stands for more than {MAX_MATCHES} matches");
+            let what = format!("this rule expands to more than {MAX_MATCHES} matches");
             wrong(rule.at.clone(), what, "write fewer addresses and ports in one rule", &mut reading.log);
         }
         if found.len() + texts.len() > MAX_ALL {
-            let what = format!("the rules up to this one stand for more than {MAX_ALL} matches");
+            let what = format!("the rules up to this one expand to more than {MAX_ALL} matches");
             wrong(rule.at.clone(), what, "write fewer addresses and ports", &mut reading.log);
             break;
         }
@@ -431,13 +431,8 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
             match Match::parse(&text) {
                 Ok(is) => found.push(Found { class, text, is, at: rule.at.clone() }),
                 Err(error) => {
-                    let what = format!("\"{text}\", which this rule means, is no match: {error}");
-                    wrong(
-                        rule.at.clone(),
-                        what,
-                        "write a rule that can be told from what frames show",
-                        &mut reading.log,
-                    );
+                    let what = format!("this rule becomes the invalid match \"{text}\": {error}");
+                    wrong(rule.at.clone(), what, "write a rule that frame headers can decide", &mut reading.log);
                 }
             }
         }

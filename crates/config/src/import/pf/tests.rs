@@ -242,7 +242,7 @@ fn what_cannot_be_read_is_refused_at_its_place() {
         (queue("") + "pass out proto tcp to any port $p queue a", ":3:32", "no macro \"p\""),
         (queue("") + "pass out wrongly queue a", ":3:10", "\"wrongly\" is no word"),
         (queue("") + "passs out", ":3:1", "begins no statement"),
-        (queue("") + "x = \"unfinished", ":3:5", "a quote does not end"),
+        (queue("") + "x = \"unfinished", ":3:5", "unterminated quote"),
         (queue("") + "pass out to { 10.0.0.1", ":3:22", "does not end"),
         (with_rules("").replace("default ", ""), ":1:1", "0 queues of \"em0\" are the default"),
         (with_rules("").replace("2Mb", "3Mb"), "", "have 11 Mbit/s together"),

@@ -72,7 +72,7 @@ impl<'s> Cursor<'s> {
     pub(super) fn name(&mut self, what: &str, log: &mut Log) -> Option<&'s Word> {
         if self.is_done() || is_sign(self.peek()) {
             let found = if self.is_done() { "the end of the statement" } else { self.peek() };
-            wrong(self.span(), format!("here must come {what}, not {found}"), "see pf.conf(5)", log);
+            wrong(self.span(), format!("expected {what}, not {found}"), "see pf.conf(5)", log);
             return None;
         }
         self.next()
@@ -83,7 +83,7 @@ impl<'s> Cursor<'s> {
             return Some(());
         }
         let found = if self.is_done() { "the end of the statement" } else { self.peek() };
-        wrong(self.span(), format!("here must come \"{text}\", not {found}"), "see pf.conf(5)", log);
+        wrong(self.span(), format!("expected \"{text}\", not {found}"), "see pf.conf(5)", log);
         None
     }
 
@@ -99,7 +99,7 @@ impl<'s> Cursor<'s> {
         let (mut all, mut depth) = (Vec::new(), 1);
         while depth > 0 {
             if self.is_done() {
-                wrong(self.span(), "a list in braces does not end", "write \"}\" behind it", log);
+                wrong(self.span(), "unterminated list in braces", "close it with \"}\"", log);
                 return None;
             }
             // A macro that is a list may stand in a list.
@@ -199,7 +199,7 @@ fn expand(
                     return Err((at.clone(), format!("there is no macro \"{name}\" before this")));
                 };
                 if depth >= MAX_DEPTH {
-                    return Err((at.clone(), format!("macros name each other more than {MAX_DEPTH} times deep")));
+                    return Err((at.clone(), format!("macros are nested more than {MAX_DEPTH} deep")));
                 }
                 expand(value, macros, Some(at), depth + 1, out)?;
             }
@@ -214,7 +214,7 @@ pub(super) fn statements(text: &str, log: &mut Log) -> Vec<Statement> {
     let words = match lex(text, 0) {
         Ok(words) => words,
         Err(at) => {
-            wrong(at..at + 1, "a quote does not end", "write the same quote behind it", log);
+            wrong(at..at + 1, "unterminated quote", "close it with the same quote", log);
             return Vec::new();
         }
     };
@@ -257,8 +257,8 @@ fn statement(line: Vec<(Word, bool)>, macros: &mut Macros, all: &mut Vec<Stateme
             match lex(&word.text, word.at.start) {
                 Ok(words) => value.extend(words.into_iter().filter(|(word, _)| word.text != "\n")),
                 Err(_) => {
-                    let help = "write one kind of quotes around all of it";
-                    return wrong(word.at.clone(), "a quote within quotes does not end", help, log);
+                    let help = "use one kind of quotes around all of it";
+                    return wrong(word.at.clone(), "unterminated quote within quotes", help, log);
                 }
             }
         }
@@ -275,6 +275,6 @@ fn statement(line: Vec<(Word, bool)>, macros: &mut Macros, all: &mut Vec<Stateme
             all.push(Statement { words, at });
         }
         Ok(()) => wrong(at, format!("with its macros, this file has more than {MAX_WORDS} words"), "shorten it", log),
-        Err((at, what)) => wrong(at, what, "macros are written name = \"value\" before they are used", log),
+        Err((at, what)) => wrong(at, what, "define macros as name = \"value\" before use", log),
     }
 }

@@ -117,7 +117,7 @@ fn commands_that_are_not_tcs_and_pools_are_refused() {
     let refused = |text: &str| import("a.tc", text, &Options::default()).expect_err("wrong").lines();
     assert!(
         refused(&format!("{SCRIPT}ip link set eth0 up\n"))
-            .starts_with("a.tc:10:1: error: this is no tc command: \"ip\"")
+            .starts_with("a.tc:10:1: error: this is not a tc command: \"ip\"")
     );
     assert!(refused("").contains("this sets up no device"));
     let slots = include_str!("../../../../../scenarios/htb/slots.tc");

@@ -53,7 +53,7 @@ pub(super) fn command(firewall: &mut Firewall, words: &[&str], family: &'static 
             match chain.iter().position(|other| other.text == rule.text) {
                 Some(place) => _ = chain.remove(place),
                 None if chain.is_empty() => {}
-                None => return Some("a rule is deleted that was not added in these words".to_owned()),
+                None => return Some("a deleted rule does not exist in the same words".to_owned()),
             }
         }
         _ => {}

@@ -146,7 +146,7 @@ impl<'f> Walk<'f> {
                 Ok(found) => found,
                 Err(why) => {
                     if firewall.matters(rule, name) {
-                        self.untold.push((rule.at.clone(), format!("the match language has nothing like {why}"), rule));
+                        self.untold.push((rule.at.clone(), format!("not expressible as a match: {why}"), rule));
                     }
                     continue;
                 }
@@ -161,7 +161,7 @@ impl<'f> Walk<'f> {
                 }
                 if self.regions.len() > MAX_MATCHES {
                     let why =
-                        format!("the rules become {} matches here, and {MAX_MATCHES} are taken", self.regions.len());
+                        format!("the rules become {} matches here; the limit is {MAX_MATCHES}", self.regions.len());
                     self.untold.push((rule.at.clone(), why, rule));
                     self.regions.truncate(MAX_MATCHES);
                     return;
@@ -293,7 +293,7 @@ impl<'f> Walk<'f> {
         }
         self.regions = made;
         if doubtful {
-            self.untold.push((rule.at.clone(), "it asks for bits of the mark that are not known".to_owned(), rule));
+            self.untold.push((rule.at.clone(), "it tests unknown bits of the mark".to_owned(), rule));
         }
         if self.regions.len() > 2 * self.pruned + 64 {
             self.prune();
@@ -325,13 +325,14 @@ impl<'f> Walk<'f> {
             let not = if other.negated { "! " } else { "" };
             let names = other.names.join(",");
             let truth = other.negated;
-            let why = format!("{not}-i {names}: taken as {truth} of all that leaves {}", self.device);
+            let why = format!("{not}-i {names}: assumed {truth} for all traffic that leaves {}", self.device);
             self.assumed.push((rule.at.clone(), why));
             return truth;
         }
         if !self.incoming {
             let not = if other.negated { "! " } else { "" };
-            let why = format!("{not}-i {}: taken as true of all that leaves {}", other.names.join(","), self.device);
+            let why =
+                format!("{not}-i {}: assumed true for all traffic that leaves {}", other.names.join(","), self.device);
             self.assumed.push((rule.at.clone(), why));
         }
         true

@@ -36,7 +36,7 @@ pub(super) fn filter(
     let after = |word: &str| all.windows(2).find(|pair| pair[0].text == word).map(|pair| pair[1].text.as_str());
     if let Some(to) = after("dev").filter(|_| all.iter().any(|word| word.text == "mirred")) {
         let why =
-            format!("what {comes} at {name} goes through {to}: a link of that name is imported where it has classes");
+            format!("traffic that {comes} at {name} passes {to}: a link of that name is imported where it has classes");
         changed(whole, why, log, notes);
         if !outgoing {
             let marked = all.iter().any(|word| word.text == "connmark");
@@ -49,7 +49,7 @@ pub(super) fn filter(
     let (Some(police), Some(rate)) = (police, rate) else {
         left_out(
             whole,
-            format!("a filter at what {comes} at {name} is left out: it has no policer with a rate"),
+            format!("a filter on traffic that {comes} at {name} is left out: it has no policer with a rate"),
             log,
             notes,
         );
@@ -68,7 +68,7 @@ pub(super) fn filter(
     if device.root.is_none() {
         let kind = RootKind::Htb { default: None, r2q: R2Q, depth: None };
         device.root = Some(Root { at: whole.clone(), major: MAJOR, kind });
-        let why = "a policer drops what is above its rate; here it waits in the queue of a class with this ceiling";
+        let why = "a policer drops traffic above its rate; here it waits in the queue of a class with this ceiling";
         changed(whole, why.to_owned(), log, notes);
     }
     let set = Settings { rate: Some(rate), ..Settings::default() };
@@ -97,16 +97,16 @@ pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>)
         let alone = device.filters.iter().filter(|filter| filter.class == class && filter.at != at).count() == 0
             && default != Some(class);
         let why = match (rate, alone) {
-            (None, _) => "it does not drop what is above a rate".to_owned(),
+            (None, _) => "it does not drop traffic above a rate".to_owned(),
             (_, false) => format!("other frames go to {class}, too"),
-            _ if !is_htb || !device.is_leaf(class) => format!("{class} is no leaf of htb"),
+            _ if !is_htb || !device.is_leaf(class) => format!("{class} is not a leaf of htb"),
             (Some(rate), true) => {
                 let Some(class) = device.classes.get_mut(class) else { continue };
                 let ceil = class.set.ceil.or(class.set.rate).unwrap_or(rate).min(rate);
                 class.set.ceil = Some(ceil);
                 class.set.rate = class.set.rate.map(|own| own.min(ceil));
                 let why = format!(
-                    "a policer drops what is above its rate; here it waits in the queue of {}, whose ceiling is {}",
+                    "a policer drops traffic above its rate; here it waits in the queue of {}, whose ceiling is {}",
                     class.id,
                     show_bps(ceil)
                 );
@@ -114,6 +114,6 @@ pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>)
                 continue;
             }
         };
-        left_out(&at, format!("WARNING: what \"police\" of this filter does has no counterpart: {why}"), log, notes);
+        left_out(&at, format!("WARNING: \"police\" of this filter has no counterpart: {why}"), log, notes);
     }
 }

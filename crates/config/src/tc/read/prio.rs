@@ -40,7 +40,7 @@ pub(super) fn by_type_of_service(device: &mut Device, log: &Log, notes: &mut Vec
     }
     if !filters.is_empty() {
         let why = format!(
-            "priomap: frames of IPv4 that no filter takes go to bands by their type of service, as packets that the kernel forwards; others go to {major:x}:{:x}",
+            "priomap: IPv4 frames that no filter matches get a band by their type of service, like packets that the kernel forwards; others get {major:x}:{:x}",
             map[0] + 1
         );
         changed(at, why, log, notes);

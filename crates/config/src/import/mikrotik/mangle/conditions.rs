@@ -119,7 +119,7 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
             match router.nets_at(&named) {
                 Some(nets) => {
                     made.taken.push(format!(
-                        "{side}-interface={shown}: taken for its network (/ip address), without networks that are routed behind it"
+                        "{side}-interface={shown}: read as its network (/ip address), without networks routed behind it"
                     ));
                     lists.push(nets.iter().map(|net| format!("{end} net {net}")).collect());
                 }
@@ -128,13 +128,11 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
                     let (other, verb) =
                         (other.unwrap_or_default(), if side == "in" { "leaves" } else { "comes in by" });
                     made.taken.push(format!(
-                        "{side}-interface={shown}: taken as true of all that {verb} {other}, since no frame shows it; so run the gateway between the two"
+                        "{side}-interface={shown}: assumed true for all traffic that {verb} {other}, because frames do not carry it; run the gateway between the two"
                     ));
                 }
                 None => {
-                    return Err(format!(
-                        "{side}-interface={shown}, whose network this file does not say (/ip address)"
-                    ));
+                    return Err(format!("{side}-interface={shown}, whose network is not in this file (/ip address)"));
                 }
             }
         }
