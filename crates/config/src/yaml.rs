@@ -358,7 +358,7 @@ mod tests {
         for (text, line, said) in [
             ("a: 1\nb:\n\tc: 2\n", 3, "this is not YAML"),
             ("a: {{ .Values.x }}\n", 1, "a list or a mapping is in the place of a key"),
-            ("a: 1\nb: 2\na: 3\n", 3, "the key \"a\" stands twice in this mapping"),
+            ("a: 1\nb: 2\na: 3\n", 3, "the key \"a\" is given twice in this mapping"),
             ("a: 'x\n", 1, "this is not YAML"),
             (&bomb, 7, "more than 4000000 values"),
             (&deep, 1, "nested more than 100 deep"),

@@ -242,7 +242,7 @@ fn nothing_is_quoted_of_a_file_that_another_one_names_unless_it_looks_like_a_lin
     for hidden in ["root:$6$hunter2:19000:0:99999:7:::\n", "[registry]\ntoken = \"hunter2\"\n", "hunter2 = 1\n", ""] {
         for said in render(hidden) {
             assert!(!said.contains("hunter2") && !said.contains("token") && !said.contains("registry"), "{said}");
-            assert!(said.contains("names this file, and it is not a link file"), "{said}");
+            assert!(said.contains("names this file, which is not a link file"), "{said}");
         }
     }
     for said in render("[link]\nrate = 1mbit\n") {

@@ -24,7 +24,6 @@ use crate::args::{choice, time};
 use crate::commands::ctl;
 use crate::failure::CliError;
 use crate::gateway_stats::{Classes, show_all};
-use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::log;
 use crate::out::Out;

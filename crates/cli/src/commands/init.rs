@@ -412,7 +412,7 @@ mod tests {
         assert!(matches!(two_or_one(" lan0  wan0 "), Ok(Ports::Between(one, two)) if one == "lan0" && two == "wan0"));
         assert!(two_or_one("lan0 lan0").unwrap_err().contains("two ends"));
         assert!(two_or_one("").unwrap_err().contains("one name or two"));
-        assert!(two_or_one("a/b").unwrap_err().contains("no name of a device"));
+        assert!(two_or_one("a/b").unwrap_err().contains("not the name of a device"));
         assert!(kind("hoem").unwrap_err().contains("home, office"));
     }
 

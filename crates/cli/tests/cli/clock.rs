@@ -47,7 +47,7 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
         ("empty.csv", "", "empty.csv: no stamps; write a line for each packet"),
         ("nan.csv", "send_s,receive_s\n1,NaN\n", "line 2: receive_s \"NaN\" is no time"),
         ("back.csv", "2,3\n1,4\n", "line 2: send_s goes back from 2.000000000 to 1.000000000 s"),
-        ("few.csv", "1,2\n2,3\n", "2 packets at too few times to tell a skew"),
+        ("few.csv", "1,2\n2,3\n", "2 packets at too few times to estimate a skew"),
     ] {
         let path = scratch.path(name);
         fs::write(&path, text).unwrap();
@@ -61,9 +61,9 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     for (jump, expected) in [
         ("20s:5ms", "--jump at 20 s: the stamps last from 0 to 10 s"),
         ("10s:-5ms", "longer --duration"),
-        ("0s:5ms", "choose a time within"),
-        ("5s:0s", "a jump by nothing is none"),
-        ("5s:-0ns", "a jump by nothing is none"),
+        ("0s:5ms", "use a time within"),
+        ("5s:0s", "a jump of 0 has no effect"),
+        ("5s:-0ns", "a jump of 0 has no effect"),
     ] {
         let run = fairlink(&["clock", &made, "--make", "--duration", "10s", "--jump", jump]);
         assert!(run.code == 2 && run.stderr.contains(expected), "{jump}: {}", run.stderr);

@@ -75,7 +75,7 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     assert!(received["clocks"][0]["stretches"][0]["skew"]["value"].is_f64());
     let text = read("received.txt");
     assert!(text.contains("this machine's clock against") && text.contains("corrected delay"), "{text}");
-    assert!(read("sent.txt").contains("frames left after their time by: p50"), "{}", read("sent.txt"));
+    assert!(read("sent.txt").contains("lateness of frames: p50"), "{}", read("sent.txt"));
 
     // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads nothing.
     let (replayed, link) = (json("trace.json"), simulated.json());
@@ -130,7 +130,7 @@ fn pictures_are_sent_as_fragments_and_received_whole() {
         assert_eq!((count(datagrams, "refused_fragments"), count(to, "lost_packets")), (0, 0));
     }
     let both = read("both.txt");
-    assert!(both.contains("went whole as fragments") && both.contains("datagrams whole"), "{both}");
+    assert!(both.contains("were sent as fragments") && both.contains("datagrams whole"), "{both}");
 }
 
 /// A cable, and a queue that is longer than a socket's buffer where `tc` is there.
@@ -203,10 +203,10 @@ fn orders_that_cannot_be_are_refused_with_2() {
         (&["generate", &link, "--out", "x", "--connections", "2"], "cannot be used with"),
         (&["generate", "--connections", "2"], "<SCENARIO>"),
         (&["generate", "--tcp", "127.0.0.1:1", "--request", "1B"], "--response"),
-        (&["generate", "--tcp", "127.0.0.1:1", "--request", "0B", "--response", "1B"], "0 B are no message"),
+        (&["generate", "--tcp", "127.0.0.1:1", "--request", "0B", "--response", "1B"], "must not be empty"),
         (&["generate", "--tcp", "127.0.0.1:1"], "start `fairlink receive --tcp 1` there"),
-        (&["generate", &link, "--out", "x", "--dscp", "64"], "is no DSCP"),
-        (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is no DSCP"),
+        (&["generate", &link, "--out", "x", "--dscp", "64"], "is not a DSCP"),
+        (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is not a DSCP"),
         (&["generate", &link, "--out", "x", "--ip", "5"], "there are: 4, 6"),
         (&["generate", &link, "--out", "x", "--flows", "0"], "1..=4096"),
         (&["generate", &link, "--out", "x", "--plots", "d"], "--receive"),

@@ -40,7 +40,7 @@ fn both_directions_are_two_files_that_one_gateway_takes() {
         // One that is there keeps both from being written.
         fs::remove_file(&up).unwrap();
         let again = fairlink(&args);
-        assert!(again.code == 2 && again.stderr.contains("-down.toml is there already"), "{}", again.stderr);
+        assert!(again.code == 2 && again.stderr.contains("-down.toml already exists"), "{}", again.stderr);
         assert!(fs::metadata(&up).is_err());
     }
     let text = |file: &str| fs::read_to_string(dir.path(file)).unwrap();
@@ -77,8 +77,8 @@ fn what_contradicts_itself_or_is_not_said_is_refused_with_2() {
         (&["--egress", "eth0", "--up", "20mbit", "--down", "100mbit"][..], "--egress lan0 --down RATE"),
         (&["--egress", "eth0", "--up", "20mbit", "--rate", "100mbit"], "cannot be used with"),
         (&["--egress", "eth0", "--up", "20mbit", "--toward", "users"], "cannot be used with"),
-        (&["--in", "lan0", "--out", "lan0", "--rate", "1mbit"], "a link has two ends"),
-        (&["--in", "lan0", "--out", "wan0"], "nobody can be asked here: --down 100mbit --up 20mbit"),
+        (&["--in", "lan0", "--out", "lan0", "--rate", "1mbit"], "name two different interfaces"),
+        (&["--in", "lan0", "--out", "wan0"], "stdin is not a terminal: pass --down 100mbit --up 20mbit"),
         (&["--in", "lan0", "--out", "wan0", "--up", "0mbit"], "--up"),
     ] {
         let run = fairlink(&[&["init", "--kind", "home"], args].concat());
@@ -167,7 +167,7 @@ fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
 
     let again = fairlink(&args);
     assert_eq!((again.code, again.stdout.as_str()), (2, ""));
-    assert!(again.stderr.contains("home.toml is there already and is kept"), "{}", again.stderr);
+    assert!(again.stderr.contains("home.toml already exists"), "{}", again.stderr);
     assert_eq!(fs::read(&file).unwrap(), whole);
 }
 

@@ -60,7 +60,7 @@ wait $two
 
 sed '/^# two$/,$d' "$D/both.toml" > "$D/links.toml"
 kill -HUP $gateway
-until_says "$D/gateway.log" 'link two, vl to vm, ends'
+until_says "$D/gateway.log" 'link two, vl to vm, is closing'
 n=0; until [ "$(grep -c 'link two has ended: received' "$D/gateway.log")" = 2 ]; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done
 ctl stats > "$D/after.txt"
 ! ctl stats --link two 2> "$D/gone.log"
@@ -261,7 +261,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     let before = only_link(&play.json("before.json"));
     assert_eq!((&before["name"], &before["gateway"]["generation"]), (&"one".into(), &0.into()), "{before}");
 
-    play.says("opened.txt", &["link one\n", "change 1", "link two, vl to vm, was opened"]);
+    play.says("opened.txt", &["link one\n", "change 1", "link two, vl to vm, opened"]);
     let both = play.json("both.json");
     let names: Vec<&Value> = both["links"].as_array().expect("a list").iter().map(|link| &link["name"]).collect();
     assert_eq!(names, ["one", "two"]);
@@ -281,9 +281,9 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     );
     assert!(turned["closed"][0]["why"].as_str().unwrap().contains("takes vm to vl now"), "{turned}");
     assert_eq!(turned["links"][0]["link"], "one");
-    play.says("renamed.txt", &["link zwei\n", "link two is called zwei from now on"]);
+    play.says("renamed.txt", &["link zwei\n", "link two renamed to zwei"]);
     assert_eq!(only_link(&play.json("zwei.json"))["name"], "zwei");
-    play.says("back.txt", &["link zwei, vm to vl, ends", "link two, vl to vm, was opened"]);
+    play.says("back.txt", &["link zwei, vm to vl, is closing", "link two, vl to vm, opened"]);
 
     assert!(!play.read("after.txt").contains("vl to vm"), "{}", play.read("after.txt"));
     play.says("gone.log", &["no link \"two\"", "one"]);
@@ -326,9 +326,9 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
     play.went_well();
     play.says(
         "comes.txt",
-        &["link down, vb to vc, ends", "the other direction is shared", "link up, vc to vb, was opened"],
+        &["link down, vb to vc, is closing", "the other direction is shared", "link up, vc to vb, opened"],
     );
-    play.says("goes.txt", &["link up, vc to vb, ends", "it forwards the other direction from now on"]);
+    play.says("goes.txt", &["link up, vc to vb, is closing", "it forwards the other direction from now on"]);
     let both = play.json("both.json");
     assert_eq!(
         (&both["links"][0]["gateway"]["reverse"], &both["links"][1]["gateway"]["reverse"]),

@@ -101,7 +101,7 @@ fn schedulers_without_push_out_refuse_it_with_those_that_have_it() {
         let words = |text: &str| text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
         assert!(words(&run.stderr).contains(&says), "{}", run.stderr);
         assert!(run.stderr.contains("s.toml:5:1"), "the line that asks for it: {}", run.stderr);
-        assert!(run.stderr.contains("these can: wrr") && run.stderr.contains("--lenient"), "{}", run.stderr);
+        assert!(run.stderr.contains("supported by: wrr") && run.stderr.contains("--lenient"), "{}", run.stderr);
         // Ignored where that is asked for, and where several are compared.
         let lenient = sim(push_out, "", &["--scheduler", scheduler, "--lenient"]);
         let notes = a_run(&lenient)["link"]["notes"].to_string();
@@ -134,8 +134,8 @@ fn values_that_cannot_be_are_refused_with_place_value_limit_and_what_to_do() {
         ("when_full = \"push\"", "", &["s.toml:4:13", "there is no when_full \"push\"", "drop_arrival, push_out"]),
         ("when_full = 3", "", &["s.toml:4:13", "must be a word in quotes"]),
         ("when_ful = \"push_out\"", "", &["s.toml:4:1", "when_full"]),
-        ("when_full = \"push_out\"", "queue = \"codel\"", &["s.toml:6:8", "active one", "leave out one"]),
-        ("when_full = \"push_out\"", "queue = \"fq_codel\"", &["s.toml:6:8", "active one", "leave out one"]),
+        ("when_full = \"push_out\"", "queue = \"codel\"", &["s.toml:6:8", "is an AQM", "remove one"]),
+        ("when_full = \"push_out\"", "queue = \"fq_codel\"", &["s.toml:6:8", "is an AQM", "remove one"]),
         ("", "transmit_queue = \"4p\"", &["s.toml:8:1", "transmit_queue"]),
     ] {
         let run = sim(link, class, &["--scheduler", "drr"]);

@@ -108,7 +108,9 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     );
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    for says in [format!("takes what this host sends by {by}"), "what this host sends by va: running".to_owned()] {
+    for says in
+        [format!("shapes traffic that this host sends (by {by})"), "what this host sends by va: running".to_owned()]
+    {
         assert!(read("gateway.log").contains(&says), "{}", read("gateway.log"));
     }
     assert!(read("links").contains("fl0-va") && read("links").contains("fl1-va"), "{}", read("links"));
@@ -142,7 +144,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
         assert_eq!(json(tcp)["connections"].as_array().map(Vec::len), Some(4), "{}", read(tcp));
     }
     assert!(read("killed").contains("fl0-va"), "{}", read("killed"));
-    assert!(read("close.log").contains("removed the cable for what this host sends by va"), "{}", read("close.log"));
+    assert!(read("close.log").contains("removed the virtual cable for traffic sent on va"), "{}", read("close.log"));
     for ended in ["closed", "after"] {
         assert!(!read(ended).contains("fl0-") && !read(ended).contains("fl1-"), "{}", read(ended));
     }
@@ -191,7 +193,7 @@ fn wrong_options_for_what_the_machine_itself_sends_are_refused() {
         (&["gateway", &file, "--egress", "lo"], "interface lo is not Ethernet"),
         (&["gateway", &both], "keep egress, or in and out"),
         (&["gateway", &twice], "two links take what this host sends by nope0"),
-        (&["gateway", &twice, "--egress", "nope0"], "--egress is for one link, and there are 2"),
+        (&["gateway", &twice, "--egress", "nope0"], "--egress needs a single link, and there are 2"),
         (&["gateway", &file], "--egress IF"),
     ] {
         let run = fairlink(args);

@@ -42,12 +42,12 @@ fn a_parent_and_a_handle_are_read_as_tc_writes_them_and_go_with_an_interface() {
     let scratch = Scratch::new();
     let link = scratch.write("link.toml", "link.rate = \"1mbit\"\n[[class]]\nname = \"a\"\n");
     for (option, wrong, says) in [
-        ("--parent", "2:", "is no class of a queueing discipline"),
-        ("--parent", "0:1", "is no class of a queueing discipline"),
-        ("--parent", "2:g", "is no class of a queueing discipline"),
-        ("--handle", "0:", "is no handle of a queueing discipline"),
-        ("--handle", "ffff:", "is no handle of a queueing discipline"),
-        ("--handle", "2:1", "is no handle of a queueing discipline"),
+        ("--parent", "2:", "is not a class of a queueing discipline"),
+        ("--parent", "0:1", "is not a class of a queueing discipline"),
+        ("--parent", "2:g", "is not a class of a queueing discipline"),
+        ("--handle", "0:", "is not a handle of a queueing discipline"),
+        ("--handle", "ffff:", "is not a handle of a queueing discipline"),
+        ("--handle", "2:1", "is not a handle of a queueing discipline"),
     ] {
         let run = fairlink(&["qdisc", "add", &link, "--dev", "lo", option, wrong]);
         assert_eq!(run.code, 2, "{option} {wrong}: {}", run.stderr);

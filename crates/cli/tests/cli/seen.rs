@@ -31,7 +31,7 @@ ctl watch --count 2 --interval 100ms --class B > "$D/watch.txt"
 # A terminal, and Ctrl-C on it.
 if command -v script > /dev/null; then
     script -qefc "echo \$\$ > $D/watching; exec $F ctl watch --interval 100ms --control $D/socket" "$D/terminal.txt" < /dev/null > /dev/null & terminal=$!
-    until_says "$D/terminal.txt" "% of guar."
+    until_says "$D/terminal.txt" "of guar."
     kill -INT $(cat "$D/watching")
     wait $terminal || true
 fi
@@ -47,7 +47,7 @@ ctl watch --count 4 --interval 200ms --json > "$D/again.json" 2> "$D/again.log" 
 n=0; until [ -s "$D/again.json" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 kill -INT $gateway
 wait $gateway
-until_says "$D/again.log" "trying again"
+until_says "$D/again.log" "retrying"
 start second
 wait $watching
 kill $generator
@@ -72,7 +72,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     sums_of_inner_classes_are_those_of_their_leaves(&stats);
     ideals_are_what_fluid_computes(&stats, &link);
     let text = read("interval.txt");
-    assert!(text.contains("every packet is accounted for") && text.contains("% of guar."), "{text}");
+    assert!(text.contains("every packet is accounted for") && text.contains("of guar."), "{text}");
 
     // Without an interval, too, it is said what holds which class.
     let plain = only_link(&parsed(&read("plain.json")));
@@ -86,9 +86,9 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     let held = |cause| leaves().any(|leaf| span(&plain, leaf)["limit"] == cause);
     assert!(held("demand") || held("parent") || held("link"), "{plain}");
     let text = read("plain.txt");
-    assert!(text.contains("in the last 2") && !text.contains("% of guar."), "{text}");
+    assert!(text.contains("in the last 2") && !text.contains("of guar."), "{text}");
     let now = only_link(&parsed(&read("now.json")));
-    assert!(seconds(&now).is_none() && now["notes"].to_string().contains("without `--interval 0s`"), "{now}");
+    assert!(seconds(&now).is_none() && now["notes"].to_string().contains("omit `--interval 0s`"), "{now}");
 
     let watched = lines("watch.json");
     assert_eq!(watched.len(), 2);
@@ -111,7 +111,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
         let end = terminal.rfind("\x1b[?25h\x1b[?1049l").unwrap_or_else(|| panic!("{terminal:?}"));
         assert!(terminal.find("\x1b[H").is_some_and(|first| begin < first), "{terminal:?}");
         assert!(terminal.rfind("\x1b[H").is_some_and(|last| last < end), "{terminal:?}");
-        assert!(terminal.contains("% of guar.") && terminal.contains("  A1"), "{terminal:?}");
+        assert!(terminal.contains("of guar.") && terminal.contains("  A1"), "{terminal:?}");
     }
     let scraped = read("scraped.txt");
     if let Some((head, page)) = scraped.split_once("\r\n\r\n") {
@@ -236,12 +236,12 @@ fn of_many_classes_the_busiest_are_shown_with_those_above_them_and_all_where_the
         |text: &str| text.lines().take_while(|line| !line.contains(" classes:") && !line.starts_with("delay")).count();
     let is_there = |text: &str, name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
     for text in [&few, &end] {
-        assert!(text.contains("65 of 200 classes: those that received most bytes"), "{text}");
+        assert!(text.contains("65 of 200 classes, by bytes received"), "{text}");
         assert!(["top", "last", "c1", "c63"].iter().all(|name| is_there(text, name)), "{text}");
         assert!(!is_there(text, "c64") && !is_there(text, "c198"), "{text}");
     }
     assert!(rows(&few) < 70 && few.lines().count() < 150, "{few}");
-    assert!(is_there(&all, "c64") && is_there(&all, "c198") && !all.contains(" classes: those"), "{all}");
+    assert!(is_there(&all, "c64") && is_there(&all, "c198") && !all.contains(" classes, by bytes"), "{all}");
     let json: Value = serde_json::from_str(&read("all.json")).unwrap();
     assert_eq!(only_link(&json)["classes"].as_array().map(Vec::len), Some(200));
 }

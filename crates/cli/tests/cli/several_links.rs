@@ -75,8 +75,8 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     // What a file with fewer links would do; one that is wrong for one of them changes none.
     let half = read("half.txt");
     for says in [
-        "link up, vc to vb, would end\n",
-        "link down, vb to vc, would end (closed and opened anew: it forwards the other direction from now on)",
+        "link up, vc to vb, would be closed\n",
+        "link down, vb to vc, would be closed (closed and opened anew: it forwards the other direction from now on)",
         "link down, vb to vc, would be opened",
         "nothing was changed",
     ] {
@@ -113,13 +113,13 @@ fn links_that_cannot_be_together_are_refused_with_2() {
     let twice = dir.write("twice.toml", &links().replace("in = \"vc\"\nout = \"vb\"", "in = \"vb\"\nout = \"vd\""));
     for (args, says) in [
         (&["gateway", one.as_str()][..], "no interfaces"),
-        (&["gateway", &two, "--in", "va", "--out", "vb"], "--in and --out are for one link"),
+        (&["gateway", &two, "--in", "va", "--out", "vb"], "--in and --out need a single link"),
         (&["gateway", &one, "--in", "va"], "--out"),
         (&["gateway", &one, "--in", "va", "--out", "vb", "--reverse", &two], "one link"),
         (&["gateway", &one, &two, "--in", "va", "--out", "vb"], "there are 3"),
-        (&["gateway", &twice], "two links take what vb receives"),
+        (&["gateway", &twice], "two links take frames received on vb"),
         (&["gateway"], "LINK"),
-        (&["check", &two], "stands there 2 times"),
+        (&["check", &two], "is given 2 times"),
     ] {
         let run = fairlink(args);
         assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);

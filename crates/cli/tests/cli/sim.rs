@@ -211,7 +211,7 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     assert!((0.9..1.2).contains(&ratio(1)) && (1.4..1.75).contains(&ratio(2)), "{} {}", ratio(1), ratio(2));
     let refused = fairlink(&["sim", &file, "--scheduler", "hls"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("these can: htb, htb-common-deficit"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("supported by: htb, htb-common-deficit"), "{}", refused.stderr);
     let both = fairlink(&["sim", &file, "--scheduler", "htb", "--scheduler", "drr"]).stdout;
     assert!(both.contains("note: drr ignores the pool slot 1"), "{both}");
     let refused = fairlink(&["generate", &file, "--out", "none"]);
@@ -264,7 +264,7 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
     let class = |keys: &str| format!("[[class]]\nname = \"a\"\n{keys}\n[[class]]\nname = \"b\"\n");
     let link = "[link]\nrate = \"5mbit\"\n";
     let cases = [
-        ("memory", format!("{link}memory = \"1kB\"\n{}", class("")), "", &["hls"][..], "1000 B are allowed"),
+        ("memory", format!("{link}memory = \"1kB\"\n{}", class("")), "", &["hls"][..], "the limit is 1000 B"),
         (
             "memory of another",
             format!("{link}memory = \"1kB\"\n{}", class("")),
@@ -277,16 +277,16 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
             link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
             "scheduler = \"hfsc\"",
             &["hls"],
-            "ask for more than the 5 Mbit/s that the link",
+            "exceeds the link's 5 Mbit/s",
         ),
         (
             "admission of the second",
             link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
             "",
             &["fifo", "hfsc"],
-            "ask for more than the 5 Mbit/s that the link",
+            "exceeds the link's 5 Mbit/s",
         ),
-        ("unsupported", link.to_owned() + &class("priority = 1"), "", &["hls"], "hls cannot honour"),
+        ("unsupported", link.to_owned() + &class("priority = 1"), "", &["hls"], "hls does not support"),
         ("no such file", String::new(), "", &["hls"], "after.toml"),
     ];
     for (title, after, change, schedulers, says) in cases {

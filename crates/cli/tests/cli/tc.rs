@@ -135,7 +135,7 @@ fn scripts_that_do_not_fit_are_refused_at_their_line() {
         ),
         (
             "0 i 0 eth0\n0 i 1 eth1\n0 P 0 0x10002\n0 P 1 0x10002\n0 S 0 100\n0 S 1 100\n0 R 0 9\n0 R 1 9\n9 X\n",
-            "flow 1 leaves by eth1, and the scenario's own link is eth0; add a [[peer]]",
+            "flow 1 leaves on eth1, and the scenario's own link is eth0; add a [[peer]]",
         ),
     ] {
         let error = refused("a.script", text);
@@ -168,6 +168,6 @@ fn export_writes_no_device_that_a_shell_would_read_as_something_else() {
     for device in ["eth0; true", "$(id)", "", "-f", "sixteen-letters.", "a\nb"] {
         let run = fairlink(&["tc", "export", &scenario("simple.toml"), &format!("--dev={device}")]);
         assert!(run.code == 2 && run.stdout.is_empty(), "{device:?}: {}", run.stderr);
-        assert!(run.stderr.contains("is no name of a device"), "{device:?}: {}", run.stderr);
+        assert!(run.stderr.contains("is not the name of a device"), "{device:?}: {}", run.stderr);
     }
 }

@@ -163,9 +163,7 @@ fn places_and_endings_that_cannot_be_are_refused_before_the_run() {
     assert!(!fs::exists(dir.path("one.csv")).unwrap());
     let nowhere = dir.path("nowhere/t.csv");
     assert!(refused(&nowhere, &[]).contains(&format!("--trace: cannot write {nowhere}: No such file")));
-    assert!(
-        refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("write the value to be seen into the scenario")
-    );
+    assert!(refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("write one value into the scenario"));
     assert!(refused(&dir.path("t.csv"), &["--runs", "300"]).contains("the limit is 256; make fewer runs"));
     assert!(!fs::exists(dir.path("t-seed1.csv")).unwrap());
 }
@@ -186,7 +184,7 @@ fn a_full_disk_and_a_closed_pipe_end_the_run_and_are_named() {
     assert!(reader.unwrap().wait().unwrap().success());
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
     assert!(
-        run.stderr.contains("pipe.csv: Broken pipe") && run.stderr.contains("the runs ended there"),
+        run.stderr.contains("pipe.csv: Broken pipe") && run.stderr.contains("the runs were stopped"),
         "{}",
         run.stderr
     );
@@ -209,7 +207,7 @@ fn interrupted(dir: &Scratch, name: &str) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("a part of the run") && said.contains("interrupted at"), "{said}");
+    assert!(said.contains("incomplete") && said.contains("interrupted at"), "{said}");
     trace
 }
 

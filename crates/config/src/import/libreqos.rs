@@ -254,7 +254,7 @@ impl Made<'_> {
         let sum = sum.clamp(1, Rate::MAX.bps());
         if let Some(source) = at {
             let what = format!(
-                "WARNING: the rate of the link {} is not given; assumed: {}, the sum of the topmost nodes; set it with --rate",
+                "the rate of the link {} is not given; assumed: {}, the sum of the topmost nodes; set it with --rate",
                 self.direction.as_str(),
                 show_bps(sum)
             );

@@ -199,7 +199,7 @@ fn links_of_a_file_share_its_pools_and_what_is_wrong_with_them_is_said_at_its_pl
         (pooled.clone(), "names \"up\", and there is no [[pool]] of that name"),
         (pooled.clone() + &POOL.replace("50mbit", "40mbit"), "48000000 bit/s together, more than its 40000000"),
         (pooled.clone() + POOL + "rule = \"fair\"\n", "there is no rule \"fair\"; there are: exact, ratio"),
-        (pooled.clone() + POOL + POOL, "the name of another [[pool]]"),
+        (pooled.clone() + POOL + POOL, "already the name of a [[pool]]"),
         (TWO.to_owned() + POOL, "a pool without members"),
     ] {
         let said = all(&text).unwrap_err();

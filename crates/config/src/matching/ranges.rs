@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn ranges_that_are_wrong_are_refused_with_what_was_written() {
         let why = |text: &str| Match::parse_all(text).unwrap_err().to_string();
-        assert_eq!(why("vlan 9-3"), "the range 9-3 runs backwards; write the smaller end first");
+        assert_eq!(why("vlan 9-3"), "the range 9-3 is reversed; write the smaller end first");
         assert_eq!(
             why("dst host 10.0.0.9-10.0.0.3"),
-            "the range 10.0.0.9-10.0.0.3 runs backwards; write the smaller end first"
+            "the range 10.0.0.9-10.0.0.3 is reversed; write the smaller end first"
         );
         assert!(why("src net 10.0.0.1-2001:db8::1").contains("one end of 10.0.0.1-2001:db8::1 is IPv4"));
         assert!(why("vlan 1-4095").contains("from 0 to 4094"));

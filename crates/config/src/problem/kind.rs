@@ -400,7 +400,7 @@ pub enum ProblemKind {
         name: String,
     },
     /// Frames may match nothing.
-    #[error("frames that no class matches have no class: there is no default")]
+    #[error("there is no default class for frames that no class matches")]
     NoDefault,
     /// Leaves that no frame reaches: they have no match, or earlier matches take all of theirs.
     #[error("no frame can reach {}: {}", show_names(names, *more), match (names.len() + more, *covered) {

@@ -267,7 +267,7 @@ impl Writer<'_> {
         };
         if bandwidth.is_none() && self.rate.is_none() {
             let tool = root.kind.name();
-            let why = format!("WARNING: {tool} does not give the rate of {}; assumed: {}", device.name, show_bps(rate));
+            let why = format!("{tool} does not give the rate of {}; assumed: {}", device.name, show_bps(rate));
             self.changed(&root.at, format!("{why}, the sum of the classes of the root"));
         }
         if rate < needed(device) {

@@ -67,7 +67,7 @@ impl Conforming {
     }
 }
 
-/// "A packet that its queue has room for has left after so long if its class never sends more than what stands beside it": packets that left
+/// "A packet that is not dropped leaves within this time, while its class keeps to the burst and rate in the last column": packets that left
 /// before their class sent more.
 fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     for &leaf in stage.tree.leaves() {
@@ -242,7 +242,7 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         Some(weight) => weight.as_run,
         None => tree.share_all_busy(class) as f64,
     };
-    // "and no ceiling at them or below them holds them back"
+    // "and no ceiling at or below them limits them"
     let held = |class: ClassId| {
         let limited = |class: ClassId| tree.config(class).ceiling.is_some() || tree.config(class).upper_limit.is_some();
         tree.classes().any(|below| limited(below) && path(tree, below).any(|above| above == class))

@@ -96,7 +96,7 @@ mod tests {
                 "limited by its own ceiling, in the last 250 ms: b",
                 "limited by its parent house, in the last 250 ms: c, d",
                 "limited by the link, in the last 250 ms: e",
-                "not measured, because new since then: g",
+                "not measured (new classes): g",
             ]
         );
     }
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn where_no_class_is_held_it_says_so() {
         let content = of(&[("a", limit("demand", None)), ("b", limit("demand", None))]);
-        assert_eq!(content, ["in the last 250 ms every class got all it asked for"]);
+        assert_eq!(content, ["in the last 250 ms every class got its full demand"]);
         let other = of(&[("a", limit("demand", None)), ("b", None)]);
         let expected =
-            ["in the last 250 ms every measured class got all it asked for", "not measured, because new since then: b"];
+            ["in the last 250 ms every measured class got its full demand", "not measured, because new since then: b"];
         assert_eq!(other, expected);
     }
 

@@ -239,7 +239,7 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
         columns.push(("guarantee", 9, Box::new(move |row| human::digits(row.own_bps as f64 / size))));
     }
     columns.push((
-        "% of guar.",
+        "of guar.",
         8,
         Box::new(|row| told(row.rates.rate_bps.map(|bps| human::percent(bps / row.own_bps.max(1) as f64)))),
     ));

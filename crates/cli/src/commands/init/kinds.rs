@@ -36,7 +36,7 @@ impl Kind {
 pub(crate) const KINDS: [Kind; 5] = [
     Kind {
         name: "home",
-        what: "calls and games first, equal shares for devices, background traffic last",
+        what: "calls and games first, equal shares for devices, bulk last",
         title: "The link of a home",
         has_line: true,
         classes: HOME,

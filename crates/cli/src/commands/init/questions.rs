@@ -49,7 +49,7 @@ impl<'a> Questions<'a> {
     pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, CliError> {
         let mut before = vec![
             "One interface (eth0): shape the traffic that this machine itself sends.".to_owned(),
-            "Two interfaces (lan0 wan0), users' side first: shape traffic between users and line.".to_owned(),
+            "Two (lan0 wan0), users' side first: shape traffic between users and the line.".to_owned(),
         ];
         if !known.is_empty() {
             before.push(format!("Interfaces of this machine: {}", known.join(" ")));
@@ -179,7 +179,7 @@ mod tests {
         let mbit = |mbit: u64| Rate::from_bps(mbit * 1_000_000).unwrap();
         let (rates, said) = talk("\n100mbit\n20mbit\n", |questions| questions.rates());
         assert_eq!(rates.unwrap(), [(Toward::Internet, mbit(20)), (Toward::Users, mbit(100))]);
-        assert!(said.contains("there is no usual answer"), "{said}");
+        assert!(said.contains("there is no default answer"), "{said}");
         let (rates, said) = talk("no\nno\n100mbit\nno\n", |questions| questions.rates());
         assert_eq!(rates.unwrap(), [(Toward::Users, mbit(100))]);
         assert!(said.contains("at least one direction needs a rate"), "{said}");

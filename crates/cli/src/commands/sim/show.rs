@@ -96,8 +96,10 @@ fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut O
     let beyond: Vec<&str> =
         shown.iter().filter(|class| class.conforms == Some(false)).map(|class| class.name.as_str()).collect();
     if !beyond.is_empty() {
-        let text =
-            format!("No delay bound for {}: the burst or rate that the bound assumes was exceeded", beyond.join(", "));
+        let text = format!(
+            "No delay bound for {}: sent more than the burst and rate that the bound assumes",
+            beyond.join(", ")
+        );
         out.paragraph(&text, 2)?;
         out.line("")?;
     }

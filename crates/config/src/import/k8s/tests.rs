@@ -47,19 +47,17 @@ fn limits_of_pods_are_ceilings_of_equal_classes() {
     assert_eq!(down.before, None);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
     assert_eq!(said[0], "1 pod in the host network, which has the node's address");
-    assert!(said[1].starts_with("limits: each pod has a token bucket of its own there"), "{said:?}");
+    assert!(said[1].starts_with("limits: Kubernetes polices each pod"), "{said:?}");
 }
 
 #[test]
 fn what_is_no_list_of_running_pods_of_one_node_is_refused() {
     let refused =
         |text: &str, node: Option<&str>| import("pods.json", text, &options(node)).expect_err("wrong").lines();
-    assert!(
-        refused("apiVersion: v1\nkind: List\n", None).contains("this is List, and neither a pod nor a list of pods")
-    );
+    assert!(refused("apiVersion: v1\nkind: List\n", None).contains("this is List, not a pod or a list of pods"));
     assert!(refused("a: 1\n", None).starts_with("pods.json:1:1: error: this is of no kind"));
     assert!(refused("", None).contains("there is no object in this file"));
-    assert!(refused("{\"kind\": \"Node\"}", None).contains("this is Node, and neither a pod nor a list of pods"));
+    assert!(refused("{\"kind\": \"Node\"}", None).contains("this is Node, not a pod or a list of pods"));
     assert!(refused("{\"kind\": ", None).contains("this is not JSON"));
     assert!(refused(&pods(), None).contains("choose one with --node: node-1, node-2"));
     assert!(refused(&pods(), Some("node-3")).contains("there are pods on: node-1, node-2"));
@@ -252,7 +250,7 @@ fn what_limits_nothing_or_cannot_be_read_is_said() {
         ),
         (&own.replace("template:", "replicas: 10001\n  template:"), "from 0 to 10000"),
         (&own.replace("2M", "0"), "is the number 0, and annotations are texts"),
-        ("kind: Service\nmetadata: {name: a}\n", "this is Service, and neither a pod nor a list of pods"),
+        ("kind: Service\nmetadata: {name: a}\n", "this is Service, not a pod or a list of pods"),
         ("kind: Pod\nmetadata: {name: a}\n", "there is no pod to import"),
     ] {
         let refused = of(text).expect_err(said).lines();

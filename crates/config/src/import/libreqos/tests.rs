@@ -179,7 +179,7 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
     for (row, said) in [
         (
             "2,a,1,b,Tower,,10.0.0.2,,1,1,2,2",
-            "this row has 12 fields, and there are 13 columns: nothing stands for \"Comment\"",
+            "this row has 12 fields, and there are 13 columns: \"Comment\" is missing",
         ),
         ("2", "this row has 1 field, and there are 13 columns"),
         // An address with a comma and no quotes shifts what follows: nothing of it is taken.
@@ -205,7 +205,7 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
         refused(&with_row("2,\"a,1,b,Tower,,10.0.0.2,,1,1,2,2,\n3,\"c,1,b,Tower,,10.0.0.3,,1,1,2,2,"), Some(NETWORK));
     assert!(errors.contains("devices.csv:3:1: error: "), "{errors}");
     let sqm = with_row("").replace("Comment\n", "Comment,sqm\n").replace("2,2,\n", "2,2,,cake/fast\n");
-    assert!(refused(&sqm, Some(NETWORK)).contains("devices.csv:2:1: error: \"cake/fast\" is no \"sqm\""));
+    assert!(refused(&sqm, Some(NETWORK)).contains("devices.csv:2:1: error: \"cake/fast\" is not a value of \"sqm\""));
 }
 
 #[test]
@@ -213,13 +213,13 @@ fn a_head_or_a_network_that_says_too_little_is_refused() {
     for (devices, said) in [
         ("", "the file is empty"),
         ("# nothing\n", "the file is empty"),
-        ("7,a,1,b,Tower,,10.0.0.1,,1,1,2,2,\n", "the first row names no column \"download min\""),
-        ("Circuit ID,IPv4,Download Min,Upload Min,Download Max\n", "names no column \"upload max\""),
+        ("7,a,1,b,Tower,,10.0.0.1,,1,1,2,2,\n", "the first row has no column \"download min\""),
+        ("Circuit ID,IPv4,Download Min,Upload Min,Download Max\n", "has no column \"upload max\""),
         ("IPv4,IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "two columns are called \"IPv4\""),
-        ("IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "no circuit is left to import: there is none"),
+        ("IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "there is no circuit to import: there is none"),
         (
             "IPv4,Download Min,Upload Min,Download Max,Upload Max\n,1,1,2,2\n",
-            "no circuit is left to import: 1 circuit has no address",
+            "there is no circuit to import: 1 circuit has no address",
         ),
     ] {
         let errors = refused(devices, Some(NETWORK));
@@ -274,7 +274,7 @@ fn without_a_network_all_circuits_hang_off_the_link_and_nodes_are_found_by_their
     let options = Options { rate: Rate::from_bps(10 * MBIT).ok(), ..Options::default() };
     let imported = made(&with_row(""), None, &options);
     assert_eq!(class(&imported.links[0].link, "1").0, "link");
-    assert!(imported.notes.iter().any(|note| note.to_string().contains("whose parent node is left aside")));
+    assert!(imported.notes.iter().any(|note| note.to_string().contains("whose parent node is ignored")));
     let devices = "Circuit ID,Parent Node,Parent Node ID,Anchor Node ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,Hütte,hut-1,x,10.0.0.1,1,1,2,2\n";
     let imported = made(devices, Some(NETWORK), &Options::default());
     assert_eq!(class(&imported.links[0].link, "1").0, "Hut");
@@ -371,7 +371,7 @@ fn one_rate_for_each_direction_is_minimum_and_maximum() {
     assert!(imported.notes.iter().any(|note| note.to_string().starts_with("one rate for each direction")));
     // A minimum beside it is another version's, whose maximum is missing.
     let mixed = devices.replace("Download,Upload", "Download Min,Upload");
-    assert!(refused(&mixed, None).contains("names no column"));
+    assert!(refused(&mixed, None).contains("has no column"));
 }
 
 #[test]

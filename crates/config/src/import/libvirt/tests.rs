@@ -77,7 +77,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     );
     let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
     let bare = NETWORK.replace("<inbound average='1000' peak='5000' burst='5120'/>", "");
-    assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("nothing says what the link carries down"));
+    assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("the rate of the link down is unknown"));
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters
         assert_eq!(link.link.unreachable(), []);
     }
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|note| note.starts_with("2 interfaces are told by their MACs")), "{said:#?}");
+    assert!(said.iter().any(|note| note.starts_with("2 interfaces are matched by their MACs")), "{said:#?}");
     // One MAC cannot tell two machines apart, and a MAC is six numbers.
     let refused = |texts: &[(&str, &str)]| import(texts, &options).expect_err("wrong").lines();
     let twin = bridged("twin", "52:54:00:00:00:01", "");
     assert!(refused(&[("a.xml", &web), ("b.xml", &twin)]).contains("web and twin both have the MAC 52:54:00:00:00:01"));
     let odd = bridged("odd", "52:54:00:00:01", "");
-    assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is no MAC"));
+    assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is not a MAC address"));
 }
 
 /// An interface has its own limits, else those of the port group that it names, else those of the default one.

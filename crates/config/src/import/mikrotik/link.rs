@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
             return None;
         };
         let what = format!(
-            "WARNING: the rate of {whose} is not given; assumed: {}, the sum of the topmost queues; set it with --rate",
+            "the rate of {whose} is not given; assumed: {}, the sum of the topmost queues; set it with --rate",
             show_bps(sum)
         );
         self.notes.changed(self.source, None, what);

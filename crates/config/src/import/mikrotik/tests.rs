@@ -115,9 +115,7 @@ fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
     assert_eq!(order, ["voice", "web", "web", "web"]);
     let left_out = said(&imported, false);
     assert!(
-        left_out
-            .iter()
-            .any(|note| note.contains("\"games\": the match language has nothing like connection-mark=games")),
+        left_out.iter().any(|note| note.contains("\"games\": not expressible as a match: connection-mark=games")),
         "{left_out:#?}"
     );
     assert!(
@@ -218,7 +216,7 @@ fn what_is_wrong_is_refused_at_its_line() {
         (
             TREE,
             Options { parent: Some("dmz".to_owned()), ..Options::default() },
-            "no queue hangs below \"dmz\"; queues hang below: wan, lan",
+            "there is no queue below \"dmz\"; there are queues below: wan, lan",
         ),
         (&format!("{SIMPLE}{TREE}"), Options::default(), "select one with --queues tree or --queues simple"),
     ] {
@@ -375,10 +373,7 @@ add limit-at=1M max-limit=10M name=rest packet-mark=rest parent=all\n";
     let of = |name: &str| link.link.matches.iter().filter(|(class, _)| link.link.names.name(*class) == name).count();
     assert_eq!((of("web"), of("rest")), (2, 1), "{}", link.text);
     let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
-    assert!(
-        notes.contains("marks packets as \"web\": the match language has nothing like layer7-protocol=x"),
-        "{notes}"
-    );
+    assert!(notes.contains("marks packets as \"web\": not expressible as a match: layer7-protocol=x"), "{notes}");
 }
 
 #[test]
@@ -581,7 +576,7 @@ add name=rest parent=lan packet-mark=rest max-limit=10M\n";
         ),
         (
             "/ip firewall filter\nadd action=add-src-to-address-list address-list=vip chain=input",
-            "a part of a rule that marks packets as \"vip\": what rules add to the address list \"vip\" while the router runs",
+            "a part of a rule that marks packets as \"vip\": addresses that rules add to the list \"vip\" at run time",
         ),
     ] {
         let imported = made(

@@ -344,12 +344,12 @@ mod tests {
     fn scripts_and_what_is_no_command_are_refused_at_their_line() {
         for (text, line, said) in [
             (":local rate 10M\n", 1, "is a command of a script"),
-            ("/queue tree\nadd name=a max-limit=$rate\n", 2, "is of a script"),
-            ("/queue tree\n\nadd name=( \"a\" . $i )\n", 3, "is of a script"),
-            ("add name=a\n", 1, "no section has begun"),
+            ("/queue tree\nadd name=a max-limit=$rate\n", 2, "is a script expression"),
+            ("/queue tree\n\nadd name=( \"a\" . $i )\n", 3, "is a script expression"),
+            ("add name=a\n", 1, "outside a section"),
             ("/queue tree\nlimit name=a\n", 2, "/queue tree has no command \"limit\""),
-            ("/queue tree name=a\n", 1, "stands where a command should"),
-            ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is no property"),
+            ("/queue tree name=a\n", 1, "in the place of a command"),
+            ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is not a property"),
             ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "unterminated quote"),
         ] {
             let (_, errors) = read(text);

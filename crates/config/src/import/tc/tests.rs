@@ -119,7 +119,7 @@ fn commands_that_are_not_tcs_and_pools_are_refused() {
         refused(&format!("{SCRIPT}ip link set eth0 up\n"))
             .starts_with("a.tc:10:1: error: this is not a tc command: \"ip\"")
     );
-    assert!(refused("").contains("this sets up no device"));
+    assert!(refused("").contains("this configures no device"));
     let slots = include_str!("../../../../../scenarios/htb/slots.tc");
     assert!(refused(slots).contains("classes of several devices share a slot"));
 }
@@ -151,7 +151,7 @@ fn sixty_thousand_classes_are_imported() {
     assert_eq!(guarantee(link, "1:eb29"), M);
     assert!(imported.links[0].text.contains("# line 180203\nname = \"1:ffff\""));
     let notes: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    let covered = "an earlier filter to 1:ca takes all of this filter's frames; it is left out";
+    let covered = "a filter is left out: an earlier filter to 1:ca takes all of its frames";
     assert!(notes.iter().any(|note| note == covered), "{notes:#?}");
 }
 
@@ -217,7 +217,7 @@ tc qdisc add dev eth2 root netem delay 10ms\n";
     );
     let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
     assert!(notes.contains("netem at the root of eth2 has no rate"), "{notes}");
-    assert!(notes.contains("a policer drops what is above its rate"), "{notes}");
+    assert!(notes.contains("a policer drops traffic above its rate"), "{notes}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ tc filter add dev ppp0 parent ffff: u32 match u32 0 0 police rate 5mbit burst 10
     assert!(!policed.text.contains("others") && policed.link.unreachable().is_empty(), "{}", policed.text);
     let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
     assert!(
-        notes.contains("WARNING: what \"police\" of this filter does has no counterpart: other frames go to 1:30, too"),
+        notes.contains("WARNING: \"police\" of this filter has no counterpart: other frames go to 1:30, too"),
         "{notes}"
     );
 }

@@ -119,7 +119,7 @@ fn what_tc_does_not_show_is_refused_at_its_line() {
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 root rate fast ceil 1Mbit\n", 2, "\"rate\" takes no \"fast\""),
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 parent 1:7 rate 1Mbit ceil 1Mbit\n", 2, "there is no class 1:7"),
         ("[{\"kind\":\"htb\"\n", 1, "this is not JSON"),
-        ("[{\"mtu\": 5}]\n", 1, "is not what tc shows"),
+        ("[{\"mtu\": 5}]\n", 1, "is not output of tc"),
         ("qdisc htb\n", 1, "this line ends too early"),
     ] {
         let errors = import("a.tc", text, &ImportOptions::default()).expect_err(text).lines();

@@ -40,7 +40,7 @@ tc qdisc add dev eth0 parent 30: sfq perturb 10
 tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff flowid 1:1
 ";
     let why = refused(text, &Options::default());
-    assert!(why.contains("a.tc:1:1: error: prio does not say what eth0 carries") && why.contains("--rate"), "{why}");
+    assert!(why.contains("a.tc:1:1: error: prio does not give the rate of eth0") && why.contains("--rate"), "{why}");
     let imported = made(text, &rate("10mbit"));
     let link = &imported.links[0].link;
     assert_eq!((link.scheduler.as_str(), link.tree.link().rate.bps()), ("htb", 10 * M));
@@ -62,7 +62,7 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
         ..FrameKey::default()
     };
     assert_eq!(class_of_key(link, &ssh), "1:1");
-    assert!(said(&imported, "htb with the bands as its priorities") && said(&imported, "its ceiling"));
+    assert!(said(&imported, "htb with the bands as priorities") && said(&imported, "its ceiling"));
     // A map that is cut short goes on with its first band.
     let text = "tc qdisc add dev eth0 root handle 1: prio bands 2 priomap 1 0\n";
     let link = &made(text, &rate("10mbit")).links[0].link;
@@ -94,8 +94,8 @@ fn bits_of_the_type_of_service_are_code_points() {
     assert_eq!(points("0x10 0x1c"), [4, 12, 20, 28, 36, 44, 52, 60]);
     assert_eq!(points("0xb8 0xfc"), [46]);
     assert_eq!(points("0x10 0xff"), [4]);
-    assert!(said(&filtered("0x10 0xff"), "the two bits of ECN are not looked at"));
-    assert!(!said(&filtered("0x10 0xfc"), "the two bits of ECN"));
+    assert!(said(&filtered("0x10 0xff"), "the two ECN bits are ignored"));
+    assert!(!said(&filtered("0x10 0xfc"), "the two ECN bits"));
     let text = format!("{SCRIPT}tc filter add dev eth0 parent 1: protocol ip u32 match ip tos 0x11 0xff flowid 1:20\n");
     assert!(said(&made(&text, &Options::default()), "nothing like the type of service 0x11 under the mask 0xff"));
 }
