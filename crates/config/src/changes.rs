@@ -143,7 +143,7 @@ impl<'a> Course<'a> {
         later.or_else(|| leaf(&self.first.tree, &self.first.names, name, span, log))
     }
 
-    /// What the class gets of the link in bit/s when all send; 0 for one that only a change brings.
+    /// Rate of the class in bit/s while all classes send; 0 for a class that only a change adds.
     pub(crate) fn share(&self, class: ClassId) -> u64 {
         let tree = &self.first.tree;
         if class.index() < tree.len() { tree.rate_all_busy(class) } else { 0 }

@@ -106,7 +106,7 @@ impl RawClasses {
     }
 }
 
-/// What a class needs to know of the link.
+/// Properties of the link that classes depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkFacts {
     pub(crate) rate: Option<Rate>,

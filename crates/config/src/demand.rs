@@ -1,4 +1,4 @@
-//! Who wants how much, as on the command line: `A1=inf,C=300mbit`.
+//! Demands of classes, as on the command line: `A1=inf,C=300mbit`.
 
 use fairlink_core::{ClassId, Hierarchy};
 use thiserror::Error;
@@ -38,7 +38,7 @@ pub enum DemandError {
     Rate {
         /// The class.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: UnitError,
     },
 }

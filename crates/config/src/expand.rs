@@ -1,4 +1,4 @@
-//! What a file says of many classes at once is written out, class by class, before the file is read: templates, and tables of classes.
+//! Expands templates and tables of classes, class by class, before a file is read.
 //!
 //! ```toml
 //! [template.gold]                      # keys of a class

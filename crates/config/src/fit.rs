@@ -3,7 +3,7 @@
 //! Other tools take minimum rates that add up to more than there is. A guarantee is a promise, so what is asked for is scaled down where
 //! it does not fit: in proportion, so that whoever asked for twice as much still gets twice as much.
 
-/// What a class of a tree asks for, in bit/s.
+/// The request of a class in a tree, in bit/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// Position of the parent, which comes first.
@@ -17,7 +17,7 @@ pub(crate) struct Asked {
 pub(crate) struct Fitted {
     /// By position, in bit/s; `None` for all siblings where none of them, and nothing below them, asks for anything.
     pub(crate) guarantees: Vec<Option<u64>>,
-    /// Where more was asked for than there is.
+    /// Parents whose children ask for more than the parent has.
     pub(crate) over: Vec<Over>,
 }
 
@@ -26,13 +26,13 @@ pub(crate) struct Fitted {
 pub(crate) struct Over {
     /// Its position; `None` for the link.
     pub(crate) parent: Option<usize>,
-    /// What they ask for together, in bit/s.
+    /// Sum of the requests, in bit/s.
     pub(crate) asked: u128,
-    /// What there is, in bit/s: the parent's ceiling, or the link's rate.
+    /// Available rate in bit/s: the parent's ceiling, or the link's rate.
     pub(crate) has: u64,
 }
 
-/// What a class that asks for nothing needs where its siblings ask for something, in bit/s.
+/// Need of a class without a request whose siblings have one, in bit/s.
 const LEAST: u64 = 1000;
 
 /// Fits what is asked for into a link of `link` bit/s.

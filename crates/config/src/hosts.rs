@@ -1,4 +1,4 @@
-//! What tells hosts apart that share a leaf: the key `per` of a class.
+//! Identification of the hosts that share a leaf: the key `per` of a class.
 
 use fairlink_core::HostKey;
 

@@ -41,7 +41,7 @@ pub fn up(bound: f64) -> f64 {
     (bound / unit - 1e-6).ceil() * unit
 }
 
-/// How many there are of something: `1 level`, `2 levels`.
+/// Formats a count with its noun: `1 level`, `2 levels`.
 #[must_use]
 pub fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })

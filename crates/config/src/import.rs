@@ -1,4 +1,4 @@
-//! What people run today, as link files: configurations of other tools, read whole or not at all.
+//! Import of other tools' configurations as link files, all or nothing.
 //!
 //! `docs/import.md` is the users' reference. Sources of the formats are named by each reader.
 //!
@@ -34,10 +34,10 @@ use crate::problem::{Problem, Problems};
 pub struct Imported {
     /// In the order of the configuration; at least one.
     pub links: Vec<ImportedLink>,
-    /// What is there as it was, in words.
+    /// Settings kept unchanged, in words.
     pub kept: Vec<String>,
-    /// What changed its meaning ([`ProblemKind::Changed`](crate::problem::ProblemKind::Changed)) and what was left out
-    /// ([`ProblemKind::LeftOut`](crate::problem::ProblemKind::LeftOut)).
+    /// Settings that changed in meaning ([`ProblemKind::Changed`](crate::problem::ProblemKind::Changed)) or were left
+    /// out ([`ProblemKind::LeftOut`](crate::problem::ProblemKind::LeftOut)).
     pub notes: Vec<Problem>,
 }
 
@@ -54,9 +54,9 @@ pub struct ImportedLink {
     pub before: Option<String>,
     /// Classes for traffic that the tool did not share out. They are not compared.
     pub idle: Vec<String>,
-    /// What `text` says.
+    /// The link file of `text`.
     pub link: LinkFile,
-    /// What `before` says.
+    /// The link file of `before`.
     pub link_before: Option<LinkFile>,
 }
 
@@ -79,7 +79,7 @@ pub struct Tabled {
     pub tables: Vec<(String, String)>,
 }
 
-/// Which packets a link carries, as those whom it serves see it.
+/// Direction of a link's packets, as seen by the users of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// To them: matched by destination.
@@ -99,7 +99,7 @@ impl Direction {
         }
     }
 
-    /// How a match for addresses begins.
+    /// The beginning of a match for addresses.
     fn net(self) -> &'static str {
         match self {
             Self::Down => "dst net ",

@@ -54,7 +54,7 @@ impl Json {
         }
     }
 
-    /// What it is, in words.
+    /// Names the type of the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

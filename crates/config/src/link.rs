@@ -47,11 +47,11 @@ pub const DEFAULT_QUEUED: u32 = 65_536;
 /// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
-/// What a file may hold, be it about a link or about traffic on it.
+/// Keys of a document: a link file or a scenario.
 pub(crate) const DOCUMENT_KEYS: [&str; 11] =
     ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation", "expect"];
 
-/// How strictly a file is read, and for which scheduler.
+/// Strictness and scheduler for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions<'a> {
     /// True if what the scheduler cannot honour is an error or a warning.
@@ -70,7 +70,7 @@ impl Default for ReadOptions<'_> {
 /// A link file that was read and found sound.
 #[derive(Clone, Debug)]
 pub struct LinkFile {
-    /// What the link is called, where the file says so.
+    /// Name of the link, if the file has one.
     pub name: Option<String>,
     /// The interface that its packets come from, and the one that they go to, where the file says so.
     pub ports: [Option<String>; 2],
@@ -84,16 +84,16 @@ pub struct LinkFile {
     pub names: Names,
     /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted length.
     pub mtu: u32,
-    /// What a frame costs beyond its length.
+    /// Overhead of each frame on the link.
     pub overhead: Overhead,
     /// The most bytes that a scheduler for this file, with its queues, may take; see [`LinkFile::check_memory`].
     pub memory_limit: u64,
-    /// Which frames belong to which leaf; the first that matches counts.
+    /// Matches in file order with their leaves; the first match that applies decides.
     pub matches: Vec<(ClassId, Match)>,
     /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
     /// without a match. See [`LinkFile::require_default`].
     pub default_class: Option<ClassId>,
-    /// Which root-level class borrows from which pool.
+    /// Classes directly below the link, with the pools that they borrow from.
     pub pools: Vec<(ClassId, String)>,
     /// The pools of its file, where that has several links.
     pub shared: Arc<[PoolSpec]>,
@@ -101,9 +101,9 @@ pub struct LinkFile {
     pub place: usize,
     /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
     pub classids: Vec<(Classid, ClassId)>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub warnings: Vec<Problem>,
-    /// What [`LinkFile::unreachable`] has found.
+    /// Cached result of [`LinkFile::unreachable`].
     unreachable: OnceLock<Vec<ClassId>>,
     /// By id: the file says nothing of the queue of this class.
     default_queues: Box<[bool]>,
@@ -418,10 +418,11 @@ impl LinkFile {
         Ok((info, self.unsupported(info, leniency)?))
     }
 
-    /// How many bytes building `info` for this file takes, compared with the file's limit before anything is built.
+    /// Returns the memory that `info` needs for this file, in bytes, and compares it with the file's limit before
+    /// anything is built.
     ///
     /// # Errors
-    /// Both numbers, where it is more than [`LinkFile::memory_limit`].
+    /// Both numbers, if it exceeds [`LinkFile::memory_limit`].
     pub fn check_memory(&self, info: &SchedulerInfo) -> Result<u64, Problems> {
         let needed = info.memory_for(&self.tree);
         if needed <= self.memory_limit {
@@ -443,7 +444,7 @@ impl LinkFile {
         })
     }
 
-    /// What to tell the user when a scheduler refuses this file's tree: the refusal, with the name and the place of the class.
+    /// Describes a scheduler's refusal of this file's tree, with the name and the place of the class.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> Problems {
         let (class, message) = match *error {
@@ -465,7 +466,7 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
 
-    /// What to tell the user when whoever is to run this link refuses it for this reason: the reason, with the place of the link.
+    /// Describes a refusal of this link by its user, such as the gateway: `message` with the place of the link.
     #[must_use]
     pub fn refused(&self, message: String) -> Problems {
         Problems::one(Problem::error(&self.source, self.span(ClassId::ROOT), ProblemKind::Refused { message }))

@@ -75,7 +75,7 @@ impl Mac {
     }
 }
 
-/// What classification looks at in a frame.
+/// The fields of a frame that classification compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey {
     /// Source of the Ethernet header; `None` where the frame ends before it, or is a bare IP packet.
@@ -244,7 +244,7 @@ impl PortRange {
         self.first <= other.first && other.last <= self.last
     }
 
-    /// What is left of a range around it.
+    /// The parts of `outer` (all ports without it) below and above this range.
     fn around(self, outer: Option<Self>) -> impl Iterator<Item = Self> {
         let outer = outer.unwrap_or(Self { first: 0, last: u16::MAX });
         let below = self.first.checked_sub(1).map(|last| Self { first: outer.first, last });

@@ -92,7 +92,7 @@ impl Names {
         }
     }
 
-    /// Where a name is, or where it would be, and the upper half of its hash.
+    /// Returns the slot of a name, or the empty slot for it, and the upper half of its hash.
     fn slot(&self, name: &str) -> (usize, u32) {
         let mask = self.slots.len() - 1;
         let hash = self.hasher.hash_one(name);

@@ -18,9 +18,9 @@ pub struct Peer {
     pub name: String,
     /// The link. It runs under the scheduler of the scenario's first link, whatever its own file says.
     pub link: LinkFile,
-    /// How long a bit travels along it, for packets that go on to another link.
+    /// Propagation delay of the link, for packets that continue to another link.
     pub propagation: Nanos,
-    /// Who sends over it, as [`Scenario::sources`](crate::Scenario::sources).
+    /// Sources that send over the link, as [`Scenario::sources`](crate::Scenario::sources).
     pub sources: Vec<SourceSpec>,
 }
 

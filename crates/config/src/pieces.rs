@@ -19,11 +19,11 @@ const HEADER: &str = "[[class]]";
 #[derive(Debug)]
 pub(crate) struct Pieces<'s> {
     text: &'s str,
-    /// What comes before the first class.
+    /// The text before the first class.
     pub(crate) head: Spanned<DeTable<'s>>,
-    /// What comes after the last class, and where it begins.
+    /// The text after the last class, with its offset.
     pub(crate) tail: Option<(Spanned<DeTable<'s>>, usize)>,
-    /// Where the classes are.
+    /// Bytes of the classes.
     classes: Span,
     /// True if all of them have been read and were sound.
     sound: Cell<bool>,
@@ -65,7 +65,7 @@ impl<'s> Pieces<'s> {
         self.text[self.classes.clone()].matches(HEADER).count()
     }
 
-    /// Where the first class is, in bytes.
+    /// Bytes of the first class.
     pub(crate) fn first(&self) -> Span {
         self.classes.start..self.classes.start + HEADER.len()
     }

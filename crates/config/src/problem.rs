@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to do about it.
+//! Problems of a file: message, place and remedy.
 //!
 //! A [`Problem`] is one finding; [`Problems`] are the errors for which a file was refused. Both are
 //! [`miette::Diagnostic`]s, and [`Problem::line`] gives the form `file:line:column: error: message; help`.
@@ -30,13 +30,13 @@ pub struct Problem {
     kind: ProblemKind,
     severity: Severity,
     source: Source,
-    /// What is shown of it.
+    /// Quoted part of the text.
     excerpt: Excerpt,
     span: Option<Span>,
     also: Option<(Span, &'static str)>,
 }
 
-/// Where a problem is; lines and columns count from 1, columns in characters.
+/// Place of a problem; lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The file as it was named.
@@ -78,7 +78,7 @@ impl Problem {
             && Arc::ptr_eq(&self.source, &other.source)
     }
 
-    /// What is wrong.
+    /// The kind of the problem.
     #[must_use]
     pub fn kind(&self) -> &ProblemKind {
         &self.kind
@@ -96,7 +96,7 @@ impl Problem {
         self.span.clone()
     }
 
-    /// Where it is.
+    /// The place of the problem.
     #[must_use]
     pub fn location(&self) -> Location {
         let text = self.source.inner();
@@ -138,7 +138,8 @@ impl Problem {
     }
 }
 
-/// What is wrong, without what to do. What a file says may be of any length; of a long message the middle is left out.
+/// Formats the message without the remedy. Values of a file may have any length: the middle of a long message is left
+/// out.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shortened(self.kind.to_string()))
@@ -200,7 +201,7 @@ impl Problems {
         &self.all
     }
 
-    /// How many more there are.
+    /// Number of errors that are not shown.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.left_out

@@ -60,7 +60,7 @@ pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
 pub(crate) struct Value<'a, 's> {
     pub(crate) key: &'a str,
     pub(crate) value: &'a Spanned<DeValue<'s>>,
-    /// Where the text that it was read from begins in the file.
+    /// Offset of the parsed text in the file, in bytes.
     offset: usize,
 }
 
@@ -195,7 +195,7 @@ impl<'a, 's> Value<'a, 's> {
         found
     }
 
-    /// What one of a few words stands for.
+    /// Reads one of a few words and returns its value.
     pub(crate) fn word<T: Copy>(self, what: &'static str, words: &[(&str, T)], log: &mut Log) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|&(name, _)| name).collect();
         self.one_of(what, &names, log).map(|at| words[at].1)
@@ -246,7 +246,7 @@ pub(crate) struct Table<'a, 's> {
     pub(crate) place: &'static str,
     pub(crate) span: Span,
     table: &'a DeTable<'s>,
-    /// Where the text that it was read from begins in the file.
+    /// Offset of the parsed text in the file, in bytes.
     offset: usize,
     /// The rest of the file, of a document that was read in pieces.
     pieces: Option<&'a Pieces<'s>>,

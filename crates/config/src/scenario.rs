@@ -43,30 +43,30 @@ pub struct Scenario {
     pub link: LinkFile,
     /// Length of the run; not zero.
     pub duration: Nanos,
-    /// What is left out of the averages at the beginning; shorter than the run.
+    /// Time at the start that averages exclude; shorter than the run.
     pub warmup: Nanos,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Who sends, in file order; all sound by [`SourceSpec::validate`] and with packets no longer than the link's mtu. Classes
-    /// are numbered as in [`Scenario::names`].
+    /// Sources in file order. All are valid by [`SourceSpec::validate`], and their packets are no longer than the
+    /// link's mtu. Classes are numbered as in [`Scenario::names`].
     pub sources: Vec<SourceSpec>,
     /// Names of all classes: those of the link by their ids, then those that only changes bring.
     pub names: Vec<String>,
-    /// What becomes of the link while it runs, in the order of time. There are none where there are peers or pools.
+    /// Changes of the link during the run, by time. Empty if there are peers or pools.
     pub changes: Vec<Change>,
     /// Its scripts of the HTB text's generator, whose flows are among the sources.
     pub scripts: Vec<ScriptRun>,
     /// Links that run beside it.
     pub peers: Vec<Peer>,
-    /// What classes of all of them share.
+    /// Pools shared by classes of all links.
     pub pools: Vec<PoolSpec>,
-    /// How long a bit travels along the scenario's own link, for packets that go on to another.
+    /// Propagation delay of the scenario's own link, for packets that continue to another.
     pub propagation: Nanos,
     /// Sources whose packets go over several links.
     pub routes: Vec<RouteSpec>,
-    /// What its runs have to show.
+    /// Expectations about the runs.
     pub expectations: Vec<Expectation>,
-    /// What is doubtful but usable, of the scenario alone; [`LinkFile::warnings`] has the link's.
+    /// Warnings of the scenario only; [`LinkFile::warnings`] has the link's.
     pub warnings: Vec<Problem>,
 }
 
@@ -199,7 +199,7 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
     warmup
 }
 
-/// Who sends over the scenario's own link; the sources of a peer go there.
+/// Sources of the scenario's own link; those of a peer are added to the peer.
 #[derive(Default)]
 struct Senders {
     sources: Vec<SourceSpec>,

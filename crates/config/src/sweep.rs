@@ -55,7 +55,7 @@ pub enum SweepError {
         key: String,
         /// As written.
         range: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// More than [`MAX_VALUES`].
@@ -63,7 +63,7 @@ pub enum SweepError {
     TooMany {
         /// The key.
         key: String,
-        /// How many there may be.
+        /// Maximum number of values.
         limit: usize,
     },
     /// A value that cannot stand in a file.
@@ -268,13 +268,13 @@ impl Template {
         &self.keys
     }
 
-    /// What errors call the file.
+    /// Name of the file in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// That each key is there, and once.
+    /// Checks that each key exists and is swept once.
     ///
     /// # Errors
     /// [`SweepError::UnknownKey`], [`SweepError::Twice`].

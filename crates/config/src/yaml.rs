@@ -91,7 +91,7 @@ impl Node {
         }
     }
 
-    /// What it is, in words.
+    /// Names the type of the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -263,7 +263,7 @@ impl Loader<'_> {
     }
 }
 
-/// How many values there are in one.
+/// Counts the values of a node.
 fn count(node: &Node) -> usize {
     1 + match &node.value {
         Value::List(items) => items.iter().map(count).sum(),

@@ -15,7 +15,7 @@ use crate::reader::closest;
 use crate::tc::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
-/// What stands between several values in a field, where the key is a list.
+/// Separator of several values in a field of a list.
 const BETWEEN: char = ';';
 
 /// A text with columns in it.
@@ -31,7 +31,7 @@ enum Part {
     Column(usize),
 }
 
-/// What a key becomes in each row.
+/// The value of a key in each row.
 #[derive(Debug)]
 enum Expression {
     /// The same in each.
@@ -41,7 +41,7 @@ enum Expression {
     List(Vec<Pattern>),
 }
 
-/// What a class of the table sets.
+/// A key of a class of the table.
 struct Setting<'a> {
     key: &'a str,
     expression: Expression,
@@ -234,7 +234,7 @@ fn list(all: &[String]) -> String {
     format!("[{}]", all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
 
-/// What an entry of the section becomes in each row; `None` where it is wrong and the log says so.
+/// Reads an entry of the section as an expression. `None` if it is invalid; the log has the error.
 fn expression(entry: &Entry<'_, '_>, table: &Table, log: &mut Log) -> Option<Expression> {
     if let Some(&key) = ["classid"].iter().find(|&&key| key == entry.key) {
         let why = "must differ for each class".to_owned();

@@ -88,7 +88,7 @@ pub(crate) fn row(text: &str, mut span: Span) -> Span {
     span.start..span.start + len
 }
 
-/// What stands between fields: a tab in a .tsv, else a comma, or a semicolon where the names of the columns have no comma.
+/// Returns the delimiter of fields: a tab in a .tsv, else a comma, or a semicolon if the column names have no comma.
 fn delimiter(path: &Path, text: &str) -> u8 {
     let names = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
     match path.extension() {

@@ -105,7 +105,7 @@ impl<'a> Templates<'a> {
         self.by_name.contains_key(name)
     }
 
-    /// What to say of a name that no template has.
+    /// The error for a name without a template.
     pub(super) fn unknown(&self, name: &str) -> ProblemKind {
         unknown_word("template", name, self.names.iter().copied())
     }

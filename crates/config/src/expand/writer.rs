@@ -24,13 +24,13 @@ impl Writer {
         self.from(start, OriginFrom::Copy(span.start), Arc::clone(&self.source));
     }
 
-    /// What has no place of its own.
+    /// Adds text without a place of its own.
     pub(super) fn add(&mut self, text: &str) {
         self.is_changed = true;
         self.text.push_str(text);
     }
 
-    /// What was made from a place in another source.
+    /// Adds text that was made from a place in another source.
     pub(super) fn made(&mut self, text: &str, source: &Source, place: Span) {
         self.is_changed = true;
         let start = self.text.len();

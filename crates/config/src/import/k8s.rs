@@ -23,14 +23,14 @@ use crate::problem::{Log, Problems, Source, SourceText};
 use crate::units::show_bps;
 use crate::yaml::{self, Node};
 
-/// What the pods leave open.
+/// Values that the pods do not give.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the node's link carries, in each direction.
+    /// Rate of the node's link, in each direction.
     pub rate: Rate,
     /// The node whose pods are meant, where there are several.
     pub node: Option<String>,
-    /// Which directions; down (ingress) alone when empty.
+    /// Directions to import; down (ingress) only when empty.
     pub directions: Vec<Direction>,
 }
 

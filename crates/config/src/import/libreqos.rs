@@ -34,12 +34,12 @@ use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::units::show_bps;
 
-/// What the files leave open.
+/// Values that the files do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which directions; down alone when empty.
+    /// Directions to import; down only when empty.
     pub directions: Vec<Direction>,
-    /// What the link carries, in each direction; without it what the nodes at the top may send together.
+    /// Rate of the link, in each direction; without it the sum of the topmost nodes.
     pub rate: Option<Rate>,
     /// Keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
@@ -301,7 +301,8 @@ impl Made<'_> {
         places
     }
 
-    /// What LibreQoS makes of the minimums: all of a node's are replaced where they exceed what it has, in either direction.
+    /// Computes the minimums as LibreQoS does: all minimums of a node are replaced if they exceed its capacity, in
+    /// either direction.
     fn minimums(&self, nodes: &[Option<usize>], plan: &Plan) -> Vec<u64> {
         const MBIT: u64 = 1_000_000;
         // By node: the sums of both directions, and how many circuits.
@@ -358,7 +359,7 @@ impl Made<'_> {
         }
     }
 
-    /// What is the same for every class, said once.
+    /// Adds the notes that apply to every class.
     fn meanings(&self, plan: &Plan, share: u64, r2q: u64, notes: &mut Notes) {
         let first = self.options.directions.first().copied().unwrap_or_default();
         if self.direction != first {

@@ -31,12 +31,12 @@ use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::units::show_bps;
 
-/// What the files leave open.
+/// Values that the files do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the link carries, in each direction; without it the average of the network.
+    /// Rate of the link, in each direction; without it the average of the network.
     pub rate: Option<Rate>,
-    /// Which directions; down (inbound) alone when empty.
+    /// Directions to import; down (inbound) only when empty.
     pub directions: Vec<Direction>,
     /// Keep HTB.
     pub as_is: bool,
@@ -290,7 +290,7 @@ fn own_prefixes(interface: Node<'_, '_>) -> Vec<Prefix> {
     all
 }
 
-/// What machines receive and send, of an interface or a network.
+/// Reads the limits of traffic that machines receive and send, of an interface or a network.
 fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
     let bandwidth = node.children().find(|child| child.has_tag_name("bandwidth"));
     ["inbound", "outbound"].map(|way| {

@@ -42,12 +42,12 @@ pub enum Queues {
     Simple,
 }
 
-/// What the export leaves open.
+/// Values that the export does not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What each link carries; without it what the queues at the top may send together.
+    /// Rate of each link; without it the sum of the topmost queues.
     pub rate: Option<Rate>,
-    /// Which queues; the only ones that there are when absent.
+    /// Kind of queues to import; may be absent if the file has only one kind.
     pub queues: Option<Queues>,
     /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them, a link for each that
     /// is no queue, when absent.
@@ -63,7 +63,7 @@ pub struct Options {
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
 const HTB: &str = "RouterOS' HTB";
-/// Where queues of all interfaces hang.
+/// Parent of queues of all interfaces.
 const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
 const OTHERS: &str = "what no queue takes";
@@ -119,7 +119,7 @@ fn only_interface(commands: &[Command]) -> Option<&str> {
     interfaces.all(|other| other == first).then_some(first)
 }
 
-/// What keeps the queues of a type, and which addresses share such a queue.
+/// Queue discipline of a queue type, and the addresses that share such a queue.
 type Kind = (String, Option<&'static str>);
 
 /// By name: the types of queues.
@@ -192,7 +192,7 @@ struct Queue<'c> {
     per: Option<&'static str>,
 }
 
-/// What is the same of many queues.
+/// Counts of findings that many queues have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     bursts: Tally,
@@ -350,7 +350,7 @@ impl<'a> Reading<'a> {
         places
     }
 
-    /// Where the queues of a tree hang, in the order of the file.
+    /// Returns the parents of the topmost queues, in the order of the file.
     fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
         let mut seen = HashSet::new();
         let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
@@ -542,7 +542,7 @@ impl<'a> Reading<'a> {
         (queue, per.filter(|_| kind == "pcq"))
     }
 
-    /// What is the same of many queues, said once.
+    /// Adds a note for each finding of the tallies.
     fn tell(&mut self) {
         let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } =
             std::mem::take(&mut self.tallies);
@@ -587,11 +587,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Where a link's queues hang.
+/// Root of a link's queues.
 struct Root<'a> {
     /// The stem of its files.
     name: String,
-    /// What errors call it.
+    /// Name in errors.
     whose: String,
     limit: Option<u64>,
     place: Place<'a>,
@@ -600,7 +600,7 @@ struct Root<'a> {
 /// Deepest tree that is read.
 const MAX_LEVELS: usize = 60;
 
-/// What the tree of each queue hangs below, no further up than `asked`.
+/// Returns the name that the tree of each queue is below, no further up than `asked`.
 fn tops<'c>(all: &[Queue<'c>], asked: Option<&str>) -> Vec<&'c str> {
     let parents: HashMap<&str, &'c str> = all.iter().map(|queue| (queue.name, queue.parent)).collect();
     let above = |&at: &&'c str| parents.get(at).copied().filter(|_| asked != Some(at));

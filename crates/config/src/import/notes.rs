@@ -1,4 +1,4 @@
-//! What is told of an import: what changed its meaning and what was left out, at its place.
+//! Notes of an import: what changed in meaning and what was left out, with places.
 
 use miette::Severity;
 
@@ -7,7 +7,7 @@ use crate::problem::{Log, Problem, ProblemKind, Source, Span};
 /// Most notes that are kept; the readers sum up what may be said of many rows.
 const MAX_NOTES: usize = 10_000;
 
-/// What a reader says of what it read.
+/// Notes of a reader.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) all: Vec<Problem>,

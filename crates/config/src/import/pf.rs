@@ -28,10 +28,10 @@ use super::notes::{Notes, Tally, wrong};
 use super::{Draft, Imported, sound};
 use crate::problem::{Log, Problems, Source, SourceText};
 
-/// What the file leaves open.
+/// Values that the file does not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the link carries; without it the `bandwidth` of its `altq`.
+    /// Rate of the link; without it the `bandwidth` of its `altq`.
     pub rate: Option<Rate>,
     /// The only interface to import; all of them, a link for each, when absent.
     pub interface: Option<String>,
@@ -67,7 +67,7 @@ const PASSED_OVER: [&str; 16] = [
     "pass-through",
 ];
 
-/// What is the same of many statements.
+/// Counts of findings that many statements have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     passed_over: Tally,
@@ -80,7 +80,7 @@ struct Tallies {
     second_queue: Tally,
 }
 
-/// What is known while a file is read.
+/// State of the reader.
 struct Reading<'a> {
     source: &'a Source,
     options: &'a Options,
@@ -200,7 +200,7 @@ impl Reading<'_> {
         Some(write::link(&tree, self.source.name(), self.options.as_is))
     }
 
-    /// What is the same of many statements, said once.
+    /// Adds a note for each finding of the tallies.
     fn tell(&mut self) {
         let Tallies { passed_over, blocks, anchors, red, tbrsize, hfsc_priority, inner_curves, second_queue } =
             std::mem::take(&mut self.tallies);

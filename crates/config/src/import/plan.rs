@@ -1,4 +1,4 @@
-//! What the readers make of other tools' configurations: a link and its classes, as asked for and as the tool itself lends.
+//! The result of the readers: a link and its classes, as requested and as the tool itself lends.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::names::{MAX_NAME, refusal};
 pub(super) struct Plan {
     /// The stem of its files.
     pub(super) name: String,
-    /// What the link carries, in bit/s, and how that is known.
+    /// Rate of the link in bit/s, and its source.
     pub(super) rate: u64,
     pub(super) rate_why: String,
     /// Longest frame, in bytes.
@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) classes: Vec<Class>,
     /// The position of the class of frames that no match takes.
     pub(super) default: usize,
-    /// What `Class::before` stands for, in words; `None` where the tool has no rule of its own.
+    /// Meaning of `Class::before`, in words; `None` if the tool has no lending rule.
     pub(super) lending: Option<&'static str>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Class {
     pub(super) name: String,
     /// Its position.
     pub(super) parent: Option<usize>,
-    /// What it is called there, or where it stands, for people.
+    /// Name or place in the tool's configuration, for people.
     pub(super) remark: String,
     /// The least that it is to get; `None` where nothing is said.
     pub(super) floor: Option<u64>,
@@ -54,7 +54,7 @@ pub(super) struct Before {
 }
 
 impl Plan {
-    /// Which classes have others below them.
+    /// Marks the classes that have children.
     pub(super) fn inner(&self) -> Vec<bool> {
         let mut inner = vec![false; self.classes.len()];
         self.classes.iter().filter_map(|class| class.parent).for_each(|parent| inner[parent] = true);

@@ -15,7 +15,7 @@ use crate::problem::{Log, Problem, Problems, Source, SourceText};
 use crate::tc::ImportOptions;
 use crate::tc::import::{Lending, read_as};
 
-/// What the commands leave open.
+/// Values that the commands do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The rate of the link. Without it that of CBQ's `bandwidth`; under HTB what the classes of the root may send together.

@@ -12,7 +12,7 @@ use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted, rate_key, size_k
 /// Fewer leaves than these are written class by class, also where tables could be.
 const FEW: usize = 30;
 
-/// What is written, and what did not fit below its parent.
+/// Returns the link file and the parents that the guarantees did not fit below.
 pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Draft, Fitted) {
     let asked = |floor: fn(&Class) -> Option<u64>, ceiling: fn(&Class) -> Option<u64>| {
         let one = |class| Asked { parent: class_parent(class), floor: floor(class), ceiling: ceiling(class) };
@@ -115,7 +115,7 @@ impl Writer<'_> {
         Some(Tabled { text, tables })
     }
 
-    /// What all matches of the rows begin with, so that the table need not say it.
+    /// The common beginning of all matches of the rows, which the section then has.
     fn common_match(&self, rows: &[usize]) -> &'static str {
         let all = |start: &str| {
             let starts = |at: &usize| self.plan.classes[*at].matches.iter().all(|text| text.starts_with(start));

@@ -44,7 +44,7 @@ impl<'a> Head<'a> {
         Some(Self::of(table, &[], options, log))
     }
 
-    /// That of one of several links, whose classes stand in its own table.
+    /// Reads the head of one of several links, whose classes are in its own table.
     pub(super) fn of_several(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
         Self::of(table, &["class"], options, log)
     }
@@ -112,7 +112,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What the link is called.
+/// Reads the name of the link.
 fn name(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     let name = value.string("a name in quotes", log)?;
     if let Some(why) = refusal(name) {

@@ -14,9 +14,9 @@ const POOL: &str = "[[pool]]";
 pub struct PoolSpec {
     /// Its name.
     pub name: String,
-    /// How it is shared.
+    /// Rule of sharing.
     pub rule: PoolRule,
-    /// What its members send together, at most.
+    /// Maximum total rate of its members.
     pub rate: Rate,
     /// Bytes that may be sent at once.
     pub burst: u64,

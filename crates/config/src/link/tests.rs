@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What a file says, or what is wrong with it.
+/// Returns the contents of a file, or its errors.
 fn read(source: &Source, pieces: bool) -> String {
     let read = |table: &Table<'_, '_>, log: Log| LinkFile::from_table(table, &ReadOptions::default(), log);
     let done = match pieces {

@@ -1,16 +1,19 @@
-//! Which class a frame belongs to: that of the first match in file order that it meets, else the default class.
+//! Classification: the class of the first match in file order that a frame meets, else the default class.
 //!
-//! There are four ways to that answer, each as if all matches were tried in order:
+//! There are four methods, each equivalent to trying all matches in order:
 //! * Matches on nothing but a TCP or UDP destination port, the usual kind, are a table by port.
-//! * Matches that look at the same parts of a frame (the same fields, prefixes of the same lengths) are one hash table, which answers for all of
-//!   them at once ([`tuples`]). So a list of prefixes costs a look-up for each length that is in it, however long it is.
-//! * The other matches are tried one by one, as far as they come before what was found.
-//! * Where that is much to do, a flow cache is asked first. It holds all that any match looks at, so that it is right or misses, and nothing
-//!   else, so that flows that no match tells apart share an entry.
+//! * Matches on the same parts of a frame (the same fields, and prefixes of the same lengths) are one hash table, with
+//! one look-up for all of them
+//! ([`tuples`]). So a list of prefixes costs one look-up for each length in it, regardless of the number of prefixes.
+//! * Other matches are tried in order, up to the position of the best match so far.
+//! * If that is expensive, a flow cache is consulted first. Its key has all fields that any match compares, so an entry
+//! is either right or
+//! missing, and nothing else, so flows that no match distinguishes share an entry.
 //!
-//! The table takes 512 KiB where there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows costs the other ways for
-//! each frame and evicts the entries of other flows, and no more. The places of flows depend on a random number, so that nobody can
-//! choose flows that evict a certain one. A reload makes a new classifier, with an empty cache.
+//! The table takes 512 KiB if there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows
+//! costs the other methods for each frame and evicts the entries of other flows, but no more. The places of flows
+//! depend on a random seed, so that an attacker cannot choose flows that evict a certain one. A reload makes a new
+//! classifier with an empty cache.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -33,7 +36,7 @@ const TABLE_COSTS: usize = 2;
 const TABLE_WORK: usize = 1 << 24;
 const NONE: u32 = u32::MAX;
 
-/// What the cache has of a flow.
+/// A cache entry: a flow and its class.
 type Entry = Option<(FrameKey, ClassId)>;
 
 /// A compiled list of matches. `W` counts the steps of its answers, for experiments: [`Counted`](fairlink_core::Counted), or `()` for nothing.
@@ -47,11 +50,11 @@ pub struct Classifier<W = ()> {
     tuples: Tuples,
     /// Indices of the remaining rules, in order.
     others: Vec<u32>,
-    /// What any rule looks at.
+    /// Fields that any rule compares.
     looked_at: Mask,
     /// Sets of entries. Empty where it would not pay.
     cache: Vec<[Entry; WAYS]>,
-    /// Where flows are in the cache is nobody's business.
+    /// Per-process hash seed, so that cache sets cannot be targeted.
     seed: u64,
     work: Counters<W>,
 }

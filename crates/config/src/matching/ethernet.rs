@@ -10,7 +10,7 @@ pub const VLAN_TAG: usize = 4;
 pub const VLAN: u16 = 0x8100;
 /// A tag of 802.1ad.
 pub const PROVIDER_VLAN: u16 = 0x88a8;
-/// What was used for an outer tag before 802.1ad.
+/// EtherType of outer tags before 802.1ad.
 pub const OLD_PROVIDER_VLAN: u16 = 0x9100;
 /// IPv4.
 pub const IPV4: u16 = 0x0800;

@@ -15,13 +15,13 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}")]
 pub struct MatchError {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: MatchErrorKind,
     /// The offending part of the text, in bytes.
     pub at: Range<usize>,
 }
 
-/// What is wrong with a match.
+/// An error of a match.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MatchErrorKind {
     /// Nothing but white space.
@@ -46,15 +46,15 @@ pub enum MatchErrorKind {
     Expected {
         /// The word before.
         after: String,
-        /// What should follow.
+        /// The expected text.
         expected: &'static str,
-        /// What does, in words.
+        /// The text found, in words.
         found: String,
     },
     /// Not a number, or one outside its limits.
     #[error("the {what} must be a number from {min} to {max}, not \"{value}\"")]
     OutOfRange {
-        /// What it is.
+        /// Name of the number.
         what: &'static str,
         /// As written.
         value: String,
@@ -86,13 +86,13 @@ pub enum MatchErrorKind {
     /// Ranges that stand for too many matches.
     #[error("its ranges expand to {count} matches; the limit is {MAX_STANDS_FOR}; use smaller ranges, or prefixes")]
     TooMany {
-        /// How many.
+        /// Number of matches.
         count: usize,
     },
     /// A range where a single match is needed.
     #[error("its ranges expand to {count} matches, and this needs a single one")]
     NotSingle {
-        /// How many.
+        /// Number of matches.
         count: usize,
     },
     /// A prefix with bits set behind its length.
@@ -190,7 +190,7 @@ struct Parser<'a> {
     text: &'a str,
     words: Vec<Range<usize>>,
     next: usize,
-    /// What was read; of a range its first part.
+    /// The match; of a range its first part.
     made: Match,
     ranges: Ranges,
 }

@@ -8,8 +8,7 @@ use super::{IpVersion, Match, Prefix, v4_mapped};
 /// Most matches that the ranges of one text stand for.
 pub const MAX_STANDS_FOR: usize = 4096;
 
-/// What the ranges of a text stand for; a list is empty where the text has no such condition, and has one entry where it has
-/// no range.
+/// The ranges of a text. A list is empty if the text has no such condition, and has one entry if it has no range.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     pub(super) vlans: Vec<u16>,
@@ -19,7 +18,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// How many matches they stand for, all together.
+    /// Number of matches that they expand to.
     pub(super) fn count(&self) -> usize {
         [self.vlans.len(), self.inner_vlans.len(), self.src.len(), self.dst.len()]
             .into_iter()

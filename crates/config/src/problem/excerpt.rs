@@ -47,7 +47,7 @@ pub(super) fn marked(text: &str, span: &Span) -> Span {
     span.start..end.max(span.start)
 }
 
-/// Where the character at `at` begins.
+/// Returns the start of the character at `at`.
 fn boundary(text: &str, mut at: usize) -> usize {
     at = at.min(text.len());
     while !text.is_char_boundary(at) {

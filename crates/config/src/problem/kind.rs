@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::matching::MatchError;
 use crate::units::{UnitError, show_bps, show_rate, show_size, show_time};
 
-/// What is wrong, with the offending value and the limit.
+/// The kind of a problem, with the offending value and the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProblemKind {
     /// The file cannot be read.
@@ -28,7 +28,7 @@ pub enum ProblemKind {
     NotSuchAFile {
         /// The file that names it.
         by: String,
-        /// What it should be.
+        /// Expected kind of file.
         what: &'static str,
         /// The first line that is wrong, from 1.
         line: usize,
@@ -58,7 +58,7 @@ pub enum ProblemKind {
         place: &'static str,
         /// The key.
         key: &'static str,
-        /// How it is written.
+        /// Example of the key.
         example: &'static str,
     },
     /// A key that the table does not have.
@@ -70,7 +70,7 @@ pub enum ProblemKind {
         key: String,
         /// The closest known key.
         suggestion: Option<String>,
-        /// What it takes.
+        /// Keys that exist.
         known: String,
     },
     /// A key of a class as another tool calls it.
@@ -82,7 +82,7 @@ pub enum ProblemKind {
         key: String,
         /// The tool.
         tool: &'static str,
-        /// What it is called here.
+        /// Name of the key in link files.
         ours: &'static str,
     },
     /// A value of another type.
@@ -90,7 +90,7 @@ pub enum ProblemKind {
     WrongType {
         /// The key.
         key: String,
-        /// What it must be.
+        /// Expected value.
         expected: &'static str,
         /// TOML's name of what it is.
         found: &'static str,
@@ -100,7 +100,7 @@ pub enum ProblemKind {
     Unit {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         error: UnitError,
     },
     /// A number outside its limits.
@@ -118,7 +118,7 @@ pub enum ProblemKind {
     /// A word that is not one of a few.
     #[error("there is no {what} \"{word}\"")]
     UnknownWord {
-        /// What it names.
+        /// Kind of the word.
         what: &'static str,
         /// As written.
         word: String,
@@ -160,17 +160,17 @@ pub enum ProblemKind {
     Misplaced {
         /// The key.
         key: &'static str,
-        /// What is the matter.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
-    /// What is wrong with a row of a table of classes, or with how a file refers to one.
+    /// An error in a row of a table of classes, or in a reference to a row.
     #[error("{why}")]
     Row {
-        /// What is the matter.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
     /// A name that cannot be used.
@@ -210,13 +210,13 @@ pub enum ProblemKind {
     /// Too many leaves.
     #[error("{leaves} leaf classes; the limit is {MAX_LEAVES}")]
     TooManyLeaves {
-        /// How many.
+        /// Number of leaves.
         leaves: usize,
     },
     /// Too many classes.
     #[error("{classes} classes; the limit is {MAX_CLASSES}")]
     TooManyClasses {
-        /// How many, up to the first that is too many.
+        /// Number of classes, up to the first above the limit.
         classes: usize,
     },
     /// Siblings that share in different ways.
@@ -269,7 +269,7 @@ pub enum ProblemKind {
         able: String,
         /// True if it is ignored instead.
         ignored: bool,
-        /// How many other classes set it.
+        /// Number of further classes that set it.
         more: usize,
     },
     /// A tree that the kernel's HTB would refuse.
@@ -297,9 +297,9 @@ pub enum ProblemKind {
         scheduler: &'static str,
         /// Its guarantee, or its share by weight.
         guarantee: Rate,
-        /// What it gets, in bit/s.
+        /// Its rate in bit/s.
         gets: u64,
-        /// How many others there are.
+        /// Number of further classes.
         more: usize,
     },
     /// A scheduler and its queues would take more memory than is allowed.
@@ -327,7 +327,7 @@ pub enum ProblemKind {
         name: String,
         /// The scheduler.
         scheduler: String,
-        /// How far, relative to the share.
+        /// Relative rounding error of the share.
         percent: String,
     },
     /// A `ceiling_burst` that is too small for the ceiling.
@@ -346,49 +346,49 @@ pub enum ProblemKind {
         ceiling_bps: u64,
         /// The rate that is reached in bit/s.
         reached_bps: u64,
-        /// How many leaves are busy then.
+        /// Number of busy leaves.
         busy: usize,
-        /// How many leaves there are.
+        /// Number of leaves.
         leaves: usize,
     },
-    /// What is wrong in a file of tc commands, or lost from it.
+    /// A problem in a file of tc commands, or a loss in its conversion.
     #[error("{what}")]
     Tc {
-        /// What it is, in words.
+        /// The message.
         what: String,
-        /// What to do.
+        /// The remedy.
         help: Option<&'static str>,
     },
-    /// What is wrong in the configuration of another tool.
+    /// An error in the configuration of another tool.
     #[error("{what}")]
     Import {
-        /// What it is, in words.
+        /// The message.
         what: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// What was imported and means something else here.
+    /// An imported setting that changed in meaning.
     #[error("{what}")]
     Changed {
-        /// What it is, in words.
+        /// The message.
         what: String,
     },
-    /// What was not imported.
+    /// A setting that was not imported.
     #[error("{what}")]
     LeftOut {
-        /// What it is, in words.
+        /// The message.
         what: String,
     },
-    /// What is wrong in a script of the traffic generator.
+    /// An error in a script of the traffic generator.
     #[error("{error}")]
     Script {
-        /// What it is.
+        /// The reason.
         error: fairlink_traffic::script::ScriptErrorKind,
     },
     /// A match that cannot be read.
     #[error("invalid match: {error}")]
     Match {
-        /// What is wrong with it.
+        /// The reason.
         error: MatchError,
     },
     /// A match that is never the first to match.
@@ -505,7 +505,7 @@ impl ProblemKind {
         code
     }
 
-    /// What to do about it, where the message alone does not say.
+    /// Returns the remedy, if the message alone does not give it.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         let did_you_mean = |suggestion: &Option<String>, known: &str| match suggestion {
@@ -597,7 +597,7 @@ impl ProblemKind {
         })
     }
 
-    /// What the place is labelled with.
+    /// Label of the place in an excerpt.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::MissingKey { .. } | Self::Neither { .. } | Self::NoDefault => "in this table",

@@ -20,13 +20,13 @@ pub struct SourceText {
     origins: Vec<Origin>,
     /// Other files that the text was made from.
     included: Vec<Source>,
-    /// Where files are that the text names.
+    /// Files that the text may name.
     files: Arc<dyn Files>,
     /// True if the text was read from those files, so that it may name tables of classes.
     was_opened: bool,
 }
 
-/// Where a part of a text comes from.
+/// Origin of a part of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) part: Range<usize>,
@@ -34,7 +34,7 @@ pub(crate) struct Origin {
     pub(crate) from: From,
 }
 
-/// What of its source a part is.
+/// Relation of a part to its source.
 #[derive(Clone, Debug)]
 pub(crate) enum From {
     /// The same text, which begins there.
@@ -111,7 +111,7 @@ impl SourceText {
         Arc::new(Self { name, text, origins, included, files, was_opened: self.was_opened })
     }
 
-    /// What errors call it: the file as it was named.
+    /// Name of the source in errors: the file as it was named.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -128,7 +128,7 @@ impl SourceText {
         self.included.iter().map(|source| source.name())
     }
 
-    /// Where files are that the text names.
+    /// Files that the text may name.
     pub(crate) fn files(&self) -> &Arc<dyn Files> {
         &self.files
     }
@@ -150,7 +150,7 @@ impl SourceText {
         self.was_opened
     }
 
-    /// Where a part of the text comes from. `None` where it is this text itself.
+    /// Returns the origin of a part of the text. `None` if it is this text itself.
     pub(crate) fn origin(&self, span: &Span) -> Option<(Source, Span)> {
         let at = self.origins.partition_point(|origin| origin.part.end <= span.start);
         let Origin { part, source, from } = self.origins.get(at).filter(|origin| origin.part.start <= span.start)?;

@@ -17,7 +17,7 @@ pub const MAX_EXPECTATIONS: usize = 10_000;
 pub enum Quantity {
     /// Mean rate in bit/s: after the warmup, or in a phase without its first half second.
     Rate,
-    /// How far that rate is from the scheduler's ideal, as a part of the ideal. In a phase.
+    /// Relative deviation of the rate from the scheduler's ideal. In a phase.
     OffBy,
     /// Mean delay in seconds.
     DelayMean,
@@ -91,12 +91,12 @@ impl Quantity {
     }
 }
 
-/// What a run has to show.
+/// An expectation about a run.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// The class, `LINK:CLASS` for one of a peer; `None` for [`Quantity::Utilisation`], which is the link's.
     pub class: Option<String>,
-    /// What is measured.
+    /// Measured quantity.
     pub quantity: Quantity,
     /// A time in the phase that is meant; without one the whole run.
     pub at: Option<Nanos>,
@@ -122,7 +122,7 @@ pub(super) struct Known<'a> {
     pub(super) text: &'a str,
 }
 
-/// All that could be read.
+/// Reads all valid expectations.
 pub(super) fn expectations(document: &Table<'_, '_>, known: &Known<'_>, log: &mut Log) -> Vec<Expectation> {
     const EXPECTED: &str = "a table for each expectation: [[expect]], in double brackets";
     let Some(value) = document.get("expect") else { return Vec::new() };

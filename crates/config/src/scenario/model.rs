@@ -84,7 +84,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     MODELS.iter().map(|&(name, ..)| name).chain(["script"])
 }
 
-/// Which model it is. Keys that no model has, or not this one, are errors.
+/// Reads the model. Keys that no model has, or not this one, are errors.
 pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
     let all = keys();
     table.only(&all, log);
@@ -245,7 +245,7 @@ fn at_most_three_places(value: Value<'_, '_>, min: u64, least: &str, log: &mut L
     found
 }
 
-/// What a packet and what is heard of it take beside the links.
+/// Reads the time of a packet and its acknowledgement outside the links.
 fn rtt(table: &Table<'_, '_>, log: &mut Log) -> Option<Nanos> {
     table.need("rtt", "rtt = \"20ms\", beside the links", log).and_then(|value| value.time(log))
 }

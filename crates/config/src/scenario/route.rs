@@ -1,4 +1,4 @@
-//! Where the packets of a source go after its own link.
+//! Routes: the links that a source's packets cross after its own.
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_traffic::SourceSpec;
@@ -14,7 +14,7 @@ const MAX_HOPS: usize = 1000;
 /// A source whose packets go over several links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// What reports call it: the classes on its way.
+    /// Name in reports: the classes of the route.
     pub name: String,
     /// Link of the source (0 is the scenario's own, then its peers), and the source's index among those of that link.
     pub source: (usize, usize),
@@ -38,7 +38,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// What reports call a class.
+    /// Name of a class in reports.
     fn name(&self, link: usize, class: ClassId) -> String {
         let name = self.link(link).names.name(class);
         match link.checked_sub(1) {

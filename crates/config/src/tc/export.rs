@@ -28,7 +28,7 @@ const MIN_RATE: u64 = 8;
 pub struct Exported {
     /// The commands, one a line, with comments.
     pub text: String,
-    /// What is lost or means something else, in the order of the file.
+    /// Losses and changes of meaning, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
@@ -318,7 +318,7 @@ impl Writer<'_> {
         above.into_iter().find_map(|at| self.tree().config(at).priority).map(u64::from)
     }
 
-    /// What tc has nothing for.
+    /// Notes settings without a counterpart in tc.
     fn left_out(&mut self, class: ClassId, config: &ClassConfig) {
         let set = [
             (config.latency_critical, Feature::LatencyCritical),

@@ -248,7 +248,7 @@ fn address_field(space: &str, words: &mut Words<'_>) -> Conditions {
     }
 }
 
-/// What the kernel makes of the fields of IPv4.
+/// Converts a raw word to fields of IPv4.
 fn raw_word(value: u32, mask: u32, at: u32) -> Conditions {
     let one = |condition: String| Ok(vec!["ip".to_owned(), condition]);
     let length = mask.leading_ones();

@@ -1,4 +1,4 @@
-//! What is wrong with tc commands, and what is lost from them.
+//! Errors of tc commands, and losses in their conversion.
 
 use miette::Severity;
 

@@ -19,7 +19,7 @@ use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, 
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_key, size_key};
 use crate::units::show_bps;
 
-/// What tc commands leave open.
+/// Values that tc commands do not give.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The rate of every link. Without it that of CBQ's `bandwidth`; under HTB, which names none, what the classes at the root may
@@ -32,7 +32,7 @@ pub struct ImportOptions {
 /// A link file made of tc commands.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// What errors call it.
+    /// Name in errors.
     pub name: String,
     /// Its text, which [`LinkFile::parse`](crate::LinkFile::parse) takes.
     pub text: String,
@@ -40,7 +40,7 @@ pub struct Imported {
     pub devices: Vec<String>,
     /// True if classes of several devices share a pool.
     pub pooled: bool,
-    /// What was left out or means something else now, in the order of the file.
+    /// Settings that were left out or changed in meaning, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_tc_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tc")
 }
 
-/// What becomes of the way in which tc lends.
+/// Treatment of tc's lending rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lending {
     /// It stays, and rates that do not fit below each other are refused.
@@ -152,7 +152,7 @@ struct Slot {
     burst: Option<u64>,
 }
 
-/// What owners of slots become: the pool, whose members are their children and the classes that name the slot.
+/// Converts owners of slots to pools, whose members are their children and the classes that name the slot.
 fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
     let mut pools = BTreeMap::new();
     for device in devices.iter_mut() {
@@ -196,7 +196,7 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
 
 struct Writer<'s> {
     source: &'s Source,
-    /// Where each of its lines ends.
+    /// Ends of its lines.
     line_ends: Vec<usize>,
     log: Log,
     notes: Vec<Problem>,
@@ -324,7 +324,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What is the same for every class, said once.
+    /// Adds the notes that apply to every class.
     fn meanings(&mut self, device: &Device, at: &Span) {
         let leaves = || device.classes.iter().filter(|class| device.is_leaf(class.id));
         let tool = device.root.as_ref().map_or("htb", |root| root.kind.name());
@@ -739,7 +739,7 @@ fn default_quantum(rate: u64, kind: RootKind) -> u64 {
     (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM)
 }
 
-/// What the classes of the root may send together, in bit/s.
+/// Sum of the rates of the root's classes, in bit/s.
 fn needed(device: &Device) -> u64 {
     if let Some(needed) = device.needed {
         return needed;

@@ -39,7 +39,7 @@ pub(super) struct Firewall {
     nft: nft::Tables,
 }
 
-/// What names a chain.
+/// Name of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChainName {
     /// `ip`, `ip6`, `inet` (both) or `netdev`.
@@ -54,7 +54,7 @@ struct Rule {
     at: Span,
     /// The rule as written, without the command.
     text: String,
-    /// What a frame has to be, or why the match language has nothing like it.
+    /// Conditions on frames, or the part that is not expressible as a match.
     conditions: Result<Conditions, String>,
     input: Option<Interface>,
     output: Option<Interface>,

@@ -95,7 +95,7 @@ fn some_size(text: &str) -> Option<u64> {
     units::size(text).filter(|&bytes| bytes > 0)
 }
 
-/// What follows a word that is not known is not looked at.
+/// Reports an unknown word. The words after it are skipped.
 fn unknown(word: &Word, of: &str, known: &str, words: &mut Words<'_>, log: &mut Log) {
     words.rest();
     wrong(&word.at, format!("{of} has no option \"{}\"; it has: {known}", word.text), None, log);
@@ -423,7 +423,7 @@ pub(super) fn whole_device(
     Some((rate, queue, tins))
 }
 
-/// What a link file has of a queue below a class: its word for it, the length, and whether it marks.
+/// The counterpart of a queue below a class: its word in link files, the length, and whether it marks.
 pub(super) type Queue = (&'static str, Option<String>, bool);
 
 /// The options of a queue below a class; `None` where it is nothing that a class can have, and the log says so.

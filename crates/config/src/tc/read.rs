@@ -71,7 +71,7 @@ fn is_firewall(command: &Command) -> bool {
     command.first().is_some_and(|first| ["iptables", "ip6tables", "nft"].contains(&program(first).as_str()))
 }
 
-/// Where something hangs.
+/// Parent of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     /// Below the device.
@@ -93,7 +93,7 @@ const CLSACT_EGRESS: u16 = 0xfff3;
 /// The queueing disciplines of what comes in; the second is also one of what goes out.
 const INCOMING: [&str; 2] = ["ingress", "clsact"];
 
-/// What stands between the verb and the kind.
+/// The words between the verb and the kind.
 #[derive(Default)]
 struct Place<'w> {
     device: Option<&'w Word>,

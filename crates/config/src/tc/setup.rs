@@ -1,4 +1,4 @@
-//! What tc commands set up, before it becomes a link file.
+//! The configuration that tc commands set up, before its conversion to a link file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,7 +31,7 @@ pub(super) struct Device {
     pub(super) outer: Option<u16>,
     /// Why there is no link of it, where a command that was read says so.
     pub(super) no_link: Option<String>,
-    /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
+    /// Sum of the rates of the root's classes as written, in bit/s, if rates have been changed since.
     pub(super) needed: Option<u64>,
     /// The guarantee of a class for frames that no filter takes, in bit/s, where one is added.
     pub(super) others: Option<u64>,
@@ -139,7 +139,7 @@ pub(super) struct Root {
     pub(super) kind: RootKind,
 }
 
-/// Which one it is.
+/// Kind of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RootKind {
     /// With the minor number of the class of frames that no filter takes, the divisor that gives quanta, and the depth that all leaves are
@@ -194,7 +194,7 @@ pub(super) struct Class {
     pub(super) queue: Option<LeafQueue>,
 }
 
-/// What a class of HTB or CBQ sets. Rates are in bit/s, the others in bytes.
+/// Settings of a class of HTB or CBQ. Rates are in bit/s, others in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     pub(super) rate: Option<u64>,

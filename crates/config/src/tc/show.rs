@@ -1,5 +1,5 @@
-//! What tc shows of a running system, as the commands that would set it up: the text of `tc qdisc|class|filter show`, with `-d` and `-s` or without,
-//! and what it shows in JSON with `-j`, in any order and one behind the other.
+//! Converts tc's output for a running system to the commands that set it up: the text of `tc qdisc|class|filter show`,
+//! with `-d` and `-s` or without, and its JSON with `-j`, in any order and concatenated.
 //!
 //! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text also with `-j` there.
 //! Rates are in bit/s in the text and in bytes per second in JSON.

@@ -346,7 +346,7 @@ proptest! {
         let _ = import("a.tc", with(&format!("tc {object}{words}")), &ImportOptions::default());
     }
 
-    /// What the generator of trees makes comes back with the same rates, numbers and limits.
+    /// Random trees are equal after an export and an import: rates, numbers and limits.
     #[test]
     fn links_of_htb_come_back_from_tc_as_they_were(
         rates in proptest::collection::vec((1u64..1000, 0u64..1000, 0u8..8, 1u32..60_000, 1u32..5000), 1..12)

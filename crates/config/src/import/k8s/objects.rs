@@ -24,7 +24,7 @@ const WORKLOADS: [&str; 7] =
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) at: Span,
-    /// What it is, where it does not run.
+    /// Name of an object that does not run.
     pub(super) remark: String,
     /// Empty for a pod of a manifest.
     pub(super) prefixes: Vec<Prefix>,
@@ -32,7 +32,7 @@ pub(super) struct Pod {
     pub(super) limits: [Option<u64>; 2],
 }
 
-/// What a file asks for.
+/// Pods and objects of a file.
 #[derive(Default)]
 pub(super) struct Objects {
     /// Pods with addresses.
@@ -118,7 +118,7 @@ fn is_one_node(pods: &[&Node], chosen: Option<&str>, log: &mut Log) -> bool {
     false
 }
 
-/// What is the same of many objects.
+/// Counts of findings that many objects have in common.
 #[derive(Default)]
 struct Tallies {
     no_address: Tally,

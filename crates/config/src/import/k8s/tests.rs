@@ -1,7 +1,7 @@
 use super::*;
 use crate::link::LinkFile;
 
-/// What `kubectl get pods -A -o json` prints, as far as it is looked at.
+/// The relevant part of the output of `kubectl get pods -A -o json`.
 fn pods() -> String {
     let pod = |name: &str, spec: &str, annotations: &str, status: &str| {
         format!(
@@ -195,7 +195,7 @@ fn manifests_have_a_class_for_each_replica_that_no_frame_reaches_and_say_so() {
     of("objects without pods: 1 Service");
 }
 
-/// What runs is told by its address, and what asked for it adds nothing.
+/// Running pods have addresses, and the object that requested them adds no class.
 #[test]
 fn an_object_whose_pods_run_is_not_counted_again() {
     let running = |owner: &str, labels: &str| {

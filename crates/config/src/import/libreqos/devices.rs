@@ -19,18 +19,18 @@ pub(super) struct Circuit {
     pub(super) name: String,
     /// Its first row.
     pub(super) at: Span,
-    /// What it is called, for people.
+    /// Name for people.
     pub(super) remark: String,
     /// The position of its node; `None` directly below the link.
     pub(super) parent: Option<usize>,
     /// In bit/s: of each direction the least and the most.
     rates: [[u64; 2]; 2],
-    /// What keeps its queue, in each direction.
+    /// Queue discipline in each direction.
     sqm: [Sqm; 2],
     pub(super) prefixes: Vec<Prefix>,
 }
 
-/// How a circuit's queue is kept.
+/// Queue discipline of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sqm {
     /// The default of the whole installation, which is cake.
@@ -101,7 +101,7 @@ fn plain(name: &str) -> String {
     name.strip_suffix("mbps").unwrap_or(&name).trim().to_owned()
 }
 
-/// Where the columns are.
+/// Positions of the columns.
 struct Head {
     names: Vec<String>,
     places: [Option<usize>; COLUMNS.len()],
@@ -215,7 +215,7 @@ impl Head {
     }
 }
 
-/// What was said of many rows.
+/// Counts of findings that many rows have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     commas: Tally,

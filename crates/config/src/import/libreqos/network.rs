@@ -20,7 +20,7 @@ pub(super) struct Network {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: String,
-    /// Where its name stands.
+    /// Place of its name.
     pub(super) at: Span,
     /// The position of the nearest node above it that is not virtual; of a virtual node, what its children hang below.
     pub(super) parent: Option<usize>,
@@ -178,7 +178,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Where the next node of this name stands.
+    /// Returns the place of the next node of this name.
     fn place(&mut self, name: &str) -> Span {
         let quoted = serde_json::Value::from(name).to_string();
         let mut from = self.from;

@@ -120,7 +120,8 @@ impl<'a> Reading<'a> {
         Some(link)
     }
 
-    /// What the link of these queues carries in bit/s, and how that is known. `None` where it is not, and the log says so.
+    /// Returns the rate of the link of these queues in bit/s, and its source. `None` if it is unknown; the log has the
+    /// error.
     fn rate(&mut self, root: &Root<'_>, queues: &[&Queue<'a>]) -> Option<(u64, &'static str)> {
         let whose = &root.whose;
         if let Some(rate) = self.options.rate {

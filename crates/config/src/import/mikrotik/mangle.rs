@@ -34,7 +34,7 @@ pub(super) struct Untold {
     pub(super) is_partial: bool,
 }
 
-/// What the rules do to the frames at a place.
+/// Effect of the rules on the frames at a place.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// In the order in which the first that matches counts.
@@ -44,7 +44,7 @@ pub(super) struct Marks {
     pub(super) taken: Vec<(Span, String)>,
 }
 
-/// Where frames are seen.
+/// Place at which frames are observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place<'a> {
     /// The interface that all of them leave by.
@@ -67,7 +67,7 @@ const MAX_JUMPS: u8 = 8;
 /// A mark, by its position in the list of marks; `None` for none.
 type Mark = Option<usize>;
 
-/// What a packet has on its way.
+/// State of a packet in the chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     connection: Mark,
@@ -102,7 +102,7 @@ impl Asked {
     }
 }
 
-/// What a rule does to the packets that meet it.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug)]
 enum Action<'c> {
     Connection(Mark),
@@ -125,7 +125,8 @@ struct Rule<'c> {
     ends: bool,
 }
 
-/// What marks packets at `place`. A condition that no frame shows is taken as true only for marks that `is_used` is true of.
+/// Reads the rules that mark packets at `place`. A condition that frames do not carry is assumed true only for marks
+/// for which `is_used` is true.
 pub(super) fn read(
     commands: &[Command],
     router: &Router<'_>,

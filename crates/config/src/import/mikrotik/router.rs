@@ -1,7 +1,7 @@
-//! What an export says of the router around its queues: address lists, networks of interfaces, lists of interfaces.
+//! The router around the queues: address lists, networks of interfaces, lists of interfaces.
 //!
-//! No frame shows an interface. But an interface with an address has a network, and what goes to that network leaves by it. That is not so of an interface
-//! that leads on to others: one that a route goes by, or behind which addresses are translated.
+//! Frames do not carry interfaces. But an interface with an address has a network, and traffic to that network leaves
+//! by it. That does not hold for an interface of a route's gateway, or with address translation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,7 @@ struct List {
 #[derive(Debug)]
 pub(super) struct Nets {
     pub(super) nets: Vec<Prefix>,
-    /// What the networks leave out; `None` where they are all.
+    /// Description of the missing networks; `None` if none is missing.
     pub(super) lacks: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Which queue takes which frames, in an order in which the matches of a queue stand together.
+//! Assigns frames to queues, in an order in which the matches of a queue are together.
 //!
-//! A packet has one mark. A tree gives it to the queue that asks for this mark. Simple queues are asked one after the other, by target and by mark; those
-//! without marks take any. What no queue takes goes on unlimited.
+//! A packet has one mark. A queue tree gives it to the queue of this mark. Simple queues are tried in order, by target
+//! and by mark; those without marks take any. Packets without a queue are not limited.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +29,7 @@ pub(super) struct Taken {
 const MAX_PRUNED: usize = 2048;
 
 impl<'a> Reading<'a> {
-    /// What the leaves of these queues take of the frames at `place`.
+    /// Returns the matches of the leaves of these queues for frames at `place`.
     pub(super) fn takers(
         &mut self,
         place: Place<'_>,

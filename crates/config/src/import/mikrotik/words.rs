@@ -59,7 +59,7 @@ const VERBS: [&str; 10] = ["add", "set", "remove", "print", "export", "disable",
 struct Word {
     text: String,
     at: Span,
-    /// Where the value begins in `text`, behind the first = that is not quoted.
+    /// Offset of the value in `text`, after the first unquoted =.
     value: Option<usize>,
     /// True if a $ or a bracket stands outside of quotes, which only scripts have.
     script: bool,

@@ -73,7 +73,7 @@ struct Queue {
     at: Span,
 }
 
-/// What a queue, or a whole interface, says of itself.
+/// Settings of a queue or an interface.
 #[derive(Debug, Default)]
 struct Asked {
     bandwidth: Option<Bandwidth>,
@@ -460,7 +460,7 @@ fn options(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<(Asked, 
     Some((asked, below))
 }
 
-/// What stands in the brackets of a scheduler.
+/// Reads the options in the brackets of a scheduler.
 fn in_brackets(words: &mut Cursor<'_>, asked: &mut Asked, reading: &mut Reading<'_>) -> Option<()> {
     while !words.take(")") {
         let at = words.span();

@@ -16,7 +16,7 @@ use crate::services;
 const MAX_MATCHES: usize = 4096;
 const MAX_ALL: usize = 20_000;
 
-/// What a rule says of an address.
+/// An address of a rule.
 #[derive(Clone, Debug, PartialEq)]
 enum Address {
     Any,

@@ -87,7 +87,7 @@ impl<'s> Cursor<'s> {
         None
     }
 
-    /// What `one` reads, once or several times in braces, with commas between if one likes.
+    /// Reads `one` once, or a list in braces with optional commas.
     pub(super) fn list<T>(
         &mut self,
         log: &mut Log,

@@ -12,7 +12,7 @@ use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted, rate_
 const FRAME: u64 = 1514;
 const WRITING: &str = "writing to memory does not fail";
 
-/// How classes are written.
+/// Form of the classes in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Hls,

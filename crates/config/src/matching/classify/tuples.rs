@@ -17,7 +17,7 @@ const TABLE_FROM: usize = 4;
 /// Most values of a rule, where it has ranges of ports. A rule with more is tried as it is.
 const MOST_VALUES: usize = 64;
 
-/// What is looked at of a frame.
+/// The compared parts of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Mask {
     src_mac: bool,
@@ -39,7 +39,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// All that `rule` looks at.
+    /// Returns all parts that `rule` compares.
     pub(super) fn of(rule: &Match) -> Self {
         let mut mask = Self {
             src_mac: rule.src_mac.is_some(),
@@ -60,7 +60,7 @@ impl Mask {
         mask
     }
 
-    /// All that either looks at.
+    /// Returns the parts of either.
     pub(super) fn union(self, other: Self) -> Self {
         Self {
             src_mac: self.src_mac || other.src_mac,
@@ -98,8 +98,8 @@ impl Mask {
         }
     }
 
-    /// What a frame shows in a table of these parts, in which versions of IP are one where none is asked for; nothing where it
-    /// can meet no rule of it.
+    /// Returns the key of a frame in a table of these parts; both versions of IP are equal if no rule tests them.
+    /// `None` if the frame cannot meet any rule of the table.
     fn value(&self, key: &FrameKey) -> Option<FrameKey> {
         let missing = (self.src_mac && key.src_mac.is_none())
             || (self.dst_mac && key.dst_mac.is_none())
@@ -290,7 +290,7 @@ impl Tuples {
         (Self { tables, seed }, others)
     }
 
-    /// How many tables there are.
+    /// Number of tables.
     pub(super) fn tables(&self) -> usize {
         self.tables.len()
     }

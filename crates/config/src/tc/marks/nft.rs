@@ -12,7 +12,7 @@ use crate::classid::Classid;
 use crate::problem::Span;
 use crate::tc::filter::prefix;
 
-/// What rules of nft refer to.
+/// Chains, sets and variables that rules of nft refer to.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Chains that packets enter.

@@ -115,7 +115,8 @@ iptables -t mangle -A POSTROUTING -p tcp --dport 23 -j MARK --xor-mark 0x20\n";
     assert!(!notes.contains("WARNING"), "{notes}");
 }
 
-/// What iptables would do with a packet, rule by rule, for rules of a small kind: (conditions on tcp, source port, destination port), change, verdict.
+/// A model of iptables that evaluates rules for a packet, for a small kind of rules: (conditions on tcp, source port,
+/// destination port), change, verdict.
 #[test]
 fn random_rules_give_each_packet_the_class_that_a_walk_of_that_packet_gives() {
     #[derive(Clone)]

@@ -14,7 +14,7 @@ use crate::problem::Span;
 /// Deepest jump.
 const MAX_JUMPS: usize = 16;
 
-/// Where the frames of a region are.
+/// Place of the frames of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the next rule.

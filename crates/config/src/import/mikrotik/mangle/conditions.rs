@@ -6,14 +6,14 @@ use crate::import::mikrotik::words::Command;
 use crate::import::prefixes;
 use crate::matching::Match;
 
-/// What a frame has to be.
+/// A condition on frames.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
     /// Any of these; none where no frame can meet it here.
     pub(super) matches: Vec<Match>,
-    /// What they leave out, in words.
+    /// Description of what the matches leave out.
     pub(super) lacks: Option<String>,
-    /// What was taken for something else, in words.
+    /// Conditions that were replaced by others, in words.
     pub(super) taken: Vec<String>,
     /// True where a condition that no frame shows was taken as true.
     pub(super) assumes: bool,

@@ -1,4 +1,4 @@
-//! What whole public scripts do besides HTB with filters by address.
+//! Features of public scripts besides HTB with filters by address.
 
 use super::*;
 use crate::matching::{FrameKey, IpVersion, v4_mapped};
