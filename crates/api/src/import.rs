@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::refused::{ProblemReport, Refused};
 
-/// Whose configuration.
+/// Tool whose configuration is imported.
 #[derive(Clone, Debug)]
 pub enum Tool {
     /// LibreQoS: `ShapedDevices.csv`, and `network.json` where there is one.
@@ -55,12 +55,12 @@ impl Tool {
     }
 }
 
-/// What all tools have in common.
+/// Options common to all tools.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// What the link carries, where the configuration does not say it.
+    /// Rate of the link, if the configuration does not give it.
     pub rate: Option<Rate>,
-    /// Which directions; down alone when empty.
+    /// Directions to import; down only when empty.
     pub directions: Vec<Direction>,
     /// Keeps the tool's own way of lending.
     pub as_is: bool,
@@ -77,11 +77,11 @@ pub struct ImportDoc {
     pub files: Vec<ImportedFile>,
     /// The links, in the same order.
     pub links: Vec<ImportedLinkReport>,
-    /// What is there as it was, in words.
+    /// Settings kept unchanged, in words.
     pub kept: Vec<String>,
-    /// What changed its meaning.
+    /// Settings that changed in meaning.
     pub changed: Vec<ProblemReport>,
-    /// What was left out.
+    /// Settings that were left out.
     pub left_out: Vec<ProblemReport>,
 }
 
@@ -105,7 +105,7 @@ pub struct ImportedLinkReport {
     pub name: String,
     /// Its rate in bit/s.
     pub capacity_bps: u64,
-    /// How many classes it has.
+    /// Number of its classes.
     pub classes: usize,
     /// Its scheduler.
     pub scheduler: String,
@@ -185,7 +185,7 @@ pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Resul
 }
 
 impl ImportDoc {
-    /// That of what was imported from `tool`, with link files class by class.
+    /// Makes the document of an import from `tool`, with link files class by class.
     #[must_use]
     pub fn new(tool: &Tool, imported: &Imported) -> Document<Self> {
         let file = |link: &ImportedLink| ImportedFile { name: format!("{}.toml", link.name), text: link.text.clone() };

@@ -88,7 +88,7 @@ pub struct SchedulersDoc {
     pub wanted: Vec<&'static str>,
     /// Schedulers with all of them, the likeliest choice first; all in the order of the registry where nothing is wanted.
     pub schedulers: Vec<SchedulerReport>,
-    /// Where none has all: the schedulers that lack least, with the missing features.
+    /// If no scheduler has all features: the schedulers that lack fewest, with the missing features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<Nearest>,
 }

@@ -16,7 +16,7 @@ use crate::commands::{ctl, gateway, generate, qdisc, receive};
 #[derive(Debug, Parser)]
 #[command(name = "fairlink", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 }
 
-/// What `fairlink` can be asked to do; one file each in `commands/`.
+/// The commands of `fairlink`; one file each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show link sharing with real packets in a private network namespace: measured rates beside ideal ones.

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well, and the exit codes.
+//! Failures of commands, and the exit codes.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(crate) enum CliError {
     /// It has been said in the log already: this exit code.
     #[cfg(target_os = "linux")]
     Logged(u8),
-    /// Nobody reads the output any more, as in `fairlink schedulers | head -1`: exit 0.
+    /// The reader of the output has gone, as in `fairlink schedulers | head -1`: exit 0.
     ClosedPipe,
 }
 

@@ -12,7 +12,7 @@ use crate::out::Out;
 /// Up to so many classes are all shown. Of more, so many leaves are.
 pub(crate) const MOST: usize = 64;
 
-/// Which classes are shown.
+/// Selection of classes to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classes {
     /// All of them.

@@ -28,7 +28,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
     Ok(stop)
 }
 
-/// What a SIGHUP means to a process that runs for long.
+/// Meaning of a SIGHUP to a long-running process.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
@@ -68,7 +68,7 @@ impl Hangup {
         Ok(Self { came, had_terminal: has_terminal() })
     }
 
-    /// What came since it was last asked.
+    /// Returns the meaning of a signal received since the last call.
     pub(crate) fn take(&self) -> Option<Meaning> {
         let closed = || self.had_terminal && !has_terminal();
         self.came

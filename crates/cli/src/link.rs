@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::failure::CliError;
 use crate::style::report;
 
-/// What is wrong with a file is the user's to mend.
+/// Errors of a file are the user's to correct.
 impl From<Problems> for CliError {
     fn from(problems: Problems) -> Self {
         // A problem that has no place in the file would not name it.

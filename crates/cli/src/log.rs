@@ -46,7 +46,7 @@ impl From<Least> for Level {
     }
 }
 
-/// Which messages are written, and in which form.
+/// Level and format of log messages.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LogArgs {
     /// Form of the messages on standard error: text (time, level, message, fields; in the journal without the time, which it adds

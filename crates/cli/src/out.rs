@@ -15,7 +15,7 @@ use supports_unicode::Stream;
 use crate::failure::CliError;
 use crate::out::picture::Canvas;
 
-/// Where a command's data goes.
+/// Output of a command's data.
 pub(crate) struct Out {
     /// True if the user asked for JSON.
     pub(crate) json: bool,
@@ -120,7 +120,7 @@ impl Out {
         Term::stdout().is_term()
     }
 
-    /// What pictures can be drawn with and on.
+    /// Capabilities of the terminal for drawings.
     pub(crate) fn canvas(&self) -> Canvas {
         let width = self.width().unwrap_or(100);
         Canvas { width, blocks: supports_unicode::on(Stream::Stdout), colour: self.colour() }

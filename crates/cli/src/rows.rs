@@ -1,4 +1,4 @@
-//! Which classes of a tree are shown, where it has more than anybody reads.
+//! Selection of classes to show of a large tree.
 
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
@@ -33,7 +33,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// How many there are.
+    /// Number of classes.
     pub(crate) fn len(&self) -> usize {
         self.some.as_ref().map_or(self.classes, Vec::len)
     }
@@ -61,13 +61,13 @@ impl RowArgs {
         self.all || rows <= MOST_ROWS
     }
 
-    /// What JSON has: all, or the class that is asked for.
+    /// Returns the classes for JSON: all, or the selected one.
     pub(crate) fn in_json(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let some = self.class(link)?.map(|class| vec![class]);
         Ok(Rows { some, classes: link.tree.len() - 1, summarised: false })
     }
 
-    /// What text has.
+    /// Returns the classes for text.
     pub(crate) fn in_text(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let tree = &link.tree;
         let classes = tree.len() - 1;
@@ -86,7 +86,8 @@ impl RowArgs {
     }
 }
 
-/// As many levels as have at most [`MOST_ROWS`] classes together; where the first has more, the first few of it.
+/// Returns the upper levels that have at most [`MOST_ROWS`] classes together; if the first level has more, its first
+/// classes.
 fn upper_levels(link: &LinkFile) -> Vec<ClassId> {
     let tree = &link.tree;
     let mut by_level = vec![0usize; tree.levels() + 1];

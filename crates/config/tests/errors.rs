@@ -24,7 +24,7 @@ fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
     table
 }
 
-/// Which schedulers there are is not what these tables are about.
+/// Replaces lists of schedulers, which these tables do not test.
 fn without_schedulers(line: &str) -> String {
     let names = |list: &str| list.split(", ").all(|name| registry::find(name).is_some());
     let Some((said, help)) = line.split_once("; ") else { return line.to_owned() };

@@ -20,7 +20,7 @@ use crate::out::note;
 
 const DEBUG_BUILD: &str = "WARNING: debug build; `cargo run --release -- bench` measures the real cost.";
 
-/// What to measure.
+/// Schedulers and workload to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only this scheduler; may be given several times.

@@ -18,7 +18,7 @@ use crate::human;
 use crate::link::read_tree;
 use crate::out::{Out, make_directory, note, note_paragraph};
 
-/// Which recordings, and how they are compared.
+/// Recordings to compare, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording made before the device: pcap or pcapng, in microseconds or nanoseconds.

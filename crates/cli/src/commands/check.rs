@@ -24,7 +24,7 @@ use crate::rows::{RowArgs, Rows, summary};
 mod bounds;
 mod theorems;
 
-/// Which file, for which scheduler.
+/// File and scheduler to check.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
@@ -58,7 +58,7 @@ impl Args {
     }
 }
 
-/// What the latency-critical classes send.
+/// Traffic of the latency-critical classes.
 #[derive(Debug, clap::Args)]
 struct LoadArgs {
     /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its text).

@@ -16,7 +16,7 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, make_directory, note};
 
-/// Which stamps, and what to do with them.
+/// Stamps, and their evaluation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A CSV file with a line for each packet: send_s,receive_s, each by its own machine's clock.

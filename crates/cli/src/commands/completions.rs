@@ -18,7 +18,7 @@ use crate::out::Out;
 /// The variable by which a shell asks.
 const ASKS: &str = "FAIRLINK_COMPLETE";
 
-/// Which shell.
+/// Shell to write completions for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell to complete for.

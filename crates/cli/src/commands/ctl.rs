@@ -15,7 +15,7 @@ use fairlink_net::{ControlError, control};
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// What to ask whom.
+/// Request and gateway.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     control: Option<PathBuf>,
 }
 
-/// What can be asked.
+/// Requests to a gateway.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
     /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval also rates beside their ideals.

@@ -19,7 +19,7 @@ use crate::args::{choice, scheduler, time};
 use crate::failure::CliError;
 use crate::out::{Out, note, write_file};
 
-/// What the ids of the experiments that are played begin with; their number in the HLS paper follows.
+/// Prefix of the ids of the demo's experiments; their number in the HLS paper follows.
 const NUMBERED: &str = "hls.exp";
 /// The link of the demo: what any machine can do.
 const LINK_BPS: u64 = 100_000_000;
@@ -27,7 +27,7 @@ const LINK_BPS: u64 = 100_000_000;
 const SHORTEST_PHASE: Nanos = Nanos(NANOS_PER_SEC);
 const LONGEST_PHASE: Nanos = Nanos(600 * NANOS_PER_SEC);
 
-/// What to play.
+/// Experiment and schedulers to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Experiment of the HLS paper: 1 (leaves go idle one after another) or 2 (three leaves send, one of them pauses).
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     svg: Option<PathBuf>,
 }
 
-/// What `fairlink` without a command plays.
+/// The demo of `fairlink` without a command.
 impl Default for Args {
     fn default() -> Self {
         Self {
@@ -143,7 +143,7 @@ fn ping(_: &Args, _: &mut Out) -> Result<(), CliError> {
     Err(CliError::wrong(format!("--ping: {}", fairlink_net::Unsupported)))
 }
 
-/// What is played.
+/// A part of the demo.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     /// Its number in the paper.
@@ -172,7 +172,7 @@ impl Piece {
     }
 }
 
-/// Who plays it, as it was asked for.
+/// The player as requested.
 #[derive(Clone, Copy, Debug)]
 enum Player {
     /// One of ours.

@@ -9,7 +9,7 @@ use crate::failure::CliError;
 use crate::link::{FluidArgs, warn};
 use crate::out::Out;
 
-/// Which class, of which link, for which demand.
+/// Class, link and demand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

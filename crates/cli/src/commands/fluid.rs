@@ -13,7 +13,7 @@ use crate::link::{FluidArgs, indented, warn};
 use crate::out::Out;
 use crate::rows::{RowArgs, summary};
 
-/// Which link, for which demand.
+/// Link and demand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -28,12 +28,12 @@ use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::log;
 use crate::out::Out;
 
-/// How long the data thread has for an answer to SIGUSR1.
+/// Time for the data thread to answer a SIGUSR1.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often this thread looks for signals.
+/// Interval of polling for signals.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Which link, between which interfaces, and how.
+/// Links, interfaces and options.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -127,7 +127,7 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
-    /// Who may open the control socket.
+    /// Access rights of the control socket.
     fn access(&self) -> Result<control::Access, CliError> {
         let wrong = |error: control::AccessError| {
             let flag = match error {
@@ -168,7 +168,7 @@ impl Args {
     }
 }
 
-/// What a running gateway is to serve, by its command line and its files.
+/// Files of a running gateway, from its command line.
 struct OwnFiles {
     args: Args,
     files: links::Files,

@@ -24,7 +24,7 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note, note_paragraph};
 
-/// What to send where.
+/// Traffic and interfaces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames without check
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// What is to be sent, with its sockets open.
+/// Traffic to send, with open sockets.
 struct Sending {
     generators: Vec<(String, Generator)>,
     duration_s: f64,
@@ -180,7 +180,7 @@ struct Sending {
     names: Vec<(ClassId, String)>,
 }
 
-/// What was sent.
+/// Report of the sent traffic.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Sent {
@@ -266,7 +266,7 @@ fn warn(sent: &Sent) {
     }
 }
 
-/// What was sent, in words: of each interface where there may be several.
+/// Prints the sent traffic, for each interface if there are several.
 fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
     match sent {
         Sent::Scenario(report) => text(report, args, out),
@@ -280,7 +280,7 @@ fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// What became of a script.
+/// Report of a script.
 #[derive(Serialize)]
 struct ScriptReport {
     interfaces: Vec<InterfaceReport>,

@@ -108,7 +108,7 @@ struct MikrotikArgs {
     /// Rate of the link [default: what the queues at the top may send together].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Which queues, where the file has both.
+    /// Queues to import, if the file has both kinds.
     #[arg(long, value_enum)]
     queues: Option<Queues>,
     /// The queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's rate [default: all; several
@@ -174,7 +174,7 @@ fn run_limit(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
     /// To those whom the link serves.
@@ -379,7 +379,7 @@ fn compare(link: ImportedLink, tool: &str, no_compare: bool) -> Result<Compared,
 /// A file and its text.
 type Made = (String, String);
 
-/// What is written: with tables where there are some, and the file is not printed.
+/// Files to write, with tables if there are some and the file is not printed.
 fn files(links: &[Compared], tables: bool) -> Vec<Made> {
     let mut all = Vec::new();
     for link in links.iter().map(|compared| &compared.link) {

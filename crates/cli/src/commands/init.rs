@@ -61,7 +61,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
     Internet,
@@ -69,7 +69,7 @@ pub(crate) enum Toward {
 }
 
 impl Toward {
-    /// What the link of this direction is called beside that of the other.
+    /// Name of this direction's link beside that of the other.
     fn name(self) -> &'static str {
         match self {
             Self::Internet => "up",
@@ -96,7 +96,7 @@ struct Way {
 /// A file and its text.
 #[derive(Serialize)]
 struct Made {
-    /// Where it is written, or would be.
+    /// Path of the file.
     file: PathBuf,
     text: String,
 }
@@ -142,7 +142,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What to say of files that are written.
+/// Describes the written files.
 fn written(files: &[&Path]) -> String {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let is = if names.len() > 1 { "are" } else { "is" };
@@ -151,13 +151,13 @@ fn written(files: &[&Path]) -> String {
     format!("{} {is} written. Next:\n{}  fairlink gateway {gateway}", names.join(" and "), checks.concat())
 }
 
-/// All that is to be written.
+/// Files and interfaces of a run.
 struct Plan {
     kind: &'static Kind,
     files: Vec<Made>,
 }
 
-/// What the arguments and the answers amount to, and the file that is to be written, if any. Nothing is written here.
+/// Makes the link files from arguments and answers, and chooses the path, if any. Writes nothing.
 fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<(Plan, Option<PathBuf>), CliError> {
     let known = interfaces();
     let kind = match args.kind {
@@ -232,7 +232,7 @@ fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result
     }
 }
 
-/// Which directions are shared.
+/// Directions to shape.
 fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec<Way>, CliError> {
     let one = |rate| vec![Way { toward: args.toward.unwrap_or(Toward::Internet), ports: ports.clone(), rate }];
     let rates = match (args.rate, args.up, args.down, ports) {

@@ -19,7 +19,7 @@ use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::{Out, note};
 
-/// What to do.
+/// Action on the queueing discipline.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

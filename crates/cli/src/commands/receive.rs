@@ -22,7 +22,7 @@ use crate::out::{Out, make_directory, note};
 
 pub(super) use self::record::Record;
 
-/// Where to listen.
+/// Interfaces or port to receive from.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Interface to listen at.
@@ -139,7 +139,7 @@ fn script(path: &Path) -> Result<Script, CliError> {
     })
 }
 
-/// What was received, in words.
+/// Prints the received traffic.
 pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("received for {}", human::time(report.duration_s)), 2)?;
     let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];

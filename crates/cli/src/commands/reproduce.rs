@@ -25,7 +25,7 @@ use crate::human;
 use crate::interrupt;
 use crate::out::{Out, make_directory, note};
 
-/// What to try, and how hard.
+/// Claims to try, and the effort.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Claims such as hls.alpha, papers (hls, hfsc, htb, drrpp, sds), or all, which is the default.
@@ -147,7 +147,7 @@ fn version() -> String {
     format!("fairlink {}{of}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What has to be typed for the same.
+/// Command line that repeats this run.
 fn command(args: &Args) -> String {
     let quick = [(args.quick, "--quick"), (args.real, "--real")];
     let quick = quick.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.to_owned());

@@ -8,7 +8,7 @@ use crate::args::choice;
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// Which of them.
+/// Required features.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings, priorities, curves,
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Which one to take.
+/// Prints the schedulers that support all required features.
 fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &mut Out) -> Result<(), CliError> {
     let none = || Err(CliError::Failed(anyhow!("no scheduler supports all of this")));
     let Some(first) = schedulers.first() else {
@@ -92,7 +92,7 @@ fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &m
     out.paragraph(&format!("Set it in [link]: scheduler = \"{}\".", first.name), 2)
 }
 
-/// What most people choose by; a column each.
+/// The most important features; a column each.
 const COLUMNS: [(&str, Feature); 5] = [
     ("tree", Feature::Hierarchy),
     ("ceiling", Feature::Ceiling),

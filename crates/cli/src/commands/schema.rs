@@ -12,7 +12,7 @@ use crate::commands::sim::SimContent;
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// Which schema.
+/// Schema to print.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

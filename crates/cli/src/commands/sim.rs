@@ -40,7 +40,7 @@ const MAX_RUNS: u64 = 100_000;
 /// Most classes times phases of all runs together; some 100 bytes each.
 const MAX_RESULTS: u64 = 1 << 23;
 
-/// What to simulate.
+/// Scenario, schedulers and output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The scenario file, or, with --link, a script for the generator of the HTB text.
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-/// What is left out of averages.
+/// Time that averages exclude.
 #[derive(Clone, Copy, Debug)]
 enum Warmup {
     Auto,
@@ -112,7 +112,7 @@ fn window_of(text: &str) -> Result<Nanos, String> {
     if window == Nanos::ZERO { Err("a window must be longer than 0; write e.g. 100ms".to_owned()) } else { Ok(window) }
 }
 
-/// What has no place in a sweep, with what to do instead.
+/// Refuses options that sweeps do not support, with an alternative.
 fn sweepable(args: &Args) -> Result<(), CliError> {
     if args.link.is_some() {
         return Err(load::script_has_no_keys());
@@ -205,7 +205,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     show::expectations(&points[0].file, &judged, &args.scenario, out)
 }
 
-/// What the runs of each setting show of what its scenario expects.
+/// Judges the expectations of each setting by its runs.
 fn judged(points: &[Point], runs: &[Run], repetitions: u64) -> Vec<Judged> {
     let mut rest = runs;
     let mut all = Vec::new();
@@ -457,7 +457,7 @@ fn default_window(points: &[Point], repetitions: u64) -> Nanos {
     fitting_window(WINDOW.min(Nanos((shortest / 50).max(1))), points, repetitions)
 }
 
-/// What went wrong with a run, as it is told.
+/// Converts the error of a run.
 fn failure(error: SimError, point: &Point) -> CliError {
     let file = &point.file;
     let failure = match error {

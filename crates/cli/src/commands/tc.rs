@@ -13,7 +13,7 @@ use crate::failure::CliError;
 use crate::link::{Finding, warn};
 use crate::out::Out;
 
-/// Which way.
+/// Direction of the conversion.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -65,7 +65,7 @@ struct Document {
     /// The link file, or the commands.
     text: String,
     devices: Vec<String>,
-    /// What is lost or means something else.
+    /// Losses and changes of meaning.
     notes: Vec<Finding>,
 }
 

@@ -27,7 +27,7 @@ const MAX_PACKETS: u64 = 10_000_000_000;
 /// Most packets of a source at one instant. A shaper with a window of hours may let through more than anyone waits for.
 const MAX_AT_ONCE: u64 = 10_000_000;
 
-/// Which sources, and what to measure.
+/// Sources and measurements.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The scenario file, or, with --link, a script for the generator of the HTB text.
@@ -87,7 +87,7 @@ struct Document<'a> {
     sources: Vec<Entry<'a>>,
 }
 
-/// What one source sends. What cannot be told, or is unlimited, is left out.
+/// Traffic of one source. Unknown and unlimited values are absent.
 #[derive(Serialize)]
 struct Entry<'a> {
     /// Its place in the file, from 0.
@@ -109,7 +109,7 @@ struct Entry<'a> {
     autocorrelation: Option<Estimate>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hurst: Option<Estimate>,
-    /// What variances give where that is no Hurst parameter.
+    /// Value from the variances if it is not a Hurst parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     hurst_found: Option<f64>,
     /// Of its own shaper or policer.

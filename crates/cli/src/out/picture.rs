@@ -16,7 +16,7 @@ pub(crate) struct Bar<'a> {
     pub(crate) ideal_bps: f64,
 }
 
-/// How to draw.
+/// Options for drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canvas {
     /// Width of a line; nothing drawn is wider, down to a minimum of 60.

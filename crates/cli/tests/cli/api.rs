@@ -23,7 +23,7 @@ fn held(name: &str, beside: &[&str]) -> (String, Source) {
     (path, source)
 }
 
-/// What the command line prints.
+/// Returns the output of the command line.
 fn printed(args: &[&str]) -> String {
     fairlink(&[args, &["--json"]].concat()).stdout
 }

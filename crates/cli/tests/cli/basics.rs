@@ -1,4 +1,4 @@
-//! What holds for every command: help, completions, manual pages, usage errors, closed pipes.
+//! Behaviour common to all commands: help, completions, manual pages, usage errors, closed pipes.
 
 use std::fs;
 use std::io::Read;

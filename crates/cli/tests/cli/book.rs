@@ -10,7 +10,8 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// What the blocks marked as shell have, one after the other. After a block that leaves something running, it is given the time to begin.
+/// Returns the contents of the shell blocks, concatenated. After a block that starts a background process, it waits for
+/// that process to begin.
 fn shown(page: &str) -> String {
     let mut script = String::new();
     let mut inside = false;

@@ -59,7 +59,7 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     assert!(run.code == 2 && run.stderr.contains("use --reference send"), "{}", run.stderr);
     assert!(fs::metadata(&made).is_err());
     for (jump, expected) in [
-        ("20s:5ms", "--jump at 20 s: the stamps last from 0 to 10 s"),
+        ("20s:5ms", "--jump at 20 s: the stamps are from 0 to 10 s"),
         ("10s:-5ms", "longer --duration"),
         ("0s:5ms", "use a time within"),
         ("5s:0s", "a jump of 0 has no effect"),

@@ -197,7 +197,7 @@ fn one_command_sends_and_receives_and_warns_where_a_send_would_block() {
 fn orders_that_cannot_be_are_refused_with_2() {
     let link = scenario("exp2-H.toml");
     for (args, says) in [
-        (&["generate", "--tcp", "5201"][..], "is no address and port; write 192.0.2.1:5201"),
+        (&["generate", "--tcp", "5201"][..], "is not an address and port; write 192.0.2.1:5201"),
         (&["generate", &link, "--out", "x", "--tcp", "127.0.0.1:1"], "cannot be used with"),
         (&["generate"], "<SCENARIO>"),
         (&["generate", &link, "--out", "x", "--connections", "2"], "cannot be used with"),

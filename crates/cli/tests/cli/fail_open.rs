@@ -1,4 +1,4 @@
-//! What passes while `fairlink gateway` does not run, and what a service manager is told.
+//! Forwarding while `fairlink gateway` is not running, and notifications of a service manager.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -39,7 +39,8 @@ passes > "$D/closed"
 "$F" gateway --close vb vc 2> "$D/again.log"
 "#;
 
-/// What others take away from a running gateway: all of the wire, with `tc` where that is installed, then only promiscuous mode.
+/// Removes parts of a running gateway's configuration: all of the wire, with `tc` if it is installed, then only
+/// promiscuous mode.
 const TAKEN_AWAY: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/one.log" & gateway=$!
 until_exists "$D/one"

@@ -1,4 +1,4 @@
-//! What other tools run, as link files with a report.
+//! Import of other tools' configurations, with a report.
 
 use std::fs;
 

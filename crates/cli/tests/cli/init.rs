@@ -87,7 +87,7 @@ fn what_contradicts_itself_or_is_not_said_is_refused_with_2() {
     }
 }
 
-/// What is seen on a terminal of 80 columns where a line is typed at each question.
+/// Returns the output on a terminal of 80 columns with a line typed at each question.
 fn typed(dir: &Scratch, lines: &[&str]) -> Option<String> {
     let command = format!("cd {} && stty cols 80 && {} init", dir.path(""), env!("CARGO_BIN_EXE_fairlink"));
     let script = Command::new("script")

@@ -97,7 +97,7 @@ fn schedulers_without_push_out_refuse_it_with_those_that_have_it() {
         let push_out = "buffer = \"20p\"\nwhen_full = \"push_out\"";
         let run = sim(push_out, "", &["--scheduler", scheduler]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{scheduler}");
-        let says = format!("sets when_full = \"push_out\", which {scheduler} cannot");
+        let says = format!("sets when_full = \"push_out\", which {scheduler} does not support");
         let words = |text: &str| text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
         assert!(words(&run.stderr).contains(&says), "{}", run.stderr);
         assert!(run.stderr.contains("s.toml:5:1"), "the line that asks for it: {}", run.stderr);

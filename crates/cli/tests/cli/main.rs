@@ -66,7 +66,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a run of the binary left behind.
+/// Result of a run of the binary.
 pub(crate) struct Run {
     /// Exit code.
     pub(crate) code: i32,
@@ -174,8 +174,8 @@ impl Drop for Scratch {
     }
 }
 
-/// What a script begins with: two cables, va to vb and vc to vd, and what waits, within bounds, until a file or socket exists or a
-/// file says something. What it starts ends with it.
+/// Prelude of scripts: two cables, va to vb and vc to vd, and functions that wait, within limits, for a file, a socket,
+/// or text in a file. Processes that a script starts end with it.
 #[cfg(target_os = "linux")]
 const PRELUDE: &str = r#"
 set -e

@@ -1,4 +1,5 @@
-//! What `fairlink gateway` may still do once its interfaces are open, and that it still does its work; who may open its control socket.
+//! Privileges of `fairlink gateway` after it has opened its interfaces, and its work with them; access to its control
+//! socket.
 
 use std::fs;
 

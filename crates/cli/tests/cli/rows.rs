@@ -1,4 +1,4 @@
-//! What is shown of trees with more classes than anybody reads.
+//! Output for large trees.
 
 use crate::{Scratch, fairlink, scenario};
 

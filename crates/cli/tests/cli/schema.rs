@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, fairlink, scenario};
 
-/// What of a JSON schema the schemas of documents use.
+/// The part of JSON schema that the schemas of documents use.
 struct Schema(Value);
 
 impl Schema {

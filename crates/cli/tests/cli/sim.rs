@@ -270,7 +270,7 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
             format!("{link}memory = \"1kB\"\n{}", class("")),
             "scheduler = \"fifo\"",
             &["hls"],
-            "fifo for this tree",
+            "fifo needs",
         ),
         (
             "admission",

@@ -190,7 +190,7 @@ fn a_full_disk_and_a_closed_pipe_end_the_run_and_are_named() {
     );
 }
 
-/// What a run writes to `name` that is interrupted once there is some of it; its path.
+/// Interrupts a run that writes to `name` after it has written some; returns the path.
 #[cfg(target_os = "linux")]
 fn interrupted(dir: &Scratch, name: &str) -> String {
     let long = format!("{LINK}{SOURCES}").replace("duration = \"2s\"", "duration = \"36000s\"");

@@ -1,4 +1,4 @@
-//! What commands print for people, where lines have 80 columns: no line is wider, and nothing of a table is left out for that.
+//! Text output at 80 columns: no line is wider, and no part of a table is left out.
 
 use std::fs;
 use std::path::Path;

@@ -3,12 +3,11 @@
 //! There are four methods, each equivalent to trying all matches in order:
 //! * Matches on nothing but a TCP or UDP destination port, the usual kind, are a table by port.
 //! * Matches on the same parts of a frame (the same fields, and prefixes of the same lengths) are one hash table, with
-//! one look-up for all of them
-//! ([`tuples`]). So a list of prefixes costs one look-up for each length in it, regardless of the number of prefixes.
+//!   one look-up for all of them ([`tuples`]). So a list of prefixes costs one look-up for each length in it, regardless
+//!   of the number of prefixes.
 //! * Other matches are tried in order, up to the position of the best match so far.
 //! * If that is expensive, a flow cache is consulted first. Its key has all fields that any match compares, so an entry
-//! is either right or
-//! missing, and nothing else, so flows that no match distinguishes share an entry.
+//!   is either right or missing. It has no other field, so flows that no match distinguishes share an entry.
 //!
 //! The table takes 512 KiB if there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows
 //! costs the other methods for each frame and evicts the entries of other flows, but no more. The places of flows

@@ -19,7 +19,7 @@ fn why_useless(link: &Hierarchy, name: &str, class: ClassId) -> String {
     )
 }
 
-/// What a delay bound is for; `None` without one.
+/// Formats the traffic of a delay bound; `None` without one.
 fn limits(limits: &[TrafficLimit]) -> Option<String> {
     let text = |limit: &TrafficLimit| match *limit {
         TrafficLimit::Bucket { burst_bytes, rate_bps } => {

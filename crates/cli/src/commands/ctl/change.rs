@@ -17,10 +17,10 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, note};
 
-/// What the link's rate is asked for by.
+/// Name of the link in `ctl rate`.
 const LINK: &str = "link";
 
-/// Which file, and what becomes of classes that are not in it.
+/// File to load, and targets for the packets of removed classes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReloadArgs {
     /// The link, of a gateway that has several.
@@ -36,7 +36,7 @@ pub(crate) struct ReloadArgs {
     dry_run: bool,
 }
 
-/// Whose rate, and which.
+/// Arguments of `ctl rate`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RateArgs {
     /// The link, of a gateway that has several.
@@ -55,7 +55,7 @@ pub(crate) struct RateArgs {
     dry_run: bool,
 }
 
-/// Which scheduler.
+/// Scheduler to run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArgs {
     /// The link, of a gateway that has several.
@@ -71,7 +71,7 @@ pub(crate) struct SchedulerArgs {
     dry_run: bool,
 }
 
-/// Where rates come from.
+/// Source of rates.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Given(Rate),
@@ -126,7 +126,7 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
     }
 }
 
-/// What came, went, or is called otherwise, or would, a line each.
+/// Describes opened, closed and renamed links, one per line; in a dry run, those that would be.
 pub(crate) fn comings(reloaded: &ReloadedLinks) -> Vec<String> {
     let [opens, closes, is_called] = match reloaded.committed {
         true => [
@@ -207,7 +207,7 @@ fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mu
     show(&reloaded, out)
 }
 
-/// What has changed, or would.
+/// Prints the changes of a reload, or those of a dry run.
 pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
     if out.json {
         return out.document(reloaded);

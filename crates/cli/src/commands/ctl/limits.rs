@@ -6,7 +6,7 @@ use fairlink_report::{ClassReport, ClassSpan, LimitCause, Span};
 
 use crate::human;
 
-/// So many classes with one limit are named.
+/// Maximum number of names of classes with the same limit.
 const NAMED: usize = 8;
 
 /// A line for each limit that held leaves in `span`; one that says so where none was held.

@@ -8,7 +8,7 @@ use fairlink_report::{ClassReport, ClassSpan, Delay, Limit, LimitCause, Rates};
 
 use crate::human;
 
-/// What of the statistics to show, and on how much room.
+/// Classes to show, and the available space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     /// This class alone, with those below it.
@@ -19,11 +19,11 @@ pub(super) struct View {
     pub(super) lines: Option<usize>,
 }
 
-/// From so many columns of the terminal on there are more columns in the table.
+/// Minimum width of the terminal for more columns.
 const WIDE: usize = 120;
-/// From so many on there is the name of what limits a class, and for how long.
+/// Minimum width for the columns with the limiting class and its duration.
 const WIDEST: usize = 140;
-/// From so many on there are two blanks between two of them.
+/// Minimum width for two spaces between columns.
 const AIRY: usize = 84;
 /// The longest delay is known to 1.6 %: it may be less than what is told by this factor.
 const LONGEST_ERROR: f64 = 1.016;

@@ -31,13 +31,13 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// What is measured for the limits of classes where nobody asks for a time: as long as a person waits gladly, and long beside bursts.
+/// Default measuring interval for the limits of classes: a short wait, but long compared with bursts.
 const GLANCE: Duration = Duration::from_millis(250);
 /// The shortest interval.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 /// The longest, for which the gateway keeps a connection.
 const LONGEST: Nanos = Nanos::from_millis(3_600_000);
-/// How often it is looked whether to end.
+/// Interval of polling for the end.
 const NAP: Duration = Duration::from_millis(50);
 
 /// A time between two statistics.

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the file is written as.
+    /// Format of the file.
     pub(super) fn format(&self) -> Result<RecordingFormat, CliError> {
         RecordingFormat::of(&self.file).map_err(|why| CliError::wrong(format!("{}: {why}", self.file.display())))
     }
@@ -66,7 +66,7 @@ fn snap(text: &str) -> Result<u32, String> {
     }
 }
 
-/// What `--json` prints.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     file: &'a Path,
@@ -124,7 +124,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
     out.paragraph(&format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)), 2)
 }
 
-/// What is not as one would expect.
+/// Prints missing and disordered packets, and an unexpected end.
 fn tell(recorded: &Recorded) {
     let Recorded { late, missed, unfinished, .. } = *recorded;
     let packets = |count: u64| human::count(count as usize, "packet", "packets");

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     class: Option<String>,
 }
 
-/// How often it is looked for Ctrl-C and for another size of the terminal.
+/// Interval of polling for Ctrl-C and a new size of the terminal.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The statistics of all links, or why there are none.
@@ -115,7 +115,7 @@ fn tell(
     Ok(())
 }
 
-/// Whoever asks the gateway.
+/// The thread that queries the gateway.
 struct Asking {
     socket: PathBuf,
     link: Option<String>,
@@ -184,7 +184,7 @@ fn on_screen(
     Ok(links.iter().flat_map(|stats| rates::lines(stats, &view)).collect())
 }
 
-/// What stands on a terminal of so many lines and columns.
+/// Formats a page for a terminal of this size.
 fn page(args: &Args, links: &[GatewayStats], trouble: Option<&str>, (rows, columns): (u16, u16)) -> Vec<String> {
     let (rows, columns) = (usize::from(rows).max(1), usize::from(columns).max(20));
     let head = trouble.map(|trouble| console::truncate_str(trouble, columns, "…").into_owned());

@@ -18,7 +18,7 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What the line carries up: that of the home tutorial.
+/// Upstream rate of the line, as in the home tutorial.
 const LINE_BPS: u64 = 20_000_000;
 /// The scheduler of the home's link, where none is named.
 const SCHEDULER: &str = "hls";

@@ -18,12 +18,12 @@ use crate::human;
 use crate::log;
 use crate::out::note;
 
-/// How often an interface that is not there at the start is looked for.
+/// Interval of polling for a missing interface at the start.
 const NAP: Duration = Duration::from_millis(100);
-/// How long the gateway whose place is taken may keep its control socket and its port for metrics.
+/// Time for a replaced gateway to release its control socket and metrics port.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What passes while the gateway does not run, and what it waits for.
+/// Behaviour without a running gateway, and conditions to wait for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
     /// The kernel forwards frames, unshaped, while the gateway does not run: auto (where possible), require, never.
@@ -105,7 +105,7 @@ impl Life {
         }
     }
 
-    /// What `start` starts. Where another gateway's place is taken, it is tried until that one has ended.
+    /// Calls `start`. If this gateway replaces another, retries until the other has ended.
     pub(super) fn patiently<T, E>(&self, start: impl Fn() -> Result<T, E>) -> Result<T, E> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -136,7 +136,7 @@ pub(super) struct Desk {
     path: PathBuf,
     access: Access,
     control: Option<Control>,
-    /// How long it is tried again; `None` when that is over.
+    /// End of the retries; `None` after it.
     until: Option<Instant>,
 }
 
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-/// What moves frames at its interfaces, in words.
+/// Describes the backends of the interfaces.
 pub(super) fn backends(gateway: &Gateway) -> String {
     let told = gateway.interfaces().into_iter().map(|InterfaceStats { name, backend, zero_copy }| {
         let how = match (backend.as_str(), zero_copy) {
@@ -168,7 +168,7 @@ pub(super) fn backends(gateway: &Gateway) -> String {
     format!("backends: {}", told.collect::<Vec<_>>().join(", "))
 }
 
-/// How a gateway was configured, in words.
+/// Describes the configuration of a gateway.
 pub(super) fn details(config: &GatewayConfig) -> String {
     format!(
         "scheduler {}, {}, {}, pacing {}, data thread on processor {:?}",
@@ -180,7 +180,7 @@ pub(super) fn details(config: &GatewayConfig) -> String {
     )
 }
 
-/// What passes while the gateway does not run, in words.
+/// Describes the forwarding while the gateway is not running.
 pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
         Some(by) if own_traffic => {

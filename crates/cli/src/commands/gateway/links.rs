@@ -10,7 +10,7 @@ use crate::failure::CliError;
 use crate::link::reach_warning;
 use crate::log;
 
-/// Which files, and between which interfaces.
+/// Files and interfaces.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LinkArgs {
     /// The link files. A file may hold several links, each with its interfaces.
@@ -36,9 +36,9 @@ pub(crate) struct LinkArgs {
 /// Why links cannot be served.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// What is wrong with a file, with its places.
+    /// Errors of a file, with places.
     File(Problems),
-    /// What is wrong with all together.
+    /// Conflict between links.
     Together(String),
 }
 
@@ -86,7 +86,7 @@ impl LinkArgs {
         Ok(Read { links, back, again: false })
     }
 
-    /// What each link is to do. `apply` brings in what is the same for all.
+    /// Makes the configuration of each link. `apply` sets options common to all.
     pub(super) fn arrange(
         &self,
         read: Read,

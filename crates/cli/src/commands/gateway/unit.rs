@@ -14,7 +14,7 @@ use crate::out::{Out, note};
 
 /// The instance unit: a link for each instance, with its file and its options below /etc/fairlink.
 const INSTANCE: &str = include_str!("../../../../../packaging/systemd/fairlink-gateway@.service");
-/// Where the unit shows other files than there are, or none.
+/// Directories that the unit hides or replaces.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 
@@ -43,12 +43,13 @@ struct CommandLine {
     words: Vec<String>,
     /// Those that are paths.
     paths: Vec<String>,
-    /// Where the control socket is.
+    /// Path of the control socket.
     control: Option<String>,
 }
 
 impl CommandLine {
-    /// What `args` are to the command `known`, without what is not for the service. `args` were taken already.
+    /// Parses `args` for the command `known`, without arguments that do not apply to the service. `args` are already
+    /// valid.
     fn new(known: &Command, args: impl Iterator<Item = OsString>, dir: &Path) -> Result<Self, CliError> {
         let mut line = Self::default();
         let mut args = args.skip_while(|arg| arg != "gateway").skip(1);
@@ -97,7 +98,7 @@ impl CommandLine {
     }
 }
 
-/// What can stand in a unit: text in one line.
+/// Returns a word that a unit can contain: text in one line.
 fn text(word: OsString) -> Result<String, CliError> {
     let wrong = |word: &str| {
         CliError::wrong(format!("{word:?} cannot be written into a systemd unit (lines of UTF-8 text); rename it"))

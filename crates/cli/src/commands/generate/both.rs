@@ -14,7 +14,7 @@ use crate::commands::receive;
 use crate::failure::CliError;
 use crate::out::{Out, make_directory};
 
-/// How long frames that are under way have to arrive after the last was sent.
+/// Time for frames in flight to arrive after the last was sent.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Length of the windows of the plots.
 const WINDOW: Duration = Duration::from_millis(200);

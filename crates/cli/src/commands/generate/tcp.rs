@@ -14,7 +14,7 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
-/// What TCP connections do.
+/// Options of TCP connections.
 #[derive(Debug, clap::Args)]
 #[group(id = "tcp connections")]
 pub(crate) struct Args {

@@ -1,4 +1,4 @@
-//! What is told of an import: what was kept, changed and left out, and what the classes get before and after.
+//! Report of an import: kept, changed and left-out settings, and rates of classes before and after.
 
 mod plans;
 
@@ -48,7 +48,7 @@ struct Document<'a> {
 
 #[derive(Serialize)]
 struct FileDocument<'a> {
-    /// Where it was written; its name alone where it was not.
+    /// Path of the written file; its name if it was not written.
     name: String,
     text: &'a str,
 }

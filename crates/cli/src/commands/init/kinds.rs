@@ -1,4 +1,4 @@
-//! What the kinds of use have for classes.
+//! Classes for each kind of use.
 
 use super::Toward;
 

@@ -1,4 +1,4 @@
-//! What `fairlink init` asks, of whom and how.
+//! Questions of `fairlink init`.
 
 use std::io::{self, BufRead, Write};
 
@@ -12,11 +12,11 @@ use crate::args::rate;
 use crate::failure::CliError;
 use crate::out::wrapped;
 
-/// Somebody who can be asked.
+/// A person at a terminal.
 pub(super) struct Person<'a> {
-    /// Where the answers come from, a line each.
+    /// Answers, one per line.
     pub(super) input: &'a mut dyn BufRead,
-    /// Where the questions go.
+    /// Output of the questions.
     pub(super) output: &'a mut dyn Write,
     /// Columns of a line.
     pub(super) width: usize,
@@ -39,13 +39,13 @@ impl<'a> Questions<'a> {
         self.person.is_some()
     }
 
-    /// What the link is used for.
+    /// Asks for the use of the link.
     pub(super) fn kind(&mut self) -> Result<&'static Kind, CliError> {
         let kinds = KINDS.iter().map(|kind| format!("  {:9} {}", kind.name, kind.what));
         self.ask("What is the link used for? [home] ", &kinds.collect::<Vec<_>>(), "--kind home", Some("home"), kind)
     }
 
-    /// Which interface, or which two; `known` are those of this machine.
+    /// Asks for one or two interfaces; `known` are those of this machine.
     pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, CliError> {
         let mut before = vec![
             "One interface (eth0): shape the traffic that this machine itself sends.".to_owned(),
@@ -57,12 +57,12 @@ impl<'a> Questions<'a> {
         self.ask("Which interface, or which two? ", &before, "--egress eth0, or --in lan0 --out wan0", None, two_or_one)
     }
 
-    /// What the link carries, in the one direction that it is about.
+    /// Asks for the rate of the single direction.
     pub(super) fn rate(&mut self) -> Result<Rate, CliError> {
         self.ask("What does the link carry, such as 40mbit? ", &[], "--rate 40mbit", None, rate)
     }
 
-    /// What the line carries in each direction; at least one is shared.
+    /// Asks for the rates of both directions; at least one is needed.
     pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, CliError> {
         let optional = |text: &str| if text == "no" { Ok(None) } else { rate(text).map(Some) };
         let flags = "--down 100mbit --up 20mbit, or --rate for one direction";
@@ -157,7 +157,7 @@ fn failed(error: io::Error) -> CliError {
 mod tests {
     use super::*;
 
-    /// What is said to somebody who types these lines, and what is made of them.
+    /// Returns the result and the output of a dialogue with these input lines.
     fn talk<T>(lines: &str, with: impl Fn(&mut Questions<'_>) -> Result<T, CliError>) -> (Result<T, CliError>, String) {
         let (mut input, mut output) = (lines.as_bytes(), Vec::new());
         let mut questions = Questions::new(Some(Person { input: &mut input, output: &mut output, width: 80 }));

@@ -1,4 +1,4 @@
-//! What a receiver sees against time, to be written as files: rate and delay, with each `R` of a script marked below.
+//! Figures of a receiver: rate and delay against time, with each `R` of a script marked below.
 
 use std::collections::BTreeMap;
 use std::path::Path;

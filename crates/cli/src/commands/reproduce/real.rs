@@ -32,9 +32,9 @@ const OUTPUT: &str = "fl-out";
 const SINK: &str = "fl-sink";
 /// Those of a second link beside, laid where they are needed.
 const SECOND: [&str; 4] = ["fl-source2", "fl-in2", "fl-out2", "fl-sink2"];
-/// How long a process may take to be ready.
+/// Time for a process to become ready.
 const READY: Duration = Duration::from_secs(5);
-/// How long the receiver listens after the generator should have ended.
+/// Time that the receiver listens after the expected end of the generator.
 const AFTER: Duration = Duration::from_millis(1500);
 
 /// The rows of all claims that can be tried on real packets, one claim after the other.
@@ -300,7 +300,7 @@ struct Process {
 }
 
 impl Process {
-    /// What it wrote to standard error.
+    /// Returns the standard error of the process.
     fn said(&self) -> String {
         read(&self.log)
     }

@@ -22,7 +22,7 @@ pub(super) const MAX_SETTINGS: usize = 10_000;
 
 /// A scenario with one setting of what is swept.
 pub(super) struct Point {
-    /// What is swept, and how it is set here. Empty where nothing is.
+    /// Swept keys with their values. Empty without a sweep.
     pub(super) sweep: BTreeMap<String, Setting>,
     pub(super) file: Scenario,
     pub(super) links: Links,
@@ -72,7 +72,7 @@ fn text(path: &Path) -> Option<String> {
     path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten()
 }
 
-/// How scenarios are read.
+/// Options for reading scenarios.
 pub(super) struct Reading<'a> {
     pub(super) leniency: Leniency,
     pub(super) schedulers: &'a [String],
@@ -173,7 +173,7 @@ fn setting(text: &str) -> (Setting, Quantity) {
     }
 }
 
-/// All that is doubtful and belongs here.
+/// Returns all warnings that apply.
 fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
     let mut warnings = std::mem::take(&mut file.warnings);
     let links = file.peers.iter_mut().map(|peer| &mut peer.link);

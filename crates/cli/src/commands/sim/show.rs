@@ -1,4 +1,4 @@
-//! What simulations found, as text.
+//! Text output of simulations.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out:
     Err(CliError::Failed(anyhow!("{unmet} of {all} {} not met:{lines}{more}", if unmet == 1 { "is" } else { "are" })))
 }
 
-/// What was measured of what a scheduler promises.
+/// Prints measured values beside the scheduler's bounds.
 fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let most = if rows.shows(classes.len()) { classes.len() } else { MOST_ROWS };
     let shown = &classes[..most.min(classes.len())];
@@ -115,7 +115,7 @@ fn notes(run: &Run, out: &mut Out) -> Result<(), CliError> {
     run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))
 }
 
-/// What schedulers have counted of themselves, if anything.
+/// Prints the counters of the schedulers, if there are any.
 fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
     let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
     out.paragraph("Scheduler counters (explained in docs/papers.md)", 2)?;

@@ -57,7 +57,7 @@ impl Traces {
         Ok(Self { of_runs })
     }
 
-    /// What makes the observer of each run, in the order of the runs.
+    /// Returns constructors of the runs' observers, in the order of the runs.
     pub(super) fn observers(&self) -> Vec<Box<Observers<'_>>> {
         let make = |traces: &'_ Vec<Trace>| -> Box<dyn Observer> { observer(traces) };
         self.of_runs.iter().map(|traces| Box::new(move || make(traces)) as Box<Observers<'_>>).collect()

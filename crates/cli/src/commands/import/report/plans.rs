@@ -11,7 +11,7 @@ use super::super::Compared;
 pub(super) struct PlanShare {
     /// `None`: no ceiling.
     pub(super) ceiling_bps: Option<u64>,
-    /// How many there are.
+    /// Number of classes.
     pub(super) classes: usize,
     pub(super) least_bps: f64,
     pub(super) mean_bps: f64,
