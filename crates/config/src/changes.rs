@@ -20,9 +20,9 @@ pub const MAX_CHANGES: usize = 100;
 pub struct Change {
     /// When: after the start of the run and after the change before it, and before the end of the run.
     pub at: Nanos,
-    /// The file as the scenario names it; `[[change]]` where the link stands in the scenario itself.
+    /// The file as the scenario names it; `[[change]]` if the link is in the scenario itself.
     pub name: String,
-    /// The scheduler from then on, where the scenario names one. What the link's own file says of it is left aside.
+    /// Scheduler from then on, if the scenario names one. The scheduler of the link's own file is ignored.
     pub scheduler: Option<&'static SchedulerInfo>,
     /// The link and its classes from then on, read for the scheduler that is to run.
     pub link: LinkFile,
@@ -64,7 +64,7 @@ pub(crate) fn changes(
         table.only(&KEYS, log);
         let at = table.need("at", "at = \"10s\"", log).and_then(|value| time(value, &mut before, duration, log));
         let named = table.get("scheduler").map(|value| scheduler(value, log));
-        // What follows a scheduler that is not known would be checked for the wrong one.
+        // With an unknown scheduler, later checks would use the wrong one.
         let Some(scheduler) = named.map_or(Some(None), |known| known.map(Some)) else { continue };
         runs = scheduler.unwrap_or(runs);
         let options = ReadOptions { leniency: options.leniency, scheduler: Some(runs.name) };
@@ -149,7 +149,7 @@ impl<'a> Course<'a> {
         if class.index() < tree.len() { tree.rate_all_busy(class) } else { 0 }
     }
 
-    /// The class's guarantee in bit/s. Where it has none, what it gets of the link when all send.
+    /// Guarantee of the class in bit/s; without one, its rate while all classes send.
     pub(crate) fn guarantee(&self, class: ClassId) -> u64 {
         let trees = std::iter::once((&self.first.tree, class)).chain(self.changes.iter().filter_map(|change| {
             let id = change.classes.iter().position(|&other| other == class)?;

@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// A class as written, before it has a place in the tree. What few classes have stands in lists of [`RawClasses`].
+/// A class as written, before it is in the tree. Rare settings are in lists of [`RawClasses`].
 #[derive(Debug)]
 pub(crate) struct RawClass {
     pub(crate) config: ClassConfig,
@@ -52,11 +52,11 @@ pub(crate) struct RawClasses {
     pub(crate) all: Vec<RawClass>,
     /// The class at position i has the id i + 1 here, the link has 0.
     pub(crate) names: Names,
-    /// Classes whose name another has already, with the position of that.
+    /// Classes with a duplicate name, with the position of the first class of that name.
     pub(crate) duplicates: Vec<(usize, usize)>,
     /// Names of parents; siblings in a row share one.
     parents: String,
-    /// By position: the places of what a scheduler may not be able to honour; the first of each kind.
+    /// By position: places of settings that a scheduler may not support; the first of each feature.
     pub(crate) features: Vec<(u32, Feature, Place)>,
     /// By position: the first setting that only a leaf may have.
     pub(crate) leaf_only: Vec<(u32, &'static str, Place)>,
@@ -135,7 +135,7 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     let parent = named("parent", log);
     if let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
-        // What it may borrow ends where its link does.
+        // Borrowing is limited by its link.
         config.ceiling = config.ceiling.or(link.rate);
     }
     if let Some(value) = keys.get("classid") {
@@ -436,7 +436,7 @@ pub(crate) fn matches(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)>
     all.into_iter().flat_map(|value| one_text(value, log)).collect()
 }
 
-/// The matches that one text stands for, all of them at its place.
+/// The matches of one text, all with its place.
 fn one_text(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
     let Some(text) = value.string("a match such as \"udp dst port 5001\"", log) else { return Vec::new() };
     match Match::parse_all(text) {

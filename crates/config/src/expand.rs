@@ -38,11 +38,11 @@ use crate::tc::import::is_tc_file;
 
 pub(crate) use table::row as row_span;
 
-/// The text of `source` with templates and tables of classes written out. A text without any is left as it is, and so is one that is not
-/// TOML, which whoever reads it will say.
+/// Returns the text of `source` with templates and tables of classes expanded. A text without any is unchanged, and so
+/// is one that is not TOML, which a later reader reports.
 ///
 /// # Errors
-/// Templates that are not known, tables of classes that cannot be read, and what is wrong with their rows.
+/// Unknown templates, unreadable tables of classes, and errors in their rows.
 pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
     let text = source.inner();
     if !text.contains("template") && !text.contains("classes") {
@@ -71,11 +71,11 @@ pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
     Ok(writer.finish(included))
 }
 
-/// The text of a link file or a scenario with templates and tables of classes written out: a class in full for each
-/// row. A file of tc commands has neither and is left as it is.
+/// Expands the templates and tables of classes of a link file or a scenario: a complete class for each row. A file of
+/// tc commands has neither and is unchanged.
 ///
 /// # Errors
-/// A text that is not TOML, templates and columns that are not there, tables that cannot be read, and what is wrong with rows.
+/// A text that is not TOML, unknown templates and columns, unreadable tables, and errors in rows.
 pub fn written_out(source: &Source) -> Result<Source, Problems> {
     if is_tc_file(Path::new(source.name())) {
         return Ok(Arc::clone(source));

@@ -22,9 +22,9 @@ pub trait Files: Debug + Send + Sync {
     fn open(&self, path: &Path) -> Result<Box<dyn Read>, String>;
 }
 
-/// The file system of this machine. A pipe or a device may never end, and one that nobody writes to would not even open. So only ordinary
-/// files are opened, and what the user has open already: standard input, and the descriptors by which a shell hands over the output of a
-/// command.
+/// The file system of this machine. Reading a pipe or a device may never end, and opening a pipe without a writer
+/// blocks. So only regular files are opened, and descriptors that the user has open: standard input, and those of the
+/// shell's process substitution.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 

@@ -30,8 +30,8 @@ pub fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
-/// The next number up with four significant digits, to print a bound that holds as it is printed. What is within a part in 10^9 of such a
-/// number is that number.
+/// Rounds up to four significant digits, so that a printed bound holds. A value within a part in 10^9 of such a number
+/// is not rounded.
 #[must_use]
 pub fn up(bound: f64) -> f64 {
     if !bound.is_normal() {
@@ -54,7 +54,7 @@ pub fn percent(share: f64) -> String {
 }
 
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // What would round up to 1000 of one unit is 1 of the next.
+    // A value that rounds to 1000 of one unit is printed as 1 of the next.
     let fits = |&&(size, _): &&(f64, &str)| value.abs() >= size * 0.999_95;
     let &(size, unit) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
     format!("{} {unit}", digits(value / size))

@@ -114,7 +114,7 @@ pub enum Weights {
     /// The minimum rates of the configuration, which are guaranteed.
     #[default]
     Guarantee,
-    /// The maximum rates. What is guaranteed is in that proportion, not the minimum rates.
+    /// Maximum rates. Guarantees are proportional to them, and the minimum rates are ignored.
     Ceiling,
     /// Nothing: all leaves are guaranteed the same.
     Equal,
@@ -140,10 +140,10 @@ fn file_stem(name: &str) -> String {
     if stem.is_empty() { "link".to_owned() } else { stem }
 }
 
-/// Reads everything that was made, so that nothing is handed out that is not a link file, and one that a gateway takes.
+/// Reads everything that was made, so that only valid link files are returned that a gateway accepts.
 ///
 /// # Errors
-/// What a link file may not say, at its place in the text that was made.
+/// Errors of a link file, with places in the generated text.
 fn sound(drafts: Vec<Draft>, kept: Vec<String>, notes: Vec<Problem>) -> Result<Imported, Problems> {
     let read = |name: String, text: &str| LinkFile::parse(&name, text, &ReadOptions::default());
     let one = |draft: Draft| {

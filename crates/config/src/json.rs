@@ -1,5 +1,5 @@
-//! JSON as it stands: keys in their order, and those that are there twice twice. `tc` writes a key for each match of a filter, and a node of
-//! LibreQoS that is there twice must not be lost.
+//! A JSON reader that preserves key order and duplicate keys. `tc` writes a key for each match of a filter, and a
+//! duplicate node of LibreQoS must not be lost.
 
 use std::fmt;
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(parse(text, &mut log), None);
         let lines = log.into_errors().lines();
         assert!(lines.starts_with("a.json:2:3: error: this is not JSON: key must be a string"), "{lines}");
-        // And so is what is nested without end.
+        // So is unbounded nesting.
         let text = "[".repeat(100_000);
         let mut log = Log::new(&SourceText::new("a.json", text.clone()));
         assert_eq!(parse(&text, &mut log), None);

@@ -54,14 +54,14 @@ pub(crate) const DOCUMENT_KEYS: [&str; 11] =
 /// Strictness and scheduler for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions<'a> {
-    /// True if what the scheduler cannot honour is an error or a warning.
+    /// Treatment of unsupported settings: errors or warnings.
     pub leniency: Leniency,
     /// The scheduler to read it for, instead of the file's own.
     pub scheduler: Option<&'a str>,
 }
 
 impl Default for ReadOptions<'_> {
-    /// Refuse what the file's own scheduler cannot honour.
+    /// Refuses settings that the file's own scheduler does not support.
     fn default() -> Self {
         Self { leniency: Leniency::Refuse, scheduler: None }
     }
@@ -74,7 +74,7 @@ pub struct LinkFile {
     pub name: Option<String>,
     /// The interface that its packets come from, and the one that they go to, where the file says so.
     pub ports: [Option<String>; 2],
-    /// The interface by which the machine sends its packets, where the file says that it is what the machine itself sends.
+    /// Interface on which the machine sends, if the link shapes the machine's own traffic.
     pub egress: Option<String>,
     /// Name of the scheduler, one of [`registry::SCHEDULERS`].
     pub scheduler: String,
@@ -119,10 +119,10 @@ pub struct LinkFile {
 }
 
 impl LinkFile {
-    /// Reads a link file. A scenario file serves as well: what it says of traffic is left aside.
+    /// Reads a link file. A scenario file is accepted too; its traffic is ignored.
     ///
     /// # Errors
-    /// Everything that is wrong with it, as far as one thing does not hide another.
+    /// All errors that do not hide each other.
     pub fn read(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         Self::from_source(&SourceText::read(path)?, options)
     }
@@ -173,11 +173,11 @@ impl LinkFile {
         })
     }
 
-    /// Reads the link of a scenario or of one of its peers: written there, or in the file that `link` names. `None` where it is
-    /// wrong and the log says so.
+    /// Reads the link of a scenario or of one of its peers: inline, or in the file that `link` names. `None` if it is
+    /// invalid; the log has the errors.
     ///
     /// # Errors
-    /// What is wrong with the file named.
+    /// Errors of the named file.
     pub(crate) fn inline_or_named(
         table: &Table<'_, '_>,
         options: &ReadOptions<'_>,
@@ -221,8 +221,8 @@ impl LinkFile {
             table.only(&DOCUMENT_KEYS, &mut log);
             Self::from_table(table, options, log)
         });
-        // Whoever wrote the name of a file need not be allowed to read it, and whoever runs this may be. So nothing of a file is
-        // quoted that another file names and that does not look like a link file.
+        // The author of the file name may not have the right to read that file, while the user of this program has. So
+        // text of another file is quoted only if it looks like a link file.
         let begins = |line: &str| ["[link]", "link =", "link=", "link."].iter().any(|start| line.starts_with(start));
         let ours = || source.inner().lines().any(begins);
         match read {
@@ -237,10 +237,10 @@ impl LinkFile {
         }
     }
 
-    /// The link of `link = { tc = "FILE" }`. `None` where that is wrong and the log says so.
+    /// Reads the link of `link = { tc = "FILE" }`. `None` if it is invalid; the log has the errors.
     ///
     /// # Errors
-    /// What is wrong with the file named.
+    /// Errors of the named file.
     fn read_tc(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<Self>, Problems> {
         let Some(TcLink { path, import }) = TcLink::read(table, log) else { return Ok(None) };
         let other = Arc::clone(log.source());
@@ -263,7 +263,7 @@ impl LinkFile {
         Err(Problems::one(Problem::error(&empty, None, kind)))
     }
 
-    /// The first device of a file of tc commands, or the one asked for. What is lost becomes a warning.
+    /// Reads the first or the requested device of a file of tc commands. Losses become a warning.
     fn from_tc(source: &Source, open: &ImportOptions, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let made = import::read(source, open)?;
         let mut link = Self::parse(&made.name, made.text, options)?;
@@ -291,7 +291,7 @@ impl LinkFile {
         Self::assemble_of(head, document, options, log)
     }
 
-    /// Of a link whose classes stand in `document`.
+    /// Assembles a link whose classes are in `document`.
     fn assemble_of(head: Head<'_>, document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let source = Arc::clone(log.source());
         let mut classes = classes(document, head.rate, log);
@@ -403,10 +403,11 @@ impl LinkFile {
         registry::find(&self.scheduler).expect("the scheduler was looked up when the file was read")
     }
 
-    /// Looks up another scheduler for this file, and what of the file it cannot honour (as warnings, if lenient).
+    /// Looks up another scheduler for this file, and the file's settings that it does not support (as warnings, if
+    /// lenient).
     ///
     /// # Errors
-    /// No such scheduler; or, if not lenient, what it cannot honour.
+    /// An unknown scheduler; or, if not lenient, unsupported settings.
     pub fn for_scheduler(
         &self,
         name: &str,
@@ -472,7 +473,8 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(ClassId::ROOT), ProblemKind::Refused { message }))
     }
 
-    /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
+    /// Reports service curves that exceed the link from `fails_at` after all start, with the class whose curve is
+    /// steepest at that time.
     fn not_admitted(&self, fails_at: Nanos) -> Problems {
         let slope = |class: ClassId| {
             let config = self.tree.config(class);
@@ -659,14 +661,15 @@ impl LinkFile {
         self.tree.leaves().iter().copied().filter(|class| !matched[class.index()]).collect()
     }
 
-    /// The leaves that no frame reaches by matches: those that have none and are not the default, and those whose frames earlier
-    /// matches take, each alone or together. A class may still be chosen in another way, such as by its number in the kernel.
+    /// Returns the leaves that no frame reaches by matches: those without a match that are not the default, and those
+    /// whose frames earlier matches take, alone or together. Such a class may still be selected in another way, such as
+    /// by its number in the kernel.
     ///
-    /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached where the search for a frame was given
-    /// up, which takes thousands of overlapping matches.
+    /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached if the search for a
+    /// frame was given up, which takes thousands of overlapping matches.
     ///
-    /// They are found when they are first asked for, by a classifier of the file's matches that is freed at the end. From then on the
-    /// answer is kept, also where `matches` are changed.
+    /// The result is computed on the first call, by a temporary classifier of the file's matches. Later calls return
+    /// the same result, even if `matches` has changed.
     #[must_use]
     pub fn unreachable(&self) -> &[ClassId] {
         self.unreachable.get_or_init(|| self.find_unreachable())
@@ -816,7 +819,7 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     if classes.all.len() < tables { RawClasses::with_room(0) } else { classes }
 }
 
-/// Reports matches that are never the first to match: of a text with ranges, all that it stands for.
+/// Reports matches that are never the first to apply; for a text with ranges, all of its matches.
 fn check_reach(classes: &RawClasses, log: &mut Log) {
     let mut reach = Reach::default();
     for text in classes.matches.chunk_by(|(_, _, one), (_, _, other)| one == other) {
@@ -862,7 +865,7 @@ fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
     }
 }
 
-/// Only FIFOs give way: an active queue decides by itself what it drops.
+/// Only FIFOs support push-out: an active queue chooses its own drops.
 fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).has_active_queue() {
         let why = "is an AQM, which chooses its own drops, and the link has when_full = \"push_out\"".to_owned();

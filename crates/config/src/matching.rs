@@ -1,7 +1,8 @@
-//! The match language: which frames belong to a class.
+//! The match language, which assigns frames to classes.
 //!
-//! A [`Match`] is plain data: conditions on a frame's headers, all of which have to hold. [`Match::matches`] says what it means, and
-//! a fast classifier has to give the same answers. `docs/link-files.md` is the users' reference of the text form.
+//! A [`Match`] is plain data: conditions on a frame's headers, all of which must hold. [`Match::matches`] defines its
+//! meaning, and a fast classifier must give the same results. `docs/link-files.md` is the users' reference of the text
+//! form.
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
@@ -179,7 +180,7 @@ impl Prefix {
         self.len == if self.version == IpVersion::V4 { 96 } else { 0 }
     }
 
-    /// The prefix of the same length whose address is zero.
+    /// Returns the prefix of the same length with address zero.
     #[must_use]
     pub fn without_address(&self) -> Self {
         Self { bits: 0, ..*self }
@@ -432,7 +433,7 @@ impl Match {
     /// Frames of TCP and UDP that show no ports, which are later fragments, are taken for what their first fragment is.
     pub(crate) fn minus(&self, other: &Self) -> Option<Vec<Self>> {
         let Some(both) = self.both(other) else { return Some(vec![*self]) };
-        // What can be parted are addresses and ports; all else has to be the same.
+        // Addresses and ports can be split; all other conditions must be equal.
         let parted = Self { src: None, dst: None, sport: None, dport: None, ..*self };
         let alike = parted == Self { src: None, dst: None, sport: None, dport: None, ..both };
         let narrows_ports = (self.sport, self.dport) != (both.sport, both.dport);

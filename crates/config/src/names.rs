@@ -134,10 +134,10 @@ impl Names {
         (id != FREE).then_some(ClassId(id))
     }
 
-    /// The class of that name, which somebody wrote.
+    /// Finds the class of a name written by the user.
     ///
     /// # Errors
-    /// Says which name may have been meant.
+    /// The error suggests a similar name.
     pub fn find(&self, name: &str) -> Result<ClassId, UnknownClass> {
         self.id(name).ok_or_else(|| UnknownClass::among(name, self.iter().skip(1)))
     }

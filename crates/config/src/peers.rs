@@ -16,7 +16,7 @@ pub(crate) const KEYS: [&str; 4] = ["name", "link", "class", "propagation"];
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// The link. It runs under the scheduler of the scenario's first link, whatever its own file says.
+    /// The link. It runs the scheduler of the scenario's first link; the scheduler of its own file is ignored.
     pub link: LinkFile,
     /// Propagation delay of the link, for packets that continue to another link.
     pub propagation: Nanos,
@@ -24,7 +24,7 @@ pub struct Peer {
     pub sources: Vec<SourceSpec>,
 }
 
-/// The links after the first, with nobody sending yet.
+/// Reads the links after the first, without sources.
 pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOptions<'_>, log: &mut Log) -> Vec<Peer> {
     const EXPECTED: &str = "a table for each further link: [[peer]], in double brackets";
     let Some(value) = document.get("peer") else { return Vec::new() };

@@ -1,10 +1,11 @@
-//! A document cut at its `[[class]]` headers, so that a file of a million classes is never in memory as a tree of TOML values.
+//! A document cut at its `[[class]]` headers, so that a file of a million classes is never in memory as a tree of TOML
+//! values.
 //!
-//! A line that begins with `[[class]]` is such a header unless it stands inside a string or a list of several lines. In that case the
-//! piece before it ends inside a string or a list, and does not parse. So a document is cut at every such line. Whenever a piece does
-//! not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound), and the document has to be read as a
-//! whole. Otherwise what is read from pieces is what the whole document says: the first piece (the head) has no class, the last
-//! may be followed by other tables (the tail), and head and tail have no key in common.
+//! A line that begins with `[[class]]` is such a header unless it is inside a string or a list of several lines. In
+//! that case the piece before it ends inside a string or a list, and does not parse. So a document is cut at every such
+//! line. If a piece does not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound), and
+//! the document must be read as a whole. Otherwise the pieces are equivalent to the document: the first piece (the
+//! head) has no class, the last may be followed by other tables (the tail), and head and tail have no key in common.
 
 use std::cell::Cell;
 
@@ -70,7 +71,7 @@ impl<'s> Pieces<'s> {
         self.classes.start..self.classes.start + HEADER.len()
     }
 
-    /// Returns true if the pieces were read, and are what the whole document says.
+    /// Returns true if the pieces were read and are equivalent to the document.
     pub(crate) fn are_sound(&self) -> bool {
         self.sound.get()
     }

@@ -146,7 +146,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Characters of a message that are shown at most, less those of the mark in the place of what is left out.
+/// Maximum length of a message in characters, without the mark for omitted text.
 const LONGEST: usize = 600;
 
 fn shortened(text: String) -> String {
@@ -237,7 +237,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A single problem stands for itself; several are listed as related.
+/// A single problem is reported directly; several are listed as related.
 impl Diagnostic for Problems {
     fn severity(&self) -> Option<Severity> {
         Some(Severity::Error)
@@ -272,7 +272,7 @@ impl Diagnostic for Problems {
     }
 }
 
-/// Collects what is found while a file is read.
+/// Collects the findings of a reader.
 #[derive(Debug)]
 pub(crate) struct Log {
     source: Source,

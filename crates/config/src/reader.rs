@@ -1,4 +1,4 @@
-//! Typed access to TOML tables: what is missing, misspelt or of the wrong type goes to the [`Log`], and reading goes on.
+//! Typed access to TOML tables: missing, misspelt and wrongly typed keys go to the [`Log`], and reading continues.
 
 use fairlink_core::{Nanos, Rate};
 use toml::Spanned;
@@ -37,7 +37,7 @@ type Entry<'a, 's> = (&'a Spanned<DeString<'s>>, &'a Spanned<DeValue<'s>>);
 /// Parses TOML.
 ///
 /// # Errors
-/// All errors of syntax. What could be read all the same is not looked at: most of what is wrong with it would follow.
+/// All errors of syntax. The partial result is not evaluated, because most of its errors would be consequential.
 pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -47,7 +47,7 @@ pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<
     if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
 }
 
-/// Parses TOML, without looking at what it says.
+/// Parses TOML without evaluating it.
 ///
 /// # Errors
 /// All errors of syntax.
@@ -290,7 +290,7 @@ impl<'a, 's> Table<'a, 's> {
         }
     }
 
-    /// The pieces of a document that was read in pieces, whose classes [`Table::get`] does not have.
+    /// Returns the pieces of a document that was read in pieces, whose classes are not available by [`Table::get`].
     pub(crate) fn pieces(&self) -> Option<&'a Pieces<'s>> {
         self.pieces
     }
@@ -390,7 +390,7 @@ const MAX_COMPARED: usize = 10_000;
 
 /// The known word that `word` is most likely a slip of: at most a third of its letters differ.
 pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // Comparing takes the product of the lengths; nobody mistypes a name this long.
+    // The cost of a comparison is the product of the lengths; a name of this length is not a typing error.
     if word.len() > 100 {
         return None;
     }

@@ -54,7 +54,7 @@ pub struct Scenario {
     pub names: Vec<String>,
     /// Changes of the link during the run, by time. Empty if there are peers or pools.
     pub changes: Vec<Change>,
-    /// Its scripts of the HTB text's generator, whose flows are among the sources.
+    /// Scripts of the HTB text's generator; their flows are among the sources.
     pub scripts: Vec<ScriptRun>,
     /// Links that run beside it.
     pub peers: Vec<Peer>,
@@ -62,7 +62,7 @@ pub struct Scenario {
     pub pools: Vec<PoolSpec>,
     /// Propagation delay of the scenario's own link, for packets that continue to another.
     pub propagation: Nanos,
-    /// Sources whose packets go over several links.
+    /// Sources whose packets cross several links.
     pub routes: Vec<RouteSpec>,
     /// Expectations about the runs.
     pub expectations: Vec<Expectation>,
@@ -79,11 +79,12 @@ impl Scenario {
         Self::from_source(&SourceText::read(path)?, options)
     }
 
-    /// A script of the HTB text's generator over a link: that of a link file, or of a file of tc commands (`.tc`), whose further devices
-    /// become peers. `rate` is that of the links of tc commands, which do not always say it.
+    /// Makes the scenario of a script of the HTB text's generator on a link: that of a link file, or of a file of tc
+    /// commands (`.tc`), whose further devices become peers. `rate` is the rate of tc's links, which may not be in the
+    /// commands.
     ///
     /// # Errors
-    /// What is wrong with either file, or does not fit together.
+    /// Errors of either file, or a mismatch between them.
     pub fn of_script(
         script: &Path,
         link: &Path,

@@ -1,9 +1,10 @@
-//! Other values for the numbers of a scenario: what `--sweep KEY=V1,V2` says, which keys there are, and the text with a value changed.
+//! Other values for the numbers of a scenario: the option `--sweep KEY=V1,V2`, the keys, and the text with a changed
+//! value.
 //!
-//! A key is the path of a number in the file, or of the `rule` of a pool. Tables that have several of their kind are called by name: `link.rate`, `seed`,
-//! `class.A1.guarantee`, `source.A1.packets_per_second`. A source is called by its class; the second source of a class is
-//! `source.A1#2`. Items of lists are counted from 1. A value is written as in the file, with its unit and without quotes, and the
-//! changed text is read as any other file, so that whatever is wrong with a value is found there.
+//! A key is the path of a number in the file, or of the `rule` of a pool. Elements of arrays of tables are named:
+//! `link.rate`, `seed`, `class.A1.guarantee`, `source.A1.packets_per_second`. A source is named by its class; the
+//! second source of a class is `source.A1#2`. Items of lists are counted from 1. A value is written as in the file,
+//! with its unit and without quotes. The changed text is read like any other file, which finds errors in the value.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -212,10 +213,10 @@ pub struct Template {
 /// Numbers that a scenario has whether it names them or not, and whether they are strings.
 const ALWAYS: [(&str, bool); 2] = [("seed", false), ("warmup", true)];
 
-/// Keys whose values are words that can be swept.
+/// Keys with words as values that can be swept.
 const WORDS: [&str; 1] = ["rule"];
 
-/// Keys whose values are names, even where they look like numbers.
+/// Keys with names as values, even if they look like numbers.
 const NAMES: [&str; 10] = ["name", "class", "parent", "link", "pool", "default", "file", "scheduler", "model", "match"];
 
 impl Template {
@@ -235,7 +236,7 @@ impl Template {
             // As text, it has to begin with a table: a key alone would belong to the table before.
             let lines = || link.inner().lines().map(str::trim);
             let begins = lines().find(|line| !line.is_empty() && !line.starts_with('#'));
-            // What does not look like a link file is not shown to whoever named it.
+            // Text that does not look like a link file is not shown to the author of its name.
             if begins.is_some_and(|line| line.starts_with('[')) && lines().any(|line| line.starts_with("[link]")) {
                 text.replace_range(key.span().start..value.span().end, "");
                 let _ = write!(text, "\n# {file}:\n{}", link.inner());

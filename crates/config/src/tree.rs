@@ -1,4 +1,4 @@
-//! From classes in any order to a [`Hierarchy`], whose ids follow file order with parents before children.
+//! Builds a [`Hierarchy`] of classes in any order. Its ids follow file order with parents before children.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Rate};
 
@@ -112,7 +112,7 @@ fn parents(classes: &RawClasses, log: &mut Log) -> Option<Vec<u32>> {
     sound.then_some(parents)
 }
 
-/// Positions in file order. Only a class whose parent comes later in the file waits for it.
+/// Orders positions by the file. Only a class whose parent comes later in the file is deferred.
 fn parents_first(classes: &RawClasses, parents: &[u32], log: &mut Log) -> Option<Vec<u32>> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {

@@ -16,7 +16,7 @@ const MAX_VALUES: usize = 4_000_000;
 /// Deepest nesting of lists and mappings.
 const MAX_DEPTH: usize = 100;
 
-/// A value and where it stands: a byte range that begins with the value.
+/// A value and its place: a byte range that begins with the value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) at: Span,
@@ -136,7 +136,7 @@ pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
     Some(loader.documents)
 }
 
-/// A place and what is wrong there.
+/// A place and an error.
 type Wrong = (Span, String);
 
 /// Counts of characters as byte offsets. Places are asked for in ascending order mostly.
@@ -162,7 +162,7 @@ impl Places<'_> {
     }
 }
 
-/// A list or a mapping whose end has not come yet.
+/// A list or a mapping that is not closed yet.
 struct Open {
     at: Span,
     anchor: usize,
@@ -175,7 +175,7 @@ struct Open {
 #[derive(Default)]
 struct Mapping {
     entries: Vec<(String, Node)>,
-    /// The key whose value is next.
+    /// The key of the next value.
     key: Option<String>,
 }
 
@@ -283,7 +283,7 @@ fn plain(text: Cow<'_, str>) -> Value {
     }
 }
 
-/// Returns true for what the core schema of YAML reads as a number, infinities aside.
+/// Returns true for numbers of YAML's core schema, except infinities.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     digits.starts_with(|first: char| first.is_ascii_digit() || first == '.')

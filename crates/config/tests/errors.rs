@@ -12,7 +12,7 @@ fn link(text: &str) -> Result<LinkFile, Problems> {
     LinkFile::parse("bad.toml", text, &ReadOptions::default())
 }
 
-/// One title, the file and what is said about it for each case.
+/// For each case: the title, the file and its messages.
 fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
     let mut table = String::new();
     for (title, text) in cases {
@@ -262,9 +262,10 @@ fn errors_of_matches_point_into_the_match() {
 
 #[test]
 fn a_match_at_an_inner_class_is_refused() {
-    // Elsewhere a filter that selects an inner class has handed packets to something without a queue, and filters that refer to each
-    // other have gone round in circles. A cycle cannot be written here: a match tells headers, and nothing in it can name another
-    // match or a class; the class that it is written at is where it ends. (Parents in a circle are among the errors of classes.)
+    // In other systems, a filter that selects an inner class has passed packets to something without a queue, and
+    // filters that refer to each other have formed loops. A loop cannot be written here: a match names headers, not
+    // another match or a class; the class that it belongs to ends the search. (Cycles of parents are among the errors
+    // of classes.)
     let text =
         "link.rate = '1gbit'\n[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\nparent = 'a'\nmatch = 'tcp'";
     assert_eq!(

@@ -37,7 +37,7 @@ enum Expression {
     /// The same in each.
     Same(Span),
     Text(Pattern),
-    /// A list of texts; one that has no column stands there as it is.
+    /// A list of texts; one without a column is copied unchanged.
     List(Vec<Pattern>),
 }
 
@@ -49,10 +49,10 @@ struct Setting<'a> {
     is_named: bool,
 }
 
-/// Writes a class for each row of the table that `section` names. Returns the table where there is one.
+/// Writes a class for each row of the table that `section` names. Returns the table if there is one.
 ///
 /// # Errors
-/// What is wrong with the table; what is wrong with the section is in the log.
+/// Errors of the table; those of the section are in the log.
 pub(super) fn write(
     section: &Section<'_>,
     templates: &Templates<'_>,

@@ -6,7 +6,7 @@ use toml_parser::lexer::TokenKind;
 
 use crate::problem::Span;
 
-/// The header of a table with what stands below it; or what stands before the first header.
+/// The header of a table with its contents; or the text before the first header.
 #[derive(Debug)]
 pub(super) struct Section<'s> {
     pub(super) span: Span,
@@ -86,7 +86,7 @@ impl<'s> Section<'s> {
             }
     }
 
-    /// Returns true if it is about a template.
+    /// Returns true if it is a template.
     pub(super) fn is_template(&self) -> bool {
         self.path.first().is_some_and(|key| key == "template")
     }

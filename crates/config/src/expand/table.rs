@@ -21,8 +21,8 @@ pub(super) struct Row {
     pub(super) span: Span,
 }
 
-/// Returns true if a file may be a table, by its name. Nothing of another file is read or quoted: whoever wrote the name need not be
-/// allowed to read it.
+/// Returns true if the name of a file is that of a table. Other files are not read or quoted: the author of the name
+/// may not have the right to read them.
 pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv") || end.eq_ignore_ascii_case("tsv"))
 }
@@ -48,7 +48,7 @@ impl Table {
             .from_reader(text.as_bytes());
         let mut rows = Vec::new();
         let mut fields = StringRecord::new();
-        // What is in memory and is UTF-8 can always be read; ends of lines and quotes are looked at below.
+        // UTF-8 in memory can always be read; line ends and quotes are checked below.
         while reader.read_record(&mut fields).unwrap_or(false) {
             let start = mark + fields.position().map_or(0, |at| at.byte() as usize);
             let end = mark + reader.position().byte() as usize;
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// The place of a row within what the reader took for it: with empty rows, and rows left out, before it.
+/// Returns the place of a row within the reader's range, which includes preceding empty rows and comments.
 pub(crate) fn row(text: &str, mut span: Span) -> Span {
     let is_left_out = |line: &str| line.trim().is_empty() || line.starts_with('#');
     while let Some(line) = text[span.clone()].split_inclusive('\n').next()

@@ -59,7 +59,7 @@ fn with_table(link: &str, table: &str) -> Source {
     SourceText::among("dir/link.toml", link, Arc::new(Memory::new(tables)))
 }
 
-/// The text that it is written out to, or what is wrong.
+/// Returns the expanded text, or its errors.
 fn written(link: &str, table: &str) -> Result<String, String> {
     let made = expand(&with_table(link, table));
     made.map(|source| source.inner().to_owned()).map_err(|problems| problems.lines())
@@ -201,7 +201,7 @@ fn what_is_wrong_with_templates_and_tables_is_said_at_its_place() {
         let says = read(&format!("{link}[link]\nrate = \"1gbit\"\n"), table).unwrap_err();
         assert!(says.contains(wanted) && says.contains("dir/link.toml"), "{link:?}: {says}");
     }
-    // A text that came by itself names no files.
+    // A text without files names none.
     let text = "[link]\nrate = \"1gbit\"\n[[classes]]\nfrom = \"t.csv\"\n";
     let says = LinkFile::parse("sent", text, &ReadOptions::default()).unwrap_err().lines();
     assert!(
@@ -246,7 +246,7 @@ fn braces_written_twice_are_braces_and_numbers_and_flags_stand_without_quotes() 
         "[[classes]]\nfrom = \"t.csv\"\nname = \"{{{name}}}\"\nweight = \"{w}\"\nbounded = \"{b}\"\nqueue = \"fifo\"\n";
     let made = written(link, "name,w,b\n7,3,true\n").unwrap();
     assert_eq!(made, "[[class]]\nname = \"{7}\"\nweight = 3\nbounded = true\nqueue = \"fifo\"\n\n");
-    // What is written out is written out.
+    // Expansion is idempotent.
     assert_eq!(written(&made, ""), Ok(made.clone()));
 }
 

@@ -1,11 +1,14 @@
-//! Kubernetes: the bandwidth annotations of pods, as `kubectl get pods -A -o json` or `-o yaml` prints them, and of manifests.
+//! Kubernetes: the bandwidth annotations of pods, from the output of `kubectl get pods -A -o json` or `-o yaml`, and of
+//! manifests.
 //!
-//! Source: the documentation of Kubernetes (network plugins, support of traffic shaping) and of the CNI plugin `bandwidth`, which limits each pod by a token
-//! bucket of its own. Values are quantities of Kubernetes in bit/s: `10M`, `1Gi`.
+//! Source: the documentation of Kubernetes (network plugins, support of traffic shaping) and of the CNI plugin
+//! `bandwidth`, which polices each pod with its own token bucket. Values are Kubernetes quantities in bit/s: `10M`,
+//! `1Gi`.
 //!
-//! Nothing shares out a node's link among its pods there. Here a pod's limit is its ceiling, and all pods of a node have equal shares of its link.
+//! Kubernetes does not share a node's link among its pods. Here a pod's limit is its ceiling, and all pods of a node
+//! have equal shares of its link.
 //!
-//! A manifest has no address: its pods get one when they run. So its classes have no match, which is said.
+//! A manifest has no address: its pods get one when they run. So its classes have no match, with a note.
 
 mod objects;
 #[cfg(test)]
@@ -28,7 +31,7 @@ use crate::yaml::{self, Node};
 pub struct Options {
     /// Rate of the node's link, in each direction.
     pub rate: Rate,
-    /// The node whose pods are meant, where there are several.
+    /// Node of the pods, if there are several.
     pub node: Option<String>,
     /// Directions to import; down (ingress) only when empty.
     pub directions: Vec<Direction>,
@@ -85,7 +88,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     sound(links, kept, notes.all)
 }
 
-/// Pods with longer prefixes before those whose prefixes contain them.
+/// Sorts pods with longer prefixes before those whose prefixes contain them.
 fn in_order(pods: Vec<Pod>, log: &mut Log) -> Vec<Pod> {
     match order(&pods.iter().map(|pod| pod.prefixes.clone()).collect::<Vec<_>>()) {
         Ok(order) => {
@@ -126,7 +129,7 @@ fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
     }
 }
 
-/// A quantity of Kubernetes as a whole number from 1 to 10^12; what is behind the point is cut off.
+/// Parses a Kubernetes quantity as a whole number from 1 to 10^12; the fraction is truncated.
 fn quantity(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -69,7 +69,7 @@ pub fn import(devices: (&str, &str), network: Option<(&str, &str)>, options: &Op
 /// As [`import`].
 pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
-    // {} is a network without nodes, whose circuits all hang off the link.
+    // {} is a network without nodes: all circuits are directly below the link.
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;
     let network = network.filter(|network| !network.nodes.is_empty());
     let mut log = Log::new(devices);
@@ -141,7 +141,7 @@ fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, lo
     circuits.retain(|circuit| !circuit.prefixes.is_empty());
 }
 
-/// Puts circuits with longer prefixes before those whose prefixes contain them.
+/// Sorts circuits with longer prefixes before those whose prefixes contain them.
 fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
     let prefixes: Vec<_> = circuits.iter().map(|circuit| circuit.prefixes.clone()).collect();
     match order(&prefixes) {

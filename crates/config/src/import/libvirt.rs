@@ -359,7 +359,7 @@ fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
 /// Interfaces with addresses, in the order in which matches count.
 fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interface> {
     let mut all: Vec<Interface> = Vec::new();
-    // Those told by their MAC, by position.
+    // Interfaces matched by MAC, by position.
     let mut by_mac: HashMap<Mac, usize> = HashMap::new();
     for mut interface in std::mem::take(&mut found.interfaces) {
         let given = interface.mac.and_then(|mac| found.addresses.get(&mac));

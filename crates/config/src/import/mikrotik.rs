@@ -243,7 +243,7 @@ impl<'a> Reading<'a> {
             (_, false, None) => Queues::Tree,
         };
         let directions = match (&self.options.directions[..], queues) {
-            // What a tree sees is what leaves by an interface.
+            // A tree shapes traffic that leaves by an interface.
             (_, Queues::Tree) | ([], _) => vec![Direction::Down],
             (asked, _) => asked.to_vec(),
         };
@@ -281,7 +281,7 @@ impl<'a> Reading<'a> {
                         let below = all.iter().zip(&tops).filter(|(queue, top)| **top == root && queue.name != root);
                         let below: Vec<&Queue<'_>> = below.map(|(queue, _)| queue).collect();
                         let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
-                        // What a queue hangs below, where the root is one.
+                        // The parent of a topmost queue.
                         let base = all.iter().position(|queue| queue.name == root).map_or(root, |at| bases[at]);
                         let own = if base == GLOBAL { Place::default() } else { Place { out: Some(base), into: None } };
                         let place = places.get(base).copied().unwrap_or(own);
@@ -295,8 +295,8 @@ impl<'a> Reading<'a> {
         links
     }
 
-    /// Gives queues of `global` whose marks are all of what leaves by one interface, or of what comes in by one, that interface to hang off, where the file does
-    /// not say which network is there. Returns where the frames of such queues are.
+    /// Moves queues of `global` to an interface, if their marks are all of traffic that leaves by it or arrives at it
+    /// and the file does not have the network there. Returns the place of the frames of such queues.
     fn told_by_interface(&mut self, all: &[Queue<'a>], tops: &mut [&'a str]) -> HashMap<&'a str, Place<'a>> {
         let mut places = HashMap::new();
         let taken: HashSet<&str> = tops.iter().copied().filter(|top| *top != GLOBAL).collect();
@@ -367,7 +367,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The queues of a section, whose parents are sound.
+    /// Reads the queues of a section, with valid parents.
     fn queues(&mut self, section: &str, direction: Direction) -> Vec<Queue<'a>> {
         let mut all: Vec<Queue<'a>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -422,7 +422,7 @@ impl<'a> Reading<'a> {
     }
 
     fn queue(&mut self, command: &'a Command, simple: bool, direction: Direction) -> Option<Queue<'a>> {
-        // Of a pair, the first is what the target sends.
+        // The first of a pair is for traffic that the target sends.
         let side = |text: &'a str| match text.split_once('/') {
             Some((up, down)) if simple => {
                 if direction == Direction::Up {
@@ -522,7 +522,8 @@ impl<'a> Reading<'a> {
         Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind, per })
     }
 
-    /// `queue` and `per` of a link file for a type of RouterOS. No queue for the types that nobody chose, `default` and `default-small`.
+    /// Returns `queue` and `per` of a link file for a queue type of RouterOS. No queue for the default types, `default`
+    /// and `default-small`.
     fn kind(&mut self, name: &str, at: &Span) -> (Option<&'static str>, Option<&'static str>) {
         let tallies = &mut self.tallies;
         let (kind, per) = self.kinds.get(name).map_or(("", None), |(kind, per)| (kind.as_str(), *per));

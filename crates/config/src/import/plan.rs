@@ -31,10 +31,10 @@ pub(super) struct Class {
     pub(super) parent: Option<usize>,
     /// Name or place in the tool's configuration, for people.
     pub(super) remark: String,
-    /// The least that it is to get; `None` where nothing is said.
+    /// Minimum rate; `None` if there is none.
     pub(super) floor: Option<u64>,
     pub(super) ceiling: Option<u64>,
-    /// `queue` of a link file; `None` where nobody chose one.
+    /// `queue` of a link file; `None` for the tool's default.
     pub(super) queue: Option<&'static str>,
     /// `per` of a link file.
     pub(super) per: Option<&'static str>,
@@ -87,7 +87,7 @@ impl Plan {
                 sums[parent] += u128::from(wanted);
             }
         }
-        // The part of what is wanted that fits everywhere, as a fraction.
+        // The fraction of the requests that fits everywhere.
         let spare = self.classes.get(self.default).and_then(|class| class.floor).unwrap_or(0);
         let mut part = (u128::from(rate.saturating_sub(spare)), all);
         for (class, &sum) in self.classes.iter().zip(&sums) {

@@ -1,4 +1,4 @@
-//! Whatever bytes a file holds, it is read or refused.
+//! Files of any bytes are read or refused.
 
 use fairlink_core::Rate;
 use proptest::prelude::*;

@@ -215,7 +215,7 @@ fn matches(matches: &[String], text: &mut String) {
     }
 }
 
-/// The HTB that the other tool sets up. It need not tell classes apart where nobody but a simulator reads it.
+/// Writes the HTB of the other tool. Matches are omitted if only the simulator reads it.
 fn htb(plan: &Plan, lent: &Fitted, head: &str, with_frames: bool) -> String {
     let inner = plan.inner();
     let mut text = String::new();

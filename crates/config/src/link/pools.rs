@@ -32,7 +32,7 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
     let mut pools: Vec<PoolSpec> = Vec::new();
     let mut spans = Vec::new();
     let mut sound = true;
-    // Those with something wrong, which is said once.
+    // Pools with an error, which is reported once.
     let mut unsound: Vec<String> = Vec::new();
     for value in tables {
         let Some(table) = value.table(POOL, EXPECTED, log) else { continue };

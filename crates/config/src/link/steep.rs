@@ -7,8 +7,8 @@ use crate::problem::{Problem, ProblemKind};
 use crate::units::{show_rate, show_time};
 
 impl LinkFile {
-    /// The refusal of a convex curve of `class` whose first slope is above zero: it does not stay two pieces (\[hfsc\] Section 4). Not of an upper limit,
-    /// which may not start flat either.
+    /// Returns the error for a convex curve of `class` whose first slope is above zero: it does not stay two pieces
+    /// (\[hfsc\] Section 4). Not for an upper limit, which may not start flat either.
     pub(super) fn steep_curve(&self, class: ClassId) -> Option<Problem> {
         let config = self.tree.config(class);
         let curves = [

@@ -1,4 +1,4 @@
-//! Warnings about a sound link: what the scheduler, the gateway or the traffic makes of it.
+//! Warnings about a valid link, because of the scheduler, the gateway or the traffic.
 
 use fairlink_core::{ClassId, Feature, Rate, Sharing};
 use miette::Severity;

@@ -71,7 +71,7 @@ struct Counters<W> {
 /// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassifierSteps {
-    /// Frames whose class was looked up in full. The flow cache answered for all others.
+    /// Frames that were classified in full. The flow cache answered for all others.
     pub full: u64,
     /// Entries of the flow cache that were compared with a frame.
     pub entries: u64,
@@ -112,8 +112,9 @@ impl Classifier {
 }
 
 impl<W: Work> Classifier<W> {
-    /// As [`Classifier::new`], with steps counted by `W` and with this seed of all hashes. Where flows are in the cache is the same in every run then, so
-    /// that somebody who knows the seed can choose flows that evict another: for experiments.
+    /// Like [`Classifier::new`], with steps counted by `W` and with this seed of all hashes, for experiments. The
+    /// places of flows in the cache are then the same in every run, and someone who knows the seed can choose flows
+    /// that evict another.
     #[must_use]
     pub fn working(rules: &[(ClassId, Match)], default: ClassId, seed: u64) -> Self {
         // Rules behind one that matches everything are never reached.

@@ -1,11 +1,12 @@
-//! Reads the headers of a frame in one walk. Its bytes may be anything.
+//! Parses the headers of a frame in one pass. Its bytes may have any content.
 //!
-//! It understands Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791) with options
-//! and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. Of VLAN tags the key has the first two.
+//! Supported are Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791)
+//! with options and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. The key has the
+//! first two VLAN tags.
 //!
-//! Every read is checked and every loop is bounded. What does not parse is left out of the key. So a frame that is cut short can
-//! still be matched by its VLAN; where no match needs so little, it goes to the default class. A length field that claims more
-//! than the frame holds is not believed, and does not hide what is there.
+//! Every read is checked and every loop is bounded. Headers that do not parse are left out of the key. So a truncated
+//! frame can still be matched by its VLAN; if no match suffices, it belongs to the default class. A length field that
+//! exceeds the frame is ignored and does not hide the headers that are present.
 //!
 //! Only the first fragment of a datagram has ports. The others can match on addresses, protocol and code point.
 

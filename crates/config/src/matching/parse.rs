@@ -148,12 +148,12 @@ impl Match {
         }
     }
 
-    /// Reads a match that may have ranges: `vlan 100-199`, `dst host 10.0.0.10-10.0.0.50`. It stands for one match of each VLAN id, and
-    /// for one of each of the fewest prefixes that make up a range of addresses: a frame meets the text if it meets any of
-    /// them, and none of them covers another. There are 1 to [`MAX_STANDS_FOR`].
+    /// Parses a match that may have ranges: `vlan 100-199`, `dst host 10.0.0.10-10.0.0.50`. It expands to one match for
+    /// each VLAN id, and for each of the fewest prefixes that make up a range of addresses: a frame meets the text if
+    /// it meets any of them, and none of them covers another. There are 1 to [`MAX_STANDS_FOR`].
     ///
     /// # Errors
-    /// [`MatchError`], which also refuses what no frame can meet.
+    /// [`MatchError`], also for a match that no frame can meet.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, MatchError> {
         let mut parser = Parser { text, words: words(text), next: 0, made: Self::ANY, ranges: Ranges::default() };
         parser.run()?;

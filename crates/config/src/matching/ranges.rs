@@ -26,7 +26,7 @@ impl Ranges {
             .fold(1, usize::saturating_mul)
     }
 
-    /// `made` with each combination of what they stand for.
+    /// Returns `made` with each combination of the ranges' parts.
     pub(super) fn spread(&self, made: Match) -> Vec<Match> {
         let mut all = vec![made];
         all = each(all, &self.vlans, |made, &vlan| made.vlan = Some(vlan));

@@ -14,7 +14,7 @@ pub struct Reach {
     seen: usize,
 }
 
-/// Matches of one shape with their positions, by what is left of them when ranges of ports are taken for all ports.
+/// Matches of one shape with their positions, keyed by the match with ranges of ports replaced by all ports.
 type Group = HashMap<Match, Vec<(usize, Match)>>;
 
 /// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond this number a
@@ -34,7 +34,7 @@ impl Reach {
             .min();
         self.seen += 1;
         if covered_by.is_some() {
-            // Whatever it covers, the one that covers it does.
+            // The covering match covers everything that it covers.
             return covered_by;
         }
         let shape = shape_of(new);

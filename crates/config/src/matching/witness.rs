@@ -356,13 +356,13 @@ mod tests {
                 let version = version.or(dst.map(|prefix| prefix.version()));
                 let made =
                     Match { dst_mac, vlan, inner_vlan, ethertype, version, proto, dst, dport, dscp, ..Match::ANY };
-                // What the text form refuses is left out.
+                // Matches that the text form refuses are left out.
                 Match::parse(&made.to_string()).ok().filter(|read| *read == made)
             },
         )
     }
 
-    /// A frame of each kind that those matches tell apart.
+    /// A frame of each kind that those matches distinguish.
     fn universe() -> Vec<FrameKey> {
         let mut all = Vec::new();
         let tags = [None, Some(0), Some(1), Some(2)];

@@ -1,4 +1,4 @@
-//! Every kind of thing that can be wrong with a file: the message, what to do, and what the place is labelled.
+//! All kinds of problems of a file: message, remedy, and label of the place.
 
 use fairlink_core::{MAX_CLASSES, MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
@@ -92,7 +92,7 @@ pub enum ProblemKind {
         key: String,
         /// Expected value.
         expected: &'static str,
-        /// TOML's name of what it is.
+        /// TOML's name of the type found.
         found: &'static str,
     },
     /// A quantity.

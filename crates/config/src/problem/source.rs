@@ -39,7 +39,7 @@ pub(crate) struct Origin {
 pub(crate) enum From {
     /// The same text, which begins there.
     Copy(usize),
-    /// Made from what stands there.
+    /// Made from the text at this place.
     Place(Span),
 }
 
@@ -117,7 +117,7 @@ impl SourceText {
         &self.name
     }
 
-    /// The text; of a link file with templates or tables of classes, what they were written out to.
+    /// The text; for a link file with templates or tables of classes, the expanded text.
     #[must_use]
     pub fn inner(&self) -> &str {
         &self.text

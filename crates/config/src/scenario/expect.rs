@@ -100,7 +100,7 @@ pub struct Expectation {
     pub quantity: Quantity,
     /// A time in the phase that is meant; without one the whole run.
     pub at: Option<Nanos>,
-    /// The scheduler whose runs are meant; without one all.
+    /// Scheduler of the runs; all runs without one.
     pub scheduler: Option<&'static SchedulerInfo>,
     /// The least that is right, in the quantity's unit.
     pub at_least: Option<f64>,
@@ -208,7 +208,7 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     Some(Expectation { class, quantity, at, scheduler, at_least, at_most, line })
 }
 
-/// `None` where a value is there and wrong, which has been said.
+/// Returns `None` if a value is present and invalid, which has been reported.
 #[expect(clippy::option_option, reason = "absent, wrong, right")]
 fn none_or<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {

@@ -112,7 +112,7 @@ pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
     Some(kind)
 }
 
-/// The model of a source whose class has this `guarantee` in bit/s.
+/// Reads the model of a source whose class has this `guarantee` in bit/s.
 pub(super) fn model(
     table: &Table<'_, '_>,
     kind: Kind,

@@ -11,7 +11,7 @@ use crate::reader::{Table, Value};
 /// Most links of a route after its first.
 const MAX_HOPS: usize = 1000;
 
-/// A source whose packets go over several links.
+/// A source whose packets cross several links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
     /// Name in reports: the classes of the route.

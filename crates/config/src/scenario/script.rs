@@ -1,7 +1,8 @@
 //! `model = "script"`: a script of the HTB text's generator as the sources of a scenario.
 //!
-//! A flow becomes a source for each length and rate that it has. Its class is the one whose `classid` is its priority. Its link is
-//! the `[[peer]]` that has the name of its interface. The one interface that is no peer is the scenario's own link.
+//! A flow becomes a source for each length and rate that it has. Its class is the one whose `classid` is its priority.
+//! Its link is the `[[peer]]` with the name of its interface. The only interface that is not a peer is the scenario's
+//! own link.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::peers::Peer;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::Table;
 
-/// A script of a scenario, for whoever draws what became of its flows.
+/// A script of a scenario, for figures of its flows.
 #[derive(Clone, Debug)]
 pub struct ScriptRun {
     /// The script.
@@ -26,10 +27,10 @@ pub struct ScriptRun {
     pub flows: Vec<(u32, usize, ClassId)>,
 }
 
-/// Reads a script. What is wrong with it is at its place.
+/// Reads a script.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors of the script, with places.
 pub fn read_script(source: &Source) -> Result<Script, Problems> {
     Script::parse(source.inner()).map_err(|errors| {
         let mut log = Log::new(source);

@@ -15,7 +15,7 @@ const BEST_EFFORT: Tin = Tin { quantum: 16, points: &[] };
 /// LE and CS1.
 const BULK: Tin = Tin { quantum: 1, points: &[1, 8] };
 
-/// The tins that a word stands for; none where they are not read, or there is one.
+/// Returns the tins of a word; none if they are not supported, or if there is only one.
 pub(super) fn tins(kind: &str) -> &'static [Tin] {
     match kind {
         // TOS4, VA, EF, CS6, CS7.

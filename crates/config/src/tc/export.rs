@@ -60,7 +60,7 @@ struct Writer<'l> {
     device: &'l str,
     cbq: bool,
     numbers: HashMap<ClassId, Classid>,
-    /// The class that stands for the link, where it takes one.
+    /// The class of the link itself, if it needs one.
     top: Option<Classid>,
     text: String,
     notes: Vec<Problem>,
@@ -379,7 +379,7 @@ impl Writer<'_> {
     }
 }
 
-/// The filters of a match, as protocol and conditions, or what they cannot say.
+/// Returns the filters of a match, as protocol and conditions, or the part that is not expressible.
 fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     if made.vlan.is_some() || made.inner_vlan.is_some() {
         return Err("a VLAN tag, which interfaces remove from frames".to_owned());

@@ -1,6 +1,6 @@
-//! Filters, as far as the match language reaches: `u32` on the fields that it names and on the words that the kernel shows for them,
-//! `flower` and `matchall`. Whatever else a filter asks is not left out of the match, which would then take other frames: the whole
-//! filter is left out, and said to be.
+//! Filters that are expressible as matches: `u32` on the named fields and on the words that the kernel prints for them,
+//! `flower` and `matchall`. A filter with any other condition is left out as a whole, with a note: without that
+//! condition, the match would take other frames.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,8 +19,8 @@ type Conditions = Result<Vec<String>, String>;
 /// The filter asks for frames without ECN.
 const ECN: &str = "ecn";
 
-/// Reads what stands behind the kind, of a filter with this protocol and preference: a match, or several of which one has to hold. `None` where it is
-/// left out or wrong, and notes or log say so.
+/// Reads the words after the kind, of a filter with this protocol and preference: a match, or several alternatives.
+/// `None` if it is left out or invalid; notes or the log have the reason.
 pub(super) fn read(
     (protocol_word, preference): (Option<&Word>, Option<u64>),
     kind: &Word,
@@ -44,7 +44,7 @@ pub(super) fn read(
             }
             "action" | "police" => {
                 let rest = words.rest();
-                // What becomes of a policer is said where all filters of its class are known.
+                // A policer is reported when all filters of its class are known.
                 if word.text != "police" && !rest.iter().any(|word| word.text == "police") {
                     let why = format!("\"{}\" of this filter has no counterpart", word.text);
                     left_out(&word.at, why, log, notes);
@@ -146,7 +146,7 @@ fn protocol(name: Option<&str>) -> Conditions {
     Ok(vec![format!("ethertype {number:#06x}")])
 }
 
-/// The next word, or what is missing.
+/// Returns the next word, or the missing one.
 fn word<'w>(words: &mut Words<'w>, what: &str) -> Result<&'w str, String> {
     words.next().map(|word| word.text.as_str()).ok_or_else(|| format!("{what} without a value"))
 }
@@ -159,7 +159,7 @@ fn number(words: &mut Words<'_>, what: &str) -> Result<u32, String> {
 
 fn u32_option(option: &str, words: &mut Words<'_>) -> Conditions {
     if option != "match" {
-        // What the kernel shows of a filter, and what changes nothing.
+        // Words that the kernel prints without a meaning for matching.
         if ["ht", "link", "hashkey", "divisor", "offset", "sample", "mark", "indev", "at", "key"].contains(&option) {
             words.next();
         }
@@ -330,7 +330,7 @@ fn code_point(value: u32, mask: u32) -> Conditions {
     Ok(conditions)
 }
 
-/// The code points of the types of service that are `value` under a mask, whatever their bits of ECN are.
+/// Returns the code points of the types of service equal to `value` under a mask, with any ECN bits.
 pub(super) fn code_points(value: u32, mask: u32) -> Vec<String> {
     let holds = |point: &u32| (point << 2 ^ value) & mask & 0xfc == 0;
     (0..=u32::from(MAX_DSCP)).filter(holds).map(|point| point.to_string()).collect()

@@ -9,7 +9,7 @@ pub(super) fn wrong(at: &Span, what: String, help: Option<&'static str>, log: &m
     log.error(at.clone(), ProblemKind::Tc { what, help });
 }
 
-/// Notes what there is nothing for.
+/// Notes a setting without a counterpart.
 pub(super) fn left_out(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
     note(at, ProblemKind::LeftOut { what }, log, notes);
 }

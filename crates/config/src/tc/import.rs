@@ -22,8 +22,7 @@ use crate::units::show_bps;
 /// Values that tc commands do not give.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// The rate of every link. Without it that of CBQ's `bandwidth`; under HTB, which names none, what the classes at the root may
-    /// send together.
+    /// Rate of every link. Default: CBQ's `bandwidth`; for HTB, which has none, the sum of the root's classes.
     pub rate: Option<Rate>,
     /// The only device to import; without it all of them, the first as the file's own link.
     pub device: Option<String>,
@@ -140,7 +139,7 @@ fn compare_depth(device: &Device, log: &Log, notes: &mut Vec<Problem>) {
     }
 }
 
-/// Goes on where there is no error yet.
+/// Continues if there is no error yet.
 fn continued(log: Log) -> Result<Log, Problems> {
     if log.has_errors() { Err(log.into_errors()) } else { Ok(log) }
 }
@@ -376,7 +375,7 @@ impl Writer<'_> {
             .map(|class| Asked {
                 parent: class.parent.and_then(|parent| device.classes.place(parent)),
                 floor: class.set.rate,
-                // A class of the root borrows from nobody.
+                // A class of the root cannot borrow.
                 ceiling: match class.parent {
                     _ if !limits => None,
                     None if class.set.pslot.is_none() => class.set.rate,
@@ -406,7 +405,7 @@ impl Writer<'_> {
             if guarantee > rate {
                 raised.push((class.at.clone(), class.id, rate, guarantee));
             }
-            // What was said of the rate alone goes on to hold.
+            // An implicit ceiling equals the original rate.
             class.set.ceil = class.set.ceil.or(limits.then_some(rate));
             if let (None, None, Some(ceil)) =
                 (class.parent, class.set.pslot, class.set.ceil.filter(|&ceil| ceil > rate))
@@ -443,7 +442,7 @@ impl Writer<'_> {
     /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
     /// filter may come to stand before another's.
     fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<Match>)> {
-        // What was tried before, in the order of the filters, and which of it is left.
+        // Filters tried before, in order, and the remaining part of each.
         let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {
@@ -756,7 +755,7 @@ fn needed(device: &Device) -> u64 {
     sum.max(borrowed.unwrap_or(0))
 }
 
-/// The burst that tc takes where none is written, in bytes: 1600, and what the rate brings in a tick of the kernel's clock, 1 ns.
+/// Returns tc's default burst in bytes: 1600, plus the bytes of the rate in a tick of the kernel's clock, 1 ns.
 fn default_burst(bps: u64) -> u64 {
     1600 + bps / 8 / 1_000_000_000
 }

@@ -1,8 +1,9 @@
-//! Marks of the firewall: which frames get one, by the rules of iptables, ip6tables and nft.
+//! Firewall marks: the frames that get each mark, by rules of iptables, ip6tables and nft.
 //!
-//! A packet passes the chains in the order of [`HOOKS`], and each of them rule by rule. A rule that sets a mark lets it go on, so that a later
-//! rule counts; verdicts end a chain. In a link file the first match counts: [`walk`] makes such a list. Bits of a mark that rules leave
-//! unknown are followed as unknown. Sources: iptables(8), iptables-extensions(8), nft(8), tc-fw(8), xt_mark.c.
+//! A packet passes the chains in the order of [`HOOKS`], and each of them rule by rule. A rule that sets a mark lets it
+//! continue, so a later rule overrides; verdicts end a chain. In a link file the first match applies: [`walk`] makes
+//! such a list. Bits of a mark that rules leave unknown are tracked as unknown. Sources: iptables(8),
+//! iptables-extensions(8), nft(8), tc-fw(8), xt_mark.c.
 
 mod bits;
 mod iptables;
@@ -28,7 +29,7 @@ use walk::{Region, State, Walk};
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "egress"];
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
-/// Most rules whose loss is told one by one.
+/// Maximum number of rules whose loss is reported one by one.
 const MAX_TOLD: usize = 200;
 
 /// The rules of the firewall.

@@ -58,7 +58,7 @@ impl<'w> Words<'w> {
         value
     }
 
-    /// The word behind `of`, read by `read`; `example` shows what it takes.
+    /// Reads the value of `of` with `read`; `example` shows its form.
     pub(super) fn read<T>(
         &mut self,
         of: &Word,
@@ -203,7 +203,7 @@ pub(super) fn class(kind: RootKind, words: &mut Words<'_>, log: &mut Log, notes:
     }
 }
 
-/// The bands of prio: defaults of tc-prio(8), and a map that is cut short goes on with its first band.
+/// Reads the bands of prio: defaults of tc-prio(8); a truncated map continues with its first band.
 fn prio(words: &mut Words<'_>, log: &mut Log) -> Option<RootKind> {
     const MOST: u64 = MAX_PRIORITY + 1;
     let (mut bands, mut map) = (3, [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -303,7 +303,7 @@ fn cbq_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
             "maxburst" => set.maxburst = words.read(word, count, COUNT, log),
             "bounded" => set.bounded = true,
             "isolated" => set.isolated = true,
-            // That of the link, said once more.
+            // Repetition of the link's bandwidth.
             "bandwidth" => {
                 words.read(word, some_rate, RATE, log);
             }
@@ -336,7 +336,7 @@ fn hfsc_class(words: &mut Words<'_>, log: &mut Log) -> Settings {
             _ => unknown(word, "a class of hfsc", "rt, ls, sc, ul", words, log),
         }
     }
-    // What it may send, for the rate of the link.
+    // The curve of its maximum rate, for the rate of the link.
     set.rate = set.upper_limit.or(set.link_share).or(set.real_time).map(|curve| curve.rate);
     set
 }
@@ -426,7 +426,7 @@ pub(super) fn whole_device(
 /// The counterpart of a queue below a class: its word in link files, the length, and whether it marks.
 pub(super) type Queue = (&'static str, Option<String>, bool);
 
-/// The options of a queue below a class; `None` where it is nothing that a class can have, and the log says so.
+/// Reads the options of a queue below a class; `None` if a class cannot have it; the log has the error.
 pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<Queue> {
     match kind.text.as_str() {
         kind @ ("pfifo" | "bfifo") => {

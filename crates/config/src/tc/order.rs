@@ -110,7 +110,7 @@ fn before_others(left: &[(Classid, Vec<Part>)], at: usize) -> (Vec<Part>, Pairs)
     for &(place, whole) in &left[at].1 {
         let mut parts = vec![whole];
         for &(earlier, ref other) in others().filter(|(earlier, _)| *earlier < place) {
-            // What both take is no other's where an own filter before both takes it.
+            // The intersection does not belong to another if an own filter takes it before both.
             let is_own = |both: Match| left[at].1.iter().any(|(first, own)| *first < earlier && own.covers(&both));
             if parts.iter().all(|part| part.both(other).is_none_or(is_own)) {
                 continue;
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(order(&all, 9).1.len(), 1);
         let all = [("udp dst port 53", 1), ("tcp dst port 80", 2), ("tcp", 1)];
         assert_eq!(order(&all, 9), (vec![(2, vec![1]), (1, vec![0, 2])], vec![]));
-        // What the default class gets anyway does not stand in the way.
+        // Frames that the default class gets anyway do not matter.
         let all = [("dst port 80", 1), ("tcp", 2), ("ip", 1)];
         assert_eq!(order(&all, 1), (vec![(1, vec![0]), (2, vec![1])], vec![]));
     }

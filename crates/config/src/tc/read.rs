@@ -1,4 +1,4 @@
-//! From commands to what they set up.
+//! Converts commands to a configuration.
 
 mod police;
 mod prio;
@@ -14,7 +14,8 @@ use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, MarkFilter, Ro
 use crate::tc::words::{self, Word};
 use crate::tc::{filter, show, words::Command};
 
-/// All devices, in the order in which they are named; `unnamed` is that of what tc shows without one. What is wrong is in the log.
+/// Reads all devices, in the order of their first use; `unnamed` is the device of output without one. Errors are in the
+/// log.
 pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Device> {
     let mut devices = Vec::new();
     let commands =
@@ -382,7 +383,7 @@ fn whole_device(
         let why = format!("{} at the root of {} has no rate and no classes", kind.text, device.name);
         left_out(whole, why.clone(), log, notes);
         device.no_link = Some(why);
-        // What shares may hang below it.
+        // A shared discipline may be below it.
         device.outer = place.handle.and_then(|handle| qdisc_handle(&handle.text));
         return None;
     };
@@ -441,7 +442,7 @@ fn qdisc(
             }
             at_root(place, kind, words, whole, device, log, notes)?;
         }
-        // What hangs below a whole device is the queue of its one class.
+        // A child of a whole device is the queue of its single class.
         Some(Parent::Discipline(major))
             if device.classes.len() == 1
                 && device
@@ -507,7 +508,7 @@ fn at_root(
     Some(())
 }
 
-/// A queue below a class, or below another queue of that class, whose place it takes.
+/// Reads a queue below a class, or below another queue of that class, which it replaces.
 #[allow(clippy::too_many_arguments)]
 fn queue(
     of: Classid,

@@ -201,7 +201,7 @@ fn shown(object: &Json, at: &Span) -> Option<Shown> {
                 "match" => {
                     let part = |key: &str| found.get(key).and_then(Json::text).unwrap_or_default().to_owned();
                     let offset = found.get("off").map_or_else(String::new, |off| value(off, "off"));
-                    // What is not understood is left out whole by whoever reads it.
+                    // An unknown part makes its reader leave the whole filter out.
                     let offset = if part("offmask").is_empty() { offset } else { "nexthdr".to_owned() };
                     let pair = format!("{:0>8}/{:0>8}", part("value"), part("mask"));
                     conditions.push(vec!["match".to_owned(), pair, "at".to_owned(), offset]);
@@ -242,7 +242,7 @@ fn command(at: &Span, words: impl IntoIterator<Item = String>) -> Command {
     words.into_iter().map(|text| Word { text, at: at.clone() }).collect()
 }
 
-/// The parts of what all lines begin with: the device, what it hangs below, and the rest.
+/// The common beginning of all lines: device, parent, and the rest.
 struct Parts<'s> {
     device: Option<&'s str>,
     /// `None` for the root.
@@ -265,7 +265,7 @@ fn parts(words: &[String]) -> Parts<'_> {
     parts
 }
 
-/// A queueing discipline, and whether it stands at the root.
+/// Reads a queueing discipline; returns true if it is the root.
 fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Option<(bool, Command)> {
     let [_, kind, handle, rest @ ..] = &shown.words[..] else {
         wrong(&shown.at, "this line ends too early".to_owned(), Some("pass the output of tc unchanged"), log);
@@ -287,7 +287,7 @@ fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Proble
     let mut options = parts.rest.iter().copied();
     while let Some(option) = options.next() {
         match option {
-            // What the kernel counts, and what is as it always is.
+            // Counters and constants of the kernel.
             "direct_packets_stat" | "ver" | "direct_qlen" | "drop_batch" | "offload" => _ = options.next(),
             "flows" | "quantum" | "memory_limit" => {
                 let value = options.next().unwrap_or_default();
@@ -305,7 +305,7 @@ fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Proble
     Some((root, command(&shown.at, words)))
 }
 
-/// A class with its number and that of what it hangs below.
+/// A class with its number and its parent's.
 type ClassLine = (String, Option<String>, Command);
 
 fn class(shown: &Shown, device: &str) -> Option<ClassLine> {
@@ -350,7 +350,7 @@ fn parents_first(classes: Vec<ClassLine>) -> Vec<Command> {
         order.append(&mut level);
         level = next;
     }
-    // What is left hangs below itself, which whoever reads it will say.
+    // The rest form a cycle, which a later reader reports.
     let mut rest: Vec<usize> = below.into_values().flatten().collect();
     rest.sort_unstable();
     order.extend(rest);
@@ -425,7 +425,7 @@ impl Addresses {
                 continue;
             }
             let len = mask.leading_ones();
-            // A mask with holes is no prefix: the word is one that nobody knows, so that the filter is left out.
+            // A mask with holes is not a prefix: an unknown word makes the filter be left out.
             let prefix = match len == mask.count_ones() {
                 true => format!("{}/{len}", std::net::Ipv6Addr::from(bits)),
                 false => format!("under the mask {}", std::net::Ipv6Addr::from(mask)),
@@ -454,7 +454,7 @@ fn condition(line: &[String], protocol: &str, addresses: &mut Addresses, words: 
             words.extend(["match", "u32"].map(str::to_owned));
             words.extend([format!("0x{value}"), format!("0x{mask}"), "at".to_owned(), at.to_owned()]);
         }
-        // Said by the protocol.
+        // Given by the protocol.
         "eth_type" | "not_in_hw" | "in_hw" | "in_hw_count" | "skip_hw" | "skip_sw" => {}
         first => {
             words.push(first.to_owned());

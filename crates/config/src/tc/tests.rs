@@ -1,4 +1,4 @@
-//! The lines of the HTB text, the way there and back, and what is refused.
+//! The lines of the HTB text, conversion in both directions, and errors.
 
 use fairlink_core::{ClassId, Rate, Share};
 use proptest::prelude::*;

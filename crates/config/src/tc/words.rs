@@ -1,14 +1,14 @@
-//! A file of tc commands as words: what a shell would make of the little that such files use.
+//! A file of tc commands as words, with a small subset of shell syntax.
 //!
-//! Read are comments, quotes, lines that go on behind a backslash, commands on one line parted by `;` or `&&`, variables
-//! (`AC="tc class add"`, then `$AC` or `${AC}`), and output that is thrown away (`2>/dev/null || true`). No more of a shell.
+//! Supported are comments, quotes, lines continued by a backslash, commands on one line separated by `;` or `&&`,
+//! variables (`AC="tc class add"`, then `$AC` or `${AC}`), and discarded output (`2>/dev/null || true`).
 
 use std::collections::BTreeMap;
 
 use crate::problem::{Log, Span};
 use crate::tc::findings::wrong;
 
-/// A word and where it, or the variable that it comes from, stands in the file.
+/// A word and its place in the file, or that of the variable that it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -38,7 +38,7 @@ struct Reader<'t> {
     done: Vec<Command>,
     /// Those of the command that is being read.
     words: Vec<Word>,
-    /// True if a word of it is wrong, which has been said.
+    /// True if a word of it is invalid, which has been reported.
     broken: bool,
     /// True if it is behind `||`.
     ignored: bool,
@@ -111,7 +111,7 @@ impl Reader<'_> {
             let value = self.expanded(value, &at, log);
             self.variables.insert(name.to_owned(), value);
         } else if ["2>/dev/null", ">/dev/null", "2>&1", "&>/dev/null"].contains(&plain.as_str()) {
-            // Messages that nobody wants.
+            // Discarded messages.
         } else {
             let single = self.text[start..].starts_with('\'');
             let words = if single || !plain.contains('$') {
@@ -126,7 +126,7 @@ impl Reader<'_> {
                 self.words.clear();
             }
         }
-        // What cannot begin a word is passed over, so that there is an end.
+        // A character that cannot begin a word is skipped, so that the loop ends.
         end.max(start + 1)
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Reads all documents; of pods that run, those of `node`. What is wrong is in the log.
+    /// Reads all documents; of running pods, those of `node`. Errors are in the log.
     pub(super) fn read(
         documents: &[Node],
         node: Option<&str>,

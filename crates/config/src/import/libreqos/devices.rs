@@ -56,7 +56,7 @@ impl Circuit {
     }
 }
 
-/// The columns that are read, and what they are called, without "mbps", in small letters and with blanks.
+/// The columns and their names, without "mbps", in lower case and with blanks.
 const COLUMNS: [(Column, &[&str]); 14] = [
     (Column::Circuit, &["circuit id", "id"]),
     (Column::CircuitName, &["circuit name"]),
@@ -167,8 +167,8 @@ impl Head {
         self.names.iter().map(String::as_str).filter(came_later).collect()
     }
 
-    /// The fields of a row, one for each column. More fields than columns are those of a comment with commas in it, and only what stands behind
-    /// the comment is taken from the right; nothing else is ever shifted.
+    /// Returns the fields of a row, one for each column. Extra fields are those of a comment with commas, and only the
+    /// fields after the comment are taken from the right; nothing else is ever shifted.
     fn fields(&self, row: &StringRecord, at: &Span, commas: &mut Tally, log: &mut Log) -> Option<Vec<String>> {
         let columns = self.names.len();
         let fields: Vec<&str> = row.iter().collect();
@@ -225,7 +225,7 @@ struct Tallies {
     parents: Tally,
 }
 
-/// Reads the circuits. What is wrong is in the log.
+/// Reads the circuits. Errors are in the log.
 pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes, log: &mut Log) -> Vec<Circuit> {
     let text = source.inner();
     // Spreadsheets begin a file with a mark of its encoding.
@@ -240,7 +240,7 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
     let mut reading =
         Reading { source, network, circuits: Vec::new(), by_id: HashMap::new(), tallies: Tallies::default() };
     let mut head = None;
-    // What is in memory and is UTF-8 can always be read.
+    // UTF-8 in memory can always be read.
     while reader.read_record(&mut row).unwrap_or(false) {
         let start = mark + row.position().map_or(0, |at| at.byte() as usize);
         let at = row_span(text, start..mark + reader.position().byte() as usize);
@@ -392,7 +392,7 @@ impl Reading<'_> {
         found
     }
 
-    /// Adds what stands in a field; `None` where something is wrong with it.
+    /// Adds the addresses of a field; `None` if one is invalid.
     fn addresses(&mut self, field: &str, v6: bool, at: &Span, all: &mut Vec<Prefix>, log: &mut Log) -> Option<()> {
         let kind = if v6 { "IPv6" } else { "IPv4" };
         for text in field.split([',', ';', ' ']).filter(|text| !text.is_empty()) {
@@ -453,7 +453,7 @@ impl Reading<'_> {
     }
 }
 
-/// Mbit/s with decimals in bit/s; what is below 1 bit/s is cut off.
+/// Converts Mbit/s with decimals to bit/s; fractions of a bit/s are truncated.
 fn mbps(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -26,7 +26,7 @@ pub(super) struct Node {
     pub(super) parent: Option<usize>,
     /// True if it only groups others, and limits nothing.
     pub(super) is_virtual: bool,
-    /// Site, AP or whatever is written.
+    /// Type of the node: Site, AP or any other.
     pub(super) kind: String,
     /// In bit/s, down and up; the largest number where neither it nor a node above it says so.
     rates: [u64; 2],
@@ -39,7 +39,7 @@ impl Node {
     }
 }
 
-/// Largest capacity, in Mbit/s: what a link may have.
+/// Maximum capacity in Mbit/s: that of a link.
 const MAX_MBPS: f64 = 1_000_000.0;
 
 impl Network {
@@ -93,7 +93,7 @@ impl Network {
         used
     }
 
-    /// Names of the nodes, for whoever wrote another.
+    /// Names of the nodes, for suggestions.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }

@@ -69,7 +69,7 @@ fn every_rate_address_and_parent_is_as_the_files_say_in_each_direction() {
     assert_eq!((down.name.as_str(), up.name.as_str()), ("down", "up"));
     assert_eq!(down.link.tree.link().rate.bps(), 100 * MBIT);
     assert_eq!(up.link.tree.link().rate.bps(), 50 * MBIT);
-    // Nodes: what is below them is guaranteed, and their capacity is the ceiling. A virtual one is none.
+    // A node is guaranteed the sum below it, and its capacity is the ceiling. A virtual node has none.
     assert_eq!(class(&down.link, "Mast"), ("link".into(), 3_500_000, Some(100 * MBIT)));
     assert_eq!(class(&down.link, "Tower"), ("Mast".into(), 2_500_000, Some(60_500_000)));
     assert_eq!(class(&down.link, "Hut"), ("Mast".into(), MBIT, Some(200 * MBIT)));
@@ -81,7 +81,7 @@ fn every_rate_address_and_parent_is_as_the_files_say_in_each_direction() {
     assert_eq!(class(&down.link, "10"), ("link".into(), MBIT, Some(40 * MBIT)));
     assert_eq!(matches(&down.link, "7"), ["dst net 100.64.1.1/32", "dst net 100.64.1.2/32", "dst net 2001:db8:1::/56"]);
     assert_eq!(matches(&up.link, "9"), ["src net 100.64.2.0/29", "src net 100.64.2.9/32"]);
-    // What contains the others comes behind them, as the longest prefix counts in LibreQoS.
+    // Prefixes that contain others come last, because LibreQoS uses the longest prefix.
     let last = down.link.matches.last().unwrap();
     assert_eq!((down.link.names.name(last.0), last.1.to_string()), ("10", "dst net 100.64.0.0/10".to_owned()));
     // 8 has no queue management on the way up.
@@ -109,7 +109,7 @@ fn htb_beside_it_has_the_capacities_quanta_and_priorities_that_libreqos_sets_up(
     // The same classes, but for frames.
     let names = |link: &LinkFile| link.names.iter().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(before), names(&link.link));
-    // And it is what is handed out where it is to be kept.
+    // The same is returned with --as-is.
     let kept = made(DEVICES, Some(NETWORK), &Options { as_is: true, ..Options::default() });
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert_eq!(kept.links[0].link.matches.len(), link.link.matches.len());
@@ -369,7 +369,7 @@ fn one_rate_for_each_direction_is_minimum_and_maximum() {
         assert_eq!((guarantee, ceiling), (rate, Some(rate)), "{name}");
     }
     assert!(imported.notes.iter().any(|note| note.to_string().starts_with("one rate for each direction")));
-    // A minimum beside it is another version's, whose maximum is missing.
+    // A minimum beside it belongs to another version, whose maximum is missing.
     let mixed = devices.replace("Download,Upload", "Download Min,Upload");
     assert!(refused(&mixed, None).contains("has no column"));
 }

@@ -88,9 +88,9 @@ fn averages_above_the_link_and_floors_above_their_average_are_cut() {
     let imported = imported.unwrap_or_else(|errors| panic!("{}", errors.lines()));
     let link = &imported.links[0];
     assert_eq!(class(&link.link, "web").1, Some(8_000_000));
-    // Floors of 8 and 0.8 Mbit/s in 8, and 1 kbit/s for what is no machine's.
+    // Floors of 8 and 0.8 Mbit/s in 8, and 1 kbit/s for other traffic.
     assert_eq!(class(&link.link, "db"), (Some(727_190), Some(800_000)));
-    // HTB's quantum, too, is that of what is left of the floor.
+    // HTB's quantum, too, is that of the rest of the floor.
     let before = link.link_before.as_ref().unwrap();
     assert_eq!(class(before, "db").1, Some(800_000));
     assert_eq!(before.tree.config(before.names.id("db").unwrap()).quantum, Some(10_000));
@@ -145,7 +145,7 @@ fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters
     }
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
     assert!(said.iter().any(|note| note.starts_with("2 interfaces are matched by their MACs")), "{said:#?}");
-    // One MAC cannot tell two machines apart, and a MAC is six numbers.
+    // One MAC cannot identify two machines, and a MAC has six numbers.
     let refused = |texts: &[(&str, &str)]| import(texts, &options).expect_err("wrong").lines();
     let twin = bridged("twin", "52:54:00:00:00:01", "");
     assert!(refused(&[("a.xml", &web), ("b.xml", &twin)]).contains("web and twin both have the MAC 52:54:00:00:00:01"));
@@ -172,7 +172,7 @@ fn limits_of_a_port_group_are_those_of_its_interfaces() {
         ("", "", (Some(40_000), Some(560_000))),
         (" portgroup='c'", "", (None, None)),
         (" portgroup='a'", "<bandwidth><inbound average='9'/></bandwidth>", (None, Some(72_000))),
-        // A bandwidth of its own that says nothing of this direction stands, too.
+        // A bandwidth of its own without this direction overrides, too.
         (" portgroup='a'", "<bandwidth><outbound average='9'/></bandwidth>", (None, None)),
     ] {
         let imported = of(group, own).unwrap_or_else(|errors| panic!("{}", errors.lines()));

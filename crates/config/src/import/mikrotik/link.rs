@@ -1,4 +1,4 @@
-//! One link of queues: what it carries, its classes, and which frames are theirs.
+//! A link of queues: its rate, its classes, and their matches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -167,8 +167,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says. Of a router whose queues name one interface alone, that is whatever
-    /// comes.
+    /// Returns matches of a list of addresses; `None` for interfaces, with a note. If the queues of a router name a
+    /// single interface, it matches all traffic.
     fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
         let mut all = Vec::new();
         for part in property.value.split(',') {

@@ -1,11 +1,13 @@
-//! Packet marks of `/ip firewall mangle`: which frames get one, as a list of which the first match counts.
+//! Packet marks of `/ip firewall mangle`, as a list of frames and marks in which the first match applies.
 //!
-//! A packet goes through the chains, and in each of them rule by rule. A rule that marks it lets it go on, so that a later one may mark it again, unless it
-//! says `passthrough=no`, which ends the chain. Marks of connections last: what a packet's connection got from earlier packets is there from the start.
+//! A packet passes the chains, and each of them rule by rule. A marked packet continues, so that a later rule may mark
+//! it again, unless `passthrough=no` ends the chain. Marks of connections persist: a packet begins with the mark that
+//! earlier packets gave its connection.
 //!
-//! Frames are parted into regions, each with the marks that its packets have so far. The first region in the list whose match a frame meets is the frame's.
-//! A rule puts a region before each that it changes: what both match, with the new marks. The rules are gone through once for the first packet of a connection
-//! and [`LATER`] times for those that follow.
+//! Frames are divided into regions, each with the marks of its packets so far. A frame belongs to the first region in
+//! the list whose match it meets. A rule adds a region before each region that it changes: the intersection of both
+//! matches, with the new marks. The rules are evaluated once for the first packet of a connection and [`LATER`] times
+//! for later packets.
 
 mod conditions;
 
@@ -192,7 +194,7 @@ impl<'c> Walk<'c> {
             "return" => Action::Return,
             _ => Action::Other,
         };
-        // `accept` is what a rule without an action does.
+        // `accept` is the default action.
         let ends = ["", "accept"].contains(&rule.get("action")) || rule.get("passthrough") == "no";
         if let (Action::Other, false) = (action, ends) {
             return None;
@@ -296,7 +298,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Puts before each region what meets the rule, with what the rule makes of its marks.
+    /// Adds before each region its intersection with the rule, with the new marks.
     fn apply(&mut self, rule: &Rule<'_>, level: u8, regions: &mut Vec<Region>) {
         let mut made: Vec<Region> = Vec::with_capacity(regions.len());
         for &Region { is, state } in regions.iter() {

@@ -9,7 +9,7 @@ use super::words::Command;
 use crate::import::prefixes;
 use crate::matching::{IpVersion, Match, Prefix};
 
-/// Most networks of an address list, or of what a list leaves out.
+/// Maximum number of networks of an address list, or of its exceptions.
 pub(super) const MAX_NETS: usize = 200;
 
 /// An address list.
@@ -22,7 +22,7 @@ struct List {
     is_filled: bool,
 }
 
-/// The networks that a condition stands for.
+/// The networks of a condition.
 #[derive(Debug)]
 pub(super) struct Nets {
     pub(super) nets: Vec<Prefix>,

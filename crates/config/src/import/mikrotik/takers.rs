@@ -64,7 +64,7 @@ impl<'a> Reading<'a> {
                 for (&at, targets) in leaves.iter().zip(&targets) {
                     let takes_any = marks(queues[at].command).next().is_none();
                     match targets {
-                        // A queue without a target that can be told takes nothing that is not marked.
+                        // A queue without an expressible target takes no unmarked frames.
                         None if takes_any || is_taken || !asks(at, mark) => {}
                         None => {
                             all.push((*is, Some(at)));
@@ -96,7 +96,7 @@ impl<'a> Reading<'a> {
         self.in_order(all, queues, without, has_marks)
     }
 
-    /// The marks of the frames at a place, with what is to be said of rules for marks that a queue takes.
+    /// Returns the marks of the frames at a place, and adds notes on rules for marks with a queue.
     fn marked(&mut self, place: Place<'_>, used: &HashSet<&str>) -> Vec<Marked> {
         let Marks { marked, untold, taken } =
             mangle::read(self.commands, &self.router, place, &|mark| used.contains(mark));
@@ -120,7 +120,7 @@ impl<'a> Reading<'a> {
         marked
     }
 
-    /// Takes out frames that earlier ones cover. Said of targets, of which each was written by itself.
+    /// Removes targets that earlier ones cover, with notes.
     fn first_come(&mut self, all: Vec<(Match, Taker)>, queues: &[&Queue<'_>], has_marks: bool) -> Vec<(Match, Taker)> {
         let mut reach = Reach::default();
         let mut kept: Vec<(Match, Taker)> = Vec::new();

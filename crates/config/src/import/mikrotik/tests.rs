@@ -5,8 +5,8 @@ use crate::link::LinkFile;
 use crate::matching::{FrameKey, IpVersion, v4_mapped};
 use crate::problem::ProblemKind;
 
-/// An export with the oddities of those that are published: a section twice, lines that go on within words, quotes, a script in a value, types of queues,
-/// a queue that is disabled.
+/// An export with the peculiarities of published ones: a duplicate section, continuation lines within words, quotes, a
+/// script in a value, queue types, a disabled queue.
 const SIMPLE: &str = "# jan/02/2024 10:00:00 by RouterOS 7.12\r\n# software id = ABCD-EFGH\r\n#\r\n\
     /ip dhcp-server\r\nadd interface=bridge lease-script=\":if (\\$leaseBound=1) do={\\r\\\r\n    \\n /queue simple add name=x}\" name=dhcp\r\n\
     /queue type\r\nadd kind=pcq name=pcq-home pcq-classifier=dst-address pcq-rate=2M\r\n\
@@ -76,7 +76,7 @@ fn simple_queues_have_their_rates_of_each_direction() {
     assert_eq!(class(down, "phones"), ("house".into(), Some(M), Some(8 * M)));
     assert_eq!(class(up, "phones").1, Some(512_000));
     assert_eq!(class(down, "house"), ("link".into(), Some(5 * M), Some(20 * M)));
-    // Nothing is said of its least: an equal part of what the others leave.
+    // It has no minimum: an equal part of the rest.
     assert_eq!(class(down, "guests").1, Some(5 * M));
     assert_eq!(matches(down, "phones"), ["dst net 192.168.88.16/28", "dst net 2001:db8::/64"]);
     assert_eq!(matches(up, "PC 1 upstairs"), ["src net 192.168.88.10/32"]);
@@ -109,7 +109,7 @@ fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
     assert_eq!(class(down, "up"), ("link".into(), Some(3 * M + 1000), Some(20 * M)));
     assert_eq!(class(down, "voice").0, "up");
     assert_eq!(matches(down, "voice"), ["dscp ef"]);
-    // A rule that lets packets go on comes behind those that follow it: the later mark counts.
+    // A rule with passthrough comes after later rules: the later mark applies.
     assert_eq!(matches(down, "web"), ["tcp dst port 80", "tcp dst port 443", "src net 10.0.9.0/24"]);
     let order: Vec<&str> = down.matches.iter().map(|(class, _)| down.names.name(*class)).collect();
     assert_eq!(order, ["voice", "web", "web", "web"]);
@@ -298,7 +298,7 @@ fn queues_without_limit_at_have_next_to_nothing_under_htb_and_others_a_hundredth
     let before = link.link_before.as_ref().unwrap();
     assert_eq!(["a", "b", "others"].map(|name| class(before, name).1), [Some(1000), Some(2 * M), Some(200_000)]);
     assert_eq!(class(&link.link, "others").1, Some(200_000));
-    // The queue of a class with others below it is not used, nor is what it says of hosts.
+    // The queue discipline and hosts of a class with children are not used.
     let tree = &link.link.tree;
     assert!(tree.leaves().iter().all(|&leaf| tree.config(leaf).hosts.is_none()));
 }
@@ -368,7 +368,7 @@ add limit-at=1M max-limit=10M name=web packet-mark=web parent=all
 add limit-at=1M max-limit=10M name=rest packet-mark=rest parent=all\n";
     let imported = made(text, &Options::default());
     let link = &imported.links[0];
-    // What leaves by wan are the replies of connections that came in by it.
+    // Replies of connections that arrived at wan leave by it.
     assert!(link.text.contains("match = [\"tcp src port 80\", \"tcp src port 443\"]"), "{}", link.text);
     let of = |name: &str| link.link.matches.iter().filter(|(class, _)| link.link.names.name(*class) == name).count();
     assert_eq!((of("web"), of("rest")), (2, 1), "{}", link.text);
@@ -439,7 +439,7 @@ fn marks_of_connections_are_those_that_a_packet_and_the_next_of_its_connection_g
                     "add action=mark-connection {chain} {} new-connection-mark=c{mark}\n",
                     conditions[condition]
                 ),
-                // Those that let packets go on are not closed: they are not in this test.
+                // Rules with passthrough are not closed: this test has none.
                 false => format!(
                     "add action=mark-packet {chain} connection-mark=c{mark} new-packet-mark=p{mark} passthrough=no\n"
                 ),
@@ -503,7 +503,8 @@ fn frame(udp: bool, port: u16, address: u32) -> FrameKey {
     }
 }
 
-/// Queues of all interfaces whose marks are of one interface are a link there; where the file says which network an interface has, they are told by it.
+/// Queues of `global` with the marks of one interface become a link there; if the file has the network of an interface,
+/// it is matched instead.
 #[test]
 fn queues_of_global_are_told_apart_by_interfaces() {
     let text = "/ip firewall mangle
@@ -526,7 +527,7 @@ add name=u parent=global packet-mark=up max-limit=10M\n";
     assert!(said(&imported, true).iter().any(|note| note.contains("all its marks are of what comes in by lan2")));
     let chosen = Options { parent: Some("lan2".to_owned()), ..Options::default() };
     assert_eq!(import("a.rsc", other, &chosen).unwrap().links[0].name, "from-lan2");
-    // A queue as the link is where what it hangs below is.
+    // A queue as the link is in the place of its parent.
     let below = text.replace(
         "name=d parent=global packet-mark=down",
         "name=t parent=global\nadd name=d parent=t packet-mark=down max-limit=9M\nadd name=e parent=t packet-mark=x",
@@ -635,7 +636,7 @@ fn packets_get_the_marks_that_a_model_of_the_rules_gives_them() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 16) % below
     };
-    // What a rule does: marks, jumps (to "j", but not from there), accepts, returns.
+    // Action of a rule: marks, jumps (to "j", but not from there), accepts, returns.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Does {
         Mark(bool),

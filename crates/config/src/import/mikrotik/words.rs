@@ -13,7 +13,7 @@ pub(super) struct Command {
     pub(super) section: String,
     pub(super) verb: String,
     pub(super) properties: Vec<Property>,
-    /// Words that are no properties, in what is not `add`.
+    /// Words that are not properties, in commands other than `add`.
     pub(super) words: Vec<String>,
     pub(super) at: Span,
 }
@@ -41,9 +41,9 @@ impl Command {
     }
 }
 
-/// Sections whose commands are looked at. What stands in others is passed over.
+/// Sections that are read. Others are ignored.
 const SECTIONS: [&str; 4] = ["queue tree", "queue simple", "queue type", "ip firewall mangle"];
-/// Sections that say what stands around the queues. A command there that is not understood is passed over.
+/// Sections with the surroundings of the queues. Unknown commands there are ignored.
 const AROUND: [&str; 6] = [
     "ip firewall address-list",
     "ip firewall filter",
@@ -61,7 +61,7 @@ struct Word {
     at: Span,
     /// Offset of the value in `text`, after the first unquoted =.
     value: Option<usize>,
-    /// True if a $ or a bracket stands outside of quotes, which only scripts have.
+    /// True if a $ or a bracket is outside of quotes, which only scripts have.
     script: bool,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             let mut path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
             let verb = path.iter().position(|part| VERBS.contains(part));
             let words_of_path = match verb {
-                // What stands behind the verb belongs to the command.
+                // Words after the verb belong to the command.
                 Some(verb) => {
                     let with =
                         rest.iter().position(|word| word.text.split('/').any(|part| part == path[verb])).unwrap_or(0);
@@ -206,7 +206,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
     Some(command)
 }
 
-/// Reads the words of the line at `start`, with the lines that it goes on in. Gives the place behind it.
+/// Reads the words of the line at `start`, including continuation lines. Returns the offset after it.
 fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
     let mut words: Vec<Word> = Vec::new();
     let mut word: Option<Word> = None;
@@ -228,7 +228,7 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
                     other => other == Some('\n'),
                 };
                 if goes_on {
-                    // What the next line is set in by is not a part of the word.
+                    // The indentation of the next line is not part of the word.
                     while characters.next_if(|&(_, c)| c == ' ' || c == '\t').is_some() {}
                     continue;
                 }

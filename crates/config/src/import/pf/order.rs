@@ -27,7 +27,7 @@ pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut 
             }
         }
     }
-    // What comes last and goes to the default queue, goes there by itself.
+    // Trailing matches of the default queue are redundant.
     while kept.last().is_some_and(|last| last.class == tree.default) {
         kept.pop();
     }
@@ -103,7 +103,7 @@ fn reorder(tree: &mut Tree, order: &[usize]) {
     tree.default = places[tree.default];
 }
 
-/// Returns true if a frame may meet both, as far as is easily told.
+/// Returns true if a frame may meet both, by a simple test.
 fn may_meet(one: &Match, other: &Match) -> bool {
     fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
         one.zip(other).is_none_or(|(one, other)| one == other)

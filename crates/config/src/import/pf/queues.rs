@@ -1,4 +1,4 @@
-//! `altq` and `queue`: what they say, and the tree that they make on an interface.
+//! `altq` and `queue` statements, and their tree on an interface.
 
 use std::collections::HashMap;
 
@@ -338,7 +338,7 @@ impl Queue {
         let has_link_share = discipline == Discipline::Hfsc && asked.curves[LINK_SHARE].is_some();
         let refused = match () {
             () if priority > most => Some(format!("a priority of {priority}, and the largest is {most}")),
-            // Of hfsc it only stands for a link-sharing curve that is not given.
+            // For hfsc it only replaces a missing link-sharing curve.
             () if bandwidth == 0 && !has_link_share || bandwidth > Rate::MAX.bps() => {
                 Some(format!("a bandwidth of {}", show_bps(bandwidth)))
             }

@@ -1,7 +1,7 @@
-//! `pass` and `match` rules: which frames of an interface they put into which queue.
+//! `pass` and `match` rules, which assign frames of an interface to queues.
 //!
-//! ALTQ queues what an interface sends. A rule with state names the queue of a connection, in both directions and on every interface. So what a rule for
-//! incoming packets names leaves the interface the other way round, as replies.
+//! ALTQ queues traffic that an interface sends. A rule with state sets the queue of a connection, in both directions
+//! and on every interface. So a rule for incoming packets applies to the replies that leave the interface.
 
 use super::Reading;
 use super::queues::Tree;
@@ -173,7 +173,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
             }
             _ if NARROWING.contains(&word) => {
                 untold.get_or_insert_with(|| format!("\"{word}\""));
-                // What follows it belongs to it, up to the next word that is known by itself.
+                // The following words belong to it, up to the next known keyword.
                 words.next();
                 while !words.is_done()
                     && !["queue", "from", "to", "keep", "flags", "on", "proto"].contains(&words.peek())
@@ -196,7 +196,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
             reading.notes.left_out(reading.source, Some(rule.at), what);
             None
         }
-        // Without a queue, what it narrows is not known, and it is left to the rules around it.
+        // Without a queue, its conditions are unknown, and the surrounding rules decide.
         Some(_) => None,
         None => Some(rule),
     }
@@ -304,7 +304,7 @@ impl Rule {
         let here = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name == interface);
         let elsewhere = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name != interface);
         let (incoming, outgoing) = (self.incoming != Some(false), self.incoming != Some(true));
-        // What comes in elsewhere leaves here as it came; what comes in here leaves as replies.
+        // Traffic received elsewhere leaves here unchanged; traffic received here leaves as replies.
         [here && outgoing || elsewhere && incoming, here && incoming || elsewhere && outgoing]
     }
 
@@ -390,7 +390,7 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
     let sticky = rules.iter().any(|rule| rule.is_match && rule.queue.is_some());
     let counts = |rule: &&Rule| match rule.queue {
         Some(_) => true,
-        // What such a rule passes goes to the default queue, unless a match rule has named one.
+        // Frames of such a rule use the default queue, unless a match rule has set one.
         None => !rule.is_match && !sticky,
     };
     let quick = rules.iter().filter(counts).filter(|rule| rule.quick && !rule.is_match);

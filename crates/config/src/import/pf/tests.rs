@@ -279,7 +279,7 @@ fn macros_that_would_fill_memory_are_refused() {
     assert!(said.contains("more than"), "{said}");
 }
 
-/// The reference of the matches themselves is [`Match::matches`]; what is not a port is none.
+/// [`Match::matches`] is the reference for matches; a text that is not a port gives none.
 #[test]
 fn ports_are_ranges_as_pf_has_them() {
     for (ports, inside, outside) in [

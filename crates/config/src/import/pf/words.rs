@@ -1,4 +1,4 @@
-//! Statements of pf.conf as words: comments, quotes, macros, and lines that go on behind a backslash or within brackets.
+//! Statements of pf.conf as words: comments, quotes, macros, and lines continued by a backslash or within brackets.
 
 use std::collections::HashMap;
 
@@ -253,7 +253,7 @@ fn statement(line: Vec<(Word, bool)>, macros: &mut Macros, all: &mut Vec<Stateme
                 value.push((word.clone(), false));
                 continue;
             }
-            // What is in quotes is read where the macro is named.
+            // Text in quotes is parsed at the use of the macro.
             match lex(&word.text, word.at.start) {
                 Ok(words) => value.extend(words.into_iter().filter(|(word, _)| word.text != "\n")),
                 Err(_) => {

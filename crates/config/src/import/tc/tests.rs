@@ -45,12 +45,12 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
             [100 * M, 36_363_636, 45_454_545, 18_181_818]
         );
         assert_eq!(ceiling(file, "1:10"), Some(100 * M));
-        // A class of the root borrows from nobody.
+        // A class of the root cannot borrow.
         assert_eq!(ceiling(file, "1:1"), Some(100 * M));
         assert_eq!(file.names.name(file.default_class.unwrap()), "1:30");
     }
     assert_eq!((link.link.scheduler.as_str(), before.scheduler.as_str()), ("hls", "htb"));
-    // Quanta are those of the rates as written, whatever is guaranteed now.
+    // Quanta are those of the rates as written, regardless of the guarantees.
     let quantum = |name: &str| before.tree.config(before.names.id(name).unwrap()).quantum;
     assert_eq!([quantum("1:10"), quantum("1:30")], [Some(200_000), Some(3000)]);
     let said = |change: bool| -> Vec<(usize, String)> {
@@ -67,7 +67,7 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
     assert!(has(&left_out, 3, "priorities 0 to 2 are left out"), "{left_out:#?}");
     assert!(has(&left_out, 3, "bursts are left out"), "{left_out:#?}");
     assert!(has(&left_out, 9, "a filter to 1:20 is left out"), "{left_out:#?}");
-    // Nothing of it is said where HTB is kept.
+    // No such note if HTB is kept.
     let kept = made(SCRIPT, &Options { as_is: true, ..Options::default() });
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert!(!kept.notes.iter().any(|note| note.to_string().contains("quanta")));

@@ -1,9 +1,9 @@
-//! Matches that look at the same parts of a frame, in one hash table: what a frame shows in those parts says at once which of them is the
-//! first that it meets.
+//! Matches on the same parts of a frame, in one hash table: one look-up of those parts finds the first match that the
+//! frame meets.
 //!
-//! It is the tuple space search of Srinivasan, Suri and Varghese ("Packet Classification using Tuple Space Search", 1999). A range
-//! of ports is several matches on ports that agree in their leading bits. A table holds numbers of rules and not their values: what it
-//! finds is compared with the rule itself, so that a hash that two values share costs time and nothing else.
+//! This is the tuple space search of Srinivasan, Suri and Varghese ("Packet Classification using Tuple Space Search",
+//! 1999). A range of ports is several matches on ports that agree in their leading bits. A table holds numbers of rules
+//! and not their values. A hit is compared with the rule itself, so a hash collision costs time and nothing else.
 
 use std::collections::HashMap;
 
@@ -191,7 +191,7 @@ struct Place {
     rule: u32,
 }
 
-/// All rules that look at the same parts, by what they want to see there. Of rules that want the same, the first.
+/// All rules on the same parts, by their values. Of rules with equal values, the first.
 #[derive(Debug)]
 struct Table {
     mask: Mask,
@@ -254,7 +254,7 @@ pub(super) struct Tuples {
 }
 
 impl Tuples {
-    /// Tables for those of `rules` whose indices are in `of`, as far as they pay; and the others, in order.
+    /// Makes tables for those of `rules` whose indices are in `of`, if they pay; returns the others in order.
     pub(super) fn new(rules: &[(ClassId, Match)], of: &[u32], seed: u64) -> (Self, Vec<u32>) {
         let mut by_mask: HashMap<Mask, Vec<(FrameKey, u32)>> = HashMap::new();
         let mut others = Vec::new();
@@ -270,7 +270,7 @@ impl Tuples {
         }
         let mut tables = Vec::new();
         for (mask, values) in by_mask {
-            // A rule whose values are in several tables may be among the others as well. That changes no answer.
+            // A rule with values in several tables may also be among the others. That does not change a result.
             if values.len() < TABLE_FROM {
                 others.extend(values.iter().map(|&(_, rule)| rule));
                 continue;

@@ -3,7 +3,7 @@
 /// A mark of a frame or of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The bits whose values are known.
+    /// Mask of the known bits.
     known: u32,
     /// Their values; zero where they are not known.
     value: u32,
@@ -67,7 +67,7 @@ mod tests {
         let all = || 0..16u32;
         for (mark, known) in all().flat_map(|mark| all().map(move |known| (mark, known))) {
             let seen = Mark { known: known | !15, value: mark & known };
-            // What the mark can be, with the bits that are not known.
+            // Possible values of the mark, over its unknown bits.
             let can: Vec<u32> = all().filter(|other| other & known == mark & known).collect();
             for (mask, value) in all().flat_map(|mask| all().map(move |value| (mask, value))) {
                 let results: Vec<bool> = can.iter().map(|can| can & mask == value).collect();

@@ -1,7 +1,8 @@
 //! Rules of nft: commands, and files with blocks of tables and chains.
 //!
-//! Followed are marks of frames and connections, `meta priority set 1:10`, jumps and verdicts, sets with their elements, and variables. A rule with
-//! a map, a verdict map or what no frame shows is not followed, which is said.
+//! Supported are marks of frames and connections, `meta priority set 1:10`, jumps and verdicts, sets with their
+//! elements, and variables. A rule with a map, a verdict map or a condition that frames do not carry is not followed,
+//! with a note.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -38,7 +39,7 @@ impl Tables {
     }
 }
 
-/// Reads a command, given without the name of the program. Returns what is wrong with it.
+/// Reads a command, without the name of the program. Returns its error.
 pub(super) fn command(firewall: &mut Firewall, words: &[&str], at: &Span) -> Vec<String> {
     if let Some(file) = words.windows(2).find(|pair| ["-f", "--file"].contains(&pair[0])) {
         return vec![format!("WARNING: the rules of nft in {} are not read: run the script with --run", file[1])];
@@ -598,7 +599,7 @@ impl Expression<'_> {
             let sign = self.take();
             let bits = number(&self.take())?;
             match sign.as_str() {
-                // It binds more than what stands before it.
+                // It has a higher precedence than the preceding operator.
                 "and" | "&" if sets => return None,
                 "and" | "&" => change = Change { mask: change.mask | !bits, value: change.value & bits },
                 "or" | "|" => change = Change { mask: change.mask | bits, value: change.value | bits },

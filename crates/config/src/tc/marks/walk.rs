@@ -1,7 +1,7 @@
-//! The way of frames through the chains, for all frames at once.
+//! Traverses the chains for all frames at once.
 //!
-//! Frames are parted into regions. The first region in the list whose match a frame meets is the frame's, as in a link file. A rule changes the
-//! region of the frames that it takes, and parts regions that it takes a part of.
+//! Frames are divided into regions. As in a link file, a frame belongs to the first region in the list whose match it
+//! meets. A rule changes the regions of its frames, and splits regions that it matches in part.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const MAX_JUMPS: usize = 16;
 enum Place {
     /// At the next rule.
     Here,
-    /// They go on when the chain that was called at this depth ends.
+    /// They continue when the chain that was called at this depth ends.
     Until(usize),
     /// They are through with this hook.
     Done,
@@ -86,7 +86,7 @@ impl<'f> Walk<'f> {
             requests.regions[..last].iter().map(|region| again(region, region.made.turned())).collect();
         let mut replies = Self::new(firewall, family, device, false, replies);
         replies.run();
-        // A frame shows neither its direction nor its connection: what rules say of it counts before what they say of its requests.
+        // A frame carries neither its direction nor its connection: rules for replies apply before rules for requests.
         let needed = walk.regions.iter().rposition(|region| region.is_set()).map_or(0, |last| last + 1);
         walk.regions.truncate(needed);
         walk.regions.append(&mut replies.regions);
@@ -135,7 +135,7 @@ impl<'f> Walk<'f> {
         }
     }
 
-    /// Follows a chain; frames that return from it go on when that of depth `back` ends.
+    /// Follows a chain; frames that return from it continue when the chain of depth `back` ends.
     fn chain(&mut self, name: &ChainName, depth: usize, back: usize) {
         let firewall = self.firewall;
         for rule in firewall.chains.get(name).into_iter().flatten() {
@@ -242,7 +242,7 @@ impl<'f> Walk<'f> {
         };
         let holds: Vec<Option<bool>> =
             self.regions.iter().map(|region| rule.holds(region.state.mark, region.state.connection)).collect();
-        // Where the last regions, which are all other frames, come to have one state, the rule stands before them once.
+        // If the last regions, which are all other frames, get the same state, the rule is placed once before them.
         let last = self.regions.last().filter(|region| is_family(&region.made));
         let last = last.map(|region| (region.state, taken(region, region.made).state));
         let tail = self.regions.iter().zip(&holds).rposition(|(region, holds)| {
@@ -319,7 +319,7 @@ impl<'f> Walk<'f> {
         if is(other) {
             return other.negated;
         }
-        // What leaves came in by some interface, but hardly by one of each kind that rules name.
+        // Frames that leave arrived at some interface, but hardly at one of each wildcard in the rules.
         let is_kind = other.names.iter().all(|pattern| pattern.len() > 1 && pattern.ends_with(['+', '*']));
         if is_kind && !self.incoming {
             let not = if other.negated { "! " } else { "" };

@@ -1,5 +1,6 @@
-//! Policers. At what comes in, the rate becomes a class of a link of its own, whose name is that of the device and `-ingress`; at what goes out before
-//! the root (clsact), one of `-egress`. At the root, it becomes the ceiling of the class that the filter names, where the class has no other frames.
+//! Policers. For received traffic, the rate becomes a class of a separate link named after the device and `-ingress`;
+//! for sent traffic before the root (clsact), one of `-egress`. At the root, it becomes the ceiling of the class that
+//! the filter names, if the class has no other frames.
 
 use super::{Parent, Place, device_named};
 use crate::classid::Classid;
@@ -55,7 +56,7 @@ pub(super) fn filter(
         );
         return None;
     };
-    // What it asks stands before what it does.
+    // Its conditions come before its actions.
     let end = all[..police].iter().position(|word| word.text == "action").unwrap_or(police);
     let device = device_named(&format!("{name}{suffix}"), devices);
     let minor = u16::try_from(device.classes.len() + 1).ok()?;

@@ -47,7 +47,8 @@ pub(super) fn of(rule: &Command, router: &Router<'_>, place: Place<'_>) -> Resul
     conditions(rule, router, Some(place))
 }
 
-/// The frames at `place` of connections whose first packet meets this rule: as written, and of replies with source and destination exchanged.
+/// Returns the frames at `place` of connections whose first packet meets this rule: as written, and replies with source
+/// and destination exchanged.
 ///
 /// # Errors
 /// As [`of`].
@@ -192,7 +193,7 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
             .collect();
     }
     for conditions in all {
-        // Every part by itself first, so that a wrong one is told from two that no frame meets together.
+        // Parse every part separately first, to distinguish an invalid part from two that no frame meets together.
         let mut made_of = Match::ANY;
         let mut meets = true;
         for text in &conditions {

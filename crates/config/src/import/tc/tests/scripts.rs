@@ -49,7 +49,8 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
         [(Some(0), 1000), (Some(1), 1000), (Some(2), 1000)]
     );
     assert_eq!((ceiling(link, "1:3"), ceiling(link, "1:1")), (Some(2 * M), None));
-    // The table of tc-prio(8): minimum delay, maximum throughput, both; all else, and what is not IPv4, is best effort.
+    // The table of tc-prio(8): minimum delay, maximum throughput, both; everything else, and traffic other than IPv4,
+    // is best effort.
     let found = [Some(4), Some(2), Some(6), Some(0), Some(46), None].map(|dscp| class_of(link, dscp));
     assert_eq!(found, ["1:1", "1:3", "1:2", "1:2", "1:2", "1:2"]);
     let ssh = FrameKey {
@@ -63,7 +64,7 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
     };
     assert_eq!(class_of_key(link, &ssh), "1:1");
     assert!(said(&imported, "htb with the bands as priorities") && said(&imported, "its ceiling"));
-    // A map that is cut short goes on with its first band.
+    // A truncated map continues with its first band.
     let text = "tc qdisc add dev eth0 root handle 1: prio bands 2 priomap 1 0\n";
     let link = &made(text, &rate("10mbit")).links[0].link;
     assert_eq!([Some(4), Some(2), None].map(|dscp| class_of(link, dscp)), ["1:2"; 3]);
