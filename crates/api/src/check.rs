@@ -34,7 +34,7 @@ const WRONG_SHARE: f64 = 0.01;
 pub struct CheckOptions<'a> {
     /// The scheduler, instead of the file's own.
     pub scheduler: Option<&'a str>,
-    /// Warns of what the scheduler cannot honour instead of refusing it.
+    /// Warns of unsupported settings instead of refusing them.
     pub lenient: bool,
     /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose by its number.
     pub gateway: bool,
@@ -178,7 +178,7 @@ impl Checked {
         notes
     }
 
-    /// Promises for the whole link; what the scheduler does not promise is absent.
+    /// Returns the bounds of the whole link; absent if the scheduler does not promise them.
     #[must_use]
     pub fn bounds(&self) -> LinkBounds {
         let (promised, link) = (&self.promised, &self.link);
@@ -304,7 +304,7 @@ pub fn class_bounds(promised: &Promised, tree: &Hierarchy, class: ClassId) -> Cl
         fairness_s: fairness.map(|fairness| fairness.seconds),
         worst_case_bytes: promised.worst_case[index].as_ref().map(to_f64),
         transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
-        // Behind a transmit queue a host may have nothing but packets whose turn is decided.
+        // Behind a transmit queue all packets of a host may already be scheduled.
         hosts_apart_bytes: tree
             .config(class)
             .hosts

@@ -1,4 +1,4 @@
-//! The differences of two link files as a document: keys, and what they change for whom.
+//! Differences of two link files as a document: keys, and effects on classes.
 
 use std::collections::BTreeSet;
 
@@ -108,9 +108,8 @@ impl Content for DiffDoc {
     const KIND: &'static str = "diff";
 }
 
-/// Compares the links of two files, the first as it is, the second as it will be. The only link of a file is compared with the only link of
-/// the other, whatever their names are; among several, links of one name are compared. Returns the document, and warnings about the second
-/// file.
+/// Compares the links of two files, the old and the new one. If both files have a single link, these are compared under
+/// any names; otherwise links of the same name. Returns the document, and warnings about the second file.
 ///
 /// ```
 /// use fairlink_api::diff;
@@ -234,7 +233,7 @@ fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     (diff.change != DiffKind::Affected || effects.contains(&true)).then_some(diff)
 }
 
-/// A class's configuration without what is derived where the file says nothing, and without the queue, which is read by hand.
+/// Returns a class's configuration without derived values, and without the queue, which is compared by hand.
 fn written(link: &LinkFile, class: Option<ClassId>) -> ClassConfig {
     let Some(class) = class else { return ClassConfig::default() };
     let mut config = *link.tree.config(class);
@@ -263,7 +262,8 @@ fn class_keys(old: (&LinkFile, Option<ClassId>), new: (&LinkFile, Option<ClassId
     keys
 }
 
-/// The value of a key that is no field of [`ClassConfig`], and of the queue, whose default depends on other keys.
+/// Returns the value of a key that is not a field of [`ClassConfig`], and of the queue, whose default depends on other
+/// keys.
 fn by_hand(key: &ClassKey, (link, class): (&LinkFile, Option<ClassId>)) -> Option<String> {
     let class = class?;
     match key.name {

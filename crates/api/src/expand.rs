@@ -19,7 +19,7 @@ impl Content for ExpandDoc {
     const KIND: &'static str = "expand";
 }
 
-/// Writes out the templates and tables of classes of a link file or a scenario. A text of tc commands has none.
+/// Expands the templates and tables of classes of a link file or a scenario. A text of tc commands has none.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -56,7 +56,7 @@ pub struct StepReport {
     /// Its part of the weights of all that share with it. Absent where the scheduler shares by the weights of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_part: Option<f64>,
-    /// The most that it gets in bit/s, whatever the link has left; `null` where nothing sets it.
+    /// Limit of its rate in bit/s, regardless of the link; `null` without a limit.
     pub limit_bps: Option<u64>,
     /// The setting that gives this limit.
     pub limit: Option<&'static str>,

@@ -14,7 +14,7 @@ use crate::refused::{ProblemReport, Refused};
 pub enum Tool {
     /// LibreQoS: `ShapedDevices.csv`, and `network.json` where there is one.
     Libreqos,
-    /// Commands of tc, or what it shows. `device` is the only one to import.
+    /// tc commands or tc's output. `device` is the only one to import.
     Tc {
         /// The only device to import.
         device: Option<String>,
@@ -28,7 +28,7 @@ pub enum Tool {
     },
     /// Bandwidth annotations of Kubernetes pods; needs a rate.
     K8s {
-        /// The node whose pods are meant.
+        /// Node of the pods.
         node: Option<String>,
     },
     /// XML of libvirt's domains and networks.
@@ -109,7 +109,7 @@ pub struct ImportedLinkReport {
     pub classes: usize,
     /// Its scheduler.
     pub scheduler: String,
-    /// The scheduler that stands for the tool; `null` where it has no rule.
+    /// The scheduler that models the tool; `null` if the tool has no rule.
     pub before: Option<String>,
     /// Classes that no frame can reach.
     pub unreachable: Vec<String>,

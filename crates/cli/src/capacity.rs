@@ -1,5 +1,6 @@
-//! Compares the rate of a link with what the gateway on this machine moves. A measurement needs a network namespace of its own, which a process cannot
-//! leave again, so it is made by a child: `fairlink bench --gateway --quick --json`.
+//! Compares the rate of a link with the gateway's capacity on this machine. A measurement needs a separate network
+//! namespace, which a process cannot leave again. So a child process measures: `fairlink bench --gateway --quick
+//! --json`.
 
 use std::process::{Command, Stdio};
 

@@ -36,13 +36,13 @@ pub(crate) enum Command {
     Fluid(fluid::Args),
     /// Explain the rate of a class.
     Explain(explain::Args),
-    /// Compare two link files: which classes and keys differ, and what that changes for whom.
+    /// Compare two link files: differences of keys, shares, delay bounds and maximum rates.
     Diff(diff::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
     /// Check the claims of the five papers, one row each: the paper's value, the measured value, and the verdict.
     Reproduce(reproduce::Args),
-    /// Measure what the sources of a scenario send, without a link: rate, dispersion, correlation, burstiness.
+    /// Measure the traffic of a scenario's sources, without a link: rate, dispersion, correlation, burstiness.
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Of each command, and of those below it by both their names: what to type, and what it does.
+/// Examples of each command, subcommands with both names: a command line and its effect.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "fairlink",
@@ -453,7 +453,7 @@ mod tests {
     fn every_command_in_the_documents_is_one_that_is_understood() {
         let shown = shown();
         assert!(shown.len() > 60, "{}", shown.len());
-        // What stands for something else there, or is cut short.
+        // Placeholders and abridged lines.
         let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
         for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
             let words = words(command);

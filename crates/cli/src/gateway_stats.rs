@@ -9,7 +9,7 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 
-/// Up to so many classes are all shown. Of more, so many leaves are.
+/// Maximum number of classes that are all shown, and of leaves shown of more classes.
 pub(crate) const MOST: usize = 64;
 
 /// Selection of classes to show.

@@ -1,6 +1,6 @@
-//! Ctrl-C: the first asks for a clean end, the second ends the process at once. A terminal that is closed (SIGHUP) asks for a clean
-//! end too, as often as it likes. Elsewhere than on Linux a closed terminal does what the system does by default, because only Linux tells
-//! whether SIGHUP is ignored, as `nohup` has it; Windows has no such signal.
+//! Ctrl-C: the first requests a clean end, the second ends the process at once. A closed terminal (SIGHUP) requests a
+//! clean end, too, any number of times. On systems other than Linux a closed terminal has the system's default effect,
+//! because only Linux shows whether SIGHUP is ignored, as by `nohup`. Windows has no such signal.
 
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
@@ -38,7 +38,8 @@ pub(crate) enum Meaning {
     TerminalClosed,
 }
 
-/// Tells the two meanings of SIGHUP apart: it is a wish to read files again, unless there was a terminal and it has gone.
+/// Distinguishes the two meanings of SIGHUP: a request to read files again, unless there was a terminal that has been
+/// closed.
 #[cfg(target_os = "linux")]
 pub(crate) struct Hangup {
     came: Arc<AtomicBool>,
@@ -51,8 +52,9 @@ static HELD: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 #[cfg(target_os = "linux")]
 impl Hangup {
-    /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is read, because a service
-    /// that was just started may be told at once to read its files again. Under `nohup` it stays ignored.
+    /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is
+    /// parsed, because a service manager may request a reload of a service that has just been started. Under `nohup`
+    /// the signal stays ignored.
     pub(crate) fn hold() -> Result<(), CliError> {
         let came = Arc::new(AtomicBool::new(false));
         if HELD.set(Arc::clone(&came)).is_ok() && !is_ignored(SIGHUP) {

@@ -54,7 +54,7 @@ impl From<&Problem> for Finding {
     }
 }
 
-/// Shows what is doubtful but usable, to standard error.
+/// Prints warnings to standard error.
 pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
     warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
 }
@@ -66,7 +66,7 @@ pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, CliError> {
     Ok(link)
 }
 
-/// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
+/// Returns a warning about unreachable leaves, if frames are classified by matches only.
 #[cfg(target_os = "linux")]
 pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
     link.unreachable_warning(link.unreachable())

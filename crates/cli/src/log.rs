@@ -1,7 +1,8 @@
-//! The log of a process that runs for long: a line for each message on standard error, with time, level and fields, as text or as JSON.
+//! The log of a long-running process: a line for each message on standard error, with time, level and fields, as text
+//! or JSON.
 //!
-//! Text that goes to the journal has no time, because the journal stamps each line, and begins with the priority in the form that the
-//! journal takes out again (`<4>`). JSON has its time everywhere, so that each line is whole by itself.
+//! Text for the journal has no time, because the journal stamps each line, and begins with the priority in the form
+//! that the journal parses (`<4>`). JSON always has the time, so that each line is complete.
 
 use std::fmt::{self, Write};
 use std::io;

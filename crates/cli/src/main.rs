@@ -1,4 +1,4 @@
-//! The `fairlink` command. Thin: what it can do, the libraries can do.
+//! The `fairlink` command: a thin front end of the libraries.
 //!
 //! The command line is a type in `cli.rs`; each command has a file in `commands/`; what they print goes through `out.rs`.
 //!

@@ -57,7 +57,7 @@ impl Out {
         Ok(())
     }
 
-    /// A sentence or more. Where lines are too narrow for it, it goes on in the next line, set in by `hang`.
+    /// Prints a paragraph. On narrow terminals it is wrapped, with continuation lines indented by `hang`.
     pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), CliError> {
         match self.width() {
             Some(width) => wrapped(text, width, hang).iter().try_for_each(|line| self.line(line)),
@@ -105,7 +105,7 @@ impl Out {
         Ok(())
     }
 
-    /// Columns of a line, where something is too wide for it; `None` where nobody's eyes have to find a line again.
+    /// Columns of a line for wrapping; `None` if lines are not wrapped.
     pub(crate) fn width(&self) -> Option<usize> {
         columns(&Term::stdout())
     }
@@ -138,7 +138,7 @@ impl Out {
         self.flush()
     }
 
-    /// Hands over what is buffered, so that it is seen now.
+    /// Flushes the buffered output.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush()?;
         Ok(())
@@ -173,7 +173,7 @@ pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of a line: what `COLUMNS` says, else what the terminal has.
+/// Columns of a line: `COLUMNS`, else the width of the terminal.
 pub(crate) fn columns(term: &Term) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = || term.is_term().then(|| usize::from(term.size().1));
@@ -198,7 +198,8 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = io::stderr().lock().write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// A sentence or more to standard error. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
+/// Prints a paragraph to standard error. On a narrow terminal it is wrapped, with continuation lines indented by
+/// `hang`.
 pub(crate) fn note_paragraph(text: &str, hang: usize) {
     match columns(&Term::stderr()) {
         Some(width) => wrapped(text, width, hang).iter().for_each(note),
@@ -206,10 +207,10 @@ pub(crate) fn note_paragraph(text: &str, hang: usize) {
     }
 }
 
-/// Writes a file that is not there yet. Where it cannot be written whole, nothing of it stays.
+/// Writes a new file. If it cannot be written completely, it is removed.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::AlreadyExists`] where there is something of this name, which is left alone.
+/// The system's error; [`io::ErrorKind::AlreadyExists`] if the name exists, which is not changed.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(bytes).inspect_err(|_| {

@@ -56,7 +56,7 @@ impl RowArgs {
         self.class.as_deref()
     }
 
-    /// Returns true if so many rows are to be shown.
+    /// Returns true if this number of rows is to be shown.
     pub(crate) fn shows(&self, rows: usize) -> bool {
         self.all || rows <= MOST_ROWS
     }

@@ -23,7 +23,7 @@ pub(crate) fn set() {
 
 /// A finding in a file, as text with the place drawn where there is a terminal for it.
 pub(crate) fn shown(report: &miette::Report) -> String {
-    // The message is set in by two blanks, as what is drawn below it.
+    // The message is indented by two blanks, like the excerpt below it.
     let text = format!("{report:?}");
     text.trim_start_matches('\n').lines().map(|line| flush(line) + "\n").collect()
 }

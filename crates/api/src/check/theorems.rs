@@ -28,7 +28,7 @@ pub struct Load<'a> {
 /// Theorems beside the bounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Theorems {
-    /// Of texts whose theorem is not what holds.
+    /// Theorems that do not hold as printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub as_printed: Vec<AsPrinted>,
     /// Absent where the scheduler keeps no virtual times.
@@ -85,7 +85,7 @@ pub struct InnerCurve {
     pub short_by_bytes: Option<f64>,
     /// When it is short by so much, in seconds after it gets packets.
     pub at_s: f64,
-    /// Whatever comes when, link-sharing included; null where there is no bound.
+    /// Upper bound under any arrivals, including link-sharing; null without a bound.
     pub at_most_bytes: Option<f64>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     /// The most helpful first.
     helpful: Vec<One>,
     useless: Vec<One>,
-    /// Siblings whose asking for less was not tried, because there are too many.
+    /// Siblings whose reduced demand was not tried, because there are too many.
     untried_siblings: usize,
     #[serde(skip)]
     this: String,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::refused::Refused;
 
-/// Names printed of what is changed; JSON has all.
+/// Maximum number of changed classes printed; JSON has all.
 const SHOWN: usize = 6;
 
 /// The member `strategy`.
@@ -50,7 +50,7 @@ pub(crate) struct Changed {
     class: String,
     /// Its stated demand, or its guarantee; null for as much as possible, and for a weight.
     bps: Option<u64>,
-    /// In thousandths of what is written, where it has no guarantee.
+    /// In thousandths of the weight as written, if there is no guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<u64>,
 }

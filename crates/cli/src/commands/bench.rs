@@ -1,4 +1,4 @@
-//! `fairlink bench`: what a packet costs, on this machine.
+//! `fairlink bench`: cost per packet on this machine.
 
 #[cfg(target_os = "linux")]
 mod busy;
@@ -122,7 +122,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), CliError> {
     if args.full {
         plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
-    // What cannot be read or written is said before anything is measured.
+    // Report unreadable and unwritable files before the measurement.
     let earlier = args.before.as_deref().map(other).transpose()?.unwrap_or_default();
     let beside: Vec<page::Other> = args.beside.iter().map(|path| other(path)).collect::<Result<_, _>>()?;
     if let Some(directory) = &args.directory {
@@ -230,7 +230,8 @@ const fn in_words(pattern: Pattern) -> &'static str {
     }
 }
 
-/// A row for each scheduler and number of levels. What the harness costs is shown in full, all else without it.
+/// Returns a row for each scheduler and number of levels. The cost of the harness is shown in full and subtracted from
+/// all others.
 fn rows(plan: &Plan, costs: &[&Cost]) -> Vec<Vec<String>> {
     let names = ["harness", "rings"].into_iter().chain(plan.schedulers.iter().map(|info| info.name));
     let mut rows = Vec::new();

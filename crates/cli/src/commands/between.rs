@@ -146,7 +146,7 @@ impl Classes {
     }
 }
 
-/// Compares both recordings and prints what they say.
+/// Compares both recordings and prints the results.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let open = |path: &Path| File::open(path).map_err(|error| CliError::wrong(format!("{}: {error}", path.display())));
     let files = (open(&args.before)?, open(&args.after)?);

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Warn about settings that the scheduler does not support instead of refusing the file.
     #[arg(long)]
     lenient: bool,
-    /// Also check what a gateway between interfaces with an mtu of 1500 requires.
+    /// Also check the requirements of a gateway between interfaces with an mtu of 1500.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
@@ -167,8 +167,8 @@ fn tree_order(link: &LinkFile, rows: &Rows) -> Vec<ClassId> {
     order
 }
 
-/// The name of each class of `order` as a table has it: with the branches of the tree, where somebody looks at it on a terminal that
-/// can show them, else set in.
+/// Returns the names of the classes of `order` for a table: with branches of the tree on a capable terminal, else
+/// indented.
 fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> impl Fn(usize) -> String + use<'a> {
     let drawn = out.is_terminal() && out.canvas().blocks;
     let depths: Vec<usize> = order.iter().map(|&class| link.tree.depth(class)).collect();

@@ -110,7 +110,7 @@ struct Document {
     corrected_delay_s: Option<SampledDelays>,
 }
 
-/// Reads stamps and prints what they say.
+/// Reads stamps and prints the results.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let path = args.stamps.display();
     if args.make {
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut origin = None;
     let packets = read_stamps(BufReader::new(file), args.reference, |send, receive| {
         let at = if args.reference == Reference::Send { send } else { receive };
-        // What does not fit is as far as can be.
+        // Values beyond the limits are clamped.
         let at = i128::from(at) - i128::from(*origin.get_or_insert(at));
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let difference = receive.saturating_sub(send);

@@ -1,7 +1,7 @@
-//! `fairlink completions SHELL`, and the answers to shells that complete a command line.
+//! `fairlink completions SHELL`, and dynamic completion for shells.
 //!
-//! The script that a shell reads asks `fairlink` itself at each key: it sets [`ASKS`] and gives the words so far. So what is offered is what this
-//! `fairlink` takes on this machine: its schedulers and kinds, files of the kind that an argument is for, interfaces.
+//! The script of a shell calls `fairlink` at each key: it sets [`ASKS`] and passes the words so far. So the choices are
+//! those of this `fairlink` on this machine: its schedulers and kinds, files of the type of an argument, interfaces.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -55,7 +55,7 @@ enum Request {
 
 /// Asks and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    // What is wrong with a file is said whether a gateway runs or not.
+    // Errors of a file are reported even without a running gateway.
     let format = match &args.request {
         Request::Trace(args) => Some(args.format()?),
         _ => None,

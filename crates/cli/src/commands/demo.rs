@@ -1,5 +1,5 @@
-//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
-//! set up. Why the kernel's HTB gives what it gives is told in `docs/traffic.md`.
+//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and kernel HTB, without any
+//! set-up. `docs/traffic.md` explains the results of kernel HTB.
 
 #[cfg(target_os = "linux")]
 mod ping;
@@ -227,7 +227,7 @@ fn plan(piece: &Piece, scenario: &Scenario) -> DemoPlan {
     }
 }
 
-/// The same in the simulator, whose clock is not the wall's.
+/// Runs the same in the simulator, with simulated time.
 fn simulate(
     piece: &Piece,
     scenario: &Scenario,
@@ -313,7 +313,7 @@ mod real {
         });
         let mut outcome: Option<DemoOutcome> = None;
         for sharer in sharers {
-            // What cannot be shown any more (a closed pipe) ends the run.
+            // An output error (a closed pipe) ends the run.
             let mut shown = Ok(());
             let played = stage.play_all(plan, &[sharer], &stop, |progress| {
                 if !out.json && out.is_terminal() && shown.is_ok() {

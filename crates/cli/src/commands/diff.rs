@@ -1,4 +1,4 @@
-//! `fairlink diff`: what differs between two link files, and what it changes for whom.
+//! `fairlink diff`: differences between two link files, and their effects on classes.
 
 use std::path::PathBuf;
 

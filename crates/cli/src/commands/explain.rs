@@ -1,4 +1,5 @@
-//! `fairlink explain`: why a class gets what it gets, what would get it more, and what lies and rearrangements gain.
+//! `fairlink explain`: reasons for the rate of a class, changes that raise it, and the gain of false demands and
+//! restructured guarantees.
 
 use fairlink_api::{Explained, explain};
 use fairlink_config::SourceText;

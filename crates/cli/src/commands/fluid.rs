@@ -1,4 +1,4 @@
-//! `fairlink fluid`: what the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
+//! `fairlink fluid`: long-run rates of classes by the rule of their scheduler, or by hierarchical max-min fairness.
 
 use fairlink_api::{Each, FluidOptions, fluid, in_text};
 use fairlink_config::SourceText;

@@ -195,7 +195,7 @@ impl Planner for OwnFiles {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     args.log.start();
     let done = start(args, out);
-    // What is asked of the command and not of a gateway has its answer as every command has.
+    // Requests to the command itself are answered like those of every command.
     if args.life.closes() || args.print_unit {
         done
     } else {
@@ -250,17 +250,17 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         dropped.notes.iter().for_each(|text| log::write(&LogEvent::warn(text)));
         log::write(&LogEvent::info(dropped.to_string()));
     }
-    // Who finds the socket finds gateways that take frames.
+    // When the socket exists, the gateways accept frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(CliError::failed)?;
     let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
-    // Whatever went wrong, each link has a clean end.
+    // End each link cleanly after any error.
     let ended = fleet.join();
     fleet.news().iter().for_each(log::write);
     served?;
     account(ended, out)
 }
 
-/// Tells who asks and who watches, until all links have ended.
+/// Main loop: serves control, metrics, watchdog and signals until all links end.
 fn serve(
     args: &Args,
     fleet: &Fleet,
@@ -300,7 +300,7 @@ fn serve(
         if asked.swap(false, Ordering::Relaxed)
             && let Err(failure) = tell(links, out)
         {
-            // Nobody reads any more: the gateway has nobody to tell, and goes on.
+            // The output is closed: the gateway continues without it.
             let _ = failure;
         }
         match hangup.take() {
@@ -330,7 +330,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), CliError> {
         match outcome {
             Ok(stats) => all.push(stats),
             Err(RunError { source, stats }) => {
-                // What became of a link that was taken out was said then.
+                // The outcome of a removed link was reported at its removal.
                 if !removed {
                     failure.get_or_insert(CliError::Failed(anyhow!(source)));
                 }
@@ -346,7 +346,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// Reads the link files again, of all links or of none. Whoever sent the signal finds on standard error what came of it.
+/// Reads the link files again, of all links or of none. Logs the result to standard error.
 fn reload(fleet: &Fleet) {
     let reloaded = match fleet.reload(&ReloadRequest::default()) {
         Ok(reloaded) => reloaded,

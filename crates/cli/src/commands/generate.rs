@@ -95,7 +95,7 @@ impl Args {
         let Some(output) = self.output.clone() else {
             return Err(CliError::wrong("a scenario needs the interface to send on: --out IF"));
         };
-        // Traffic is the same whatever a scheduler can honour.
+        // Traffic does not depend on the features of a scheduler.
         let file = Scenario::read(scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
         if let Some(peer) = file.peers.first() {
             let name = &peer.name;

@@ -65,7 +65,7 @@ struct LibreqosArgs {
     /// network.json, with the nodes that the circuits hang below.
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
-    /// Rate of the link [default: what the nodes at the top carry together].
+    /// Rate of the link [default: the sum of the topmost nodes].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
     /// To the subscribers, from them, or a link for each; both need --out.
@@ -93,7 +93,7 @@ struct TcArgs {
     /// With --run: arguments of the script.
     #[arg(last = true, requires = "run", value_name = "ARGUMENT")]
     args: Vec<String>,
-    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
     /// Import this device alone; also the name of one that is shown without [default: all; several need --out].
@@ -105,14 +105,14 @@ struct TcArgs {
 struct MikrotikArgs {
     /// The file that `/export` writes.
     file: PathBuf,
-    /// Rate of the link [default: what the queues at the top may send together].
+    /// Rate of the link [default: the sum of the topmost queues].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
     /// Queues to import, if the file has both kinds.
     #[arg(long, value_enum)]
     queues: Option<Queues>,
-    /// The queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's rate [default: all; several
-    /// interfaces need --out].
+    /// Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's
+    /// rate [default: all; several interfaces need --out].
     #[arg(long, value_name = "NAME")]
     parent: Option<String>,
     /// Of simple queues: to the targets, from them, or a link for each; both need --out.
@@ -177,7 +177,7 @@ fn run_limit(text: &str) -> Result<Nanos, String> {
 /// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// To those whom the link serves.
+    /// To users of the link.
     Down,
     /// From them.
     Up,
@@ -344,7 +344,7 @@ fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Re
     let made =
         script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device, limit })?;
     let imported = tc::import(&format!("{}, as recorded", from.file.display()), made.text, options);
-    // Where the commands are wrong, the end of the script is often why.
+    // If the commands are invalid, an early end of the script is often the reason.
     let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();
     let imported = imported.map_err(|errors| match &warnings()[..] {
         [] => CliError::from(errors),

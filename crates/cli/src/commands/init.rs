@@ -22,7 +22,7 @@ use kinds::{KINDS, Kind};
 use lines::{Line, line};
 use questions::{Person, Questions};
 
-/// For which link. What is not said is asked for, where somebody sits at the terminal.
+/// The link. Missing values are asked for if stdin is a terminal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Use of the link: home, office, provider, tenants, lab.
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default: internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
-    /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets what the line adds to each frame, so that the file's rate is the one
-    /// at which the modem sends. Without it, no overhead is set, unless the command asks at a terminal.
+    /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets the overhead of each frame, so that the
+    /// file's rate is the rate of the modem. Without it, no overhead is set, unless the command asks at a terminal.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,
     /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that
@@ -193,7 +193,7 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         ways.iter().map(|way| if both { named(&base, way.toward.name()) } else { base.clone() }).collect();
     let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, CliError> {
         let text = text(kind, way, line, file, &paths);
-        // What is written must be what a gateway takes.
+        // Check that a gateway accepts the file.
         let link = LinkFile::parse(&file.display().to_string(), &text, &ReadOptions::default())?;
         link.require_default()?;
         Ok(Made { file: file.clone(), text })

@@ -1,4 +1,4 @@
-//! `fairlink qdisc`: the kernel module, told what a link file says, and asked what has passed.
+//! `fairlink qdisc`: configures the kernel module by a link file, and shows its statistics.
 
 mod show;
 
@@ -57,7 +57,7 @@ struct SetArgs {
     /// The interface that sends.
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
-    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    /// Parent class of another queueing discipline, such as 2:1; without it, this is the interface's root.
     #[arg(long, value_name = "CLASSID", conflicts_with = "out", value_parser = parent)]
     parent: Option<Classid>,
     /// Lateness that the link makes up for, to 1 s.
@@ -72,7 +72,7 @@ struct SetArgs {
     /// Leave out matches that the kernel's classifiers cannot say, with a note, instead of refusing the file.
     #[arg(long)]
     lenient: bool,
-    /// Write what the kernel would be told into this file instead.
+    /// Write the message for the kernel into this file instead.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ struct AtArgs {
     /// The interface.
     #[arg(long, value_name = "IF")]
     dev: String,
-    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    /// Parent class of another queueing discipline, such as 2:1; without it, this is the interface's root.
     #[arg(long, value_name = "CLASSID", value_parser = parent)]
     parent: Option<Classid>,
 }
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// Reads a link file and has its scheduler built, so that whatever is wrong with it is said here with its place.
+/// Reads a link file and builds its scheduler, so that errors are reported here with places.
 fn read(path: &Path) -> Result<LinkFile, CliError> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Refuse, scheduler: None })?;
     warn(std::mem::take(&mut link.warnings));
@@ -153,7 +153,7 @@ fn read(path: &Path) -> Result<LinkFile, CliError> {
     Ok(link)
 }
 
-/// Adds a link, with the handle that was said if one was; without `add`, changes the one that is there.
+/// Adds a link, with the given handle if any; without `add`, changes the existing one.
 fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), CliError> {
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {

@@ -1,4 +1,4 @@
-//! `fairlink receive`: measures what a generator sends.
+//! `fairlink receive`: measures the traffic of a generator.
 
 mod record;
 mod tcp;

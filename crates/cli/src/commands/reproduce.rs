@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             let said = if silent { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
             if let Err(error) = said {
                 failure.get_or_insert(error);
-                // Nobody reads on: what is under way is ended.
+                // The reader has gone: end running work.
                 stop.store(true, Ordering::Relaxed);
             }
             bar.done(outcome.claim.id);

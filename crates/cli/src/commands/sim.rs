@@ -279,7 +279,7 @@ impl<'a> Plan<'a> {
             let each = classes(point).saturating_mul(point.links.first.phases().len() as u64 + 2);
             results = results.saturating_add(each.saturating_mul(point.schedulers.len() as u64 * repetitions));
         }
-        // One run alone is limited by itself.
+        // A single run has its own limit.
         if runs > 1 && results > MAX_RESULTS {
             return Err(CliError::wrong(format!(
                 "{results} results (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \

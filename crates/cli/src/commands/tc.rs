@@ -32,7 +32,7 @@ enum Way {
 struct ImportArgs {
     /// The file of tc commands: a script, or input of `tc -batch`.
     file: PathBuf,
-    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Rate>,
     /// Import this device alone [default: all; those after the first become peers].
@@ -69,7 +69,7 @@ struct Document {
     notes: Vec<Finding>,
 }
 
-/// Converts and prints: the text to standard output, what is lost to standard error.
+/// Converts and prints: the text to standard output, losses to standard error.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match &args.way {
         Way::Import(args) => {

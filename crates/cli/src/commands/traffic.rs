@@ -1,4 +1,4 @@
-//! `fairlink traffic`: what the sources of a scenario send, without a link: how much, how evenly, and how much at once.
+//! `fairlink traffic`: the traffic of a scenario's sources, without a link: rate, variation and burstiness.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ struct Sigma {
 
 /// Runs the sources and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    // What a scheduler cannot honour makes no difference to what is sent to it.
+    // Unsupported settings do not change the traffic.
     let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
     let mut file = match &args.link {
         None => load::scenario(&args.scenario, &options)?,
@@ -220,7 +220,7 @@ impl Watch {
 fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -> Result<Entry<'a>, CliError> {
     let spec = &file.sources[index];
     let group = args.group.or_else(|| spec.model.group());
-    // A greedy source, and one that hears of its packets, sends what the link lets it.
+    // The link determines the traffic of a greedy or closed-loop source.
     let by_link = spec.model == Model::Greedy || spec.model.is_closed();
     let rates = if by_link { Vec::new() } else { rates(file, spec, &args.rho) };
     let (mut seen, mut lost, mut sigmas) = (Vec::new(), Vec::new(), Vec::new());

@@ -32,7 +32,7 @@ pub(crate) fn near(bar: &Bar<'_>, link_bps: f64) -> bool {
     (bar.measured_bps - bar.ideal_bps).abs() <= (TOLERANCE * bar.ideal_bps).max(0.001 * link_bps)
 }
 
-/// A line of head and one per class; a full bar is the link's rate, and a mark stands where the ideal is.
+/// Draws a head and a line per class; a full bar is the link's rate, and a mark shows the ideal.
 pub(crate) fn draw(bars: &[Bar<'_>], link_bps: f64, canvas: Canvas) -> Vec<String> {
     let names = bars.iter().map(|bar| measure_text_width(bar.name)).max().unwrap_or(0).clamp(5, 16);
     let left = |name: &str| pad_str(name, names, console::Alignment::Left, Some("~")).into_owned();

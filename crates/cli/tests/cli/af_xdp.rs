@@ -89,7 +89,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
         "{stats}"
     );
 
-    // What is registered with the kernel cannot grow.
+    // Memory registered with the kernel cannot grow.
     assert_eq!(read("large.code").trim(), "2", "{logs}");
     for part in ["2000 packets", "cannot grow", "lower buffer in [link]", "--take-over", "--pool-frames"] {
         assert!(read("large.log").contains(part), "{part}: {}", read("large.log"));

@@ -1,4 +1,4 @@
-//! The functions of `fairlink-api` without any file system give what the command line prints, byte by byte.
+//! The functions of `fairlink-api` without a file system return the output of the command line, byte for byte.
 
 use std::sync::Arc;
 

@@ -27,7 +27,8 @@ fn pcap(packets: &[(u64, u8, u16, u64)]) -> Vec<u8> {
     file
 }
 
-/// Two recordings whose clocks are `ahead` us apart: of voice 1 takes 2 ms and 2 takes 6 ms; of the rest 3 is lost, 4 comes twice, 5 before it.
+/// Two recordings whose clocks differ by `ahead` us: packet 1 of voice takes 2 ms and packet 2 takes 6 ms; of the rest
+/// 3 is lost, 4 is doubled, 5 overtakes it.
 fn recordings(dir: &Scratch, ahead: i64) -> [String; 2] {
     let before =
         pcap(&[(1000, 64, 5001, 1), (2000, 64, 5001, 2), (3000, 64, 7, 3), (4000, 64, 7, 4), (5000, 64, 7, 5)]);

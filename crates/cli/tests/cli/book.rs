@@ -49,7 +49,7 @@ until_listens() { n=0; until ls "$D"/run/*.sock > /dev/null 2>&1; do n=$((n + 1)
 cd "$D/work"
 "#;
 
-/// Runs a page and returns what it prints; `None` where that cannot be done here. It is given a minute and a half.
+/// Runs a page and returns its output; `None` if that is impossible here. The limit is 90 s.
 fn run(page: &str) -> Option<String> {
     let text = fs::read_to_string(docs().join("tutorials").join(page)).expect("the page");
     let dir = Scratch::new();

@@ -121,7 +121,7 @@ fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_c
     let (message, help) = (warning["message"].as_str().expect("words"), warning["help"].as_str().expect("a remedy"));
     assert!(message.starts_with("WARNING: \"x\" has a ceiling_burst of 1.5 kB and reaches "), "{message}");
     assert_eq!(warning["line"], 8, "{warning}");
-    // The share is what is reached.
+    // The share is the reached rate.
     let share = json["link"]["classes"][0]["terms"]["share_all_busy_bps"].as_u64().expect("a rate");
     let shown = format!(
         "reaches {}.{:06} Mbit/s of its ceiling of 31 Mbit/s while 18 of 18 leaves",
@@ -136,7 +136,7 @@ fn a_ceiling_burst_that_costs_rate_is_warned_of_with_the_rate_and_a_burst_that_c
         (&json["problems"], &json["link"]["classes"][0]["terms"]["share_all_busy_bps"]),
         (&serde_json::json!([]), &31_000_000.into())
     );
-    // A class with less than its ceiling for a share is warned of by what it reaches while fewer are busy.
+    // A class with a share below its ceiling gets a warning with its rate while fewer are busy.
     let text = std::fs::read_to_string(link("ceiling_burst = \"1500B\"")).unwrap().replace("weight = 10", "weight = 6");
     let json = fairlink(&["check", &dir.write("fewer.toml", &text), "--json"]).json();
     assert!(json["problems"].to_string().contains("of 18 leaves are busy"), "{json}");
@@ -347,7 +347,7 @@ fn the_delay_of_a_class_with_leaky_buckets_is_that_of_traffic_that_keeps_them_al
     assert_eq!(class["bounds"]["delay_bound_for"], limits);
     let text = fairlink(&["check", &file]).quiet().stdout;
     assert!(text.contains("10 kB + 1 Mbit/s, 4 kB + 1.5 Mbit/s, 1 kB + 8 Mbit/s"), "{text}");
-    // A long-run rate that the guarantee does not carry has no bound; what stands there says for which traffic.
+    // A long-run rate above the guarantee has no bound; the column has its traffic.
     let class = fairlink(&["check", &link(&one.replace("1mbit", "3mbit")), "--json"]).quiet().json()["link"]["classes"]
         [0]
     .clone();
@@ -522,7 +522,7 @@ fn a_link_that_is_faster_than_the_gateway_on_this_machine_is_warned_of_with_both
         Some(moves) => assert!(moves > 1e7 && moves < 1e12 && said.contains("on this machine: "), "{fast}"),
         None => assert!(said.contains("was not measured: "), "{said}"),
     }
-    // What every machine moves is not measured, and a file alone is not about this machine.
+    // A rate that every machine reaches is not measured, and a check without --gateway does not depend on this machine.
     assert!(checked("1gbit").get("gateway_bps").is_none());
     fairlink(&["check", &file("1tbit")]).quiet();
     // An import says the same.

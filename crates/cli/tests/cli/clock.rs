@@ -28,7 +28,7 @@ fn made_up_clocks_are_found_again_with_their_uncertainty() {
     }
     assert!(json["raw_delay_s"]["mean"].as_f64().unwrap() > 12.5);
     assert!((json["corrected_delay_s"]["min"].as_f64().unwrap() - 200e-6).abs() < 50e-6);
-    // The figure says what it shows.
+    // The figure has a description.
     let svg = fs::read_to_string(format!("{plots}/clock.svg")).unwrap();
     assert!(svg.contains("relative offset of the receiver") && svg.contains("skew (ppm)") && svg.contains("+5.0"));
     let csv = fs::read_to_string(format!("{plots}/clock.csv")).unwrap();

@@ -11,7 +11,7 @@ use crate::fairlink;
 #[cfg(target_os = "linux")]
 use crate::{command, run, sim::catches_ctrl_c};
 
-/// The JSON that is promised, whatever the rates.
+/// Checks the documented JSON, for any rates.
 fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
     let experiments = outcome["experiments"].as_array().expect("a list");
     assert!(!experiments.is_empty(), "{outcome}");
@@ -123,7 +123,7 @@ fn why_no_ping(code: Option<i32>, stderr: &str) -> Option<&str> {
     Some(why)
 }
 
-/// One queue for all is 100 ms long whatever the machine is. What the machine adds is in both medians.
+/// One queue for all is 100 ms long on every machine. The machine's own delay is in both medians.
 #[cfg(target_os = "linux")]
 #[test]
 fn with_classes_a_ping_beside_an_upload_takes_a_fifth_of_what_it_takes_in_one_queue_or_less() {

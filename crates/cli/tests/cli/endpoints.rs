@@ -1,4 +1,5 @@
-//! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and what they refuse.
+//! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and their
+//! errors.
 
 use std::fs;
 
@@ -70,7 +71,7 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
         assert_eq!((flows.count(), packets, disorder), (3, count(&class["received_packets"]), 0), "{received}");
         assert!(class["corrected_delay_s"]["min"].is_f64(), "{class}");
     }
-    // One machine has one clock: whatever jumps or skew is told is below what a queue of the machine makes.
+    // One machine has one clock: any estimated jump or skew is below the delay variation of the machine's queues.
     assert_eq!(received["clocks"].as_array().map(Vec::len), Some(1), "{received}");
     assert!(received["clocks"][0]["stretches"][0]["skew"]["value"].is_f64());
     let text = read("received.txt");

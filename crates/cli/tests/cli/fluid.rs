@@ -48,13 +48,13 @@ fn fair_is_exact_and_respects_ceilings_and_without_it_the_scheduler_has_its_own_
     assert_eq!(class(&json, "e")["ideal"]["exact_bps"], "100000000/3");
     let text = fairlink(&["fluid", "--fair", &link]).quiet().stdout;
     assert!(text.contains("own ceiling"), "{text}");
-    // A FIFO shares by what is queued: no number, and the reason.
+    // A FIFO shares by queued packets: no number, and the reason.
     let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
     assert_eq!((json["rule"].as_str(), class(&json, "a").get("ideal")), (Some("fifo"), None));
     assert!(json["link"]["notes"][0].as_str().is_some_and(|note| note.contains("not computed")), "{json}");
     let text = fairlink(&["fluid", &link]).quiet().stdout;
     assert!(text.contains("not computed") && text.contains("--fair"), "{text}");
-    // All that is asked for fits.
+    // All demands fit.
     let json = fairlink(&["fluid", &link, "--json", "--demand", "b=30mbit,c=20mbit"]).quiet().json();
     assert_eq!(class(&json, "b")["ideal"]["allocation_bps"], 3e7);
 }

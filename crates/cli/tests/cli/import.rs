@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::in_private_network;
 use crate::{Scratch, fairlink, scenario};
 
-/// The examples that the project ships, with what they need.
+/// The shipped examples, with their arguments.
 fn examples() -> Vec<Vec<String>> {
     let file = |name: &str| scenario(&format!("import/{name}"));
     let words = |all: &[&str]| all.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -55,7 +55,7 @@ fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lendin
                     checked["link"]["classes"].as_array().unwrap().len() as u64,
                     link["classes"].as_u64().unwrap()
                 );
-                // What is given to all together is what the link has, or less where ceilings bind.
+                // The rates of all classes add up to the link, or less if ceilings apply.
                 for case in link["cases"].as_array().unwrap() {
                     let sum = |key: &str| -> f64 {
                         case["classes"].as_array().unwrap().iter().filter_map(|class| class[key].as_f64()).sum()
@@ -83,7 +83,7 @@ fn what_runs_now_is_shown_beside_what_would_run() {
         let [before, after] = rates(0, name);
         assert!(near(before, rate) && near(after, rate), "{name}: {before} {after}");
     }
-    // What 1:20 leaves, 24 Mbit/s, HTB lends by the quanta of 1514 and 25000 B.
+    // HTB lends the 24 Mbit/s that 1:20 does not use by the quanta of 1514 and 25000 B.
     assert_eq!(link["cases"][1]["pauses"], "1:20");
     let [before, after] = rates(1, "1:10");
     assert!(near(before, 6e6 + 24e6 * 1514.0 / 26514.0) && near(after, 50e6 * 6.0 / 26.0), "{before} {after}");
@@ -232,7 +232,7 @@ fn what_is_wrong_ends_with_2_and_nothing_is_written() {
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
         let run = import(&args, &["--out", &out]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
-        // On a narrow terminal messages go on in the next line.
+        // Messages are wrapped on a narrow terminal.
         let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(said), "{args:?}: {}", run.stderr);
         assert!(fs::metadata(&out).is_err(), "{args:?}");
@@ -397,7 +397,7 @@ fn what_the_kernel_shows_is_imported_as_the_commands_that_set_it_up() {
         let expanded = fairlink(&["check", &file, "--json", "--scheduler", "htb"]);
         assert_eq!(expanded.code, 0, "{name}: {}", expanded.stderr);
         let mut classes = expanded.json()["link"]["classes"].as_array().unwrap().clone();
-        // Where each stands in the file is not the same, and what each says is.
+        // The positions in the file differ, and the settings are equal.
         let said = |class: &Value| {
             let head = format!("name = {}\n", class["name"]);
             let begin = link.find(&head).unwrap();

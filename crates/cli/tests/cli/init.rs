@@ -63,10 +63,10 @@ fn a_direction_alone_is_one_file_and_both_are_documents_of_json() {
     };
     let down = one(&[&ports[..], &["--down", "100mbit"]].concat());
     assert!(down.contains("in = \"wan0\"\nout = \"lan0\"\n"), "{down}");
-    // The same, told by where packets come from.
+    // The same, by the input interface.
     assert_eq!(down, one(&["--in", "wan0", "--out", "lan0", "--rate", "100mbit", "--toward", "users"]));
     assert_eq!(one(&["--egress", "eth0", "--up", "20mbit"]), one(&["--egress", "eth0", "--rate", "20mbit"]));
-    // A router has users behind the interface, whose parts are equal.
+    // A router has users behind the interface, who share equally.
     let routed = one(&["--egress", "lan0", "--down", "100mbit"]);
     assert!(routed.contains("egress = \"lan0\"") && routed.contains("per = \"dst-ip\""), "{routed}");
 }

@@ -248,7 +248,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     };
     play.went_well();
     play.says("dry.txt", &["link one\n", "link two, vl to vm, would be opened", "nothing was changed"]);
-    // What is refused for one link changes none.
+    // An error of one link changes none.
     play.says("missing.log", &["missing.toml:", ": error: link two: ", "vx", "2\n"]);
     play.says("wrong.log", &["wrong.toml:15:8: error", "2\n"]);
     play.says("classes.log", &["classes.toml:", "2\n"]);
@@ -342,7 +342,7 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
         links.iter().all(|link| link["gateway"]["balanced"] == true && link["counts"]["queued"]["packets"] == 0),
         "{gateway}"
     );
-    // What the gateways dropped because they came late, if they did, is all that may be missing.
+    // Only packets that the gateways dropped for being late may be missing.
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let of = |link: &Value| {
         number(&link["counts"]["dropped"]["packets"])

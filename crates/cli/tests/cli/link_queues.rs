@@ -1,4 +1,5 @@
-//! The keys of `[link]` that say what stands around a scheduler: `transmit_queue`, `transmit_priority` and `when_full`, from a file.
+//! The keys of `[link]` for queues around a scheduler: `transmit_queue`, `transmit_priority` and `when_full`, from a
+//! file.
 
 use serde_json::Value;
 

@@ -82,7 +82,7 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in: {}", self.stdout))
     }
 
-    /// Asserts that it ended well and said nothing on standard error.
+    /// Asserts success without output on standard error.
     pub(crate) fn quiet(self) -> Self {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
         self

@@ -1,5 +1,5 @@
-//! `fairlink gateway --egress`: what a machine itself sends, from the command line to the packet. The machine and the one at the other end
-//! of its cables are network namespaces that end with the test.
+//! `fairlink gateway --egress`: the machine's own traffic, from the command line to the packet. The machine and its
+//! peer are network namespaces that end with the test.
 
 use std::fs;
 
@@ -116,7 +116,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     assert!(read("links").contains("fl0-va") && read("links").contains("fl1-va"), "{}", read("links"));
     assert!(read("twice.log").contains("already shapes what this host sends by va"), "{}", read("twice.log"));
 
-    // The shares are those of the ideal, whatever the machine does to the sum.
+    // The shares are those of the ideal, for any total rate.
     let interval = only_link(&json("interval.json"));
     let span = |name: &str| {
         let classes = interval["spans"][0]["classes"].as_array().expect("a list");
@@ -139,7 +139,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     assert!(a + b < 21e6, "{interval}");
     assert!(interval["gateway"]["balanced"] == true && interval["gateway"]["fail_open"]["by"] == by, "{interval}");
 
-    // It was killed: all has gone on, and what it has left is of no effect until it is taken away.
+    // After it was killed, traffic continues, and its remains have no effect until they are removed.
     for tcp in ["tcp-a.json", "tcp-b.json"] {
         assert_eq!(json(tcp)["connections"].as_array().map(Vec::len), Some(4), "{}", read(tcp));
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Scratch, fairlink, in_private_network, only_link, run, scenario};
 
-/// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
+/// Two cables with the gateway between them. Waits are bounded and end when their condition holds.
 const SCRIPT: &str = r#"
 "$F" receive --in vd --link "$LINK" --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \

@@ -1,4 +1,4 @@
-//! `fairlink qdisc` where no kernel is asked: what it would be told, and what is refused before.
+//! `fairlink qdisc` without the kernel: its messages, and errors before them.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn a_parent_and_a_handle_are_read_as_tc_writes_them_and_go_with_an_interface() {
         assert_eq!(run.code, 2, "{option:?}");
         assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
     }
-    // The parent's own number, by the file's default and as it was said, before the kernel is asked.
+    // The parent's own number, by default and as given, before the kernel is called.
     for handle in [&[][..], &["--handle", "1:"], &["--handle", "1"]] {
         let run = fairlink(&[&["qdisc", "add", &link, "--dev", "lo", "--parent", "1:10"], handle].concat());
         assert_eq!(run.code, 2, "{handle:?}: {}", run.stderr);

@@ -61,7 +61,7 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
 
-    // What is said of changes.
+    // The output of changes.
     assert!(read("same.txt").contains("7 classes unchanged\ndry run: nothing was changed"), "{}", read("same.txt"));
     let dry = read("dry.txt");
     for says in ["A2     removed", "A3     new", "40 Mbit/s -> 35 Mbit/s", "nothing was changed"] {
@@ -91,7 +91,7 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
     assert_eq!(only_link(&json("after.json"))["capacity_bps"], 120_000_000);
     assert!(read("gateway.log").contains("reload refused, configuration unchanged"), "{}", read("gateway.log"));
 
-    // What became of the frames.
+    // The account of the frames.
     let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
     assert_eq!(
         (&gateway["gateway"]["balanced"], &gateway["counts"]["queued"]["packets"]),

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{Scratch, fairlink, in_private_network, only_link, scenario};
 
-/// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end as soon as there is what is waited for.
+/// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end when their condition
+/// holds.
 const SCRIPT: &str = r#"
 start() {
     "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json > "$D/$1.json" 2> "$D/$1.log" &
@@ -74,7 +75,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     let text = read("interval.txt");
     assert!(text.contains("every packet is accounted for") && text.contains("of guar."), "{text}");
 
-    // Without an interval, too, it is said what holds which class.
+    // Limits of classes are shown without an interval, too.
     let plain = only_link(&parsed(&read("plain.json")));
     assert!(seconds(&plain).is_some_and(|seconds| seconds >= 0.25), "{plain}");
     let leaves = || plain["classes"].as_array().unwrap().iter().filter(|class| class["leaf"] == true);
@@ -98,7 +99,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     }
     let tables = read("watch.txt");
     let names = tables.lines().filter_map(|line| line.split_whitespace().next());
-    // Lines with ! tell delays above their bounds, which depend on the machine.
+    // Lines with ! report delays above their bounds, which depend on the machine.
     let names: Vec<&str> = names.filter(|&name| name != "!").collect();
     assert_eq!(names, ["vc:", "class", "link", "B", "B1", "B2", "vc:", "class", "link", "B", "B1", "B2"], "{tables}");
     assert!(read("nobody.log").contains("the gateway has no class \"nobody\""), "{}", logs());
@@ -129,7 +130,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     assert_eq!(again.len(), 4, "{}", logs());
     let uptimes: Vec<f64> = again.iter().map(|stats| stats["gateway"]["uptime_s"].as_f64().unwrap()).collect();
     assert!(uptimes.windows(2).any(|pair| pair[1] < pair[0]), "the second gateway is younger: {uptimes:?}");
-    // What the gateway says in the end has the sums too.
+    // The final output of the gateway has the sums too.
     sums_of_inner_classes_are_those_of_their_leaves(&only_link(&parsed(&read("first.json"))));
 }
 

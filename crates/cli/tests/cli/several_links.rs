@@ -1,4 +1,5 @@
-//! `fairlink gateway` with several links in one process, in a network namespace that ends with the test; and what it refuses.
+//! `fairlink gateway` with several links in one process, in a network namespace that ends with the test; and its
+//! errors.
 
 use std::fs;
 
@@ -72,7 +73,7 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     assert!(read("which.log").contains("several links; name one: down, up"), "{}", read("which.log"));
     assert!(read("sideways.log").contains("no link \"sideways\""), "{}", read("sideways.log"));
     assert_eq!(json("rate.json")["link_bps"], serde_json::json!([10_000_000, 5_000_000]));
-    // What a file with fewer links would do; one that is wrong for one of them changes none.
+    // A dry run of a file with fewer links; an error in one link changes none.
     let half = read("half.txt");
     for says in [
         "link up, vc to vb, would be closed\n",

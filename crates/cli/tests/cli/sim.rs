@@ -305,7 +305,7 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
         let words = run.stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
         assert!(words.contains(says) && words.contains("after.toml"), "{title}: {}", run.stderr);
     }
-    // Schedulers that are compared each go on under themselves; what one of them cannot honour is a note.
+    // Compared schedulers each keep running; unsupported settings are notes.
     dir.write("after.toml", &(link.to_owned() + &class("priority = 1")));
     let file = dir.write("changed.toml", &changed(""));
     let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).json();
@@ -363,7 +363,7 @@ fn a_run_that_does_not_show_what_is_expected_ends_with_1_and_names_it() {
     let file = scenario("expect.toml");
     let met = fairlink(&["sim", &file]).quiet();
     assert!(met.stdout.trim_end().ends_with("all 4 expectations are met"), "{}", met.stdout);
-    // HTB gives B2 what belongs to A1 while C pauses; what it shows otherwise is as expected.
+    // HTB gives B2 the share of A1 while C is idle; its other values are as expected.
     let unmet = fairlink(&["sim", &file, "--scheduler", "htb"]);
     assert_eq!(unmet.code, 1, "{}", unmet.stderr);
     assert!(unmet.stdout.contains("htb, seed 1"), "the report comes all the same: {}", unmet.stdout);

@@ -20,7 +20,7 @@ name = "rest"
 template = "sold"
 "#;
 
-/// The gateway reads its table again at SIGHUP, and takes another file whose table lies where it may not read.
+/// The gateway reads its table again at SIGHUP, and accepts another file whose table it cannot read itself.
 const SCRIPT: &str = r#"
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"

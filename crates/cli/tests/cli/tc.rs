@@ -14,7 +14,7 @@ fn tc_commands_become_a_link_file_that_check_takes_and_go_back() {
     let back = fairlink(&["tc", "export", &link, "--dev", "v0", "--json"]).json();
     let text = back["text"].as_str().unwrap();
     assert!(text.contains("tc class add dev v0 parent 1:1 classid 1:2 htb rate 320000bit ceil 640000bit"), "{text}");
-    // That the device has to bring the link's rate is said.
+    // A note says that the device determines the link's rate.
     assert!(back["notes"][0]["message"].as_str().unwrap().contains("10 Mbit/s is left to the device"), "{back}");
     // And the file serves as a link itself.
     assert_eq!(fairlink(&["check", &scenario("htb/cbq.tc"), "--json"]).quiet().json()["valid"], true);

@@ -78,7 +78,7 @@ fn a_trace_replays_with_the_same_arrivals_lengths_and_delays() {
     for (one, other) in rows.iter().zip(&again) {
         assert_eq!((&one[0], &one[4..6]), (&other[0], &other[4..6]), "class and lengths");
         assert_eq!(nanos(&one[1]) - begin, nanos(&other[1]));
-        // What the last instants bring differs, since the second run has more time left.
+        // The last packets differ, because the second run has more time left.
         if nanos(&one[1]) < 1_900_000_000 {
             assert_eq!((&one[6], &one[8]), (&other[6], &other[8]), "queueing delay, or why it was dropped");
         }

@@ -1,4 +1,4 @@
-//! `fairlink traffic`: the tables of the thesis by command, and what a source's own shaper does.
+//! `fairlink traffic`: the tables of the thesis by command, and the effect of a source's own shaper.
 
 use crate::{Scratch, fairlink, scenario};
 
@@ -184,7 +184,7 @@ fn an_interrupt_ends_a_long_measurement_with_how_far_it_came() {
     let file = dir.write("s.toml", &format!("{long}model = \"poisson\"\nrate = \"5mbit\"\npacket = \"500B\"\n"));
     let child =
         crate::command(&["traffic", &file, "--window", "1s"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // It hears the signal once it has set up its handler, which stands in the list of signals that it catches.
+    // It receives the signal after it has set up its handler, which is in the list of caught signals.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let mask =

@@ -51,7 +51,7 @@ fn size_up(bytes: Option<f64>) -> Option<String> {
     bytes.map(|bytes| human::size(human::up(bytes)))
 }
 
-/// A column of the table of what is promised for each class.
+/// A column of the table of bounds.
 type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.

@@ -63,7 +63,7 @@ pub(crate) struct SchedulerArgs {
     pub(super) link: Option<String>,
     /// The scheduler; see `fairlink schedulers`.
     name: String,
-    /// Go on without what it cannot honour.
+    /// Ignore settings that it does not support.
     #[arg(long)]
     lenient: bool,
     /// Only print what would change.

@@ -25,14 +25,14 @@ const WIDE: usize = 120;
 const WIDEST: usize = 140;
 /// Minimum width for two spaces between columns.
 const AIRY: usize = 84;
-/// The longest delay is known to 1.6 %: it may be less than what is told by this factor.
+/// Relative error of the longest delay, 1.6 %: it may be smaller than reported by this factor.
 const LONGEST_ERROR: f64 = 1.016;
 /// Classes that are named with a delay above their bound.
 const ABOVE_SHOWN: usize = 3;
-/// A class name has at least so many columns, however narrow the terminal is.
+/// Minimum width of a class name in columns, on any terminal.
 const SHORTEST_NAME: usize = 8;
 
-/// A column of numbers: its title, its width, and what stands in it.
+/// A column of numbers: title, width, and cell.
 type Column<'a> = (&'static str, usize, Box<dyn Fn(&Row<'_>) -> String + 'a>);
 
 /// One line: the link or a class.
@@ -59,7 +59,7 @@ fn delay_bound_s(class: &ClassReport) -> Option<f64> {
     class.bounds.as_ref()?.delay_bound_s
 }
 
-/// The lines: what gateway it is, the table, and what is left out.
+/// Returns the lines: the gateway, the table, and the number of omitted classes.
 pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     let gateway = stats.gateway();
     let span = stats.interval().map_or_else(String::new, |span| format!("; the last {}", human::time(span.seconds())));
@@ -75,7 +75,7 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     let mut lines = vec![cut(&head, view.width)];
     let all = chosen(stats, view.class.as_deref());
     let above = above_bounds(stats, &all);
-    // The head, the titles and the link, and a line that says what is missing; lines of delays above their bounds.
+    // Lines for the head, the titles, the link, and omitted classes; and for delays above their bounds.
     let most = view.lines.map_or(usize::MAX, |lines| lines.saturating_sub(4 + above.len()).max(1));
     let shown = fitting(stats, &all, most);
     lines.extend(table(stats, &shown, view.width));
@@ -282,7 +282,7 @@ fn packets(number: u64) -> String {
     }
 }
 
-/// At most so many columns of `text`.
+/// Truncates `text` to this number of columns.
 fn cut(text: &str, width: usize) -> String {
     truncate_str(text, width, "…").into_owned()
 }

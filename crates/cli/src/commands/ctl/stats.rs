@@ -1,4 +1,4 @@
-//! `fairlink ctl stats`: what a running gateway has counted, or what happened within an interval.
+//! `fairlink ctl stats`: counters of a running gateway, or of an interval.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         pause(span, &stop);
         match of_links(&mut watch, args.link.as_deref(), next) {
             Ok(later) => stats = later,
-            // Where many ask at once, whoever is silent between two questions gives way. The first answer is whole.
+            // With many clients, one that is silent between two requests is disconnected. The first answer is complete.
             Err(_) if args.interval.is_none() => note_each(&mut stats, CUT_OFF),
             Err(error) => return Err(unanswered(error)),
         }
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         }
         let classes = if args.all { Classes::All } else { Classes::Busiest };
         show(stats, classes, out)?;
-        // Rates of so short a time are for whoever asks for them.
+        // Rates of so short an interval are omitted unless requested.
         if args.interval.is_none_or(|interval| interval == Nanos::ZERO) {
             let limits = stats.interval().map_or_else(Vec::new, |span| limits::lines(&stats.classes, span));
             limits.iter().try_for_each(|line| out.paragraph(line, 2))?;

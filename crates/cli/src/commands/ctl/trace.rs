@@ -22,7 +22,7 @@ use crate::out::{Out, note};
 pub(crate) struct Args {
     /// The file, which is written over: a capture where its name ends with .pcapng, a table where it ends with .csv.
     file: PathBuf,
-    /// End after so many packets.
+    /// End after this number of packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
     /// End after this time, such as 10s.
@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// End when the file has this size.
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = file_size)]
     size: u64,
-    /// Keep so many bytes of each packet in a capture [default: all]. Its length is kept in any case; to replay such a capture takes
-    /// accept = ["cut"].
+    /// Keep this number of bytes of each packet in a capture [default: all]. Its length is kept in any case; to replay
+    /// such a capture, set accept = ["cut"].
     #[arg(long, value_name = "SIZE", value_parser = snap)]
     snap: Option<u32>,
 }
@@ -60,7 +60,7 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 fn snap(text: &str) -> Result<u32, String> {
     match args::size(text, 1 << 17)? {
-        // The header of a frame is what a match needs first.
+        // A match needs at least the Ethernet header.
         size @ 0..14 => Err(format!("{size} B is shorter than the header of a frame; write at least 14B")),
         size => Ok(size as u32),
     }

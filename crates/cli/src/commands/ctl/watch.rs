@@ -25,10 +25,10 @@ use crate::out::{Out, note};
 /// What to show, how often, and how many times.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The time between two tables, which is what they are about.
+    /// Interval of the tables and of their rates.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
-    /// End after so many.
+    /// End after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// This link alone, of a gateway that has several.
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         });
     }
     let last = on_screen(args, first, &from, &stop)?;
-    // What was asked for by number stays to be read.
+    // A limited number of tables stays on the screen.
     if args.count.is_some() {
         last.iter().try_for_each(|line| out.line(line))?;
     }
@@ -212,7 +212,7 @@ impl Screen {
         Ok(Self(term))
     }
 
-    /// Lines in place of all that stands there. Nothing is cleared before it is written over, so that it does not flicker.
+    /// Draws lines over the previous ones. Nothing is cleared before it is overwritten, to avoid flicker.
     fn draw(&mut self, lines: &[String], (rows, _): (u16, u16)) -> Result<(), CliError> {
         let mut text = String::from("\x1b[H");
         for (at, line) in lines.iter().enumerate() {
@@ -233,7 +233,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Where the terminal has gone there is nobody to be told.
+        // Errors of a closed terminal are ignored.
         let _ = self.0.write_all(b"\x1b[?25h\x1b[?1049l");
         let _ = self.0.flush();
     }

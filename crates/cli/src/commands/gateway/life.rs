@@ -1,4 +1,4 @@
-//! The life of a gateway: what passes while it does not run, whose place it takes, what it waits for, and who watches it.
+//! Life cycle of a gateway: forwarding while it is not running, take-over, waiting for interfaces, and the watchdog.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl Life {
         !self.close.is_empty()
     }
 
-    /// Takes away what was left.
+    /// Removes the remains of gateways.
     pub(super) fn close(&self) -> Result<(), CliError> {
         let names = || self.close.iter().map(String::as_str);
         let closed = close_wires(names()).map_err(CliError::wrong)?;
@@ -195,7 +195,7 @@ pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     }
 }
 
-/// Watches these gateways for whoever has started the process.
+/// Monitors these gateways for the service manager.
 pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
     let service = Service::from_environment().unwrap_or_else(|error| {
         let text = format!("cannot notify the service manager at NOTIFY_SOCKET: {error}");

@@ -174,7 +174,7 @@ impl Files {
         Self { files: args.files.clone(), back: args.reverse.clone() }
     }
 
-    /// The links of all files. `text` stands for the file of its name, or for all of them where none has it.
+    /// Reads the links of all files. `text` replaces the file of its name, or all files if none has it.
     pub(super) fn read(&self, text: Option<&(String, String)>, options: &ReadOptions<'_>) -> Result<Read, Wrong> {
         let given = |file: &Path| text.filter(|(name, _)| is_same(file, Path::new(name)));
         let read = |file: &Path| -> Result<Vec<LinkFile>, Wrong> {
@@ -183,13 +183,13 @@ impl Files {
                 None => LinkFile::read_all(file, options)?,
             };
             for link in &mut links {
-                // It is said of a file that was found sound; one that cannot be judged says so elsewhere.
+                // Warnings of valid files; errors are reported elsewhere.
                 link.warnings.extend(share_warnings(link).unwrap_or_default());
                 link.warnings.extend(reach_warning(link));
             }
             Ok(links)
         };
-        // Whoever reads them at the start may end for want of memory; who runs already may not.
+        // At the start a process may end for lack of memory; a running gateway must not.
         let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
         let bytes: u64 = text.map_or(0, |(_, text)| text.len() as u64)
             + self.files.iter().chain(&self.back).map(length).sum::<u64>();
@@ -207,7 +207,7 @@ impl Files {
         Ok(Read { links, back, again: true })
     }
 
-    /// From now on `name` stands for all files, unless it is one of them.
+    /// Replaces all files by `name`, unless it is one of them.
     pub(super) fn taken(&mut self, name: &str) {
         if !self.has(name) {
             self.files = vec![PathBuf::from(name)];

@@ -179,7 +179,7 @@ fn quoted(word: &str) -> String {
     setting(&word.replace('$', "$$"))
 }
 
-/// A word of another setting: specifiers are doubled, and what else has a meaning stands in quotes.
+/// Quotes a word for another setting: specifiers are doubled, and special characters are quoted.
 fn setting(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_@+=:,./-%$".contains(letter);
     let doubled = word.replace('%', "%%");

@@ -33,10 +33,10 @@ struct Received<'a> {
     report: &'a ReceiverReport,
 }
 
-/// A receiver that listens, and what it has seen in windows.
+/// Results of a receiver, with its windows.
 type Heard = Result<(ReceiverReport, receive::Record), ReceiverError>;
 
-/// Receives, sends, waits for what is under way, and reports both.
+/// Receives, sends, waits for packets in flight, and reports both.
 pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut interfaces: Vec<&str> = args.receive.iter().map(String::as_str).collect();
     interfaces.sort_unstable();

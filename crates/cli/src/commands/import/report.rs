@@ -19,7 +19,7 @@ use crate::out::{Out, columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
-/// Rates before that changed by more than this part are said to be unsteady.
+/// Relative change of the rates before above which they are reported as unsteady.
 const UNSTEADY: f64 = 0.02;
 
 pub(super) struct Report<'a> {
@@ -59,7 +59,7 @@ struct LinkDocument<'a> {
     rate_bps: u64,
     classes: usize,
     scheduler: &'a str,
-    /// The scheduler that stands for the tool.
+    /// The scheduler that models the tool.
     before: Option<&'a str>,
     /// Classes that no frame can reach.
     unreachable: Vec<&'a str>,
@@ -106,7 +106,7 @@ impl Compared {
         &self.link.link.scheduler
     }
 
-    /// The scheduler that stands for the tool.
+    /// Returns the scheduler that models the tool.
     fn before(&self) -> Option<&str> {
         self.link.link_before.as_ref().map(|link| link.scheduler.as_str())
     }

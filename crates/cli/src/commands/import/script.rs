@@ -84,7 +84,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, CliError> {
         |error: io::Error| CliError::failed(anyhow::anyhow!("the scratch directory of the script: {error}"));
     let scratch = Scratch::new().map_err(in_scratch)?;
     let bin = scratch.path.join("bin");
-    // Its own directory, so that what it looks for beside itself is there.
+    // A directory of its own for the files beside it.
     let beside = scratch.path.join("beside");
     let script = beside.join(order.script.file_name().unwrap_or("script".as_ref()));
     prepare(&scratch.path, order.device).map_err(in_scratch)?;

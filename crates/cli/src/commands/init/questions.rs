@@ -22,7 +22,7 @@ pub(super) struct Person<'a> {
     pub(super) width: usize,
 }
 
-/// Asks a person, where there is one. A question tells the flag that answers it, for those who cannot be asked.
+/// Asks a person, if there is one. Each question names its flag for non-interactive use.
 pub(super) struct Questions<'a> {
     person: Option<Person<'a>>,
     /// True if anything was asked.
@@ -34,7 +34,7 @@ impl<'a> Questions<'a> {
         Self { person, asked: false }
     }
 
-    /// Returns true if somebody answers.
+    /// Returns true if a person can answer.
     pub(super) fn has_person(&self) -> bool {
         self.person.is_some()
     }
@@ -103,7 +103,7 @@ impl<'a> Questions<'a> {
         self.ask(&question, &[], "--file home.toml", Some(usual), |text| Ok(text.to_owned()))
     }
 
-    /// Asks until the answer is understood; an empty answer is `usual`. Where nobody can answer, `flag` is what is missing.
+    /// Asks until the answer is valid; an empty answer is `usual`. Without a person, the error names `flag`.
     fn ask<T>(
         &mut self,
         question: &str,
@@ -124,7 +124,7 @@ impl<'a> Questions<'a> {
             person.output.write_all(question.as_bytes()).and_then(|()| person.output.flush()).map_err(failed)?;
             let mut line = String::new();
             if person.input.read_line(&mut line).map_err(failed)? == 0 {
-                // The cursor still stands behind the question.
+                // End the line of the question.
                 writeln!(person.output).map_err(failed)?;
                 return Err(CliError::failed(anyhow!("end of input: no answer; nothing is written")));
             }
@@ -142,13 +142,13 @@ impl<'a> Questions<'a> {
 }
 
 impl Person<'_> {
-    /// Says what is wrong with an answer.
+    /// Prints the error of an answer.
     fn tell(&mut self, text: &str) -> io::Result<()> {
         wrapped(&format!("  {text}"), self.width, 2).iter().try_for_each(|line| writeln!(self.output, "{line}"))
     }
 }
 
-/// A terminal that can neither be read nor written is nobody's mistake on the command line.
+/// An unusable terminal is not an error of the command line.
 fn failed(error: io::Error) -> CliError {
     CliError::failed(anyhow!(error).context("the terminal cannot be used"))
 }

@@ -29,10 +29,10 @@ pub(super) struct Args {
 pub(super) struct WatchArgs {
     #[command(flatten)]
     at: AtArgs,
-    /// The time between two tables, which is what they are about.
+    /// Interval of the tables and of their rates.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
-    /// End after so many.
+    /// End after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

@@ -28,10 +28,10 @@ pub(in crate::commands) struct Record {
 }
 
 impl Record {
-    /// Keeps a window. `name` is what a class is called.
+    /// Records a window. `name` returns the name of a class.
     pub(in crate::commands) fn keep(&mut self, window: &Window, name: impl Fn(ClassId) -> String) {
         self.first_s = self.first_s.or(window.first_s);
-        // What comes before the first frame says nothing.
+        // Windows before the first frame are empty.
         if self.first_s.is_none() {
             return;
         }

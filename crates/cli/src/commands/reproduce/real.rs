@@ -82,7 +82,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays; there is nobody to tell.
+        // Errors of the removal are ignored.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! From a scenario file, and what is swept in it, to what is simulated.
+//! Reads scenarios, and applies sweeps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::link::warn;
 /// Most settings of a sweep.
 pub(super) const MAX_SETTINGS: usize = 10_000;
 
-/// A scenario with one setting of what is swept.
+/// A scenario with one setting of the swept keys.
 pub(super) struct Point {
     /// Swept keys with their values. Empty without a sweep.
     pub(super) sweep: BTreeMap<String, Setting>,
@@ -83,7 +83,7 @@ impl Reading<'_> {
         ReadOptions { leniency: self.leniency, scheduler: self.schedulers.first().map(String::as_str) }
     }
 
-    /// The scenario as it stands in its file.
+    /// Reads the scenario as it is.
     pub(super) fn alone(&self, path: &Path) -> Result<Point, CliError> {
         self.point(scenario(path, &self.options())?, BTreeMap::new(), true)
     }
@@ -150,7 +150,7 @@ impl Reading<'_> {
     }
 }
 
-/// A value as JSON has it, and what it measures.
+/// Returns a value in JSON's form, and its quantity.
 fn setting(text: &str) -> (Setting, Quantity) {
     if let Ok(whole) = text.parse() {
         return (Setting::Whole(whole), Quantity::Number);
@@ -188,8 +188,8 @@ fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
     Ok(warnings)
 }
 
-/// Returns true if a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
-/// notes of its run.
+/// Returns true if a warning concerns simulations. Warnings about frames (matches, default class) do not; settings that
+/// a scheduler ignores are in the notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }

@@ -17,7 +17,7 @@ use crate::human;
 use crate::out::Out;
 use crate::rows::{MOST_ROWS, RowArgs};
 
-/// Every run by itself, and all of them against the ideal.
+/// Prints every run, and all of them against the ideal.
 pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     // Of all phases.
     let deviations = report::runs(&report);
@@ -56,10 +56,10 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
 /// Most expectations that a message has one by one.
 const MOST_UNMET: usize = 20;
 
-/// Returns true if the runs show what the scenario expects.
+/// Prints the result of the expectations.
 ///
 /// # Errors
-/// [`CliError::Failed`] with those that are not met.
+/// [`CliError::Failed`] with the expectations that are not met.
 pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out: &mut Out) -> Result<(), CliError> {
     if file.expectations.is_empty() {
         return Ok(());
@@ -222,7 +222,7 @@ pub(super) fn sweep(
     left_out.iter().try_for_each(|text| out.paragraph(text, 2))
 }
 
-/// Drops what is too much to read, and says how much that is.
+/// Removes rows beyond the limit, and describes the number removed.
 fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
     let mut left_out = Vec::new();
     let leaves = report.runs[0].classes.len();

@@ -63,7 +63,8 @@ impl Traces {
         self.of_runs.iter().map(|traces| Box::new(move || make(traces)) as Box<Observers<'_>>).collect()
     }
 
-    /// Ends all files, and says what they hold. Where a file could not be written, that is why the runs ended, and the failure.
+    /// Closes all files and prints their sizes. If a file could not be written, returns that error, which also ended
+    /// the runs.
     pub(super) fn end(self, complete: bool) -> Result<(), CliError> {
         let mut failed = None;
         for trace in self.of_runs.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Classes by their plan, which is their ceiling, with what they get when all are busy.
+//! Classes by plan (their ceiling), with their rates while all are busy.
 
 use std::collections::{BTreeMap, HashSet};
 
