@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show link sharing with real packets in a private network namespace: measured rates beside ideal ones.
     Demo(demo::Args),
-    /// Check a link file and print its scheduler's promises: shares, effective weights, bounds.
+    /// Check a link file and print shares, effective weights and bounds.
     Check(check::Args),
     /// Compute the ideal rate of every class: the exact hierarchical max-min fair allocation, with ceilings.
     Fluid(fluid::Args),
@@ -75,9 +75,9 @@ pub(crate) enum Command {
     /// Measure what `generate` sends: rate, delay, loss and order per class.
     #[cfg(target_os = "linux")]
     Receive(receive::Args),
-    /// List the schedulers with their features and promises, or those with the features that you need.
+    /// List the schedulers with their features and bounds, or those with the required features.
     Schedulers(schedulers::Args),
-    /// Print a JSON schema: of link files and scenarios, for editors, or of the documents that --json prints.
+    /// Print a JSON schema: of link files or scenarios, for editors, or of the documents of --json.
     Schema(schema::Args),
     /// Measure the cost of a packet under each scheduler on this machine.
     Bench(bench::Args),

@@ -15,10 +15,10 @@ const EXAMPLES: usize = 20;
 /// Which classes to show.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RowArgs {
-    /// Show every class. Above 300 classes text has the upper levels and a summary otherwise; JSON always has all.
+    /// Show every class. By default, text has the upper levels and a summary of more than 300 classes; JSON always has all.
     #[arg(long)]
     all: bool,
-    /// Show this class alone; in text with those above it.
+    /// Show only this class; in text with its ancestors.
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     class: Option<String>,
 }

@@ -23,7 +23,7 @@ const DEBUG_BUILD: &str = "WARNING: debug build; `cargo run --release -- bench` 
 /// Schedulers and workload to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this scheduler; may be given several times.
+    /// Only this scheduler; may be repeated.
     #[arg(long = "scheduler", value_name = "NAME", value_parser = scheduler)]
     schedulers: Vec<&'static SchedulerInfo>,
     /// Numbers of leaves.
@@ -56,10 +56,10 @@ pub(crate) struct Args {
     /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is made.
     #[arg(long = "out", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// With --out: put the figures of this earlier cost.json, or of another `bench --json`, before those of now.
+    /// With --out: show the figures of this earlier cost.json, or of another `bench --json`, before the current ones.
     #[arg(long, value_name = "FILE", requires = "directory")]
     before: Option<PathBuf>,
-    /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be given several times.
+    /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be repeated.
     #[arg(long, value_name = "FILE", requires = "directory")]
     beside: Vec<PathBuf>,
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].

@@ -30,26 +30,26 @@ pub(crate) struct Args {
     /// Write clock.svg and clock.csv into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// First write stamps of two made-up clocks to the file, which must not be there: 12.5 s apart, with the skew, drift, jumps and delays
-    /// below, to see whether they are found.
+    /// First write stamps of two simulated clocks to the file, which must not exist: 12.5 s apart, with the skew,
+    /// drift, jumps and delays below, to test the estimates.
     #[arg(long)]
     make: bool,
-    /// Of made-up clocks: skew at the start, in parts per million.
+    /// Of simulated clocks: skew at the start, in parts per million.
     #[arg(long, value_name = "PPM", default_value = "40", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
     skew: f64,
-    /// Of made-up clocks: drift, in parts per million and second.
+    /// Of simulated clocks: drift, in parts per million and second.
     #[arg(long, value_name = "PPM", default_value = "0.02", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
     drift: f64,
-    /// Of made-up clocks: a jump of the receiver's clock forward, or with a - back, such as 200s:5ms or 350s:-3ms.
+    /// Of simulated clocks: a jump of the receiver's clock, such as 200s:5ms or 350s:-3ms.
     #[arg(long, value_name = "AT:SIZE", value_parser = jump, allow_hyphen_values = true, requires = "make")]
     jump: Vec<(f64, f64)>,
-    /// Of made-up clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or heavy-tailed.
+    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or heavy-tailed.
     #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = queueing, requires = "make")]
     queueing: Queueing,
-    /// Of made-up clocks: how long 100 packets are sent each second.
+    /// Of simulated clocks: duration, at 100 packets per second.
     #[arg(long, value_name = "TIME", default_value = "600s", value_parser = length, requires = "make")]
     duration: f64,
-    /// Of made-up clocks: seed of their delays.
+    /// Of simulated clocks: seed of their delays.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "make")]
     seed: u64,
 }

@@ -39,18 +39,19 @@ pub(crate) struct Args {
     /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
     #[arg(long, value_name = "TIME", value_parser = phase)]
     phase: Option<Nanos>,
-    /// Scheduler to play; several play one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores settings that it does not
+    /// Scheduler to run; several run one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores settings that it does not
     /// support. [default: hls and kernel-htb, or htb where it is simulated]
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
     /// Simulate, even where real packets could be sent.
     #[arg(long)]
     simulate: bool,
-    /// Ping beside an upload instead: round trips on an idle link and beside a TCP upload, with one queue for all, and then with the link file of
-    /// a home under `hls` or the schedulers that --scheduler names. About 9 s for each. Real packets only: it is not simulated.
+    /// Ping during an upload instead: round trips on an idle link and during a TCP upload, with one queue for all, and
+    /// then with the link file of a home under `hls` or the schedulers of --scheduler. About 9 s for each. Real packets
+    /// only.
     #[arg(long, conflicts_with_all = ["experiment", "scenario", "phase", "simulate", "svg"])]
     ping: bool,
-    /// Draw what each class got beside the ideal into this file, as SVG.
+    /// Draw rate and ideal of each class into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

@@ -12,9 +12,9 @@ use crate::out::Out;
 /// Two files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The link file as it is. Templates and tables of classes are written out before they are compared.
+    /// The old link file. Templates and tables of classes are expanded before the comparison.
     old: PathBuf,
-    /// The link file as it will be. Classes are compared by name; one with another name is a new class.
+    /// The new link file. Classes are matched by name; one with another name is a new class.
     new: PathBuf,
 }
 

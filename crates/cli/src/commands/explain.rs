@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// The class to explain.
     #[arg(long, value_name = "NAME")]
     class: String,
-    /// Size of the changes that are tried [default: a tenth of the link].
+    /// Size of the tried changes [default: a tenth of the link].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     step: Option<Rate>,
 }

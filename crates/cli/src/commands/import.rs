@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// is printed, class by class.
     #[arg(long, global = true, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the tool's rule of lending, with its quanta, bursts and priorities, instead of the scheduler hls.
+    /// Keep the tool's lending rule, with its quanta, bursts and priorities, instead of the scheduler hls.
     #[arg(long, global = true)]
     as_is: bool,
     /// Do not compare rates before and after, which takes a simulation.
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 enum Tool {
     /// LibreQoS: ShapedDevices.csv and network.json.
     Libreqos(LibreqosArgs),
-    /// tc: a script of commands, or what `tc -d qdisc|class|filter show` prints of a running system.
+    /// tc: a script of commands, or output of `tc -d qdisc|class|filter show` of a running system.
     Tc(TcArgs),
     /// MikroTik RouterOS: an export with queue trees or simple queues.
     Mikrotik(MikrotikArgs),
@@ -62,7 +62,7 @@ enum Tool {
 struct LibreqosArgs {
     /// ShapedDevices.csv.
     devices: PathBuf,
-    /// network.json, with the nodes that the circuits hang below.
+    /// network.json, with the nodes of the circuits.
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
     /// Rate of the link [default: the sum of the topmost nodes].
@@ -78,13 +78,13 @@ struct LibreqosArgs {
 
 #[derive(Debug, clap::Args)]
 struct TcArgs {
-    /// The file: commands, or what tc shows, as text or JSON; with --run a script of a shell.
+    /// The file: commands, or output of tc, as text or JSON; with --run a shell script.
     file: PathBuf,
-    /// Run the file as a script, and import the commands that it gives. It runs without rights and network, and can write to a scratch directory
-    /// only; tc, iptables, ip and others record or answer, and change nothing.
+    /// Run the file as a script, and import its commands. It runs without privileges and network, and can write only to
+    /// a scratch directory; tc, iptables, ip and others are replaced by recorders and change nothing.
     #[arg(long)]
     run: bool,
-    /// With --run: stop the script after this time, at most 600s, and import the commands that it gave until then.
+    /// With --run: stop the script after this time, at most 600s, and import its commands so far.
     #[arg(long, value_name = "TIME", requires = "run", default_value = "10s", value_parser = run_limit)]
     run_limit: Nanos,
     /// With --run: a variable of the script's environment.
@@ -96,14 +96,14 @@ struct TcArgs {
     /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Import this device alone; also the name of one that is shown without [default: all; several need --out].
+    /// Import only this device; also the name for output without a device [default: all; several need --out].
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 struct MikrotikArgs {
-    /// The file that `/export` writes.
+    /// The output of `/export`.
     file: PathBuf,
     /// Rate of the link [default: the sum of the topmost queues].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
@@ -125,7 +125,7 @@ struct MikrotikArgs {
 
 #[derive(Debug, clap::Args)]
 struct K8sArgs {
-    /// The pods: what `kubectl get pods -A -o json` or `-o yaml` prints, or manifests of pods, Deployments and the like, which have no addresses.
+    /// The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other objects, which have no addresses.
     file: PathBuf,
     /// Rate of the node's link.
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
@@ -140,7 +140,7 @@ struct K8sArgs {
 
 #[derive(Debug, clap::Args)]
 struct LibvirtArgs {
-    /// XML of domains (virsh dumpxml) and of the network that gives them their addresses (virsh net-dumpxml).
+    /// XML of domains (virsh dumpxml) and of the network with their addresses (virsh net-dumpxml).
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Rate of the link [default: the average of the network's bandwidth].
@@ -153,12 +153,12 @@ struct LibvirtArgs {
 
 #[derive(Debug, clap::Args)]
 struct PfArgs {
-    /// pf.conf, or what `pfctl -vnf pf.conf` prints of it.
+    /// pf.conf, or its output of `pfctl -vnf pf.conf`.
     file: PathBuf,
     /// Rate of the link [default: the bandwidth of its altq].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Import the queues of this interface alone [default: all; several need --out].
+    /// Import only the queues of this interface [default: all; several need --out].
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
 }

@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// file's rate is the rate of the modem. Without it, no overhead is set, unless the command asks at a terminal.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,
-    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that
-    /// is there is kept.
+    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. An
+    /// existing file is not overwritten.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

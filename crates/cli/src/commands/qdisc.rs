@@ -34,7 +34,7 @@ enum What {
     Change(SetArgs),
     /// Show counters and rates of the link and its classes, and the fluid ideal.
     Show(show::Args),
-    /// Rate, fluid ideal, share of the guarantee, drops and backlog of each class, again and again until Ctrl-C.
+    /// Show rate, fluid ideal, share of the guarantee, drops and backlog of each class at intervals, until Ctrl-C.
     Watch(show::WatchArgs),
     /// Remove the link: the interface gets its default queueing discipline again, and queued packets are dropped.
     Del(AtArgs),
@@ -60,16 +60,16 @@ struct SetArgs {
     /// Parent class of another queueing discipline, such as 2:1; without it, this is the interface's root.
     #[arg(long, value_name = "CLASSID", conflicts_with = "out", value_parser = parent)]
     parent: Option<Classid>,
-    /// Lateness that the link makes up for, to 1 s.
+    /// Maximum lost time that is caught up, up to 1 s.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = short_time)]
     catch_up: Nanos,
-    /// By how much its timer may be late, to 1 s. More saves interrupts.
+    /// Slack of the timer, up to 1 s. More slack saves interrupts.
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = short_time)]
     slack: Nanos,
-    /// Make no filters of the file's matches. Those that are there stay.
+    /// Make no filters of the file's matches. Existing filters stay.
     #[arg(long)]
     no_filters: bool,
-    /// Leave out matches that the kernel's classifiers cannot say, with a note, instead of refusing the file.
+    /// Skip matches that the kernel's classifiers do not support, with a note, instead of refusing the file.
     #[arg(long)]
     lenient: bool,
     /// Write the message for the kernel into this file instead.

@@ -22,11 +22,11 @@ pub(crate) struct Args {
 /// The schemas.
 #[derive(Debug, Subcommand)]
 enum Of {
-    /// Print the JSON schema of link files (draft 7), by which editors complete and check them.
+    /// Print the JSON schema of link files (draft 7), for completion and validation in editors.
     Link,
     /// Print the JSON schema of scenarios (draft 7).
     Scenario,
-    /// Print the JSON schema of documents that commands print with --json: sim, stats (of a gateway), qdisc (2020-12).
+    /// Print the JSON schema of the documents of --json: sim, stats (of a gateway), qdisc (2020-12).
     Documents,
 }
 

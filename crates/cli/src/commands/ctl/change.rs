@@ -23,7 +23,7 @@ const LINK: &str = "link";
 /// File to load, and targets for the packets of removed classes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReloadArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The link file [default: the gateway's current file, read again].
@@ -39,7 +39,7 @@ pub(crate) struct ReloadArgs {
 /// Arguments of `ctl rate`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RateArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The class, or `link`.
@@ -58,7 +58,7 @@ pub(crate) struct RateArgs {
 /// Scheduler to run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The scheduler; see `fairlink schedulers`.

@@ -11,7 +11,7 @@ use crate::human;
 /// Classes to show, and the available space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
-    /// This class alone, with those below it.
+    /// Only this class, with its descendants.
     pub(super) class: Option<String>,
     /// Columns of the terminal.
     pub(super) width: usize,

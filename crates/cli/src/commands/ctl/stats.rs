@@ -19,14 +19,14 @@ use crate::out::Out;
 /// Of what, and since when.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Also what happens within this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. Else 250 ms are
-    /// measured, for what limits each class; `--interval 0s` answers at once, without limits.
+    /// Measure for this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. By
+    /// default 250 ms are measured, for the limit of each class; `--interval 0s` answers at once, without limits.
     #[arg(long, value_name = "TIME", value_parser = interval_or_none)]
     interval: Option<Nanos>,
-    /// This link alone, of a gateway that has several.
+    /// Only this link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// All classes. Else, of more than 64 classes, those that received most. JSON always has all.
+    /// All classes. By default, of more than 64 classes, those that received most. JSON always has all.
     #[arg(long)]
     all: bool,
 }

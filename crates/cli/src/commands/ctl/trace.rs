@@ -20,7 +20,7 @@ use crate::out::{Out, note};
 /// What to write where, and until when.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file, which is written over: a capture where its name ends with .pcapng, a table where it ends with .csv.
+    /// The file, which is overwritten: a capture (.pcapng) or a table (.csv).
     file: PathBuf,
     /// End after this number of packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

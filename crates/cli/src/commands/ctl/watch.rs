@@ -31,10 +31,10 @@ pub(crate) struct Args {
     /// End after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// This link alone, of a gateway that has several.
+    /// Only this link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// This class alone, with those below it.
+    /// Only this class, with its descendants.
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 }

@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Behaviour without a running gateway, and conditions to wait for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
-    /// The kernel forwards frames, unshaped, while the gateway does not run: auto (where possible), require, never.
+    /// The kernel forwards frames, unshaped, while the gateway is not running: auto (if possible), require, never.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
     fail_open: FailOpen,
-    /// Nothing passes while the gateway does not run; the same as --fail-open never.
+    /// No frame passes while the gateway is not running; the same as --fail-open never.
     #[arg(long)]
     no_fail_open: bool,
     /// Replace a gateway that runs on the same interfaces; it ends. No frame is lost if both fail open.

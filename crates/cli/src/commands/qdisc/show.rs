@@ -19,7 +19,7 @@ use crate::out::{Out, wrapped};
 pub(super) struct Args {
     #[command(flatten)]
     at: AtArgs,
-    /// Rates and ideals of this time from now on, such as 1s; without it they are the kernel's averages of some seconds.
+    /// Measure rates and ideals for this time, such as 1s; by default they are the kernel's averages of some seconds.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     interval: Option<Nanos>,
 }
