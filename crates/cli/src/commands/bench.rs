@@ -18,7 +18,7 @@ use crate::out::Out;
 #[cfg(target_os = "linux")]
 use crate::out::note;
 
-const DEBUG_BUILD: &str = "WARNING: debug build; `cargo run --release -- bench` measures the real cost.";
+const DEBUG_BUILD: &str = "A debug build; `cargo run --release -- bench` tells what it really costs.";
 
 /// Schedulers and workload to measure.
 #[derive(Debug, clap::Args)]
@@ -94,7 +94,7 @@ fn packet(text: &str) -> Result<u32, String> {
 
 fn pattern(text: &str) -> Result<Pattern, String> {
     let names = Pattern::ALL.map(Pattern::name).join(", ");
-    text.parse().map_err(|_| format!("{text:?} is not one of {names}"))
+    text.parse().map_err(|_| format!("{text:?} is none of {names}"))
 }
 
 /// Measures and prints.
@@ -172,7 +172,7 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
 /// The report of another run.
 fn other(path: &Path) -> Result<page::Other, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
-    let says = |error| format!("{}: {error}; pass a file of `fairlink bench --json`", path.display());
+    let says = |error| format!("{}: {error}; a file of `fairlink bench --json` is wanted", path.display());
     serde_json::from_str(&text).map_err(|error| CliError::wrong(says(error)))
 }
 

@@ -108,7 +108,7 @@ struct MikrotikArgs {
     /// Rate of the link [default: the sum of the topmost queues].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Queues to import, if the file has both kinds.
+    /// Which queues, where the file has both.
     #[arg(long, value_enum)]
     queues: Option<Queues>,
     /// Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's

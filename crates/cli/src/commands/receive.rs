@@ -186,7 +186,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliErro
         datagrams(of, out)?;
     }
     if report.beyond_flow_packets > 0 {
-        out.paragraph(&format!("{} frames were of flows beyond the limit of 65,536", report.beyond_flow_packets), 2)?;
+        out.paragraph(&format!("{} frames were of flows beyond the first 65,536", report.beyond_flow_packets), 2)?;
     }
     if report.foreign_packets > 0 {
         out.paragraph(&format!("{} frames were not from a generator", report.foreign_packets), 2)?;
@@ -194,7 +194,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliErro
     if report.beyond_packets > 0 {
         out.paragraph(
             &format!(
-                "{} frames were of unmeasured classes: not in the link file, or beyond the limit of 65,536",
+                "{} frames were of classes that are not measured: not in the link file, or beyond the first 65,536",
                 report.beyond_packets
             ),
             2,
@@ -202,22 +202,19 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliErro
     }
     if report.classes_without_delays > 0 {
         out.paragraph(
-            &format!("{} classes have no delays: the limit is 512 classes", report.classes_without_delays),
+            &format!("{} classes are counted without delays: the first 512 have them", report.classes_without_delays),
             2,
         )?;
     }
     if report.socket_drops > 0 {
         out.paragraph(
-            &format!(
-                "{} frames were lost because this receiver was too slow; they are part of the lost",
-                report.socket_drops
-            ),
+            &format!("{} frames came too fast for this receiver; they are part of the lost", report.socket_drops),
             2,
         )?;
     }
     let early: u64 = report.classes.iter().map(|class| class.negative_delays).sum();
     if early > 0 && report.clocks.is_empty() {
-        out.paragraph(&format!("WARNING: {early} frames have a negative delay: the clocks disagree"), 2)?;
+        out.paragraph(&format!("{early} frames seem to have come before they were sent: the clocks disagree"), 2)?;
     }
     Ok(())
 }
@@ -233,11 +230,11 @@ fn datagrams(of: &Datagrams, out: &mut Out) -> Result<(), CliError> {
     out.table(&head, of.classes.iter().map(row).collect(), 1..head.len())?;
     if of.incomplete_of_unknown_class > 0 {
         let datagrams = human::count(of.incomplete_of_unknown_class as usize, "datagram", "datagrams");
-        out.paragraph(&format!("{datagrams} lacked the first fragment, which has the class"), 2)?;
+        out.paragraph(&format!("{datagrams} lacked the first fragment, which says the class"), 2)?;
     }
     if of.refused_fragments > 0 {
         let (refused, all) = (of.refused_fragments, of.fragments);
-        let why = "duplicates, overlaps, or contradictions to their datagram";
+        let why = "they came twice, overlapped others, or contradicted what was known of their datagram";
         out.paragraph(&format!("{refused} of {all} fragments were refused: {why}"), 2)?;
     }
     Ok(())

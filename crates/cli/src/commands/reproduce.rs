@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     out.flush()?;
     if interrupted {
         let done = human::count(outcomes.len(), "claim was", "claims were");
-        return Err(CliError::failed(anyhow!("interrupted: {done} of {} completed", claims.len())));
+        return Err(CliError::failed(anyhow!("interrupted: {done} tried to the end, of {}", claims.len())));
     }
     let wrong: Vec<&str> = outcomes
         .iter()
@@ -189,7 +189,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
 
 /// Finds out before the work that a directory cannot be written into.
 fn writable(dir: &Path) -> Result<(), CliError> {
-    let refused = |error| CliError::wrong(format!("--out {}: not writable: {error}", dir.display()));
+    let refused = |error| CliError::wrong(format!("--out {}: it cannot be written into: {error}", dir.display()));
     let probe = dir.join(".fairlink-probe");
     std::fs::write(&probe, b"").map_err(refused)?;
     std::fs::remove_file(&probe).map_err(refused)

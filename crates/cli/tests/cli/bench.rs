@@ -94,7 +94,7 @@ fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them
     let run = fairlink(&[&args[..], &[&path("third"), "--before", &path("second/cost.md")]].concat());
     assert_eq!(run.code, 2);
     assert!(
-        run.stderr.contains("cost.md") && run.stderr.contains("pass a file of `fairlink bench --json`"),
+        run.stderr.contains("cost.md") && run.stderr.contains("`fairlink bench --json` is wanted"),
         "{}",
         run.stderr
     );
@@ -105,7 +105,7 @@ fn bench_writes_tables_and_a_plot_with_the_figures_of_an_earlier_run_before_them
     bench(&[&args[..], &[&path("fourth"), "--beside", &path("another.json")]].concat());
     assert!(read("fourth/cost.md").contains("| `another` |") && read("fourth/cost.svg").contains("another, flat"));
     let run = fairlink(&[&args[..], &[&path("fifth"), "--beside", &path("second/cost.md")]].concat());
-    assert!(run.code == 2 && run.stderr.contains("pass a file of `fairlink bench --json`"), "{}", run.stderr);
+    assert!(run.code == 2 && run.stderr.contains("`fairlink bench --json` is wanted"), "{}", run.stderr);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn bench_refuses_what_it_cannot_measure() {
         (["--leaves", "1000001"], "outside 1 .. 1000000"),
         (["--leaves", "many"], "invalid digit"),
         (["--levels", "65"], "65 is outside 1 .. 64"),
-        (["--pattern", "bursts"], "\"bursts\" is not one of backlogged, sparse, churn"),
+        (["--pattern", "bursts"], "\"bursts\" is none of backlogged, sparse, churn"),
         (["--packet", "0"], "0 is outside 1 .. 1048576"),
     ] {
         let run = fairlink(&["bench", args[0], args[1]]);

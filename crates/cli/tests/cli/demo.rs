@@ -94,7 +94,7 @@ fn a_demo_plays_real_packets_or_says_why_it_does_not() {
     check_shape(&outcome, 2, 3);
     if outcome["real"] == false {
         println!("SKIPPED: no real packets: {}", outcome["why_simulated"]);
-        assert!(run.stderr.contains("Simulated, because"), "{}", run.stderr);
+        assert!(run.stderr.contains("Simulating, because"), "{}", run.stderr);
         return;
     }
     let hls = &outcome["experiments"][0];

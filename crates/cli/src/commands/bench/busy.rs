@@ -58,7 +58,8 @@ fn others(before: Ticks, after: Ticks, seconds: f64) -> Option<f64> {
 fn warning(processors: f64) -> Option<String> {
     (processors > NOTABLE).then(|| {
         format!(
-            "WARNING: this machine is busy: other programs used {processors:.1} processors during the measurement; times are too long and vary between runs"
+            "WARNING: this machine is busy: other programs used {processors:.1} processors while this measured; times are too long, and \
+             another run gives others"
         )
     })
 }

@@ -15,7 +15,8 @@ use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
 /// Explains why the shares of kernel HTB differ from the ideal.
-const WHY_KERNEL_HTB: &str = "HTB shares spare bandwidth by these quanta. Kernel HTB also skips a class while that class is lending: scripts/oracle-htb, docs/traffic.md.";
+const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The kernel's also passes over a class at times while that \
+                              class lends: scripts/oracle-htb, docs/traffic.md.";
 
 /// Draws progress and current rates of the classes in place.
 #[cfg(target_os = "linux")]

@@ -66,7 +66,7 @@ impl Record {
         let marks = script.map(|script| marks(script, self.first_s.unwrap_or(0.0))).unwrap_or_default();
         let written = write_received(&self.received, &marks, dir)?;
         if self.left_out > 0 {
-            note(format!("{} windows at the end are left out; use a longer --window", self.left_out));
+            note(format!("{} windows at the end are left out; take a longer --window", self.left_out));
         }
         written.iter().for_each(|path| note(format!("written: {}", path.display())));
         Ok(())

@@ -37,7 +37,7 @@ fn text(report: &TcpServerReport, out: &mut Out) -> Result<(), CliError> {
     if report.refused_connections > 0 {
         out.paragraph(
             &format!(
-                "{} refused: not from `fairlink generate --tcp`, or beyond 256 at once",
+                "{} were not from `fairlink generate --tcp`, or more than 256 at once",
                 human::count(report.refused_connections as usize, "connection", "connections")
             ),
             2,
