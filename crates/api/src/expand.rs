@@ -33,7 +33,7 @@ impl Content for ExpandDoc {
 /// ```
 ///
 /// # Errors
-/// A text that is not TOML, templates and columns that are not there, tables that cannot be read, and what is wrong with rows.
+/// A text that is not TOML, unknown templates and columns, unreadable tables, and errors in rows.
 pub fn expand(source: &Source) -> Result<Document<ExpandDoc>, Refused> {
     let made = written_out(source)?;
     let tables = made.included().map(str::to_owned).collect();

@@ -14,8 +14,9 @@
 //! match = ["dst net {address}"]
 //! ```
 //!
-//! The result is a text without any of that. Everything behind this module reads it as any other file, and it can be shown, kept and sent
-//! elsewhere. Each part of it knows where it comes from, so that errors name the place in the file or the row of the table.
+//! The result is a text without templates and tables, which later readers treat like any other file, and which can be
+//! shown, stored and sent. Each part of it has its origin, so that errors name the place in the file or the row of the
+//! table.
 
 mod rows;
 mod sections;

@@ -4,14 +4,14 @@
 //!
 //! * [`libreqos`]: `ShapedDevices.csv` and `network.json`.
 //! * [`mikrotik`]: an export of RouterOS: queue trees and simple queues.
-//! * [`tc`]: commands of tc, or what it shows of a running system.
+//! * [`tc`]: commands of tc, or its output for a running system.
 //! * [`k8s`]: bandwidth annotations of Kubernetes pods.
 //! * [`libvirt`]: bandwidth of domains and networks.
 //! * [`pf`]: pf.conf with ALTQ.
 //!
-//! Each gives links in order, and says at its place what changed its meaning and what was left out. Beside each link file stands, where the
-//! tool has a rule of its own, the same tree under that rule: HTB with the tool's rates, quanta, bursts and priorities. So the two can be
-//! compared before anything is changed.
+//! Each returns links in order, and notes with places about changes of meaning and losses. If the tool has a lending
+//! rule of its own, each link file comes with the same tree under that rule: HTB with the tool's rates, quanta, bursts
+//! and priorities. So the two can be compared before a migration.
 
 pub mod k8s;
 pub mod libreqos;

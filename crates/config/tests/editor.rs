@@ -1,4 +1,4 @@
-//! The JSON schema for editors takes every file that is in the project, and refuses what the reader refuses.
+//! The JSON schema for editors accepts every file of the project, and refuses values that the reader refuses.
 #![forbid(unsafe_code)]
 
 use std::fs;

@@ -1,9 +1,9 @@
 //! LibreQoS: `ShapedDevices.csv` and `network.json`.
 //!
 //! Source: the project's documentation (configuration, advanced configuration, backend architecture) and the example files that it
-//! publishes, in the variants of versions 1.1 to 2.0. How LibreQoS lends is what its documentation says of it and what its `tc` commands set up:
+//! publishes, in the variants of versions 1.1 to 2.0. LibreQoS' lending is that of its documentation and its `tc` commands:
 //!
-//! | there | what it is |
+//! | LibreQoS | meaning |
 //! | --- | --- |
 //! | a node | a class of HTB whose rate and ceil are its capacity, or its parent's where that is less |
 //! | a circuit | rate and ceil are minimum and maximum, no more than the node's; `prio 3` |
@@ -11,8 +11,9 @@
 //! | minimums of a node's circuits above its capacity | 1 Mbit/s for all of them, or 10 kbit/s where that is too much |
 //! | traffic of no circuit | a class of a quarter of the link, `prio 5` |
 //!
-//! Here a node is guaranteed what its circuits are guaranteed together, and its capacity is its ceiling. So subscribers share a site as if they
-//! were side by side, in proportion to their minimums; an access point gets more because it has more subscribers, not because its radio is faster.
+//! Here a node is guaranteed the sum of its circuits, and its capacity is its ceiling. So subscribers share a site as
+//! if they were siblings, in proportion to their minimums; an access point gets more because it has more subscribers,
+//! not because its radio is faster.
 
 mod devices;
 mod network;

@@ -1,18 +1,18 @@
 //! libvirt: `<bandwidth>` of domains' interfaces, and of the network that they belong to.
 //!
 //! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000 B) per second, bursts in kibibytes.
-//! `inbound` is what a machine, or the network's machines together, receive.
+//! `inbound` is traffic that a machine, or all machines of the network, receive.
 //!
 //! | there | here |
 //! | --- | --- |
 //! | `average` of an interface | ceiling |
 //! | `floor` of an interface | guarantee |
 //! | `average` of a network | rate of the link |
-//! | `<bandwidth>` of a port group | that of each of its interfaces that has none of its own |
+//! | `<bandwidth>` of a port group | that of each of its interfaces without one |
 //!
-//! Frames are told apart by addresses: those that the network gives to their MAC (`<dhcp><host mac=... ip=.../>`), those of `<ip address=...>` in the
-//! interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface without any, such as one at a bridge, is told by its MAC, which
-//! frames have where no router lies between.
+//! Frames are matched by addresses: those that the network assigns to their MAC (`<dhcp><host mac=... ip=.../>`), those
+//! of `<ip address=...>` in the interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface
+//! without any, such as one at a bridge, is matched by its MAC, which works without a router in between.
 
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@
 //! | --- | --- |
 //! | `limit-at`, the committed rate | guarantee; 0 is none |
 //! | `max-limit` | ceiling; 0 is none |
-//! | `priority` 1 to 8 | HTB's priority, where HTB is kept |
-//! | `parent` that is no queue: an interface, `global` | a link |
+//! | `priority` 1 to 8 | HTB's priority, if HTB is kept |
+//! | `parent` other than a queue: an interface, `global` | a link |
 //! | `target`, `dst`, packet marks | matches |
 //!
-//! A simple queue has a pair of each rate: what the target sends, and what it receives. What quanta RouterOS' HTB has is not documented: one frame for every
-//! queue is taken here.
+//! A simple queue has a pair of each rate: for traffic that the target sends, and that it receives. The quanta of
+//! RouterOS' HTB are not documented; one frame for every queue is assumed.
 
 mod link;
 mod mangle;

@@ -6,8 +6,8 @@
 //! | --- | --- |
 //! | `altq on IF`, its `bandwidth` | a link, its rate |
 //! | `hfsc`: `linkshare`, `realtime`, `upperlimit` | scheduler `hfsc`: `link_share`, `real_time`, `upper_limit`; without `linkshare` a line of the `bandwidth` |
-//! | `cbq`: `bandwidth`, `borrow` | guarantee; a ceiling of as much without `borrow`. CBQ itself where it is kept |
-//! | `priq`: `priority` | scheduler `htb` with priorities and next to no guarantees |
+//! | `cbq`: `bandwidth`, `borrow` | guarantee; an equal ceiling without `borrow`. CBQ itself if it is kept |
+//! | `priq`: `priority` | scheduler `htb` with priorities and minimal guarantees |
 //! | `qlimit` | `buffer`; 50 packets when absent |
 //! | the last rule that matches, or the first with `quick` | the first match of the file |
 

@@ -1,4 +1,4 @@
-//! An export of RouterOS as commands: sections, properties, quotes, and lines that go on behind a backslash.
+//! An export of RouterOS as commands: sections, properties, quotes, and lines continued by a backslash.
 //!
 //! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of versions 6 and 7.
 //! No scripts are read: an export has values where a script has variables and loops.
