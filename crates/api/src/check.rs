@@ -47,16 +47,16 @@ pub struct CheckOptions<'a> {
 pub struct CheckDoc<C = Vec<ClassReport>> {
     /// True; that of a file that is refused is [`RefusedDoc`].
     pub valid: bool,
-    /// The link with its bounds; its notes give the reason where a number is absent.
+    /// The link with its bounds; its notes give the reasons for absent numbers.
     pub link: LinkReport<C>,
     /// Theorems as the texts print them, and values that depend on curves and load.
     pub theorems: Theorems,
-    /// Absent where no service curves are to be guaranteed.
+    /// Absent if no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// The leaves that no frame can reach; the shares are those while they are idle.
     pub unreachable: Vec<String>,
-    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    /// Capacity of the gateway on this machine in bit/s. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_bps: Option<u64>,
     /// Warnings.
@@ -72,7 +72,7 @@ impl<C> Content for CheckDoc<C> {
 pub struct RefusedDoc {
     /// False.
     pub valid: bool,
-    /// Absent where service curves are not why.
+    /// Absent if service curves are not the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// The reasons.
@@ -107,7 +107,7 @@ pub struct Checked {
     pub memory_bytes: u64,
     /// The leaves that no frame can reach.
     pub unreachable: Vec<ClassId>,
-    /// Bits per second that the gateway moves on this machine, where it was measured.
+    /// Capacity of the gateway on this machine in bit/s, if it was measured.
     pub gateway_bps: Option<u64>,
     /// Warnings.
     pub warnings: Vec<Problem>,
@@ -220,10 +220,8 @@ impl Checked {
     }
 }
 
-/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
-///
-/// # Errors
-/// No memory for it, or a tree that the scheduler refuses.
+/// Returns warnings if the link's scheduler gives a class another share than the one written, or less than its ceiling
+/// because its burst is too small.
 pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
     let error = largest_share_error(link.info(), &link.tree).map_err(Refused::failed)?;
     let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);

@@ -17,7 +17,7 @@ use crate::refused::Refused;
 /// Two files compared.
 #[derive(Debug, Serialize)]
 pub struct DiffDoc {
-    /// True where nothing differs that is read.
+    /// True if there is no difference.
     pub same: bool,
     /// The links that differ.
     pub links: Vec<LinkDiff>,
@@ -26,7 +26,7 @@ pub struct DiffDoc {
 /// A difference of one link.
 #[derive(Debug, Serialize)]
 pub struct LinkDiff {
-    /// Its name, where the new file, or else the old one, has it.
+    /// Its name in the new file, or else in the old one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its state.
@@ -79,7 +79,7 @@ pub struct ClassDiff {
     /// Share when all leaves have traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_all_busy_bps: Option<ValueDiff<u64>>,
-    /// Bound on the delay of a packet, where the scheduler promises one; of traffic that the bounds are for.
+    /// Bound on the delay of a packet, if the scheduler promises one, for the traffic of the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_bound_s: Option<ValueDiff<f64>>,
     /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's rate.
@@ -155,7 +155,7 @@ impl DiffDoc {
 }
 
 impl LinkDiff {
-    /// `None` where nothing differs.
+    /// Compares two links; `None` if nothing differs.
     fn of(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
         let name = new.or(old).and_then(|link| link.name.clone());
         let (Some(old), Some(new)) = (old, new) else {
@@ -176,7 +176,7 @@ impl LinkDiff {
 
 /// Shares, bounds and limits of the classes of a link.
 struct Outcome {
-    /// By class id; empty where it is not computed for this scheduler.
+    /// By class id; empty if it is not computed for this scheduler.
     shares: Vec<u64>,
     delays: Vec<Option<f64>>,
     most: Vec<Rate>,
@@ -209,7 +209,7 @@ fn most(tree: &Hierarchy) -> Vec<Rate> {
 
 type Side<'a> = (&'a LinkFile, &'a Outcome, Option<ClassId>);
 
-/// `None` where nothing of the class differs.
+/// Compares two classes; `None` if nothing differs.
 fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     let name = |(link, _, class): Side<'_>| class.map(|class| link.names.name(class).to_owned());
     let keys = class_keys((old.0, old.2), (new.0, new.2));

@@ -16,7 +16,7 @@ use crate::tree::{demand, in_text, read_tree, terms};
 mod changes;
 mod strategy;
 
-/// The document of [`explain`]. Where the scheduler's rule gives no rates, it has notes alone.
+/// The document of [`explain`]. If the scheduler's rule gives no rates, it has only notes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainDoc {
     /// The class.
@@ -27,7 +27,7 @@ pub struct ExplainDoc {
     /// The class that limits it, the one that limits that one, and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Vec<String>>,
-    /// Changes that would get it more. Absent where no formula has its rate: `notes` give the reason.
+    /// Changes that raise its rate. Absent if no formula has its rate: `notes` give the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<changes::Entry>,
     /// Gain of false demands and rearranged guarantees. Absent for the link.
@@ -53,7 +53,7 @@ pub struct StepReport {
     pub name: String,
     /// The terms that it is configured with.
     pub terms: Terms,
-    /// Its part of the weights of all that share with it. Absent where the scheduler shares by the weights of the file.
+    /// Its part of the weights of all that share with it. Absent if the scheduler shares by the weights of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_part: Option<f64>,
     /// Limit of its rate in bit/s, regardless of the link; `null` without a limit.
@@ -64,8 +64,8 @@ pub struct StepReport {
     pub wants_bps: Option<u128>,
     /// Its request and its allocation.
     pub ideal: Ideal,
-    /// Of its parent: bit/s per unit of weight. Where weights are guarantees, which are in bit/s, it is a plain number, which
-    /// guarantees are multiplied by.
+    /// Of its parent: bit/s per unit of weight. If weights are guarantees in bit/s, it is a dimensionless factor of
+    /// guarantees.
     pub fair_share_per_weight: Option<f64>,
     /// Rate that its weight alone gives, in bit/s: its weight times the fair share per weight.
     pub entitled_bps: Option<f64>,

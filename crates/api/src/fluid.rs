@@ -25,7 +25,7 @@ pub struct FluidOptions<'a> {
 pub struct FluidDoc<C = Vec<ClassReport>> {
     /// The rule: a scheduler, or `max-min fairness`.
     pub rule: String,
-    /// The link; its notes give the reason where a number is absent.
+    /// The link; its notes give the reasons for absent numbers.
     pub link: LinkReport<C>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,

@@ -13,7 +13,7 @@ use crate::human;
 /// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement takes half a second.
 const UNASKED_BPS: u64 = 1_000_000_000;
 
-/// The rate of a link, beside what one processor of this machine moves through the gateway.
+/// The rate of a link compared with the capacity of a gateway on one processor of this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Capacity {
     /// The link is slow enough not to ask.
@@ -31,7 +31,8 @@ struct Answer {
 }
 
 impl Capacity {
-    /// Measures for half a second where the link has more than 1 Gbit/s. [`Self::Unknown`] where the machine does not let us.
+    /// Measures for half a second if the link has more than 1 Gbit/s. [`Self::Unknown`] if that is impossible on this
+    /// machine.
     pub(crate) fn of(link: &LinkFile) -> Self {
         if link.tree.link().rate.bps() <= UNASKED_BPS {
             return Self::Unasked;
@@ -42,7 +43,7 @@ impl Capacity {
         }
     }
 
-    /// Bits per second, where they were measured.
+    /// Measured capacity in bit/s, if there is one.
     pub(crate) fn bps(&self) -> Option<u64> {
         match self {
             Self::Moves(bps) => Some(*bps as u64),

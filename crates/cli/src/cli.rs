@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Send a scenario as real traffic.
     #[cfg(target_os = "linux")]
     Generate(generate::Args),
-    /// Measure what `generate` sends: rate, delay, loss and order per class.
+    /// Measure the traffic of `generate`: rate, delay, loss and order per class.
     #[cfg(target_os = "linux")]
     Receive(receive::Args),
     /// List the schedulers with their features and bounds, or those with the required features.

@@ -14,7 +14,7 @@ use fairlink_net::LogEvent;
 use crate::log;
 use crate::style::shown;
 
-/// Why a command did not do what was asked.
+/// Reason for the failure of a command.
 #[derive(Debug)]
 pub(crate) enum CliError {
     /// The check, the claim or the run failed: exit 1.

@@ -17,7 +17,7 @@ pub(crate) const MOST: usize = 64;
 pub(crate) enum Classes {
     /// All of them.
     All,
-    /// Those that received most, where there are more than [`MOST`].
+    /// Those that received most, if there are more than [`MOST`].
     Busiest,
 }
 

@@ -63,7 +63,7 @@ impl Hangup {
         Ok(())
     }
 
-    /// From now on, and from [`Hangup::hold`] on where that was called.
+    /// Observes the signal from now on, or from [`Hangup::hold`] on if that was called.
     pub(crate) fn new() -> Result<Self, CliError> {
         Self::hold()?;
         let came = HELD.get().map(Arc::clone).unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, CliError> {
     Ok(stop)
 }
 
-/// Returns true if this process was started with `signal` ignored. No, where the system does not say.
+/// Returns true if this process was started with `signal` ignored; false if the system does not report it.
 #[cfg(target_os = "linux")]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -77,7 +77,7 @@ pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
     format!("{}{}", "  ".repeat(link.tree.depth(class) - 1), link.names.name(class))
 }
 
-/// A link file and what its leaves ask for.
+/// A link file and the demands of its leaves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FluidArgs {
     /// The link file.

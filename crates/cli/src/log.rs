@@ -72,7 +72,7 @@ impl LogArgs {
         };
     }
 
-    /// Returns true where each line is an object.
+    /// Returns true if each line is an object.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -90,7 +90,8 @@ pub(crate) fn write(event: &LogEvent) {
     }
 }
 
-/// Returns true where standard error is the stream to the journal that the service manager names, and not a file that it was redirected to.
+/// Returns true if standard error is the journal stream that the service manager names, and not a file that it was
+/// redirected to.
 fn is_journal() -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let own = io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from).and_then(|file| file.metadata());

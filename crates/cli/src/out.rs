@@ -183,7 +183,7 @@ pub(crate) fn columns(term: &Term) -> Option<usize> {
 /// A terminal that says to be narrower, or to have no width, is not believed.
 const NARROWEST: usize = 40;
 
-/// Makes a directory to write into, where there is none.
+/// Makes an output directory if it is missing.
 pub(crate) fn make_directory(path: &Path) -> Result<(), CliError> {
     if path.exists() && !path.is_dir() {
         let path = path.display();
@@ -219,7 +219,7 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes all of these files by [`write_new`], or none. An error says of `flag` which file it was, and what helps.
+/// Writes all of these files by [`write_new`], or none. An error names `flag`, the file and a remedy.
 pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     for (place, (path, text)) in files.iter().enumerate() {
         if let Err(error) = write_new(path, text.as_bytes()) {

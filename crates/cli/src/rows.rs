@@ -103,7 +103,7 @@ fn upper_levels(link: &LinkFile) -> Vec<ClassId> {
     }
 }
 
-/// Says in text what was left out: of each level how many classes there are, and the extremes of `rate`, which is headed `title`.
+/// Summarises the omitted classes: for each level their number, and the extremes of `rate`, with the heading `title`.
 pub(crate) fn summary(
     link: &LinkFile,
     rows: &Rows,

@@ -1,4 +1,5 @@
-//! `[[change]]` of a scenario file: what becomes of its link while it runs, and when its sources have a class to send to.
+//! `[[change]]` of a scenario file: changes of its link during the run, and the times at which classes of its sources
+//! exist.
 
 use std::collections::HashMap;
 
@@ -30,7 +31,7 @@ pub struct Change {
     pub classes: Vec<ClassId>,
 }
 
-/// The changes of the scenario's own link, `first`, and those that could be read where some cannot.
+/// Reads the changes of the scenario's own link, `first`; invalid ones are skipped.
 pub(crate) fn changes(
     document: &Table<'_, '_>,
     first: &LinkFile,
@@ -119,7 +120,7 @@ pub(crate) fn names(first: &LinkFile, changes: &[Change]) -> Vec<String> {
     names
 }
 
-/// A link and what becomes of it, as its sources see it.
+/// A link and its changes, as seen by its sources.
 #[derive(Clone, Copy)]
 pub(crate) struct Course<'a> {
     pub(crate) first: &'a LinkFile,
@@ -162,7 +163,7 @@ impl<'a> Course<'a> {
         })
     }
 
-    /// Reports it at `span` where a source is active while its class is not there.
+    /// Reports an error at `span` if a source is active while its class does not exist.
     pub(crate) fn check_active(&self, class: ClassId, name: &str, active: &[Interval], span: Span, log: &mut Log) {
         let Some(duration) = self.duration.filter(|_| !self.changes.is_empty()) else { return };
         let whole = [Interval { start: Nanos::ZERO, end: duration }];

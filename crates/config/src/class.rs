@@ -38,11 +38,11 @@ impl Place {
 pub(crate) struct RawClass {
     pub(crate) config: ClassConfig,
     pub(crate) name_at: Place,
-    /// The place of the guarantee or weight, or of the name where there is neither.
+    /// Place of the guarantee or weight, or of the name if there is neither.
     pub(crate) share_at: Place,
-    /// True where the file gives no `buffer`, so that [`default_limits`] are its limits.
+    /// True if the file gives no `buffer`, so that [`default_limits`] are its limits.
     pub(crate) default_queue: bool,
-    /// The name of its parent in `RawClasses::parents`, and where the file has it.
+    /// Name of its parent in `RawClasses::parents`, and its place in the file.
     parent: Option<(Place, Place)>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct LinkFacts {
 /// A class's table: the keys that it sets.
 type Keys<'a, 's> = Present<'a, 's, ClassConfig>;
 
-/// Reads one class and adds it to `classes`. `None` where it has no usable name; everything that is wrong is in the log.
+/// Reads one class and adds it to `classes`. `None` without a usable name; all errors are in the log.
 pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClasses, log: &mut Log) -> Option<()> {
     let keys = table.present(&CLASS, &[], log);
     table.not_both("guarantee", "weight", log);
@@ -223,7 +223,7 @@ fn field(
     })
 }
 
-/// Only a queue that chooses what to drop may mark packets instead.
+/// Only a queue that chooses its drops can mark packets instead.
 fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
     let fifo = keys.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
     if let Some(value) = keys.get("ecn").filter(|_| fifo) {
@@ -370,10 +370,7 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
     }
 }
 
-/// The curve for (u_max, d_max, r), or the first slope in bit/s where it is above the limit.
-///
-/// # Errors
-/// The slope that is needed.
+/// Converts (u_max, d_max, r) to a curve; returns the first slope in bit/s if it exceeds the limit.
 pub(crate) fn map_burst(bytes: u64, time: Nanos, rate: Rate) -> Result<ServiceCurve, u128> {
     let within = rate.time_for_bytes(bytes);
     if within <= time {

@@ -1,4 +1,4 @@
-//! Documents: files written out, parsed, and read in pieces where that can be.
+//! Documents: expanded, parsed, and read in pieces if possible.
 
 use crate::expand::expand;
 use crate::pieces::Pieces;

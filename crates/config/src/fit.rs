@@ -15,7 +15,7 @@ pub(crate) struct Asked {
 /// Guarantees that can be kept.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// By position, in bit/s; `None` for all siblings where none of them, and nothing below them, asks for anything.
+    /// By position, in bit/s; `None` for all siblings if none of them, and nothing below them, has a request.
     pub(crate) guarantees: Vec<Option<u64>>,
     /// Parents whose children ask for more than the parent has.
     pub(crate) over: Vec<Over>,

@@ -6,7 +6,7 @@ pub fn rate(bps: f64) -> String {
     scaled(bps, &[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
 }
 
-/// A time in seconds; a dash where it is not known.
+/// Formats a time in seconds; a dash if it is unknown.
 #[must_use]
 pub fn known_time(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), time)
@@ -60,7 +60,7 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     format!("{} {unit}", digits(value / size))
 }
 
-/// Four significant digits, fewer where the rest are zeros; whole numbers in full.
+/// Formats four significant digits, without trailing zeros; whole numbers in full.
 #[must_use]
 pub fn digits(value: f64) -> String {
     let before_the_point = if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };

@@ -48,9 +48,10 @@ pub struct ImportedLink {
     pub name: String,
     /// The link file, class by class.
     pub text: String,
-    /// The same with its classes in tables, where it has many.
+    /// The same with its classes in tables, if there are many.
     pub tabled: Option<Tabled>,
-    /// The same classes as the other tool lends to them: a link file for `htb` or CBQ. `None` where the tool has no rule.
+    /// The same classes under the other tool's lending rule: a link file for `htb` or CBQ. `None` if the tool has no
+    /// rule.
     pub before: Option<String>,
     /// Classes for traffic that the tool did not share out. They are not compared.
     pub idle: Vec<String>,
@@ -108,7 +109,7 @@ impl Direction {
     }
 }
 
-/// The weights by which spare bandwidth is shared, where all are busy.
+/// Weights for sharing spare bandwidth while all are busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
     /// The minimum rates of the configuration, which are guaranteed.
@@ -121,7 +122,7 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// Returns what changes in meaning; `None` where minimum rates stay.
+    /// Returns the change in meaning; `None` if minimum rates stay.
     fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Guarantee => None,

@@ -67,7 +67,7 @@ impl Json {
     }
 }
 
-/// Reads a document; `None` where it is no JSON, and the log says so.
+/// Parses a document; `None` if it is not JSON; the log has the error.
 pub(crate) fn parse(text: &str, log: &mut Log) -> Option<Json> {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     match serde_json::from_str(&text[mark..]) {

@@ -41,10 +41,10 @@ pub use several::MAX_LINKS;
 pub const DEFAULT_SCHEDULER: &str = "hls";
 /// Largest frame of a file that says nothing of it, in bytes.
 pub const DEFAULT_MTU: u32 = 1500;
-/// Most packets queued in all classes together, where a file says nothing of it and has few classes.
+/// Default limit of packets queued in all classes together, for files with few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
-/// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
+/// Default memory limit of a scheduler with its queues, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// Keys of a document: a link file or a scenario.
@@ -72,7 +72,7 @@ impl Default for ReadOptions<'_> {
 pub struct LinkFile {
     /// Name of the link, if the file has one.
     pub name: Option<String>,
-    /// The interface that its packets come from, and the one that they go to, where the file says so.
+    /// Input and output interface, if the file names them.
     pub ports: [Option<String>; 2],
     /// Interface on which the machine sends, if the link shapes the machine's own traffic.
     pub egress: Option<String>,
@@ -95,7 +95,7 @@ pub struct LinkFile {
     pub default_class: Option<ClassId>,
     /// Classes directly below the link, with the pools that they borrow from.
     pub pools: Vec<(ClassId, String)>,
-    /// The pools of its file, where that has several links.
+    /// Pools of its file, if the file has several links.
     pub shared: Arc<[PoolSpec]>,
     /// Its place among the links of its file.
     pub place: usize,
@@ -114,7 +114,7 @@ pub struct LinkFile {
     features: Vec<(ClassId, Feature, Place)>,
     /// The keys of the link that the file has, and the places of their values.
     link_keys: Vec<(&'static LinkKey, Place)>,
-    /// True where the options name the scheduler, and not the file.
+    /// True if the options name the scheduler, and not the file.
     scheduler_chosen: bool,
 }
 
@@ -127,7 +127,7 @@ impl LinkFile {
         Self::from_source(&SourceText::read(path)?, options)
     }
 
-    /// Reads a link file's text; `name` is what errors call it.
+    /// Reads a link file's text; `name` is its name in errors.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -285,7 +285,7 @@ impl LinkFile {
         }
     }
 
-    /// `None` where something is wrong, which is then in the log.
+    /// Assembles a link; `None` if there is an error, which is in the log.
     fn assemble(document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let head = Head::read(document, options, log)?;
         Self::assemble_of(head, document, options, log)
@@ -388,7 +388,7 @@ impl LinkFile {
         limits
     }
 
-    /// Returns true where the file says nothing of the length of this class's queue.
+    /// Returns true if the file does not set the queue limit of this class.
     #[must_use]
     pub fn has_default_queue(&self, class: ClassId) -> bool {
         self.default_queues.get(class.index()) == Some(&true)
@@ -525,7 +525,7 @@ impl LinkFile {
         &self.source
     }
 
-    /// The place of the value of a key of the link, where the file has such a key.
+    /// Returns the place of the value of a key of the link, if the file has the key.
     fn link_key(&self, is_it: impl Fn(&LinkKey) -> bool) -> Option<Span> {
         self.link_keys.iter().find(|(key, _)| is_it(key)).map(|(_, place)| place.span())
     }
@@ -541,7 +541,7 @@ impl LinkFile {
             .or_else(|| self.span(class))
     }
 
-    /// `transmit_priority` makes no difference where no class is latency-critical.
+    /// `transmit_priority` has no effect without a latency-critical class.
     fn warn_of_priority_of_nobody(&self, log: &mut Log) {
         let tree = &self.tree;
         let critical = |&leaf: &ClassId| tree.config(leaf).latency_critical;
@@ -598,8 +598,8 @@ impl LinkFile {
         log.add(Problem::new(Severity::Warning, &self.source, self.span(deepest), kind));
     }
 
-    /// Says which leaf loses most of its guarantee, under a scheduler that does not keep them all. What cannot be built is refused
-    /// elsewhere.
+    /// Warns of the leaf that loses most of its guarantee, under a scheduler that does not keep all guarantees. A link
+    /// that cannot be built is refused elsewhere.
     fn warn_of_shortfalls(&self, info: &SchedulerInfo, log: &mut Log) {
         let Some(shortfalls) = info.promises.shortfalls else { return };
         let shortfalls = shortfalls(&self.tree).unwrap_or_default();
@@ -737,7 +737,7 @@ fn no_scheduler(name: &str) -> ProblemKind {
     ProblemKind::NoScheduler { name: name.to_owned(), help }
 }
 
-/// Names of queueing disciplines that people look for, and what comes nearest to them here.
+/// Names of queueing disciplines that users look for, with the closest equivalents.
 const NEAREST: [(&[&str], &str); 7] = [
     (
         &["cake"],

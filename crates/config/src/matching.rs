@@ -79,7 +79,7 @@ impl Mac {
 /// The fields of a frame that classification compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey {
-    /// Source of the Ethernet header; `None` where the frame ends before it, or is a bare IP packet.
+    /// Source of the Ethernet header; `None` if the frame ends before it, or is a raw IP packet.
     pub src_mac: Option<Mac>,
     /// Destination of the Ethernet header; as `src_mac`.
     pub dst_mac: Option<Mac>,
@@ -87,7 +87,7 @@ pub struct FrameKey {
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
     pub inner_vlan: Option<u16>,
-    /// The EtherType behind all tags; `None` where the frame ends before it, or has too many tags.
+    /// The EtherType after all tags; `None` if the frame ends before it, or has too many tags.
     pub ethertype: Option<u16>,
     /// `None` for a frame that carries no IP packet, or a malformed one; the fields below then match nothing.
     pub version: Option<IpVersion>,
@@ -97,7 +97,7 @@ pub struct FrameKey {
     pub src: [u8; 16],
     /// Destination address; of IPv4 in the form of [`v4_mapped`].
     pub dst: [u8; 16],
-    /// Source port; `None` where the frame shows none (not TCP or UDP, a later fragment, truncated).
+    /// Source port; `None` if the frame has none (not TCP or UDP, a later fragment, truncated).
     pub sport: Option<u16>,
     /// Destination port; as `sport`.
     pub dport: Option<u16>,
@@ -117,7 +117,7 @@ pub const fn v4_mapped(address: [u8; 4]) -> [u8; 16] {
 pub struct Prefix {
     version: IpVersion,
     bits: u128,
-    /// 0 to 128 in the sixteen-byte form: 96 more than what an IPv4 user wrote.
+    /// Prefix length, 0 to 128, in the sixteen-byte form: for IPv4 the written length plus 96.
     len: u8,
 }
 
@@ -361,8 +361,8 @@ impl Match {
             && self.dscp.is_none_or(|dscp| frame.dscp == dscp)
     }
 
-    /// Returns true if every frame that `other` matches is matched by this too. Each condition is compared alone: what follows only from
-    /// several together is not seen.
+    /// Returns true if every frame that `other` matches is matched by this too. Conditions are compared one by one: a
+    /// consequence of several together is not found.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
@@ -389,7 +389,7 @@ impl Match {
             && wider(self.dport, other.dport, PortRange::covers)
     }
 
-    /// The match of exactly the frames that both match; `None` where there is no such frame.
+    /// Returns the match of exactly the frames that both match; `None` if there is no such frame.
     pub(crate) fn both(&self, other: &Self) -> Option<Self> {
         fn same<T: PartialEq + Copy>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
             match (one, other) {
@@ -428,9 +428,7 @@ impl Match {
         (!(has_ports && no_ports)).then_some(made)
     }
 
-    /// Matches of the frames that this matches and `other` does not; `None` where no matches say that.
-    ///
-    /// Frames of TCP and UDP that show no ports, which are later fragments, are taken for what their first fragment is.
+    /// Returns matches of the frames that this matches and `other` does not; `None` if matches cannot express it.
     pub(crate) fn minus(&self, other: &Self) -> Option<Vec<Self>> {
         let Some(both) = self.both(other) else { return Some(vec![*self]) };
         // Addresses and ports can be split; all other conditions must be equal.

@@ -17,10 +17,11 @@ pub const MAX_NAME: usize = 255;
 #[derive(Clone, Debug)]
 pub struct Names {
     text: String,
-    /// By id: where its name ends, and the next one begins. Below 2^32, since files are shorter ([`crate::files::MAX_FILE`]).
+    /// By id: end of its name and beginning of the next. Below 2^32, because files are shorter
+    /// ([`crate::files::MAX_FILE`]).
     ends: Vec<u32>,
-    /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash; [`FREE`] where
-    /// there is none. A power of two, and at most half of them taken.
+    /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash;
+    /// [`FREE`] for an empty slot. A power of two, at most half full.
     slots: Vec<(u32, u32)>,
     hasher: RandomState,
 }
@@ -42,7 +43,7 @@ pub struct UnknownClass {
     pub known: String,
 }
 
-/// Most names that are listed where one is not known.
+/// Maximum number of names listed for an unknown name.
 const LISTED: usize = 12;
 
 impl UnknownClass {
@@ -154,7 +155,7 @@ impl Names {
     }
 }
 
-/// Why a class cannot have this name, or `None` where it can.
+/// Returns the reason why a class cannot have this name; `None` if it can.
 pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("a name has at least one letter")

@@ -31,7 +31,7 @@ pub(crate) struct Pieces<'s> {
 }
 
 impl<'s> Pieces<'s> {
-    /// Cuts `text`; `None` where it cannot be.
+    /// Cuts `text`; `None` if that is impossible.
     pub(crate) fn cut(text: &'s str) -> Option<Self> {
         let start = next_header(text, 0)?;
         let head = sound(&text[..start])?;
@@ -76,7 +76,7 @@ impl<'s> Pieces<'s> {
         self.sound.get()
     }
 
-    /// Hands over the classes in order, each with where its piece begins, until a piece is not sound.
+    /// Passes the classes in order, each with the offset of its piece, until a piece is unsound.
     pub(crate) fn each(&self, mut read: impl FnMut(&Spanned<DeValue<'_>>, usize)) {
         let mut at = self.classes.start;
         while at < self.classes.end {

@@ -90,7 +90,7 @@ impl Problem {
         self.severity != Severity::Error
     }
 
-    /// The offending part of the text, in bytes; `None` where the problem is with the file as a whole.
+    /// The offending part of the text, in bytes; `None` if the problem concerns the whole file.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         self.span.clone()
@@ -113,7 +113,7 @@ impl Problem {
         }
     }
 
-    /// Length of the offending part in characters; 0 where the problem is with the file as a whole.
+    /// Length of the offending part in characters; 0 if the problem concerns the whole file.
     #[must_use]
     pub fn length(&self) -> usize {
         let text = self.span.as_ref().and_then(|span| self.source.inner().get(span.clone()));
@@ -336,8 +336,7 @@ impl Log {
         self.finish().expect_err("a refusal has an error")
     }
 
-    /// The warnings, or the errors where there are any.
-    /// Both in the order of the file.
+    /// Returns the warnings, or the errors if there are any, in the order of the file.
     pub(crate) fn finish(mut self) -> Result<Vec<Problem>, Problems> {
         for all in [&mut self.warnings, &mut self.errors] {
             all.sort_by_key(|problem| problem.span.as_ref().map(|span| span.start));

@@ -227,7 +227,7 @@ impl<'a, 's> Value<'a, 's> {
         }
     }
 
-    /// The place in the file of bytes `at` of this string, where the file has it letter by letter.
+    /// Returns the place in the file of bytes `at` of this string, if the file contains it verbatim.
     pub(crate) fn within(self, at: Span, source: &str) -> Span {
         let whole = self.span();
         let Some(text) = self.value.get_ref().as_str() else { return whole };
@@ -263,7 +263,7 @@ impl<'a, 's> Table<'a, 's> {
         Self { pieces: Some(pieces), ..Self::document(place, pieces.head.get_ref()) }
     }
 
-    /// The key as written with its value, and where their text begins.
+    /// Returns the key as written with its value, and the offset of their text.
     fn entry(&self, key: &str) -> Option<(Entry<'a, 's>, usize)> {
         let tail = || {
             let (tail, offset) = self.pieces?.tail.as_ref()?;
@@ -350,7 +350,7 @@ impl<'a, 's> Table<'a, 's> {
         }
     }
 
-    /// Reports it where both keys are there.
+    /// Reports an error if both keys are present.
     pub(crate) fn not_both(&self, one: &'static str, other: &'static str, log: &mut Log) {
         if self.get(one).is_some() && self.get(other).is_some() {
             let kind = ProblemKind::Both { place: self.place, one, other };

@@ -1,4 +1,4 @@
-//! Scenario files: a link, and who sends what over it when. `docs/link-files.md` is the users' reference.
+//! Scenario files: a link, its sources and their times. `docs/link-files.md` is the users' reference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Scenario {
         Ok((Self::parse("the script and its link", text, options)?, notes))
     }
 
-    /// Reads a scenario file's text; `name` is what errors call it, and the path beside which a link file is looked for.
+    /// Reads a scenario file's text; `name` is its name in errors, and the path relative to which a link file is found.
     ///
     /// # Errors
     /// As [`Scenario::read`].
@@ -113,7 +113,7 @@ impl Scenario {
         Self::from_source(&SourceText::new(name, text.into()), options)
     }
 
-    /// Reads a scenario file's text. The files that it names are looked for where the text comes from.
+    /// Reads a scenario file's text. Files that it names are relative to the source of the text.
     ///
     /// # Errors
     /// As [`Scenario::read`].

@@ -22,7 +22,7 @@ use crate::reader::{self, closest};
 pub const MAX_VALUES: usize = 10_000;
 /// Decimal places that a range is counted in.
 const PLACES: usize = 9;
-/// Keys that are listed where one is not known.
+/// Maximum number of keys listed for an unknown key.
 const LISTED: usize = 16;
 
 /// A key and the values that it takes one after the other.
@@ -99,8 +99,9 @@ pub enum SweepError {
 }
 
 impl Sweep {
-    /// Reads `KEY=V1,V2,...`, where a value may be a range: `1..9..2` adds 2 each time, `1mbit..16mbit..x2` doubles. Ends are included
-    /// where they are hit. Units stand at the start of a range at least, and are the same throughout.
+    /// Parses `KEY=V1,V2,...`, where a value may be a range: `1..9..2` adds 2 each time, `1mbit..16mbit..x2` doubles.
+    /// The end is included if the steps reach it. Units are given at least at the start of a range, and are the same
+    /// throughout.
     ///
     /// # Errors
     /// [`SweepError`], without looking at any file.
@@ -200,7 +201,7 @@ struct Place {
     quoted: bool,
 }
 
-/// A scenario file as text, and where its numbers are.
+/// A scenario file as text, with the places of its numbers.
 #[derive(Clone, Debug)]
 pub struct Template {
     name: String,

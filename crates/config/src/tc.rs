@@ -34,7 +34,7 @@ pub use kernel::KERNEL_HTB_LEVELS;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problems, Source, SourceText};
 
-/// Reads a text of tc commands; `name` is what errors call it.
+/// Reads a text of tc commands; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.

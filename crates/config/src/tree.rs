@@ -10,7 +10,7 @@ use crate::reader::closest;
 /// Most names of a cycle that are shown.
 const MAX_CYCLE: usize = 8;
 
-/// A tree and where each of its classes came from.
+/// A tree with the origin of each class.
 pub(crate) struct Built {
     pub(crate) tree: Hierarchy,
     pub(crate) names: Names,
@@ -18,7 +18,7 @@ pub(crate) struct Built {
     pub(crate) ids: Vec<ClassId>,
 }
 
-/// Builds the tree; `None` where something is wrong, which is then in the log. `link_span` is the place of the link's rate.
+/// Builds the tree; `None` if there is an error, which is in the log. `link_span` is the place of the link's rate.
 pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span, log: &mut Log) -> Option<Built> {
     let parents = parents(classes, log)?;
     let order = parents_first(classes, &parents, log)?;

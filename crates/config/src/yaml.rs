@@ -104,7 +104,7 @@ impl Node {
     }
 }
 
-/// Reads all documents; `None` where the text is no YAML, and the log says so.
+/// Parses all documents; `None` if the text is not YAML; the log has the error.
 pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut loader = Loader {
@@ -227,7 +227,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Puts a whole value, which adds `size` values, where it belongs.
+    /// Adds a complete value, with `size` values, to its container.
     fn done(&mut self, node: Node, anchor: usize, size: usize) -> Result<(), Wrong> {
         self.values += size;
         if self.values > MAX_VALUES {

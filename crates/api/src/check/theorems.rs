@@ -31,21 +31,21 @@ pub struct Theorems {
     /// Theorems that do not hold as printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub as_printed: Vec<AsPrinted>,
-    /// Absent where the scheduler keeps no virtual times.
+    /// Absent if the scheduler has no virtual times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_times: Option<VirtualTimes>,
     /// By how much a deadline is missed at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlines_missed_by_s: Option<f64>,
-    /// Inner classes whose curve is not always met; absent where the scheduler has none.
+    /// Inner classes whose curve is not always met; absent if the scheduler has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner_curves: Option<Vec<InnerCurve>>,
-    /// Of latency-critical classes, where a load was given.
+    /// Of latency-critical classes, if a load was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mean_delays: Vec<MeanDelayEstimate>,
 }
 
-/// A theorem as its text prints it, where that is not what holds.
+/// A theorem as printed in its text, if it does not hold as printed.
 #[derive(Clone, Debug, Serialize)]
 pub struct AsPrinted {
     /// Its name.
@@ -63,7 +63,7 @@ pub struct AsPrinted {
 /// Largest difference of the virtual times of siblings, \[hfsc\] Theorem 3.
 #[derive(Clone, Debug, Serialize)]
 pub struct VirtualTimes {
-    /// The largest difference of children of one class; null where there is no bound.
+    /// The largest difference of children of one class; null if there is no bound.
     pub bound_s: Option<f64>,
     /// The parent of these children, or the class that prevents a bound.
     pub class: String,
@@ -81,7 +81,7 @@ pub struct InnerCurve {
     pub class: String,
     /// Earliest time of a shortfall, in seconds after it gets packets.
     pub from_s: f64,
-    /// Null where it grows without end.
+    /// Null if it grows without limit.
     pub short_by_bytes: Option<f64>,
     /// When it is short by so much, in seconds after it gets packets.
     pub at_s: f64,
@@ -94,7 +94,7 @@ pub struct InnerCurve {
 pub struct MeanDelayEstimate {
     /// Its name.
     pub class: String,
-    /// Absent where its error is not known; `why_none` says why.
+    /// Absent if its error is unknown; `why_none` has the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_delay_s: Option<f64>,
     /// By which factor the theorem is too long, at least and at most.

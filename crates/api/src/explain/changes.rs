@@ -33,10 +33,10 @@ pub(crate) struct One {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
     class: String,
-    /// Absent where a weight is changed.
+    /// Absent if a weight is changed.
     #[serde(flatten)]
     rates: Option<Rates>,
-    /// Absent where rates are changed.
+    /// Absent if rates are changed.
     #[serde(flatten)]
     weights: Option<Weights>,
     gain_bps: f64,
@@ -50,9 +50,9 @@ pub(crate) struct One {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rates {
     from_bps: Option<u64>,
-    /// Null for no limit, and where leaves ask for all they can get.
+    /// Null for no limit, and for unlimited demand of leaves.
     to_bps: Option<u64>,
-    /// Of a small change; null where there is none.
+    /// Of a small change; null if there is none.
     gain_per_bps: Option<f64>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rules {
     hmm: Found,
-    /// Null where HTB would refuse the file.
+    /// Null if HTB would refuse the file.
     htb: Option<Found>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Found {
     gain_bps: f64,
     /// Allocations that were computed.
     tried: usize,
-    /// Changes of the best strategy; empty where nothing is better.
+    /// Changes of the best strategy; empty if nothing is better.
     with: Vec<Changed>,
 }
 

@@ -236,7 +236,7 @@ fn compare(
     Ok(report)
 }
 
-/// Says on standard error what makes the numbers doubtful.
+/// Prints reasons to doubt the numbers to standard error.
 fn warn(document: &Document, args: &Args) {
     let count = |number: u64| human::count(number as usize, "packet", "packets");
     for (cut_off, path) in [(document.before_cut_off, &args.before), (document.after_cut_off, &args.after)] {

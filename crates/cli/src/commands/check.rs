@@ -1,4 +1,4 @@
-//! `fairlink check`: is the link file sound, and what does its scheduler promise?
+//! `fairlink check`: validates a link file and prints the bounds of its scheduler.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns true where a gateway is to run the file. There is none but on Linux.
+    /// Returns true if the file is for a gateway, which exists only on Linux.
     fn is_for_gateway(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.gateway;

@@ -1,4 +1,4 @@
-//! `fairlink clock`: what one-way delays say of two clocks.
+//! `fairlink clock`: estimates two clocks from one-way delays.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -99,14 +99,14 @@ fn length(text: &str) -> Result<f64, String> {
 #[derive(Serialize)]
 struct Document {
     packets: u64,
-    /// Offset of the receiver's clock when the first packet came, where the shortest delay is known.
+    /// Offset of the receiver's clock at the first packet, if the shortest delay is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_s: Option<KnownValue>,
     #[serde(flatten)]
     clock: ClockReport,
     /// Receiving stamps less sending stamps.
     raw_delay_s: Option<SampledDelays>,
-    /// The same corrected: beyond the shortest delay, or with it where it is known.
+    /// The same corrected: beyond the shortest delay, or including it if it is known.
     corrected_delay_s: Option<SampledDelays>,
 }
 

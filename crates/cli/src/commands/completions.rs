@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     out.raw(&script)
 }
 
-/// Answers a shell that asks, and ends; returns where none does.
+/// Answers a shell's completion request and ends; returns if there is none.
 pub(crate) fn answer(fairlink: fn() -> Command) {
     CompleteEnv::with_factory(|| with_values(fairlink())).var(ASKS).complete();
 }

@@ -80,7 +80,7 @@ fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     out.table(&head, rows, 0..0)
 }
 
-/// A cell of the table; `None` where nothing changes.
+/// A cell of the table; `None` if nothing changes.
 type Cell<'a> = &'a dyn Fn(&ClassDiff) -> Option<String>;
 
 fn in_words(keys: &[KeyDiff]) -> String {

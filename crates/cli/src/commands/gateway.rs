@@ -139,7 +139,7 @@ impl Args {
         control::Access::new(self.control_mode.as_deref(), self.control_group.as_deref()).map_err(wrong)
     }
 
-    /// Makes links as their files say into what each is to do. They share `pools`.
+    /// Makes the configurations of the links from their files. They share `pools`.
     fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
             config.leniency = self.read_options().leniency;

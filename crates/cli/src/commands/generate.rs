@@ -1,4 +1,5 @@
-//! `fairlink generate`: a scenario as real traffic, or TCP; with `--receive` it measures what arrives as well.
+//! `fairlink generate`: sends a scenario as real traffic, or TCP; with `--receive` it also measures the received
+//! traffic.
 
 mod both;
 mod tcp;
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     /// Flows of each class, 1 to 4096: its frames cycle through ports and addresses that the class's matches accept.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
-    /// IP version where the matches of a class allow both: 4 or 6 [default: 4].
+    /// IP version if the matches of a class allow both: 4 or 6 [default: 4].
     #[arg(long, value_name = "VERSION", value_parser = version)]
     ip: Option<IpVersion>,
     /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default: 0].
@@ -238,7 +239,7 @@ impl Sending {
     }
 }
 
-/// Says on standard error where what was sent is not what its sources were to send.
+/// Prints deviations of the sent traffic from its sources to standard error.
 fn warn(sent: &Sent) {
     for class in sent.reports().into_iter().flat_map(|report| &report.classes) {
         if class.blocked_sends > 0 {
@@ -286,7 +287,7 @@ struct ScriptReport {
     interfaces: Vec<InterfaceReport>,
 }
 
-/// Draws only where standard error is a terminal.
+/// Makes a progress bar, drawn only if standard error is a terminal.
 fn progress_bar(duration_s: f64) -> ProgressBar {
     let style = ProgressStyle::with_template("sending {wide_bar} {msg}").expect("a template");
     ProgressBar::new((duration_s * 10.0) as u64).with_style(style)

@@ -108,7 +108,7 @@ struct MikrotikArgs {
     /// Rate of the link [default: the sum of the topmost queues].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Which queues, where the file has both.
+    /// Queues to import, if the file has both kinds.
     #[arg(long, value_enum)]
     queues: Option<Queues>,
     /// Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's
@@ -234,7 +234,7 @@ struct Compared {
     /// The rate of the gateway on this machine, beside the link's.
     #[cfg(target_os = "linux")]
     capacity: Capacity,
-    /// True where the ceilings of its classes are plans of subscribers.
+    /// True if the ceilings of its classes are plans of subscribers.
     has_plans: bool,
 }
 

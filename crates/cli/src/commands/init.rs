@@ -42,10 +42,11 @@ pub(crate) struct Args {
     /// Interface of this machine, to share the machine's own traffic.
     #[arg(long, value_name = "IF", value_parser = device, conflicts_with_all = ["input", "output"])]
     egress: Option<String>,
-    /// Interface where packets arrive, on a machine between two networks; with --down or --up the interface at the users.
+    /// Interface that packets come from, on a machine between two networks; with --down or --up the interface of the
+    /// users.
     #[arg(long = "in", value_name = "IF", value_parser = device)]
     input: Option<String>,
-    /// Interface where they leave: the shared link; with --down or --up the interface at the internet.
+    /// Interface that packets leave on: the shared link; with --down or --up the interface of the internet.
     #[arg(long = "out", value_name = "IF", value_parser = device)]
     output: Option<String>,
     /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default: internet].
@@ -209,7 +210,7 @@ fn named(file: &Path, way: &str) -> PathBuf {
     file.with_file_name(format!("{}-{way}{end}", part(file.file_stem())))
 }
 
-/// The interfaces of this network namespace, without the loopback; empty where they are not known.
+/// Returns the interfaces of this network namespace, without the loopback; empty if they are unknown.
 pub(crate) fn interfaces() -> Vec<String> {
     // A line for each, which begins with its name, behind two lines of titles.
     let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
@@ -327,7 +328,7 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     ))
 }
 
-/// The same with the remarks behind its keys in one column, where they fit.
+/// Aligns the comments after keys in one column, if they fit.
 fn aligned(text: &str) -> String {
     let line = |line: &str| match line.split_once("  # ") {
         Some((key, remark)) if !key.starts_with('#') => format!("{:<27} # {}\n", key.trim_end(), remark.trim_start()),

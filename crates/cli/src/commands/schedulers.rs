@@ -1,4 +1,4 @@
-//! `fairlink schedulers`: what each scheduler supports, from the code itself.
+//! `fairlink schedulers`: the features of each scheduler, from the code itself.
 
 use anyhow::anyhow;
 use fairlink_api::{NEEDS, Nearest, SchedulersDoc, schedulers};

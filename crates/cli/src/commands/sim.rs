@@ -133,7 +133,7 @@ pub(crate) struct SimContent<'a> {
     summary: Option<&'a [Summary]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     differences: Option<&'a [Difference]>,
-    /// Absent where the scenario expects nothing.
+    /// Absent if the scenario has no expectations.
     #[serde(skip_serializing_if = "Option::is_none")]
     expectations: Option<&'a [Judged]>,
 }
@@ -451,7 +451,7 @@ fn fitting_window(window: Nanos, points: &[Point], repetitions: u64) -> Nanos {
     window
 }
 
-/// The paper's windows, or shorter ones where a run has few of them, or longer ones where they are too many.
+/// Returns the paper's windows, or shorter ones if a run has few of them, or longer ones if they are too many.
 fn default_window(points: &[Point], repetitions: u64) -> Nanos {
     let shortest = points.iter().map(|point| point.file.duration.0).min().unwrap_or(0);
     fitting_window(WINDOW.min(Nanos((shortest / 50).max(1))), points, repetitions)

@@ -19,7 +19,7 @@ use crate::link::warn;
 use crate::out::{Out, note};
 use crate::{args, human};
 
-/// Most windows of all sources and runs together. Each takes some ten nanoseconds, also where nothing comes in it.
+/// Maximum number of windows of all sources and runs together. Each takes some ten nanoseconds, even without packets.
 const MAX_WINDOWS: u64 = 1_000_000_000;
 
 /// Most packets of all sources and runs together: some minutes.

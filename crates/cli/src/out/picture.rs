@@ -27,7 +27,7 @@ pub(crate) struct Canvas {
     pub(crate) colour: bool,
 }
 
-/// Returns true if what was measured is near the ideal: within the tolerance of it, or within a thousandth of the link.
+/// Returns true if the measured value is near the ideal: within its tolerance, or within a thousandth of the link.
 pub(crate) fn near(bar: &Bar<'_>, link_bps: f64) -> bool {
     (bar.measured_bps - bar.ideal_bps).abs() <= (TOLERANCE * bar.ideal_bps).max(0.001 * link_bps)
 }

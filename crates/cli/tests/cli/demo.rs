@@ -114,7 +114,7 @@ fn the_kernel_s_htb_alone_is_not_simulated_in_silence() {
     assert!(run.stderr.contains("the kernel's HTB cannot be simulated; use `htb`"), "{}", run.stderr);
 }
 
-/// Why no real packets can be sent here, in words; `None` where a ping was measured or ended otherwise.
+/// Why no real packets can be sent here, in words; `None` if a ping was measured or ended otherwise.
 #[cfg(target_os = "linux")]
 fn why_no_ping(code: Option<i32>, stderr: &str) -> Option<&str> {
     let why = stderr.split("real packets cannot be sent here: ").nth(1)?;

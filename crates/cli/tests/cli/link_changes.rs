@@ -172,7 +172,7 @@ impl Play {
     }
 }
 
-/// Plays a script with these files beside it. `None` where there are no namespaces.
+/// Plays a script with these files beside it. `None` if there are no namespaces.
 fn play(script: &str, as_root: bool, files: &[(&str, String)]) -> Option<Play> {
     let dir = Scratch::new();
     dir.write("class.toml", &format!("duration = \"1s\"\n[link]\nrate = \"10mbit\"\n[[class]]\n{CLASS}{SOURCE}"));

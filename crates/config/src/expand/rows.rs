@@ -346,7 +346,7 @@ impl Pattern {
         Ok(text)
     }
 
-    /// The texts in a row: one for each value of the first column that has several. None where a column is empty.
+    /// Returns the texts of a row: one for each value of the first column that has several. None if a column is empty.
     fn all_of(&self, row: &Row) -> Vec<String> {
         let several = self.parts.iter().find_map(|part| match part {
             Part::Column(column) if row.fields[*column].contains(BETWEEN) => Some(*column),

@@ -30,7 +30,7 @@ pub(super) struct Entry<'a, 's> {
     pub(super) is_plain: bool,
 }
 
-/// The sections of a text; `None` where it is not TOML.
+/// Splits a text into sections; `None` if it is not TOML.
 pub(super) fn sections(text: &str) -> Option<Vec<Section<'_>>> {
     let mut starts = vec![0];
     let (mut depth, mut at_start) = (0u32, true);
@@ -96,7 +96,7 @@ impl<'s> Section<'s> {
         self.path.len() > other.path.len() && self.path.starts_with(&other.path)
     }
 
-    /// The place of the header, or of all where there is none.
+    /// The place of the header; of the whole section if there is none.
     pub(super) fn header(&self) -> Span {
         let end = self.text.find('\n').map_or(self.text.len(), |at| at);
         self.span.start..self.span.start + end

@@ -17,7 +17,7 @@ pub(super) struct Templates<'a> {
 
 struct Template<'a> {
     entries: Vec<Entry<'a, 'a>>,
-    /// The template that it is built on, and where it says so.
+    /// The template that it extends, and the place of the reference.
     base: Option<(String, Span)>,
 }
 
@@ -76,8 +76,8 @@ impl<'a> Templates<'a> {
         Some((text_of(&entry, log)?.to_owned(), entry.span))
     }
 
-    /// The keys of a template, those of its own first, then those of the one that it is built on; a key may come twice, and the first counts.
-    /// `at` is the place where it is named.
+    /// Returns the keys of a template, its own first, then those of the template that it extends; of duplicate keys the
+    /// first applies. `at` is the place of the reference.
     pub(super) fn entries_of(&self, name: &str, at: Span, log: &mut Log) -> Vec<Entry<'a, 'a>> {
         let mut all = Vec::new();
         let mut path: Vec<&str> = Vec::new();
@@ -110,7 +110,7 @@ impl<'a> Templates<'a> {
         unknown_word("template", name, self.names.iter().copied())
     }
 
-    /// The same with what may have been meant, as part of a sentence.
+    /// The same with a suggestion, as part of a sentence.
     pub(super) fn hint(&self, name: &str) -> String {
         match closest(name, self.names.iter().copied()) {
             Some(known) => format!("did you mean {known:?}?"),

@@ -1,4 +1,4 @@
-//! A text that is made from parts of another, and where each part comes from.
+//! A text made from parts of another, with the origin of each part.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Writer {
         self.text.len()
     }
 
-    /// The source itself where nothing is different.
+    /// Returns the source itself if nothing is different.
     pub(super) fn finish(self, included: Vec<Source>) -> Source {
         if !self.is_changed && self.text == self.source.inner() {
             return self.source;

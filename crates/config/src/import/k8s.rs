@@ -37,7 +37,7 @@ pub struct Options {
     pub directions: Vec<Direction>,
 }
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it.

@@ -44,7 +44,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
-    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
+    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
     pub weights: Weights,
 }
 
@@ -55,7 +55,7 @@ const LINK_QUANTUM: u64 = 60_000;
 /// A frame with two VLAN tags, in bytes.
 const MTU: u32 = 1522;
 
-/// Reads the texts of `ShapedDevices.csv` and `network.json`, each with what errors call it.
+/// Reads the texts of `ShapedDevices.csv` and `network.json`, each with its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with one of them, at its place.

@@ -42,7 +42,7 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads texts, each with what errors call it.
+/// Reads texts, each with its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with the first of them that is wrong.
@@ -68,7 +68,7 @@ struct Interface {
     prefixes: Vec<Prefix>,
     /// Inbound and outbound; `None` without a `<bandwidth>`.
     own: Option<[Limits; 2]>,
-    /// The network that it belongs to, and its port group there, where they are named.
+    /// Its network and port group, if they are named.
     network: Option<String>,
     group: Option<String>,
     /// Its own limits, else those of its port group.
@@ -101,7 +101,7 @@ impl Interface {
 struct Found {
     interfaces: Vec<Interface>,
     addresses: HashMap<Mac, Vec<Prefix>>,
-    /// Of the network: inbound and outbound, and where it says so.
+    /// Limits of the network, inbound and outbound, with their places.
     network: [Limits; 2],
     network_name: String,
     groups: Vec<Group>,

@@ -56,7 +56,7 @@ pub struct Options {
     pub directions: Vec<Direction>,
     /// Keep HTB, with its priorities.
     pub as_is: bool,
-    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
+    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
     pub weights: Weights,
 }
 
@@ -68,7 +68,7 @@ const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
 const OTHERS: &str = "what no queue takes";
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
@@ -109,7 +109,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     sound(links, kept, reading.notes.all)
 }
 
-/// The interface that is the target of simple queues, where there is one alone.
+/// Returns the target interface of simple queues, if there is exactly one.
 fn only_interface(commands: &[Command]) -> Option<&str> {
     let simple =
         |command: &&Command| command.section == "queue simple" && command.verb == "add" && !command.is_on("disabled");
@@ -182,7 +182,7 @@ const FIRST_TYPES: [&str; 10] = [
 struct Queue<'c> {
     command: &'c Command,
     name: &'c str,
-    /// `none`, the name of another queue, or where a tree hangs.
+    /// `none`, the name of another queue, or the root of a tree.
     parent: &'c str,
     limit_at: Option<u64>,
     max_limit: Option<u64>,
@@ -217,7 +217,7 @@ struct Reading<'a> {
     notes: Notes,
     tallies: Tallies,
     kinds: HashMap<String, Kind>,
-    /// The interface that is the target of simple queues, where there is one alone.
+    /// Target interface of simple queues, if there is exactly one.
     only_interface: Option<&'a str>,
 }
 

@@ -39,7 +39,7 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.

@@ -126,7 +126,7 @@ pub(super) struct ClassNames {
 const LONGEST: usize = MAX_NAME - 12;
 
 impl ClassNames {
-    /// The name for `wanted`: without what names cannot hold, and with a number behind it where it is taken.
+    /// Makes a valid name from `wanted`: without invalid characters, and with a number if it is taken.
     pub(super) fn make(&mut self, wanted: &str) -> String {
         let plain = |c: char| if c.is_control() || ['=', ',', '"', '{', '}', ';'].contains(&c) { ' ' } else { c };
         let mut name: String =

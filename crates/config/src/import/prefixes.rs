@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Option<(Prefix, bool)> {
     Some(Prefix::cut(address, len))
 }
 
-/// Takes out what lies within another prefix of the list, and sorts it.
+/// Removes prefixes that others of the list contain, and sorts the list.
 pub(super) fn minimal(prefixes: &mut Vec<Prefix>) {
     prefixes.sort_unstable();
     prefixes.dedup_by(|next, kept| kept.covers(next));

@@ -9,7 +9,7 @@ use super::{Draft, Tabled};
 use crate::fit::{Asked, Fitted, fit};
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted, rate_key, size_key};
 
-/// Fewer leaves than these are written class by class, also where tables could be.
+/// Minimum number of leaves for tables; fewer are written class by class.
 const FEW: usize = 30;
 
 /// Returns the link file and the parents that the guarantees did not fit below.
@@ -81,7 +81,7 @@ impl Writer<'_> {
         matches(&class.matches, text);
     }
 
-    /// Inner classes in one table and leaves in another, where there are many.
+    /// Writes inner classes in one table and leaves in another, if there are many.
     fn tabled(&self) -> Option<Tabled> {
         let inner = self.plan.inner();
         let leaves = |at: &usize| !inner[*at] && *at != self.plan.default;

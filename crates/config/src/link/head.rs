@@ -37,7 +37,7 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// `None` where the table itself is missing; everything that is wrong is in the log.
+    /// Reads the head; `None` if the table itself is missing; all errors are in the log.
     pub(super) fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
         let table = link.table("[link]", "a table: [link]", log)?;

@@ -17,7 +17,7 @@ const EXPECTED: &str = "a table for each link: [[link]], in double brackets";
 /// Most links of a file.
 pub const MAX_LINKS: usize = 256;
 
-/// Says what to do with several links where one is wanted.
+/// Refuses several links for a command that takes one, with a remedy.
 pub(super) fn refuse(links: Value<'_, '_>, log: &mut Log) {
     let count = links.list(EXPECTED, log).map_or(0, |links| links.len());
     let why = format!("is given {count} times, and this command takes one link");
@@ -85,7 +85,7 @@ impl LinkFile {
     }
 }
 
-/// One of several; `None` where it is wrong and the log says so.
+/// Reads one of several links; `None` if it is invalid; the log has the errors.
 fn one(
     table: Table<'_, '_>,
     names: &mut HashMap<String, Span>,

@@ -61,8 +61,8 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
     }
 
-    /// Warnings of limits and quanta that the scheduler cannot keep as they are written: an upper limit (or a ceiling) below the real-time
-    /// curves that go before it, and quanta below the largest packet where all are multiplied then.
+    /// Returns warnings of limits and quanta that the scheduler cannot keep as written: an upper limit (or a ceiling)
+    /// below real-time curves, which take precedence, and quanta below the largest packet if all are scaled up then.
     #[must_use]
     pub fn overruled_warnings(&self) -> Vec<Problem> {
         let (info, tree) = (self.info(), &self.tree);
@@ -120,7 +120,7 @@ impl LinkFile {
         warnings
     }
 
-    /// A warning that nothing is proven of `what` behind the link's transmit queue.
+    /// Returns a warning that `what` is not proven behind the link's transmit queue.
     #[must_use]
     pub fn transmit_warning(&self, what: &str) -> Problem {
         let why = format!("follows {}: {what}", self.scheduler);
@@ -129,8 +129,8 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 
-    /// A warning about the link's rate where it is more than a gateway on this machine moves, or where that is not known: `why` follows
-    /// "\"rate\"".
+    /// Returns a warning that the link's rate exceeds, or may exceed, the gateway's capacity on this machine: `why`
+    /// follows "\"rate\"".
     #[must_use]
     pub fn rate_warning(&self, why: String) -> Problem {
         let help = "use the kernel module, or several links on separate processors; `fairlink bench --gateway` also measures short frames";
@@ -138,7 +138,8 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
     }
 
-    /// A warning that no frame can reach these leaves, at the first of them; `None` where there are none. See [`LinkFile::unreachable`].
+    /// Returns a warning of unreachable leaves, at the first of them; `None` if there are none. See
+    /// [`LinkFile::unreachable`].
     #[must_use]
     pub fn unreachable_warning(&self, leaves: &[ClassId]) -> Option<Problem> {
         let first = leaves.first()?;

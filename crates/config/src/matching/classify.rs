@@ -27,7 +27,7 @@ mod tuples;
 const CACHE_ENTRIES: usize = 8192;
 /// Entries of a set.
 const WAYS: usize = 2;
-/// The cache is used where an answer takes at least this many comparisons without it.
+/// Minimum number of comparisons of a classification for using the cache.
 const CACHE_FROM: usize = 5;
 /// Comparisons that take as long as asking a hash table.
 const TABLE_COSTS: usize = 2;
@@ -43,7 +43,7 @@ type Entry = Option<(FrameKey, ClassId)>;
 pub struct Classifier<W = ()> {
     rules: Vec<(ClassId, Match)>,
     default: ClassId,
-    /// By port: index of the first rule for UDP, then for TCP. Empty where there is none.
+    /// By port: index of the first rule for UDP, then for TCP. Empty if there is none.
     by_port: Vec<[u32; 2]>,
     /// The rules that share a hash table with others.
     tuples: Tuples,
@@ -51,7 +51,7 @@ pub struct Classifier<W = ()> {
     others: Vec<u32>,
     /// Fields that any rule compares.
     looked_at: Mask,
-    /// Sets of entries. Empty where it would not pay.
+    /// Sets of entries. Empty if a cache does not pay.
     cache: Vec<[Entry; WAYS]>,
     /// Per-process hash seed, so that cache sets cannot be targeted.
     seed: u64,
@@ -104,7 +104,7 @@ impl ClassifierSteps {
 }
 
 impl Classifier {
-    /// A classifier of `rules`, in which the first that matches wins; `default` where none does.
+    /// Makes a classifier of `rules`, in which the first match wins; `default` is for frames without a match.
     #[must_use]
     pub fn new(rules: &[(ClassId, Match)], default: ClassId) -> Self {
         Self::working(rules, default, RandomState::new().build_hasher().finish())
@@ -176,7 +176,7 @@ impl<W: Work> Classifier<W> {
         class
     }
 
-    /// The steps of all answers so far; 0 where they are not counted.
+    /// The steps of all classifications so far; 0 if they are not counted.
     #[must_use]
     pub fn steps(&self) -> ClassifierSteps {
         let Counters { full, entries, tables, places, matches } = &self.work;

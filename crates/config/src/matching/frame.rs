@@ -29,11 +29,11 @@ const DESTINATION: u8 = 60;
 pub struct FrameHeaders {
     /// Fields that matches compare.
     pub key: FrameKey,
-    /// Offset of the IP header in bytes; `None` where the key has no IP version.
+    /// Offset of the IP header in bytes; `None` if the key has no IP version.
     pub ip: Option<usize>,
     /// Code point of explicit congestion notification (RFC 3168), 0 to 3; 0 without an IP header.
     pub ecn: u8,
-    /// `None` for a whole packet, and where the headers are cut short before they say so.
+    /// `None` for a whole packet, and if the headers are truncated before the fragment fields.
     pub fragment: Option<Fragment>,
 }
 
@@ -210,7 +210,7 @@ mod tests {
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 
-    /// The same key by a library written by others; `None` where it stops at an error.
+    /// Parses the key with an independent library; `None` if it stops at an error.
     fn by_library(bytes: &[u8]) -> Option<FrameKey> {
         let packet = SlicedPacket::from_ethernet(bytes).ok()?;
         let link = packet.link.as_ref()?;

@@ -11,7 +11,7 @@ use super::{
     ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Mac, Match, PortRange, Prefix, TCP, UDP, dscp_value,
 };
 
-/// Why a match was refused, and where in its text.
+/// Reason for refusing a match, and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}")]
 pub struct MatchError {
@@ -41,7 +41,7 @@ pub enum MatchErrorKind {
         /// The word.
         word: String,
     },
-    /// The text ends, or another word follows, where something else is needed.
+    /// End of the text, or an unexpected word.
     #[error("after \"{after}\" must come {expected}, not {found}")]
     Expected {
         /// The word before.
@@ -89,7 +89,7 @@ pub enum MatchErrorKind {
         /// Number of matches.
         count: usize,
     },
-    /// A range where a single match is needed.
+    /// A range instead of a single match.
     #[error("its ranges expand to {count} matches, and this needs a single one")]
     NotSingle {
         /// Number of matches.
@@ -278,7 +278,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns true if what was asked of the IP packet can be in a frame of this EtherType.
+    /// Checks that conditions on the IP packet are possible with this EtherType.
     fn check_ethertype(&self) -> Result<(), MatchError> {
         let Some(ethertype) = self.made.ethertype else { return Ok(()) };
         let fits = match ethertype {
@@ -474,7 +474,7 @@ impl<'a> Parser<'a> {
         Ok(self.word(self.next - 1))
     }
 
-    /// The word just taken is not what was expected.
+    /// The error for the last word.
     fn unexpected(&self, expected: &'static str) -> MatchError {
         let found = format!("\"{}\"", self.word(self.next - 1));
         self.error(Kind::Expected { after: self.word(self.next - 2).to_owned(), expected, found }, self.next - 1)

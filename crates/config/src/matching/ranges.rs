@@ -36,7 +36,7 @@ impl Ranges {
     }
 }
 
-/// Each of `all` with each of `values`; as it was where there is none.
+/// Returns each of `all` with each of `values`; `all` unchanged if there is none.
 fn each<T>(all: Vec<Match>, values: &[T], set: impl Fn(&mut Match, &T)) -> Vec<Match> {
     if values.is_empty() {
         return all;

@@ -71,7 +71,7 @@ fn shape_of(of: &Match) -> Match {
     }
 }
 
-/// `of` with only the conditions of `shape`; `None` where it lacks one, and so cannot be covered by that shape.
+/// Reduces `of` to the conditions of `shape`; `None` if it lacks one, and so cannot be covered by that shape.
 fn project(of: &Match, shape: &Match) -> Option<Match> {
     fn keep<T, U>(value: Option<T>, wanted: Option<U>) -> Option<Option<T>> {
         match (value, wanted) {

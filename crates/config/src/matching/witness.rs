@@ -103,7 +103,7 @@ impl Search<'_> {
         outcome
     }
 
-    /// A well-formed frame that meets the match and fails what has to fail, where there is one.
+    /// Returns a well-formed frame that meets the match and fails the others, if there is one.
     fn frame(&self) -> Option<FrameKey> {
         let (vlan, inner_vlan) = self.tags()?;
         let src_mac = self.mac(self.of.src_mac, |failing| match failing {
@@ -131,7 +131,7 @@ impl Search<'_> {
         }
     }
 
-    /// No tags where the match asks for none.
+    /// Returns no tags if the match does not need one.
     fn tags(&self) -> Option<(Option<u16>, Option<u16>)> {
         let id = |wanted: Option<u16>, needed: bool, fails: &dyn Fn(u16) -> bool| match wanted {
             Some(id) => (!fails(id)).then_some(Some(id)),

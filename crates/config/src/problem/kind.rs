@@ -414,7 +414,7 @@ pub enum ProblemKind {
         names: Vec<String>,
         /// The number of the others.
         more: usize,
-        /// True where one of them has a match.
+        /// True if one of them has a match.
         covered: bool,
     },
     /// A class that traffic is to be sent to and that has children.

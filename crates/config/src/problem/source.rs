@@ -1,4 +1,4 @@
-//! Texts of files, and where each part of a text comes from.
+//! Texts of files, with the origin of each part.
 
 use std::io::Read;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::files::{Disk, Files, MAX_FILE};
 /// A file's name and text, shared by all that points into it.
 pub type Source = Arc<SourceText>;
 
-/// A named text. What was [written out](crate::written_out) from a shorter one knows where each of its parts comes from.
+/// A named text. An [expanded](crate::written_out) text has the origin of each of its parts.
 #[derive(Clone, Debug)]
 pub struct SourceText {
     name: String,

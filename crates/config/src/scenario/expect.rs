@@ -1,4 +1,4 @@
-//! `[[expect]]` of a scenario file: what its runs have to show.
+//! `[[expect]]` of a scenario file: expectations about its runs.
 
 use fairlink_core::{Nanos, Rate, SchedulerInfo};
 
@@ -85,7 +85,7 @@ impl Quantity {
         }
     }
 
-    /// Returns true where classes with children have it, too.
+    /// Returns true if inner classes have it, too.
     const fn is_of_inner_classes(self) -> bool {
         matches!(self, Self::Rate | Self::OffBy)
     }

@@ -20,7 +20,7 @@ pub struct RouteSpec {
     pub source: (usize, usize),
     /// The links after that one, in order, with the leaf there. At least one.
     pub hops: Vec<(usize, ClassId)>,
-    /// The delay that each link but the last promises at most, where a delay-jitter regulator holds packets in front of the next.
+    /// Maximum promised delay of each link but the last, if a delay-jitter regulator delays packets before the next.
     pub regulated: Option<Vec<Nanos>>,
 }
 
@@ -59,7 +59,8 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The route in a `[[source]]`, which is number `source.1` of link `source.0`; `None` where there is none or it is wrong.
+/// Reads the route in a `[[source]]`, which is number `source.1` of link `source.0`; `None` if there is none or it is
+/// invalid.
 pub(super) fn route(
     table: &Table<'_, '_>,
     network: &Network<'_>,
@@ -109,7 +110,7 @@ pub(super) fn route(
     Some(route)
 }
 
-/// The delays of a delay-jitter regulator on a route of `count` links after the first; nothing where there is none.
+/// Reads the delays of a delay-jitter regulator on a route of `count` links after the first; empty if there is none.
 #[allow(clippy::option_option)]
 fn regulator(table: &Table<'_, '_>, count: usize, log: &mut Log) -> Option<Option<Vec<Nanos>>> {
     const EXPECTED: &str = "{ delay_jitter = [\"12ms\"] }: the delay that each link but the last promises at most";

@@ -46,7 +46,7 @@ pub(super) fn is_script(table: &Table<'_, '_>) -> bool {
     table.get("model").is_some_and(|value| value.value.get_ref().as_str() == Some("script"))
 }
 
-/// A script, from its file or from the scenario itself. `None` where it is wrong and the log says so.
+/// Reads a script, from its file or from the scenario itself. `None` if it is invalid; the log has the errors.
 pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Script)> {
     if let Some(text) = table.get("script") {
         table.not_both("script", "file", log);

@@ -12,7 +12,7 @@ const EXPECTED: &str = "{ burst = \"4kB\", rate = \"1mbit\" }, { rate = \"1mbit\
 const PLACE: &str = "an arrival curve";
 pub(super) const KEYS: [&str; 8] = ["burst", "rate", "every", "xmin", "xave", "i", "smax", "line"];
 
-/// `model`, held to the source's curve where it has one.
+/// Returns `model`, shaped by the source's curve if it has one.
 pub(super) fn held(table: &Table<'_, '_>, model: Model, link: Option<Rate>, log: &mut Log) -> Option<Model> {
     table.not_both("shape", "police", log);
     let (value, excess) = match (table.get("shape"), table.get("police")) {

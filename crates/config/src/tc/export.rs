@@ -16,7 +16,7 @@ use crate::problem::{Problem, ProblemKind, Problems};
 use crate::tc::kernel::{KERNEL_HTB_LEVELS, MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
 
-/// Smallest quantum that is written where the file has none, in bytes: each turn of a class sends a frame.
+/// Minimum quantum written by default, in bytes: each turn of a class sends a frame.
 const TURN: u64 = 1_514;
 /// CBQ's average packet in bytes, as in \[htb\].
 const AVPKT: u64 = 1_000;
@@ -202,7 +202,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The quantum of each leaf: its own, or one in proportion to the rates, which holds a frame where it can.
+    /// Returns the quantum of each leaf: its own, or one in proportion to the rates, which holds a frame if possible.
     fn quanta(&self) -> HashMap<ClassId, u64> {
         let rates = || self.tree().leaves().iter().map(|&leaf| self.rate(leaf));
         let (smallest, largest) = (rates().min().unwrap_or(1).max(1), rates().max().unwrap_or(1).max(1));
@@ -438,7 +438,7 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     Ok(lines)
 }
 
-/// A range of ports as ports under masks; nothing where there is no range.
+/// Splits a range of ports into ports under masks; empty without a range.
 fn blocks(range: Option<PortRange>) -> Vec<Option<(u16, u16)>> {
     range.map_or(vec![None], |range| range.blocks().into_iter().map(Some).collect())
 }

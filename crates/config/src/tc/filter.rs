@@ -12,8 +12,8 @@ use crate::tc::options::{Words, count};
 use crate::tc::setup::Filter;
 use crate::tc::words::Word;
 
-/// Conditions of the match language, or why there are none for what was asked. A code point may be one of several (`dscp 4,20`), each of which becomes
-/// a match, and [`ECN`] is none that a match can have.
+/// Conditions of a match, or the part that is not expressible. A code point may have alternatives (`dscp 4,20`), each
+/// of which becomes a match, and [`ECN`] is not a condition of matches.
 type Conditions = Result<Vec<String>, String>;
 
 /// The filter asks for frames without ECN.

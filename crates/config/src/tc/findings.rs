@@ -14,7 +14,7 @@ pub(super) fn left_out(at: &Span, what: String, log: &Log, notes: &mut Vec<Probl
     note(at, ProblemKind::LeftOut { what }, log, notes);
 }
 
-/// Notes what means something else.
+/// Notes a change in meaning.
 pub(super) fn changed(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
     note(at, ProblemKind::Changed { what }, log, notes);
 }

@@ -53,16 +53,13 @@ pub(crate) fn is_tc_file(path: &Path) -> bool {
 pub(crate) enum Lending {
     /// It stays, and rates that do not fit below each other are refused.
     Kept,
-    /// It stays, and rates are scaled down to what fits.
+    /// It is kept, and rates are scaled down to fit.
     Fitted,
-    /// `hls` takes its place: quanta, bursts and priorities have no meaning any more. Rates are scaled down to what fits.
+    /// `hls` replaces it: quanta, bursts and priorities have no meaning. Rates are scaled down to fit.
     Fair,
 }
 
-/// Reads tc commands, or what tc shows. The text that is made is not checked for what only the reader of link files finds.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
+/// Reads tc commands, or tc's output. Errors that only the reader of link files finds are not checked.
 pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
     read_as(source, options, Lending::Kept)
 }
@@ -110,7 +107,7 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     Ok(Imported { name, text, devices, pooled, notes: writer.notes })
 }
 
-/// Takes out devices that have nothing at the root, such as those where only what comes in is redirected.
+/// Removes devices without a root discipline, such as those that only redirect received traffic.
 fn without_root(devices: &mut Vec<Device>, log: &Log, notes: &mut Vec<Problem>) {
     devices.retain(|device| {
         let is_link = device.root.is_some();
@@ -354,7 +351,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Scales rates down to what fits below each other, which tc does not ask for.
+    /// Scales rates down to fit in the hierarchy, which tc does not require.
     fn fit(&mut self, device: &mut Device) {
         let Some(root) = &device.root else { return };
         let at = root.at.clone();

@@ -25,7 +25,8 @@ use crate::tc::words::Word;
 use bits::{Change, Mark};
 use walk::{Region, State, Walk};
 
-/// The hooks that what leaves an interface has passed, in order; the second is one of frames that come in alone.
+/// The hooks that traffic has passed before it leaves an interface, in order; the second applies only to received
+/// frames.
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "egress"];
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
@@ -111,12 +112,12 @@ enum Action {
     /// Ends all chains of the hook and the table.
     Accept,
     Jump(String),
-    /// A jump from which frames return to where this chain was called.
+    /// A jump after which frames return to the caller of this chain.
     Goto(String),
 }
 
 impl Rule {
-    /// Returns true where it sets a mark or a class.
+    /// Returns true if it sets a mark or a class.
     fn sets(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::Mark(_) | Action::Unknown | Action::Connection(_) | Action::Restore { .. } | Action::Class(_) => {
@@ -126,7 +127,7 @@ impl Rule {
         })
     }
 
-    /// Returns true where the marks are as it asks; `None` where they may be.
+    /// Returns true if the marks meet it; `None` if that is unknown.
     fn holds(&self, mark: Mark, connection: Mark) -> Option<bool> {
         let each = self.tests.iter().map(|test| {
             let of = if test.of_connection { connection } else { mark };
@@ -193,7 +194,7 @@ impl Firewall {
         found.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// Returns true where packets get the marks of their connections.
+    /// Returns true if packets get the marks of their connections.
     fn restores(&self, family: &str) -> bool {
         let of = |name: &ChainName| [family, "inet"].contains(&name.family.as_str());
         let restores = |rule: &Rule| {
@@ -203,7 +204,7 @@ impl Firewall {
         self.chains.iter().any(|(name, rules)| of(name) && rules.iter().any(restores))
     }
 
-    /// Returns true where marks or classes of frames depend on whether a rule of a chain takes them.
+    /// Returns true if marks or classes of frames depend on a rule of a chain.
     fn matters(&self, rule: &Rule, name: &ChainName) -> bool {
         rule.sets()
             || rule.actions.iter().any(|action| match action {
@@ -354,7 +355,7 @@ impl Targets {
         if unknown.is_empty() { Found::Nothing } else { Found::Unknown(unknown) }
     }
 
-    /// The filter of a region; says where none can be made.
+    /// Makes the filter of a region, or notes why that is impossible.
     fn filter(
         &mut self,
         region: &Region,
@@ -420,7 +421,7 @@ impl Targets {
     }
 }
 
-/// Returns true where no frame meets the conditions of two rules.
+/// Returns true if no frame meets the conditions of two rules.
 fn is_impossible(kind: &MatchErrorKind) -> bool {
     match kind {
         MatchErrorKind::Contradiction { .. } => true,
@@ -429,7 +430,7 @@ fn is_impossible(kind: &MatchErrorKind) -> bool {
     }
 }
 
-/// The leaf that gets what no filter takes.
+/// The leaf of frames without a filter.
 fn default_class(device: &Device) -> Option<Classid> {
     let root = device.root.as_ref()?;
     Classid::new(root.major, root.kind.default()?)

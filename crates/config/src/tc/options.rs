@@ -381,7 +381,7 @@ fn two_pieces(bytes: u64, delay: u64, rate: u64) -> Option<(u64, u64)> {
 pub(super) const WHOLE_DEVICE: [&str; 9] =
     ["tbf", "cake", "netem", "fq_codel", "fq", "codel", "sfq", "pfifo", "pfifo_fast"];
 
-/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s, its queue, and cake's tins. `None` where it has no rate.
+/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s, its queue, and cake's tins. `None` if it has no rate.
 pub(super) fn whole_device(
     kind: &Word,
     words: &mut Words<'_>,

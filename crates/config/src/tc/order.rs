@@ -6,8 +6,8 @@ use crate::classid::Classid;
 use crate::matching::{Match, Reach};
 use crate::tc::setup::Filter;
 
-/// Most filters that are compared in pairs. More of them keep the order of the first filters of their classes, and [`Order::is_compared`] is false where that
-/// may change who gets a frame.
+/// Maximum number of filters that are compared in pairs. More filters keep the order of the first filters of their
+/// classes, and [`Order::is_compared`] is false if that may change the class of a frame.
 const MAX_PAIRS: usize = 2048;
 
 /// Most matches that one filter may be parted into.
@@ -27,13 +27,11 @@ pub(crate) struct Order {
     pub(crate) classes: Classes,
     /// A filter, and a later one of the list that comes before it now and takes some of its frames.
     pub(crate) overtaken: Pairs,
-    /// False where there were too many filters to find those that are overtaken.
+    /// False if there were too many filters to find those that are overtaken.
     pub(crate) is_compared: bool,
 }
 
-/// Puts filters, of which the first that takes a frame counts, into an order by classes. `default` gets what none takes.
-///
-/// A filter that has to come before another class is parted such that it leaves out that class's frames, where matches can say so.
+/// Sorts filters, of which the first match applies, by classes. `default` is the class of frames without a filter.
 pub(crate) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
     let all: Vec<usize> = (0..filters.len()).collect();
     let classes = first_come(filters, &all);
@@ -85,7 +83,8 @@ fn needed(filters: &[&Filter], default: Option<Classid>) -> Vec<usize> {
     kept
 }
 
-/// Puts each class where its filters come before no earlier filter with which they share frames, and parts them where there is no such place.
+/// Moves each class so that its filters precede no earlier filter with which they share frames, and splits filters if
+/// there is no such place.
 fn sorted(mut left: Classes) -> (Classes, Pairs) {
     let (mut made, mut overtaken) = (Vec::new(), Vec::new());
     while !left.is_empty() {

@@ -39,8 +39,8 @@ pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Pr
     devices
 }
 
-/// Makes the class of the last filter the default where that filter takes all frames and its class has earlier filters too: matches of a class
-/// stand together in a link file, and would come before those of others.
+/// Makes the class of the last filter the default, if that filter takes all frames and its class has earlier filters
+/// too: a link file has the matches of a class together, and they would precede those of others.
 fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     let takes_all = |filter: &Filter| ["any", "ip", "ip6"].contains(&filter.made.to_string().as_str());
     let Some(last) = device.filters.last().filter(|filter| takes_all(filter)) else { return };
@@ -80,18 +80,18 @@ enum Parent {
     /// Below the queueing discipline of this number.
     Discipline(u16),
     Class(Classid),
-    /// At what comes in.
+    /// At received traffic.
     Ingress,
-    /// At what goes out, before the queueing discipline at the root.
+    /// At sent traffic, before the queueing discipline at the root.
     Egress,
 }
 
-/// The handle that the queueing discipline of what comes in has.
+/// Handle of the queueing discipline for received traffic.
 const INGRESS: u16 = 0xffff;
 /// The two places of clsact (`TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`).
 const CLSACT_INGRESS: u16 = 0xfff2;
 const CLSACT_EGRESS: u16 = 0xfff3;
-/// The queueing disciplines of what comes in; the second is also one of what goes out.
+/// The queueing disciplines for received traffic; the second also applies to sent traffic.
 const INCOMING: [&str; 2] = ["ingress", "clsact"];
 
 /// The words between the verb and the kind.
@@ -105,7 +105,7 @@ struct Place<'w> {
     preference: Option<u64>,
 }
 
-/// One command. `None` where it is wrong, which is then in the log, or sets nothing up.
+/// Reads one command. `None` if it is invalid (see the log), or configures nothing.
 fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<()> {
     let mut words = Words::new(command);
     let whole = words.span();
@@ -299,7 +299,7 @@ fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log
     Some(device_named(&name.text, devices))
 }
 
-/// The device of this name, which is made where there is none.
+/// Returns the device of this name, and adds it if it is missing.
 fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device {
     let index = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
         let name = name.to_owned();
@@ -323,7 +323,7 @@ fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device 
     &mut devices[index]
 }
 
-/// A whole device may be cleared, as scripts do at their beginning, or what comes in there, or a queue.
+/// Deletes a whole device, as scripts do at their beginning, or its ingress discipline, or a queue.
 fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut [Device], log: &mut Log) -> Option<()> {
     let place = place(words, object.text == "filter", log)?;
     let kind = words.rest().first().map(|word| word.text.as_str());

@@ -21,7 +21,7 @@ pub(super) struct Device {
     pub(super) by_mark: Vec<MarkFilter>,
     /// Filters that police traffic.
     pub(super) policed: Vec<Policed>,
-    /// Handle of the queueing discipline of what comes in.
+    /// Handle of the queueing discipline for received traffic.
     pub(super) ingress: Option<u16>,
     /// The device whose received frames are redirected here, and whether they have the marks of their connections.
     pub(super) source: Option<(String, bool)>,
@@ -29,11 +29,11 @@ pub(super) struct Device {
     pub(super) inner: Vec<(u16, Classid)>,
     /// Handle of a queueing discipline without a rate at the root, below which the one with classes may hang.
     pub(super) outer: Option<u16>,
-    /// Why there is no link of it, where a command that was read says so.
+    /// Reason why it does not become a link, from a command.
     pub(super) no_link: Option<String>,
     /// Sum of the rates of the root's classes as written, in bit/s, if rates have been changed since.
     pub(super) needed: Option<u64>,
-    /// The guarantee of a class for frames that no filter takes, in bit/s, where one is added.
+    /// Guarantee of the class for frames without a filter, in bit/s, if one is added.
     pub(super) others: Option<u64>,
 }
 

@@ -14,7 +14,7 @@ use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::words::{Command, Word};
 
-/// Returns true if a text is what tc shows, not commands: by its first line that says anything.
+/// Returns true if a text is tc's output, not commands: by its first significant line.
 pub(super) fn is_shown(text: &str) -> bool {
     let Some(line) = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')) else {
         return false;
@@ -34,7 +34,7 @@ struct Shown {
     conditions: Vec<Vec<String>>,
 }
 
-/// The commands for everything that is shown, parents first. `device` is what has no name in it.
+/// Returns the commands for all objects, parents first. `device` is the name for output without a device.
 pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Command> {
     let shown = read(text, log);
     let device = only_device(&shown).unwrap_or(device);
@@ -57,7 +57,7 @@ pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<
     commands
 }
 
-/// The one device that is named with HTB or CBQ, where there is one: `tc class show dev eth0` does not name it.
+/// Returns the only device with HTB or CBQ, if there is one: `tc class show dev eth0` does not name it.
 fn only_device(shown: &[Shown]) -> Option<&str> {
     let shares =
         |one: &&Shown| one.words[0] == "qdisc" && matches!(one.words.get(1).map(String::as_str), Some("htb" | "cbq"));
@@ -66,7 +66,7 @@ fn only_device(shown: &[Shown]) -> Option<&str> {
     named.all(|other| other == first).then_some(first)
 }
 
-/// Lines of statistics and what else says nothing of who gets what.
+/// Lines of statistics and other lines without influence on rates.
 const STATISTICS: [&str; 25] = [
     "Sent",
     "backlog",
@@ -404,7 +404,7 @@ fn filter(shown: &Shown, device: &str) -> Option<Command> {
 struct Addresses([[(u32, u32); 4]; 2]);
 
 impl Addresses {
-    /// Takes a word of an address. `false` where it is none.
+    /// Reads a word of an address. `false` if it is not one.
     fn take(&mut self, value: u32, mask: u32, at: u32) -> bool {
         let (side, word) = match at {
             8..24 if at.is_multiple_of(4) => (0, (at - 8) / 4),

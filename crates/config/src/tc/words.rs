@@ -45,7 +45,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    /// Reads the line that begins at `at`, with those that continue it. Returns where the next one begins.
+    /// Reads the line that begins at `at`, with its continuation lines. Returns the beginning of the next line.
     fn line(&mut self, mut at: usize, log: &mut Log) -> usize {
         let bytes = self.text.as_bytes();
         loop {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         at
     }
 
-    /// Reads one word, with its variables put in. Returns where it ends.
+    /// Reads one word and expands its variables. Returns its end.
     fn word(&mut self, start: usize, log: &mut Log) -> usize {
         let mut end = start;
         let mut quote = None;

@@ -9,7 +9,7 @@ use crate::human;
 /// Maximum number of names of classes with the same limit.
 const NAMED: usize = 8;
 
-/// A line for each limit that held leaves in `span`; one that says so where none was held.
+/// Returns a line for each limit that applied to leaves in `span`, or one line if none did.
 pub(super) fn lines(classes: &[ClassReport], span: &Span) -> Vec<String> {
     let measured: BTreeMap<&str, &ClassSpan> = span.classes.iter().map(|class| (class.name.as_str(), class)).collect();
     let mut held: BTreeMap<String, Vec<&str>> = BTreeMap::new();

@@ -15,7 +15,7 @@ pub(super) struct View {
     pub(super) class: Option<String>,
     /// Columns of the terminal.
     pub(super) width: usize,
-    /// Most lines; any number where it is absent.
+    /// Maximum number of lines; unlimited if absent.
     pub(super) lines: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ fn chosen(stats: &GatewayStats, class: Option<&str>) -> Vec<(usize, usize)> {
     chosen
 }
 
-/// Of these classes as many upper levels as fit; where not even the first does, those of it that ask for most.
+/// Returns the upper levels of these classes that fit; if not even the first does, its classes with the largest demand.
 fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     if all.len() <= most {
         return all.to_vec();

@@ -16,7 +16,7 @@ use crate::gateway_stats::{Classes, MOST, document, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
-/// Of what, and since when.
+/// Gateway and interval.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Measure for this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. By
@@ -83,10 +83,10 @@ pub(super) fn of_links(
     names.iter().map(|name| watch.stats(Some(name), next)).collect()
 }
 
-/// Why there are no limits where nothing is measured over a time.
+/// Reason for missing limits without a measuring interval.
 const NO_LIMITS: &str = "limit, limited_by and limited_for_s need a measuring interval: omit `--interval 0s`";
 
-/// Why there are no limits where the gateway closed the connection meanwhile.
+/// Reason for missing limits if the gateway closed the connection meanwhile.
 const CUT_OFF: &str =
     "limits of classes were not measured: the gateway closed the connection (too many clients, or it is ending)";
 

@@ -1,4 +1,4 @@
-//! `fairlink ctl trace`: what passes a running gateway, in a file.
+//! `fairlink ctl trace`: records the packets of a running gateway in a file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What to write where, and until when.
+/// File, and limits of the recording.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file, which is overwritten: a capture (.pcapng) or a table (.csv).

@@ -22,7 +22,7 @@ use crate::gateway_stats::document;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What to show, how often, and how many times.
+/// Classes, interval and number of tables.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Interval of the tables and of their rates.
@@ -125,7 +125,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Asks again and again, and connects again where the gateway has gone.
+    /// Queries at intervals, and reconnects if the gateway has gone.
     fn run(self, watch: Watch) {
         let mut watch = Some(watch);
         let mut due = Instant::now() + self.span;

@@ -79,7 +79,7 @@ enum Judgement {
     },
 }
 
-/// Judges a phase; `None` where nothing should be sent and nothing was.
+/// Judges a phase; `None` if nothing should be sent and nothing was.
 fn judge(phase: &DemoPhase, link_bps: f64) -> Option<Judgement> {
     let off = |rate: &DemoRate| relative(rate.rate_bps, rate.ideal_bps, link_bps);
     let off = phase.classes.iter().map(off).fold(0.0, f64::max);

@@ -84,7 +84,7 @@ impl Life {
         config.stall_after = self.stall_after.unwrap_or(config.stall_after);
     }
 
-    /// Opens the gateway, as soon as its interfaces are there where that is to be waited for.
+    /// Opens the gateway; if requested, waits for missing interfaces.
     pub(super) fn open(&self, config: GatewayConfig, stop: &AtomicBool) -> Result<Gateway, CliError> {
         let mut told = false;
         loop {
@@ -116,7 +116,7 @@ impl Life {
         }
     }
 
-    /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
+    /// Serves the control socket at `path`; if this gateway replaces another, as soon as that one has released it.
     pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, CliError> {
         match Control::start_for(path, access, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
@@ -141,7 +141,7 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Tries again where there is none yet.
+    /// Retries if there is no socket yet.
     pub(super) fn look(&mut self, links: &Links) {
         let Some(until) = self.until else { return };
         match Control::start_for(&self.path, self.access, links.clone()) {

@@ -1,4 +1,4 @@
-//! The links that a gateway serves: from files and flags to what each of them is to do.
+//! The links of a gateway: from files and flags to configurations.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! `fairlink generate --receive`: one command sends and measures what arrives, as the HTB text's program does over a crossover cable or a card that is
-//! looped back.
+//! `fairlink generate --receive`: one command sends and measures the received traffic, like the HTB text's program over
+//! a crossover cable or a looped-back card.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -39,7 +39,7 @@ struct Document<'a> {
     files: Vec<FileDocument<'a>>,
     links: Vec<LinkDocument<'a>>,
     kept: &'a [String],
-    /// Absent where no script was run.
+    /// Absent if no script was run.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     ran: &'a [String],
     changed: Vec<Finding>,
@@ -63,14 +63,14 @@ struct LinkDocument<'a> {
     before: Option<&'a str>,
     /// Classes that no frame can reach.
     unreachable: Vec<&'a str>,
-    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    /// Bits per second that the gateway moves on this machine. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway_bps: Option<u64>,
-    /// Absent where there are none.
+    /// Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<Finding>,
     cases: &'a [Case],
-    /// Absent where the tool has no plans, or nothing was compared.
+    /// Absent if the tool has no plans, or nothing was compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     plans: Vec<plans::PlanShare>,
 }

@@ -190,7 +190,7 @@ fn prepare(scratch: &Path, device: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end; `None` where the time was over first.
+/// Waits for the end; `None` if the time was over first.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {

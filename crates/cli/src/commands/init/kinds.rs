@@ -11,15 +11,15 @@ pub(crate) struct Kind {
     pub(crate) what: &'static str,
     /// In the first line of the file.
     pub(super) title: &'static str,
-    /// True where the link is a line of a provider, of which there are several kinds.
+    /// True if the link is a provider's line, of which there are several kinds.
     pub(super) has_line: bool,
-    /// The rest of `[link]`, and the classes. `SIDE` and `USER` are which end of a packet is far away and which is the user's,
-    /// `src` or `dst`; a line with `PER` is left out where all packets are of one machine.
+    /// The rest of `[link]`, and the classes. `SIDE` and `USER` stand for `src` or `dst`: the far end and the user's
+    /// end of a packet. A line with `PER` is left out if all packets are of one machine.
     classes: &'static str,
 }
 
 impl Kind {
-    /// The classes, for packets that go that way; `own` where all of them are of one machine.
+    /// Returns the classes for packets of this direction; `own` if all of them are of one machine.
     pub(super) fn text(&self, toward: Toward, own: bool) -> String {
         let (far, user) = if toward == Toward::Internet { ("dst", "src") } else { ("src", "dst") };
         let lines = self.classes.lines().filter(|line| !own || !line.contains("PER"));

@@ -1,4 +1,4 @@
-//! The kinds of lines, and what each adds to a frame.
+//! The kinds of lines, and the overhead of each.
 
 use crate::args::choice;
 

@@ -94,7 +94,7 @@ impl<'a> Questions<'a> {
         self.ask("What is the line? [ethernet] ", &lines, "--line ethernet", Some("ethernet"), line)
     }
 
-    /// The name of the file, or what both names begin with.
+    /// Asks for the name of the file, or the common stem of both.
     pub(super) fn file(&mut self, usual: &str, both: bool) -> Result<String, CliError> {
         let question = match both {
             true => format!("Which file, with -up and -down in its name? [{usual}] "),

@@ -14,7 +14,7 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, wrapped};
 
-/// Of what, and since when.
+/// Interface and interval.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(super) struct Args {
     interval: Option<Nanos>,
 }
 
-/// Of what, how often, and how many times.
+/// Interface, interval and number of tables.
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchArgs {
     #[command(flatten)]

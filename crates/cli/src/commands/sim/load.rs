@@ -48,7 +48,7 @@ pub(super) fn script_has_no_keys() -> CliError {
     )
 }
 
-/// Reads a script over a link, and says what its tc commands leave open.
+/// Reads a script and its link, and adds values that its tc commands do not give.
 pub(in crate::commands) fn script(
     path: &Path,
     link: &Path,

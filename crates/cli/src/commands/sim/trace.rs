@@ -106,7 +106,7 @@ fn packets(count: u64) -> String {
     if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") }
 }
 
-/// By link, what its file is written as: the ending of the name says it.
+/// Returns the format of each link's file, by the ending of the name.
 fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, CliError> {
     let format = RecordingFormat::of(file);
     let format = format.map_err(|why| CliError::wrong(format!("--trace {}: {why}", file.display())))?;
@@ -147,7 +147,7 @@ fn frames(link: &LinkFile) -> WriteFrame {
     Arc::new(move |class, frame| of_classes.get(class.index()).unwrap_or(&bare).write(frame))
 }
 
-/// Frames of an EtherType for experiments: those of matches are known where there are gateways.
+/// Returns frames of an EtherType for experiments: frames that meet matches need the gateway's code.
 #[cfg(not(target_os = "linux"))]
 fn frames(_link: &LinkFile) -> WriteFrame {
     Arc::new(|_, frame| {

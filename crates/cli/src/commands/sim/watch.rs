@@ -1,4 +1,4 @@
-//! A progress bar for runs on several threads, where standard error is a terminal, and Ctrl-C.
+//! A progress bar for runs on several threads, on a terminal, and Ctrl-C.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The objects of a file: pods that run, and what manifests ask for.
+//! The objects of a file: running pods, and the pods of manifests.
 //!
 //! A manifest is an object without the status that the cluster gives. Objects with a pod template (Deployment, StatefulSet, DaemonSet, ReplicaSet,
 //! ReplicationController, Job, CronJob) ask for as many pods as they have replicas. Where the file has running pods of such an object, these count.
@@ -322,7 +322,7 @@ fn kind(object: &Node) -> &str {
     object.get("kind").and_then(Node::text).unwrap_or_default()
 }
 
-/// The place where an object begins.
+/// The beginning of an object.
 fn line_of(object: &Node) -> Span {
     object.at.start..object.at.start
 }
@@ -351,7 +351,7 @@ fn is_same_namespace(one: &Node, other: &Node) -> bool {
     space(one) == space(other)
 }
 
-/// Returns true where `object` names `owner` among its owners.
+/// Returns true if `object` names `owner` among its owners.
 fn owns(owner: &Node, object: &Node) -> bool {
     let name = owner.path(&["metadata", "name"]).and_then(Node::text);
     let owners = object.path(&["metadata", "ownerReferences"]).map(Node::items).unwrap_or_default();

@@ -74,7 +74,7 @@ const COLUMNS: [(Column, &[&str]); 14] = [
     (Column::Sqm, &["sqm"]),
 ];
 
-/// Columns that say nothing of who gets what.
+/// Columns without influence on rates.
 const IGNORED: [&str; 2] = ["mac", "anchor node id"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ enum Column {
     Sqm,
 }
 
-/// The name of a column without what differs between versions: capitals, underscores, and the unit at its end.
+/// Normalises the name of a column over versions: capitals, underscores, and the unit at its end.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('_', " ");
     name.strip_suffix("mbps").unwrap_or(&name).trim().to_owned()
@@ -369,7 +369,7 @@ impl Reading<'_> {
         circuit.prefixes.extend(prefixes);
     }
 
-    /// Its node; `None` where there is none of that name, and within it `None` for the link.
+    /// Returns its node; `None` if there is none of that name, and within it `None` for the link.
     fn parent(&mut self, id: &str, name: &str, at: &Span, log: &mut Log) -> Option<Option<usize>> {
         if name.is_empty() && id.is_empty() || name.eq_ignore_ascii_case("none") {
             return Some(None);

@@ -22,18 +22,18 @@ pub(super) struct Node {
     pub(super) name: String,
     /// Place of its name.
     pub(super) at: Span,
-    /// The position of the nearest node above it that is not virtual; of a virtual node, what its children hang below.
+    /// Position of the nearest real node above it; for a virtual node, the parent of its children.
     pub(super) parent: Option<usize>,
     /// True if it only groups others, and limits nothing.
     pub(super) is_virtual: bool,
     /// Type of the node: Site, AP or any other.
     pub(super) kind: String,
-    /// In bit/s, down and up; the largest number where neither it nor a node above it says so.
+    /// In bit/s, down and up; the largest number if neither it nor a node above it has one.
     rates: [u64; 2],
 }
 
 impl Node {
-    /// In bit/s: its own, or that of the node above it where it says nothing. `None` where nothing does.
+    /// Returns the capacity in bit/s: its own, or that of the nearest node above with one. `None` if there is none.
     pub(super) fn capacity(&self, direction: Direction) -> Option<u64> {
         Some(self.rates[direction as usize]).filter(|&rate| rate < u64::MAX)
     }
@@ -73,8 +73,8 @@ impl Network {
         if log.has_errors() { Err(log.into_errors()) } else { Ok(network) }
     }
 
-    /// The position of the node that circuits of this name or id hang below: `None` where there is no such node, and within it `None` for
-    /// the link itself.
+    /// Finds the position of the node of circuits by name or id: `None` if there is no such node, and within it `None`
+    /// for the link itself.
     pub(super) fn find(&self, id: &str, name: &str) -> Option<Option<usize>> {
         let place = self.by_id.get(id).filter(|_| !id.is_empty()).or_else(|| self.by_name.get(name))?;
         let node = &self.nodes[*place];

@@ -146,7 +146,7 @@ impl<'a> Reading<'a> {
         Some((sum, "the sum of the topmost queues"))
     }
 
-    /// Matches of target and destination of a simple queue; `None` where there are none.
+    /// Returns matches of target and destination of a simple queue; `None` if there are none.
     pub(super) fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
         let there = |names: &[&str]| {
             names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty())
@@ -205,7 +205,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The class of what no queue takes: a hundredth of the link, of `top` bit/s.
+/// Makes the class of traffic without a queue: a hundredth of the link, of `top` bit/s.
 fn rest_class(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
     let floor = Some((top / 100).max(1));
     Class {

@@ -178,7 +178,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// A rule, as far as it can be read; `None` where it cannot or no packet meets it.
+    /// Reads a rule; `None` if it is not expressible or no packet meets it.
     fn rule(
         &mut self,
         rule: &'c Command,

@@ -85,13 +85,13 @@ impl<'c> Router<'c> {
         router
     }
 
-    /// The networks at these interfaces; `None` where one of them has none that is known.
+    /// Returns the networks at these interfaces; `None` if one of them has no known network.
     pub(super) fn nets_at(&self, interfaces: &[&str]) -> Option<Vec<Prefix>> {
         let all: Option<Vec<_>> = interfaces.iter().map(|interface| self.nets.get(interface)).collect();
         all.map(|all| all.into_iter().flatten().copied().collect()).filter(|nets: &Vec<_>| !nets.is_empty())
     }
 
-    /// The interfaces of a list; `None` where the file does not name them.
+    /// Returns the interfaces of a list; `None` if the file does not have them.
     pub(super) fn members(&self, list: &str) -> Option<&[&'c str]> {
         self.members.get(list).map(Vec::as_slice)
     }

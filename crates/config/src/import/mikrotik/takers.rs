@@ -14,14 +14,14 @@ use crate::matching::{Match, Reach};
 use crate::tc::order::{self, Order};
 use crate::tc::setup::Filter;
 
-/// A queue by its position, or `None` for what no queue takes.
+/// A queue by its position, or `None` for traffic without a queue.
 pub(super) type Taker = Option<usize>;
 
 /// The matches of each queue that has some.
 pub(super) struct Taken {
     /// In the order in which the first match counts.
     pub(super) by_taker: Vec<(Taker, Vec<String>)>,
-    /// The queue of frames that no match takes; `None` where it is none.
+    /// The queue of frames without a match; `None` if there is none.
     pub(super) default: Taker,
 }
 

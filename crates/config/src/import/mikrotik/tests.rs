@@ -685,7 +685,7 @@ fn packets_get_the_marks_that_a_model_of_the_rules_gives_them() {
             (false, 5, 0x0b00_0002),
             (false, 7, 0x0a80_0001),
         ] {
-            /// Goes through a chain; false where it was ended.
+            /// Passes a chain; returns false if it was ended.
             fn pass(
                 chain: usize,
                 rules: &[(usize, usize, Does, bool)],

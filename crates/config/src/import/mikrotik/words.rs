@@ -27,7 +27,7 @@ pub(super) struct Property {
 }
 
 impl Command {
-    /// The value of a property; empty where it is not there.
+    /// The value of a property; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.find(name).map_or("", |property| &property.value)
     }
@@ -147,7 +147,7 @@ fn marked(byte: u8) -> char {
     char::from_u32(FIRST_BYTE + u32::from(byte)).unwrap_or('?')
 }
 
-/// The text with bytes that follow each other as UTF-8, where they are that, and as ISO 8859-1 otherwise, as older versions of RouterOS write.
+/// Decodes escaped bytes as UTF-8, and as ISO 8859-1 if they are not UTF-8, as older versions of RouterOS write.
 fn decoded(text: &str) -> String {
     let byte = |c: char| u8::try_from(u32::from(c).wrapping_sub(FIRST_BYTE)).ok();
     let mut made = String::with_capacity(text.len());

@@ -6,8 +6,8 @@ use super::rules::Found;
 use crate::import::notes::wrong_also;
 use crate::matching::{Match, PortRange, Prefix, Reach};
 
-/// Gives the classes of a tree their matches, and puts them into an order in which each frame finds the class that it finds in the order of `found`. `None`
-/// where there is no such order, which the log has.
+/// Assigns matches to the classes of a tree, and sorts the classes so that each frame gets the same class as in the
+/// order of `found`. `None` if there is no such order; the log has the error.
 pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut Reading<'_>) -> Option<()> {
     let mut reach = Reach::default();
     let mut kept: Vec<Found> = Vec::new();

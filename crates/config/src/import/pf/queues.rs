@@ -101,7 +101,7 @@ pub(super) struct Class {
     pub(super) parent: Option<usize>,
     /// In bit/s.
     pub(super) bandwidth: u64,
-    /// Of CBQ 0 to 7, the larger first. Of priq what `htb` has: 0 first.
+    /// CBQ: 0 to 7, the largest first. priq: as in `htb`, 0 first.
     pub(super) priority: u8,
     pub(super) borrow: bool,
     /// `queue` of a link file.
@@ -214,7 +214,7 @@ impl Queues {
         of_name().find(on).or_else(|| of_name().find(|queue| queue.interface.is_none()))
     }
 
-    /// The queues of an interface. `None` where something is wrong, which the log has.
+    /// Builds the queues of an interface. `None` if there is an error, which is in the log.
     pub(super) fn tree(&self, altq: &Altq, reading: &mut Reading<'_>) -> Option<Tree> {
         let (rate, rate_why) = match (reading.options.rate, altq.bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),

@@ -55,10 +55,10 @@ pub(super) struct Found {
     pub(super) at: Span,
 }
 
-/// Words that say nothing of which frames are meant, with what follows them.
+/// Words with one argument that do not select frames.
 const SKIPPED_WITH_ONE: [&str; 9] =
     ["flags", "label", "tag", "rtable", "route-to", "reply-to", "dup-to", "ridentifier", "divert-to"];
-/// Words that narrow a rule by what no frame shows, or no match of a link file.
+/// Words that select frames by what frames do not carry, or matches cannot express.
 const NARROWING: [&str; 16] = [
     "user",
     "group",
@@ -78,7 +78,7 @@ const NARROWING: [&str; 16] = [
     "!",
 ];
 
-/// Reads a rule. `None` where it is wrong, which the log has, or where it is left out, which a note says.
+/// Reads a rule. `None` if it is invalid (see the log) or left out (see the notes).
 pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<Rule> {
     let mut words = Cursor::new(statement);
     let mut rule = Rule {

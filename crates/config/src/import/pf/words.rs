@@ -137,7 +137,10 @@ fn is_sign(text: &str) -> bool {
     text.starts_with(|c: char| "{}(),=!<>".contains(c))
 }
 
-/// Reads words from `text` that begins at `from`; `None` where a quote does not end, at its place.
+/// Reads words from `text` that begins at `from`.
+///
+/// # Errors
+/// The place of an unterminated quote.
 fn lex(text: &str, from: usize) -> Result<Vec<(Word, bool)>, usize> {
     let bytes = text.as_bytes();
     let mut words = Vec::new();
@@ -180,7 +183,7 @@ fn lex(text: &str, from: usize) -> Result<Vec<(Word, bool)>, usize> {
 
 type Macros = HashMap<String, Vec<(Word, bool)>>;
 
-/// Puts macros into words. Those of a macro stand where it is named.
+/// Expands macros in words, in place.
 fn expand(
     words: &[(Word, bool)],
     macros: &Macros,

@@ -32,7 +32,7 @@ impl Form {
     }
 }
 
-/// The link, and the same under CBQ where it is that.
+/// Writes the link, and for CBQ the same under CBQ.
 pub(super) fn link(tree: &Tree, origin: &str, as_is: bool) -> Draft {
     let head = format!("From {origin} by `fairlink import pf`.");
     let (text, before) = match tree.discipline {

@@ -14,7 +14,7 @@ use super::{Counters, NONE, hash};
 
 /// Rules that look at the same parts get a table from this number on. Fewer are tried one by one.
 const TABLE_FROM: usize = 4;
-/// Most values of a rule, where it has ranges of ports. A rule with more is tried as it is.
+/// Maximum number of values of a rule with ranges of ports. A rule with more is tried directly.
 const MOST_VALUES: usize = 64;
 
 /// The compared parts of a frame.
@@ -29,7 +29,7 @@ pub(super) struct Mask {
     ip: bool,
     version: bool,
     proto: bool,
-    /// Leading bits of the address; 0 where it is not looked at.
+    /// Compared leading bits of the address; 0 for none.
     src: u8,
     dst: u8,
     /// Leading bits of the port.
@@ -146,7 +146,7 @@ fn blocks(range: PortRange) -> Vec<(u16, u8)> {
     blocks
 }
 
-/// The tables and the values in them that a rule has; nothing where these are too many. A rule that no frame meets has none.
+/// Returns the tables and values of a rule; `None` if they are too many. A rule that no frame meets has none.
 fn values(rule: &Match) -> Option<Vec<(Mask, FrameKey)>> {
     let any = || vec![(0, 0)];
     let sports = rule.sport.map_or_else(any, blocks);
@@ -184,7 +184,7 @@ fn values(rule: &Match) -> Option<Vec<(Mask, FrameKey)>> {
     Some(values)
 }
 
-/// A place of a hash table: a part of the hash, and the rule; [`NONE`] where it is free.
+/// A slot of a hash table: a part of the hash, and the rule; [`NONE`] if it is free.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     tag: u32,

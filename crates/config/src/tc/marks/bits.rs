@@ -5,7 +5,7 @@
 pub(super) struct Mark {
     /// Mask of the known bits.
     known: u32,
-    /// Their values; zero where they are not known.
+    /// Values of the known bits; zero for unknown ones.
     value: u32,
 }
 
@@ -20,13 +20,13 @@ impl Mark {
         Self { known: self.known | !mask, value: self.value & mask }
     }
 
-    /// A bit of the result is known where it is known of both.
+    /// Returns the exclusive or; a bit is known if it is known in both.
     pub(super) fn xor(self, other: Self) -> Self {
         let known = self.known & other.known;
         Self { known, value: (self.value ^ other.value) & known }
     }
 
-    /// Returns true where the bits under `mask` are `value`; `None` where they may be.
+    /// Returns true if the bits under `mask` equal `value`; `None` if that is unknown.
     pub(super) fn is(self, value: u32, mask: u32) -> Option<bool> {
         if value & !mask != 0 || (self.value ^ value) & self.known & mask != 0 {
             return Some(false);

@@ -61,7 +61,7 @@ pub(super) fn command(firewall: &mut Firewall, words: &[&str], family: &'static 
     None
 }
 
-/// Says that a rule is of a table that is not followed, where it would set a mark.
+/// Reports a rule of an unsupported table that would set a mark.
 fn unfollowed(rule: &Rule, table: &str) -> Option<String> {
     let why = || format!("WARNING: a rule of the table {table} that sets a mark is not followed");
     (rule.sets() && priority(table).is_none()).then(why)
@@ -132,7 +132,7 @@ fn rule(words: &[&str], family: &'static str, at: Span) -> Rule {
 }
 
 impl Options {
-    /// `None` where the match language has nothing like it.
+    /// Reads a condition; `None` if it is not expressible as a match.
     fn condition(&mut self, option: &str, value: &str, negated: bool, family: &'static str) -> Option<()> {
         let name = option.trim_start_matches('-');
         let mut holds = |list: Vec<String>| match negated {

@@ -195,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A family, where one is named, and a table.
+    /// Reads an optional family, and a table.
     fn table_name(&mut self) -> ChainName {
         let named = ["ip", "ip6", "inet", "arp", "bridge", "netdev"].contains(&self.peek());
         let family = if named { self.take() } else { "ip".to_owned() };
@@ -276,7 +276,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The block of a chain, where there is one.
+    /// Reads the block of a chain, if there is one.
     fn chain(&mut self, name: ChainName) {
         self.firewall.chains.entry(name.clone()).or_default();
         if !self.takes("{") {
@@ -418,7 +418,7 @@ impl Expression<'_> {
         }
     }
 
-    /// One condition or statement; `None` where it is not understood.
+    /// Reads one condition or statement; `None` if it is unknown.
     fn part(&mut self) -> Option<()> {
         let first = self.take();
         match first.as_str() {
@@ -518,7 +518,7 @@ impl Expression<'_> {
         }
     }
 
-    /// Values to compare with, and true where they are not to be met.
+    /// Reads values to compare with, and true for a negated comparison.
     fn values(&mut self) -> Option<(bool, Vec<String>)> {
         let negated = match self.peek() {
             "!=" | "ne" => true,

@@ -55,14 +55,15 @@ pub(super) struct Walk<'f> {
     /// Frames come in at the device, instead of leaving it.
     incoming: bool,
     pub(super) regions: Vec<Region>,
-    /// Rules that are not followed: where, why, and the rule.
+    /// Rules that are not followed: place, reason, and rule.
     pub(super) untold: Vec<(Span, String, &'f Rule)>,
     pub(super) assumed: Vec<(Span, String)>,
     pruned: usize,
 }
 
 impl<'f> Walk<'f> {
-    /// Follows all frames of a family that leave a device. Packets of a connection have its mark where rules restore it: replies, too.
+    /// Follows all frames of a family that leave a device. Packets of a connection have its mark if rules restore it,
+    /// including replies.
     pub(super) fn leaving(firewall: &'f Firewall, family: &'static str, device: &'f str) -> Self {
         let base = Match::parse(family).expect("the name of a family is a match");
         let start = Region { made: base, state: START, at: None };
@@ -93,8 +94,9 @@ impl<'f> Walk<'f> {
         walk
     }
 
-    /// Follows all frames of a family that come in at a device with the marks of their connections (`action connmark`), before any chain: replies to what
-    /// left the device, and then the later packets of connections that began outside.
+    /// Follows all frames of a family that a device receives with the marks of their connections (`action connmark`),
+    /// before any chain: replies to frames that left the device, and then later packets of connections that began
+    /// outside.
     pub(super) fn redirected(firewall: &'f Firewall, family: &'static str, device: &'f str) -> Self {
         let base = Match::parse(family).expect("the name of a family is a match");
         let start = vec![Region { made: base, state: START, at: None }];
@@ -307,7 +309,7 @@ impl<'f> Walk<'f> {
         self.pruned = self.regions.len();
     }
 
-    /// Returns true where frames of this way can have passed the rule, as far as interfaces are concerned.
+    /// Returns true if frames on this path can have passed the rule, by its interfaces.
     fn is_on_the_way(&mut self, rule: &Rule) -> bool {
         let (own, other) = if self.incoming { (&rule.input, &rule.output) } else { (&rule.output, &rule.input) };
         // A frame does not leave by the interface that it came in by.

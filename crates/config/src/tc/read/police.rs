@@ -15,12 +15,12 @@ use crate::units::show_bps;
 
 /// The link that has the policers of a device.
 const MAJOR: u16 = 1;
-/// Behind the name of a device: the link of the policers of what comes in.
+/// Suffix of a device's name for the link of policers of received traffic.
 pub(super) const INCOMING: &str = "-ingress";
-/// As [`INCOMING`], of what goes out.
+/// Like [`INCOMING`], for sent traffic.
 pub(super) const OUTGOING: &str = "-egress";
 
-/// Reads a filter at what comes in, or at what goes out before the root.
+/// Reads a filter on received traffic, or on sent traffic before the root.
 pub(super) fn filter(
     place: &Place<'_>,
     kind: &Word,

@@ -18,7 +18,7 @@ pub(super) struct PlanShare {
     pub(super) most_bps: f64,
 }
 
-/// The plans of a link, the largest first; none where the tool has no plans, or nothing was compared.
+/// The plans of a link, the largest first; none if the tool has no plans, or nothing was compared.
 pub(super) fn of(link: &Compared) -> Vec<PlanShare> {
     let Some(case) = link.cases.iter().find(|case| case.pauses.is_none()).filter(|_| link.has_plans) else {
         return Vec::new();

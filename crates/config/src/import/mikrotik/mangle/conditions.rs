@@ -9,13 +9,13 @@ use crate::matching::Match;
 /// A condition on frames.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
-    /// Any of these; none where no frame can meet it here.
+    /// Alternatives; empty if no frame can meet it here.
     pub(super) matches: Vec<Match>,
     /// Description of what the matches leave out.
     pub(super) lacks: Option<String>,
     /// Conditions that were replaced by others, in words.
     pub(super) taken: Vec<String>,
-    /// True where a condition that no frame shows was taken as true.
+    /// True if a condition that frames do not carry was assumed true.
     pub(super) assumes: bool,
 }
 
@@ -78,10 +78,7 @@ pub(super) fn both_ways(rule: &Command, router: &Router<'_>, place: Place<'_>) -
     Ok(made)
 }
 
-/// The interfaces that a rule names for one side; `None` where it names none.
-///
-/// # Errors
-/// The condition, where they are not known.
+/// Returns the interfaces that a rule names for one side; `None` if it names none.
 fn interfaces<'r>(rule: &'r Command, side: &str, router: &Router<'r>) -> Result<Option<Vec<&'r str>>, String> {
     let (one, list) = (rule.get(&format!("{side}-interface")), rule.get(&format!("{side}-interface-list")));
     let said = |what: &str, value: &str| format!("{side}-interface{what}={value}");
